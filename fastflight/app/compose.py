@@ -17,6 +17,7 @@ from fastflight.access.actions import Actions
 from fastflight.access.authority import Authority
 from fastflight.app.access import access_of
 from fastflight.app.access_settings import check_location
+from fastflight.app.extras import needs
 from fastflight.app.running import (
     RunningServer,
     bridge_metrics,
@@ -95,8 +96,9 @@ def open_server(settings: ServeSettings) -> RunningServer:
         http = None
         if settings.http is not None:
             # FastAPI takes longer to load than most commands run.
-            from fastflight.app.gateway import open_local_gateway
-            from fastflight.gateway import LocalBackend
+            with needs("http", "--http"):
+                from fastflight.app.gateway import open_local_gateway
+                from fastflight.gateway import LocalBackend
 
             backend = LocalBackend(
                 catalog,

@@ -1,7 +1,10 @@
-"""The server that a command asks, and what it is shown: five options for every such command, written once.
+"""The options of commands that connect to a server: its URL, and the credentials to send.
 
-A token is not an option: what stands on a command line is seen by every user of a computer. It is read from a file, or
-from the environment (`FASTFLIGHT_TOKEN`).
+A command has a parameter `server: Server = DEFAULT_SERVER` and the decorator `with_server_options`, which replaces the
+parameter by the five options.
+
+No option takes a token itself: all users of a computer can see its command lines. The token is read from a file
+(`--token-file`) or from the environment variable `FASTFLIGHT_TOKEN`.
 """
 
 from __future__ import annotations
@@ -19,34 +22,34 @@ import typer
 
 from fastflight.app.access import pem
 from fastflight.cli import screen
-from fastflight.cli.exits import told_in_one_line, usage_errors
+from fastflight.cli.exits import report_errors, usage_errors
 from fastflight.client import DEFAULT_LOCATION, AsyncFastFlightClient, Credentials
 from fastflight.errors import RequestError
 
 R = TypeVar("R")
 
 TOKEN_VARIABLE = "FASTFLIGHT_TOKEN"  # noqa: S105  # the name of a variable
-# The longest token is a tenth of this.
+# Eight times the length of the longest token.
 MAX_TOKEN_FILE_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Where it is, and what it is shown. A command that takes one has the options for it by `asking`."""
+    """The URL of a server, and the credentials that a command sends to it."""
 
     location: str = DEFAULT_LOCATION
     credentials: Credentials = Credentials()
 
     def client(self) -> AsyncFastFlightClient:
-        """A client to it."""
+        """Return a client of this server. A wrong URL or credential is reported as a wrong command line."""
         with usage_errors():
             return AsyncFastFlightClient(self.location, credentials=self.credentials)
 
 
-HERE = Server()
+DEFAULT_SERVER = Server()
 OPTIONS: Mapping[str, Any] = {
     "server": Annotated[
-        str, typer.Option("--server", envvar="FASTFLIGHT_SERVER", metavar="URL", help="The server to ask.")
+        str, typer.Option("--server", envvar="FASTFLIGHT_SERVER", metavar="URL", help="URL of the server.")
     ],
     "token_file": Annotated[
         Path | None,
@@ -54,33 +57,39 @@ OPTIONS: Mapping[str, Any] = {
             "--token-file",
             envvar="FASTFLIGHT_TOKEN_FILE",
             metavar="FILE",
-            help=f"The token to show; without it, the variable {TOKEN_VARIABLE} is.",
+            help=f"File with your token. Without it, the variable {TOKEN_VARIABLE} is used.",
         ),
     ],
     "tls_ca": Annotated[
         Path | None,
-        typer.Option("--tls-ca", envvar="FASTFLIGHT_TLS_CA", metavar="FILE", help="Whose servers to trust, PEM."),
+        typer.Option(
+            "--tls-ca", envvar="FASTFLIGHT_TLS_CA", metavar="FILE", help="CA that signed the server's certificate, PEM."
+        ),
     ],
     "tls_cert": Annotated[
         Path | None,
-        typer.Option("--tls-cert", envvar="FASTFLIGHT_TLS_CERT", metavar="FILE", help="Your certificate, PEM."),
+        typer.Option("--tls-cert", envvar="FASTFLIGHT_TLS_CERT", metavar="FILE", help="Your client certificate, PEM."),
     ],
     "tls_key": Annotated[
-        Path | None, typer.Option("--tls-key", envvar="FASTFLIGHT_TLS_KEY", metavar="FILE", help="Its key, PEM.")
+        Path | None,
+        typer.Option("--tls-key", envvar="FASTFLIGHT_TLS_KEY", metavar="FILE", help="The key of --tls-cert, PEM."),
     ],
 }
 
 
-def asking(command: Callable[..., R]) -> Callable[..., R]:
-    """A command with the parameter `server`, as one with the options that say which and how."""
+def with_server_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Return `command` with the options of `OPTIONS` in place of its parameter `server`.
+
+    The result makes a `Server` of the options and passes it on.
+    """
     signature = inspect.signature(command, eval_str=True)
 
     @functools.wraps(command)
-    def run(*args: Any, **given: Any) -> R:
-        told = {name: given.pop(name) for name in OPTIONS}
-        with told_in_one_line(), usage_errors():
-            server = Server(told.pop("server"), credentials(os.environ, **told))
-        return command(*args, **given, server=server)
+    def run(*args: Any, **kwargs: Any) -> R:
+        values = {name: kwargs.pop(name) for name in OPTIONS}
+        with report_errors(), usage_errors():
+            server = Server(values.pop("server"), credentials(os.environ, **values))
+        return command(*args, **kwargs, server=server)
 
     options = [
         inspect.Parameter(
@@ -91,9 +100,9 @@ def asking(command: Callable[..., R]) -> Callable[..., R]:
         )
         for name, annotation in OPTIONS.items()
     ]
-    kept = [each for each in signature.parameters.values() if each.name != "server"]
-    run.__signature__ = signature.replace(parameters=[*kept, *options])  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in (*kept, *options)}
+    others = [each for each in signature.parameters.values() if each.name != "server"]
+    run.__signature__ = signature.replace(parameters=[*others, *options])  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in (*others, *options)}
     return run
 
 
@@ -105,10 +114,13 @@ def credentials(
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
 ) -> Credentials:
-    """What the options and the environment mean. `RequestError` names the file that is not good."""
+    """Read the credentials from the files and from `environment`. `token_file` overrides the environment variable.
+
+    Raises `RequestError`, which names the file, if one cannot be read or has the wrong content.
+    """
     token = environment.get(TOKEN_VARIABLE) or None
     if token_file is not None:
-        token = _token(token_file)
+        token = _read_token(token_file)
     return Credentials(
         token,
         None if tls_ca is None else pem(tls_ca),
@@ -117,7 +129,7 @@ def credentials(
     )
 
 
-def _token(path: Path) -> str:
+def _read_token(path: Path) -> str:
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -127,8 +139,10 @@ def _token(path: Path) -> str:
     words = content.split()
     if len(content) > MAX_TOKEN_FILE_BYTES or len(words) != 1 or not words[0].isascii():
         raise RequestError(
-            "not a file with one token", where=str(path), hint="As in: fastflight token add NAME --scope ... --out FILE"
+            "not a file with one token",
+            where=str(path),
+            hint="Make one: fastflight token add NAME --scope ... --out FILE",
         )
     if sys.platform != "win32" and mode & 0o077:
-        screen.complain(f"warning: other users may read {path}: chmod 600 {path}")
+        screen.complain(f"warning: other users can read {path}: chmod 600 {path}")
     return words[0].decode()

@@ -1,4 +1,4 @@
-"""Devices as such: `devices`, `info`, `exec`, `reset`."""
+"""Commands on whole devices: `devices`, `info`, `exec`, `reset`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.asking import HERE, Server, asking
+from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
 from fastflight.cli.exits import asynchronous
 from fastflight.cli.target import AsJson, Interrupt
 from fastflight.concurrency import off_loop
@@ -19,8 +19,8 @@ DeviceName = Annotated[str, typer.Argument(metavar="DEVICE", help="A device's na
 
 
 @asynchronous
-@asking
-async def devices(json: AsJson = False, server: Server = HERE) -> None:
+@with_server_options
+async def devices(json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
     """List the server's devices."""
     async with server.client() as client:
         known = await client.devices()
@@ -32,38 +32,43 @@ async def devices(json: AsJson = False, server: Server = HERE) -> None:
 
 
 @asynchronous
-@asking
-async def info(device: DeviceName, interrupt: Interrupt = False, json: AsJson = False, server: Server = HERE) -> None:
-    """Show what a board says of itself: firmware, memory, space, what it can do."""
+@with_server_options
+async def info(
+    device: DeviceName, interrupt: Interrupt = False, json: AsJson = False, server: Server = DEFAULT_SERVER
+) -> None:
+    """Show a board's firmware, memory, storage and features."""
     async with server.client() as client:
-        told = await client.info(device, interrupt=interrupt)
+        facts = await client.info(device, interrupt=interrupt)
     if json:
-        screen.as_json(told)
+        screen.as_json(facts)
         return
-    width = max(map(len, told), default=0)
-    for key, value in told.items():
-        screen.line(f"{key.replace('_', ' '):{width}}  {_word(value)}")
+    width = max(map(len, facts), default=0)
+    for key, value in facts.items():
+        screen.line(f"{key.replace('_', ' '):{width}}  {_format_value(value)}")
 
 
 @asynchronous
-@asking
+@with_server_options
 async def exec(
     device: DeviceName,
     code: Annotated[str, typer.Argument(metavar="CODE", help="Python to run on the board; - reads it from stdin.")],
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", min=0.01, metavar="SECONDS", help="Silence after which it is interrupted."),
+        typer.Option(
+            "--timeout", min=0.01, metavar="SECONDS", help="Interrupt the code after this long without output."
+        ),
     ] = None,
     interrupt: Interrupt = False,
     json: AsJson = False,
-    server: Server = HERE,
+    server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Run code on a device and show its output as it comes.
+    """Run code on a device and show its output as it arrives.
 
-    Exit code 1, with the board's traceback on stderr, if it raises. With --json, one object per line of output.
+    If the code raises, the board's traceback is printed on stderr and the exit code is 1.
+    With --json, each line of output is one object.
     """
-    # Not on the loop, where it would wait for the end of what is typed, also after Ctrl-C.
-    program = await off_loop(_typed) if code == "-" else code
+    # In a thread: reading stdin on the event loop would block it, and Ctrl-C could not cancel the command.
+    program = await off_loop(_read_stdin) if code == "-" else code
     async with (
         server.client() as client,
         await client.exec(device, program, timeout=timeout, interrupt=interrupt) as stream,
@@ -77,26 +82,26 @@ async def exec(
 
 
 @asynchronous
-@asking
+@with_server_options
 async def reset(
     device: DeviceName,
     hard: Annotated[bool, typer.Option("--hard", help="Restart the chip, not only its program.")] = False,
     interrupt: Interrupt = False,
-    server: Server = HERE,
+    server: Server = DEFAULT_SERVER,
 ) -> None:
     """Restart a device."""
     async with server.client() as client:
         await client.reset(device, hard=hard, interrupt=interrupt)
 
 
-def _typed() -> str:
+def _read_stdin() -> str:
     try:
         return sys.stdin.read()
     except UnicodeDecodeError as error:
-        raise RequestError("not text", where="stdin", hint="Give the code in the encoding of this terminal") from error
+        raise RequestError("not text", where="stdin", hint="Write the code in the encoding of this terminal") from error
 
 
-def _word(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if value is None or value == "":
         return "unknown"
     if isinstance(value, bool):

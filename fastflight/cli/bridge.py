@@ -1,4 +1,4 @@
-"""`fastflight bridge`: a device for tools that speak over the network, until told to stop."""
+"""`fastflight bridge`: share one device over network ports with other tools, until Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from fastflight.app.process import END_SECONDS, end_within, leave
 from fastflight.app.settings import DRAIN_SECONDS, check_host
 from fastflight.bridge import Bridge, LineFront, Ports, Upstream
 from fastflight.cli import screen
-from fastflight.cli.exits import told_in_one_line
-from fastflight.cli.log import AsJsonLines, log_to_stderr, warn_of_open_boards
+from fastflight.cli.exits import report_errors
+from fastflight.cli.log import JsonLog, log_to_stderr, warn_of_unconfined_boards
 from fastflight.cli.options import Drain
 from fastflight.concurrency.shard import MAX_OFFLOAD_THREADS
 from fastflight.errors import RequestError
 from fastflight.transport import Address, parse_url
 
 DEFAULT_PORTS = Ports(rfc2217=2217, socket=2218)
-# A device is known by its URL here; a command in one may be of any length.
+# The device's URL is its name here. The command in an `exec:` URL may have any length.
 NAME_CHARACTERS = 80
 
 
@@ -33,24 +33,30 @@ def bridge(
     url: Annotated[str, typer.Argument(metavar="URL", help="The device, as in /dev/ttyACM0 or exec:micropython.")],
     rfc2217: Annotated[
         int | None,
-        typer.Option("--rfc2217", min=0, max=65535, metavar="PORT", help="For tools that set the serial line."),
+        typer.Option(
+            "--rfc2217", min=0, max=65535, metavar="PORT", help="Port for tools that set the baud rate and DTR/RTS."
+        ),
     ] = None,
     socket: Annotated[
-        int | None, typer.Option("--socket", min=0, max=65535, metavar="PORT", help="For bare bytes.")
+        int | None,
+        typer.Option("--socket", min=0, max=65535, metavar="PORT", help="Port for plain bytes over TCP."),
     ] = None,
     viewers: Annotated[
-        int | None, typer.Option("--viewers", min=0, max=65535, metavar="PORT", help="For any number that look on.")
+        int | None,
+        typer.Option(
+            "--viewers", min=0, max=65535, metavar="PORT", help="Port for several clients that only see the output."
+        ),
     ] = None,
     takeover: Annotated[
-        bool, typer.Option("--takeover", help="Give the device to the newest client, not to the first.")
+        bool, typer.Option("--takeover", help="A new client takes the device from the current one.")
     ] = False,
-    host: Annotated[str, typer.Option("--host", metavar="HOST", help="Where to listen.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option("--host", metavar="HOST", help="Address to listen on.")] = "127.0.0.1",
     drain: Drain = DRAIN_SECONDS,
-    log_json: AsJsonLines = False,
+    log_json: JsonLog = False,
 ) -> None:
-    """Share a device by network ports, with mpremote, esptool, pyserial and others.
+    """Share a device over network ports with mpremote, esptool, pyserial and other tools.
 
-    Without --rfc2217 and --socket: ports 2217 and 2218. Port 0 takes a free one.
+    Without --rfc2217 and --socket, the ports are 2217 and 2218. Port 0 takes a free port.
 
     Device URLs: serial:///dev/ttyACM0 (or the bare port), rfc2217://host:port, socket://host:port, exec:COMMAND, sim:
     """
@@ -60,14 +66,14 @@ def bridge(
         address = parse_url(url)
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
-    warn_of_open_boards([url])
+    warn_of_unconfined_boards([url])
     ports = Ports(rfc2217, socket, viewers)
     if rfc2217 is None and socket is None:
         ports = Ports(DEFAULT_PORTS.rfc2217, DEFAULT_PORTS.socket, viewers)
-    # Windows' default loop cannot watch descriptors, which is how ports wait.
+    # Ports wait for data by watching file descriptors. The default loop of Windows cannot do that.
     loops = asyncio.SelectorEventLoop if sys.platform == "win32" else asyncio.new_event_loop
-    with told_in_one_line(), contextlib.ExitStack() as ending, asyncio.Runner(loop_factory=loops) as runner:
-        # What opens a port or looks a name up may hang; it is not waited for.
+    with report_errors(), contextlib.ExitStack() as ending, asyncio.Runner(loop_factory=loops) as runner:
+        # Opening a port or looking up a host name may hang, so shutdown does not wait for these threads.
         offload = ThreadPoolExecutor(MAX_OFFLOAD_THREADS, "bridge-offload")
         runner.get_loop().set_default_executor(offload)
         try:
@@ -81,23 +87,23 @@ def bridge(
 async def _serve(
     address: Address, ports: Ports, host: str, takeover: bool, drain: float, ending: contextlib.ExitStack
 ) -> None:
-    stop = _on_signals()
+    stop = _stop_event()
     name = textwrap.shorten(address.url, NAME_CHARACTERS, placeholder=" ...")
     async with Bridge(LineFront(Upstream(address, name=name)), ports, host=host, takeover=takeover) as running:
-        for line in _how_to(name, running.ports, host):
+        for line in _connection_examples(name, running.ports, host):
             screen.line(line)
         await stop.wait()
         ending.enter_context(end_within(drain + END_SECONDS))
-        screen.complain(f"stopping: a tool that is at work has {drain:g} s; once more stops at once")
+        screen.complain(f"stopping: connected tools have {drain:g} s to finish; press Ctrl-C again to stop at once")
         await running.drain(drain)
 
 
-def _on_signals() -> asyncio.Event:
-    """Set at the first SIGINT or SIGTERM; the second one ends the process at once."""
+def _stop_event() -> asyncio.Event:
+    """Return an event that the first SIGINT or SIGTERM sets. The second one ends the process at once."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def told() -> None:
+    def on_signal() -> None:
         stop.set()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.remove_signal_handler(number)
@@ -105,22 +111,22 @@ def _on_signals() -> asyncio.Event:
 
     if sys.platform != "win32":
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, told)
+            loop.add_signal_handler(number, on_signal)
     return stop
 
 
-def listed(ports: Ports, host: str) -> str:
-    """The addresses of a bridge, in words."""
+def format_addresses(ports: Ports, host: str) -> str:
+    """Return the addresses of a bridge as text, separated by commas."""
     return ", ".join(("viewers at " if kind == "viewers" else "") + url for kind, url in ports.urls(host).items())
 
 
-def _how_to(name: str, ports: Ports, host: str) -> Iterator[str]:
-    """What a user types elsewhere to get at the device."""
+def _connection_examples(name: str, ports: Ports, host: str) -> Iterator[str]:
+    """Yield the line that says where the device is shared, then commands that connect to it."""
     urls = ports.urls(host)
-    yield f"sharing {name} at {listed(ports, host)}"
+    yield f"sharing {name} at {format_addresses(ports, host)}"
     if address := urls.get("socket"):
         yield f"  mpremote connect {address}"
-        # Thonny, among others, opens serial ports only.
+        # For tools that open only serial ports, such as Thonny.
         yield f"  socat pty,link=board,rawer {address.replace('socket://', 'tcp:')}  # makes a serial port: ./board"
     if address := urls.get("rfc2217"):
         yield f"  mpremote connect {address}"

@@ -1,6 +1,6 @@
-"""`fastflight cert`: a CA of your own, and certificates for a server and its clients.
+"""`fastflight cert`: make certificates for a server and its clients, signed by a private CA.
 
-For a laboratory without a CA. The keys are written for their owner alone, and nothing is written over unless told to.
+For sites without a CA. Only the owner of a key file may read it. Existing files are replaced only with `--force`.
 """
 
 from __future__ import annotations
@@ -13,25 +13,29 @@ import typer
 
 from fastflight.access.tokens import NAME
 from fastflight.app.access import pem
+from fastflight.app.extras import needs
 from fastflight.cli import screen
-from fastflight.cli.exits import told_in_one_line
-from fastflight.cli.new_files import absent, new_files
+from fastflight.cli.exits import report_errors
+from fastflight.cli.new_files import new_files, refuse_existing
 from fastflight.errors import RequestError
 
 if TYPE_CHECKING:
-    import trustme
+    from fastflight.app.certificates import CertificateAuthority
 
-app = typer.Typer(help="Certificates for a server and its clients, of a CA of your own.", no_args_is_help=True)
+app = typer.Typer(help="Make certificates for a server and its clients, signed by your own CA.", no_args_is_help=True)
 
-# A quarter: renewing is one command. The CA itself does not expire; who has lost its key makes another.
+# About three months; renewing takes one command. The CA itself does not expire.
 DAYS = 90
 MAX_DAYS = 3650
 
 Folder = Annotated[
-    Path, typer.Option("--dir", metavar="DIR", help="Where the files are; ca.pem and ca.key are made there if missing.")
+    Path,
+    typer.Option("--dir", metavar="DIR", help="Folder for the files; ca.pem and ca.key are made there if missing."),
 ]
-Days = Annotated[int, typer.Option("--days", min=1, max=MAX_DAYS, metavar="N", help="How long it is good.")]
-Force = Annotated[bool, typer.Option("--force", help="Write over files that are there.")]
+Days = Annotated[
+    int, typer.Option("--days", min=1, max=MAX_DAYS, metavar="N", help="Days until the certificate expires.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 
 
 @app.command()
@@ -44,7 +48,7 @@ def server(
     force: Force = False,
 ) -> None:
     """Make server.pem and server.key."""
-    with told_in_one_line():
+    with report_errors():
         written = _issue(directory, "server", hosts, None, days, force)
         screen.line(f"serve --server grpc+tls://{hosts[0]}:8815 --tls-cert {written[0]} --tls-key {written[1]}")
         screen.line(f"clients: --server grpc+tls://{hosts[0]}:8815 --tls-ca {directory / 'ca.pem'}")
@@ -52,55 +56,54 @@ def server(
 
 @app.command()
 def client(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the server knows the client by.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The client's name for the server, in its certificate.")],
     directory: Folder = Path(),
     days: Days = DAYS,
     force: Force = False,
 ) -> None:
-    """Make NAME.pem and NAME.key for a client of a server that has --client-ca ca.pem."""
-    with told_in_one_line():
+    """Make NAME.pem and NAME.key for a client of a server that runs with --client-ca ca.pem."""
+    with report_errors():
         if not NAME.fullmatch(name) or name.startswith(".") or name in ("ca", "server"):
             raise RequestError("not a name for a client's files", where=name[:80], hint="Use letters, digits, _ . @ -")
         written = _issue(directory, name, [], name, days, force)
-        screen.line(f"grant it: fastflight token add {name} --certificate --scope read:*")
-        screen.line(f"show it: --tls-ca {directory / 'ca.pem'} --tls-cert {written[0]} --tls-key {written[1]}")
+        screen.line(f"grant access: fastflight token add {name} --certificate --scope read:*")
+        screen.line(f"connect with: --tls-ca {directory / 'ca.pem'} --tls-cert {written[0]} --tls-key {written[1]}")
 
 
 def _issue(
     folder: Path, stem: str, hosts: list[str], common_name: str | None, days: int, force: bool
 ) -> tuple[Path, Path]:
-    """Write a certificate and its key; their paths."""
+    """Write `stem`.pem and `stem`.key, a certificate and its key, to `folder`. Return their paths."""
     paths = folder / f"{stem}.pem", folder / f"{stem}.key"
     if not force:
-        absent(paths)
+        refuse_existing(paths)
     until = datetime.now(UTC) + timedelta(days=days)
     try:
-        issued = _authority(folder).issue_cert(*hosts, common_name=common_name, not_after=until)
-    except ValueError as error:  # no host's name, or no address
-        raise RequestError("not a name that a certificate can have", where=" ".join(hosts) or stem) from error
-    chain = b"".join(each.bytes() for each in issued.cert_chain_pems)
-    _write(paths, chain, issued.private_key_pem.bytes(), force)
+        certificate, key = _authority(folder).issue(hosts, common_name, until)
+    except ValueError as error:  # neither a host name nor an address
+        raise RequestError("a certificate cannot have this name", where=" ".join(hosts) or stem) from error
+    _write(paths, certificate, key, force)
     return paths
 
 
-def _authority(folder: Path) -> trustme.CA:
-    """The CA in a folder, made if there is none."""
-    # What it is made with takes longer to load than most commands to run.
-    import trustme
+def _authority(folder: Path) -> CertificateAuthority:
+    """Return the CA in `folder`, and make it first if there is none."""
+    with needs("tls", "`cert`"):  # not at the top: importing it takes longer than most commands take to run
+        from fastflight.app.certificates import CertificateAuthority
 
-    certificate, key = folder / "ca.pem", folder / "ca.key"
-    if certificate.exists() or key.exists():
+    paths = folder / "ca.pem", folder / "ca.key"
+    if paths[0].exists() or paths[1].exists():
         try:
-            return trustme.CA.from_pem(pem(certificate), pem(key))
+            return CertificateAuthority.load(pem(paths[0]), pem(paths[1]))
         except (ValueError, TypeError) as error:
-            raise RequestError("these are no CA", where=f"{certificate}, {key}") from error
-    made = trustme.CA(organization_name="fastflight")
-    _write((certificate, key), made.cert_pem.bytes(), made.private_key_pem.bytes(), False)
-    screen.line(f"made a CA: {certificate} is for all, {key} for nobody else")
-    return made
+            raise RequestError("these files are not a CA and its key", where=f"{paths[0]}, {paths[1]}") from error
+    authority = CertificateAuthority.create()
+    _write(paths, *authority.pem, False)
+    screen.line(f"made a CA: give {paths[0]} to everybody, and {paths[1]} to nobody")
+    return authority
 
 
 def _write(paths: tuple[Path, Path], certificate: bytes, key: bytes, force: bool) -> None:
-    """Write a certificate and its key, which only their owner may change, and the key nobody else read."""
+    """Write a certificate and its key. Only their owner may change them, and only the owner may read the key."""
     with new_files(((paths[0], certificate, 0o644), (paths[1], key, 0o600)), force):
         pass

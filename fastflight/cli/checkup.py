@@ -1,6 +1,7 @@
-"""What can be found out about this installation, a device, and a server: facts, and advice where something is amiss.
+"""The checks of `fastflight doctor`: this installation, its serial ports, devices, and a server.
 
-Devices are opened here, through the device layer and without a server: what works then is the line and the board.
+Each check returns a `Subject` with its findings, and advice about each problem. Devices are opened directly, without a
+server, so that a result depends only on the line and the board.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from fastflight.transport.url import public_url
 
 Level = Literal["ok", "note", "problem"]
 
-# A doctor must not wait like a transfer does: a server on this computer answers in milliseconds.
+# Much shorter than the time limit of a transfer: a server on this computer answers within milliseconds.
 SERVER_SECONDS = 3.0
-# Another owner in this process there is none; a board answers at once or runs a program.
+# Nothing else in this process uses the device, and a board answers at once unless it runs a program.
 LEASE_SECONDS = 2.0
-# Calls timed for the round trip; the fastest counts, the others met the scheduler.
+# Calls that are timed for the round trip. The fastest counts: the others also measure the scheduler.
 ROUND_TRIPS = 5
-# Ways to have a file's digest on the board, best first.
+# Ways for a board to compute a file's digest, best first: the board's feature and its name for people.
 DIGESTS = (("hashlib.sha256", "sha256"), ("binascii.crc32", "crc32"))
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found, and what to do about it."""
+    """One result of a check, and what to do about it."""
 
     level: Level
     what: str
@@ -46,7 +47,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What was looked at: `asked` for by the user, or come across."""
+    """Something that was checked. `asked`: its health decides the exit code of `doctor`."""
 
     name: str
     asked: bool
@@ -58,51 +59,53 @@ class Subject:
 
 
 def installation() -> Subject:
-    """The versions that matter in a report of a problem."""
+    """Return the versions that belong in a bug report."""
     versions = f"fastflight {fastflight.__version__}, Python {platform.python_version()}, pyarrow {pa.__version__}"
     return Subject("installation", True, [Finding("ok", f"{versions}, {platform.system()} {platform.machine()}")])
 
 
 def serial_ports() -> tuple[dict[str, str], list[str]]:
-    """The serial ports with a known device behind them, path to description, and the paths of the others."""
+    """Return the serial ports with an identified device (path to description), and the paths of the others."""
     ports = system_ports()
     known = {port.device: port.description for port in ports if port.hwid != "n/a"}
     return known, sorted(port.device for port in ports if port.device not in known)
 
 
 def device(name: str, url: str, *, asked: bool, interrupt: bool) -> Subject:
-    """Open a device and try what reading and writing it needs."""
-    told = public_url(url)
-    subject = Subject(told if name == url else f"{name} ({told})", asked)
+    """Open a device and try the features that reading and writing files need."""
+    visible_url = public_url(url)
+    subject = Subject(visible_url if name == url else f"{name} ({visible_url})", asked)
     try:
         with Inventory({name: url}) as inventory:
-            found = inventory.device(name)
-            with found.lease("doctor", timeout=LEASE_SECONDS, interrupt=interrupt) as session:
-                subject.findings.extend(_board(session))
+            opened = inventory.device(name)
+            with opened.lease("doctor", timeout=LEASE_SECONDS, interrupt=interrupt) as session:
+                subject.findings.extend(_check_board(session))
     except FastFlightError as error:
         subject.findings.append(Finding("problem", error.what, _advice(error, url)))
     return subject
 
 
-def _board(session: Session) -> Iterator[Finding]:
-    info, can = session.info(), session.capabilities
+def _check_board(session: Session) -> Iterator[Finding]:
+    info, capabilities = session.info(), session.capabilities
     yield Finding("ok", f"raw REPL: {info.version or 'MicroPython'} on {info.machine or info.platform or 'a board'}")
     if info.raw_paste:
         yield Finding("ok", "raw paste")
     else:
-        yield Finding("note", "no raw paste: code is sent in the slower plain raw mode")
-    yield _file_system(session)
-    yield _digest(can)
+        yield Finding("note", "no raw paste: code is sent in the slower raw mode")
+    yield _check_file_system(session)
+    yield _check_digest(capabilities)
     yield Finding("ok", f"round trip {_round_trip(session) * 1000:.1f} ms")
     if info.free_memory:
-        yield Finding("ok", f"{screen.size(info.free_memory)} of memory free: blocks of {can.block_bytes} bytes")
+        yield Finding(
+            "ok", f"{screen.size(info.free_memory)} of memory free: blocks of {capabilities.block_bytes} bytes"
+        )
     if info.storage_free is not None and info.storage_bytes is not None:
         level: Level = "ok" if info.storage_free else "problem"
         text = f"{screen.size(info.storage_free)} of {screen.size(info.storage_bytes)} of storage free"
         yield Finding(level, text, "" if info.storage_free else "Remove files before writing new ones")
 
 
-def _file_system(session: Session) -> Finding:
+def _check_file_system(session: Session) -> Finding:
     try:
         entries = len(session.list("/"))
     except FastFlightError as error:
@@ -110,14 +113,15 @@ def _file_system(session: Session) -> Finding:
     return Finding("ok", f"file system: {entries} entries at the top")
 
 
-def _digest(can: Capabilities) -> Finding:
+def _check_digest(capabilities: Capabilities) -> Finding:
     for feature, name in DIGESTS:
-        if can.has(feature):
+        if capabilities.has(feature):
             return Finding("ok", f"digest: {name}")
-    return Finding("note", "no digest on the board: what is written is verified by reading it back")
+    return Finding("note", "no digest on the board: written files are verified by reading them back")
 
 
 def _round_trip(session: Session) -> float:
+    """Return the shortest time, in seconds, in which the board ran an empty statement."""
     times = []
     for _ in range(ROUND_TRIPS):
         began = time.perf_counter()
@@ -128,17 +132,21 @@ def _round_trip(session: Session) -> float:
 
 def _advice(error: FastFlightError, url: str) -> str:
     if isinstance(error, BusyError):
-        return "Stop its program with --interrupt, or wait for its end. Is it MicroPython, and the baud rate right?"
+        return (
+            "Stop its program with --interrupt, or wait until it ends. Is it a board with MicroPython, and is the baud "
+            "rate right?"
+        )
     if isinstance(error, TransportTimeout):
         return (
-            "Is it a board with MicroPython, and the baud rate right? If a program runs on it: --interrupt, or reset it"
+            "Is it a board with MicroPython, and is the baud rate right? If a program runs on it, give --interrupt or "
+            "reset the board"
         )
     holders = ", ".join(_holders(url))
     return f"{error.hint}. Open in: {holders}" if holders else error.hint
 
 
 def _holders(url: str) -> list[str]:
-    """The programs that have a port open, where the system tells (Linux; other users' programs only to root)."""
+    """Return the programs that have a port open: on Linux only, and programs of other users only for root."""
     port = Path(url.removeprefix("serial://").partition("?")[0])
     if not port.is_char_device():
         return []
@@ -154,7 +162,7 @@ def _holders(url: str) -> list[str]:
 
 
 def server(location: str, credentials: Credentials) -> Subject:
-    """Whether a server answers, and which devices it has."""
+    """Check whether a server answers, and list its devices. `asked` is False: no server need be running."""
     subject = Subject(f"server {location}", False)
     try:
         with FastFlightClient(location, timeout=SERVER_SECONDS, credentials=credentials) as client:

@@ -1,4 +1,4 @@
-"""Shows the progress of a copy: how much is done, where it resumes, and what remains when it breaks off.
+"""Shows the progress of a copy: how much is done, where it resumes, and what an interrupted copy leaves.
 
 Also prints the result of a copy, in a line or as JSON.
 """
@@ -16,12 +16,12 @@ from fastflight.cli.exits import Interrupted
 from fastflight.client import Copied, CopiedTree
 from fastflight.errors import TransportError
 
-# Describes what remains of a copy that broke off, for an amount.
-Kept = Callable[[str], str]
+# Returns a sentence about what an interrupted copy leaves, for an amount as `screen.amount` formats it.
+DescribeRest = Callable[[str], str]
 
 
 class CopyProgress:
-    """Receives the progress of a copy, and draws it if there is a `bar`."""
+    """Receives the progress of a copy, and draws it if there is a `bar`. Amounts are bytes."""
 
     def __init__(self, label: str, *, hidden: bool, bar: screen.Bar | None) -> None:
         self._label = label
@@ -31,65 +31,69 @@ class CopyProgress:
         self.total: int | None = None
 
     def report(self, rows: int, done: int, total: int | None) -> None:
-        """A `Report`."""
+        """Take the progress of one file: the client's `Report` callback."""
         self.done, self.total = done, total
         if self._bar is not None:
             self._bar.move(done, total)
 
     def file(self, path: str, done: int, total: int) -> None:
-        """A `TreeReport`."""
+        """Take the progress of a folder, of which `path` is being copied: the client's `TreeReport` callback."""
         self.done, self.total = done, total
         if self._bar is not None:
             self._bar.move(done, total, f"{self._label}  {path}")
 
     def resuming(self, at: int, total: int) -> None:
-        """Called once, before the bytes after `at` are moved."""
+        """Say that a copy continues after its first `at` bytes: the client's `Resuming` callback."""
         self.report(0, at, total)
         if self._bar is not None:
             self._bar.start_at(at, total)
         if not self._hidden:
             screen.complain(f"{self._label}: resuming at {screen.amount(at, total)}")
 
-    def stays(self, kept: Kept | None) -> str:
-        """Describes what remains of a copy that broke off; empty if nothing does."""
-        return kept(screen.amount(self.done, self.total)) if kept is not None and self.done else ""
+    def rest(self, describe: DescribeRest | None) -> str:
+        """Return a sentence about what the interrupted copy leaves; empty if it leaves nothing."""
+        return describe(screen.amount(self.done, self.total)) if describe is not None and self.done else ""
 
 
 @contextmanager
-def copy_progress(label: str, *, hidden: bool, kept: Kept | None = None) -> Iterator[CopyProgress]:
-    """Show the progress of a copy. `kept` describes what remains if it breaks off; None where nothing does."""
+def copy_progress(label: str, *, hidden: bool, describe_rest: DescribeRest | None = None) -> Iterator[CopyProgress]:
+    """Show the progress of a copy while the block runs. `hidden`: print nothing.
+
+    If the copy is interrupted or loses the server or the device, `describe_rest` describes what it leaves. The text
+    goes into `Interrupted` or into the error's hint. None: it leaves nothing.
+    """
     with screen.bar(label, hidden=hidden) as bar:
-        followed = CopyProgress(label, hidden=hidden, bar=bar)
+        progress = CopyProgress(label, hidden=hidden, bar=bar)
         try:
-            yield followed
+            yield progress
         except (asyncio.CancelledError, KeyboardInterrupt) as error:
-            raise Interrupted(followed.stays(kept)) from error
+            raise Interrupted(progress.rest(describe_rest)) from error
         except TransportError as error:
-            if stays := followed.stays(kept):
-                error.hint = f"{error.hint}. {stays}".removeprefix(". ")
+            if rest := progress.rest(describe_rest):
+                error.hint = f"{error.hint}. {rest}".removeprefix(". ")
             raise
 
 
-def tell_file(copied: Copied, label: str, done: str, told: Mapping[str, Any], *, json: bool) -> None:
-    """The end of a file's copy. `done` is what was done to its bytes."""
+def print_file_result(copied: Copied, label: str, verb: str, paths: Mapping[str, Any], *, json: bool) -> None:
+    """Print the result of copying a file. `verb` follows the size, as in " written"; `paths` go into the JSON."""
     if json:
-        screen.as_json({**told, **asdict(copied)})
+        screen.as_json({**paths, **asdict(copied)})
     elif copied.unchanged:
         screen.line(f"{label}: unchanged")
     else:
-        before = f", {screen.size(copied.resumed_at)} of it before" if copied.resumed_at else ""
-        screen.line(f"{label}: {screen.size(copied.bytes)}{done}{before}")
+        earlier = f", {screen.size(copied.resumed_at)} of it earlier" if copied.resumed_at else ""
+        screen.line(f"{label}: {screen.size(copied.bytes)}{verb}{earlier}")
 
 
-def tell_tree(tree: CopiedTree, label: str, done: str, told: Mapping[str, Any], *, json: bool) -> None:
-    """The end of a folder's copy. `done` is what was done to its files."""
+def print_tree_result(tree: CopiedTree, label: str, verb: str, paths: Mapping[str, Any], *, json: bool) -> None:
+    """Print the result of copying a folder. `verb` is "read" or "written"; `paths` go into the JSON."""
     if json:
-        screen.as_json({**told, **asdict(tree)})
+        screen.as_json({**paths, **asdict(tree)})
         return
     if tree.skipped:
-        screen.complain(f"left out, neither a file nor a folder: {', '.join(tree.skipped)}")
+        screen.complain(f"not copied, neither files nor folders: {', '.join(tree.skipped)}")
     files = "1 file" if len(tree.files) == 1 else f"{len(tree.files):,} files"
-    parts = [f"{files}, {screen.size(tree.bytes)} {done}"] if tree.files else []
+    parts = [f"{files}, {screen.size(tree.bytes)} {verb}"] if tree.files else []
     if tree.unchanged:
         parts.append(f"{len(tree.unchanged):,} unchanged")
     screen.line(f"{label}: {'; '.join(parts) or 'no files'}")

@@ -1,4 +1,4 @@
-"""`fastflight doctor`: what works, and what to do about the rest."""
+"""`fastflight doctor`: show what works, and what to do about the problems."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from rich.text import Text
 
 from fastflight.app.settings import DEVICE_NAME
 from fastflight.cli import checkup, screen
-from fastflight.cli.asking import HERE, Server, asking
+from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
 from fastflight.cli.checkup import Subject
-from fastflight.cli.exits import REFUSED, told_in_one_line
+from fastflight.cli.exits import REFUSED, report_errors
 from fastflight.cli.target import AsJson, Interrupt
 
 MARKS = {"ok": ("ok", "green"), "note": ("--", "yellow"), "problem": ("!!", "bold red")}
 
 
-@asking
+@with_server_options
 def doctor(
     device: Annotated[
         list[str] | None,
-        typer.Option("--device", metavar="[NAME=]URL", help="A device to examine; may be given again."),
+        typer.Option("--device", metavar="[NAME=]URL", help="A device to check; may be given again."),
     ] = None,
     interrupt: Interrupt = False,
     json: AsJson = False,
-    server: Server = HERE,
+    server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Examine this installation, its serial ports and the given devices.
+    """Check this installation, its serial ports, the given devices and the server.
 
-    Devices are opened directly, so stop a server that has them. Exit code 1 if the installation or a given device
-    has a problem.
+    Devices are opened directly, so stop a server that uses them.
+    The exit code is 1 if the simulated board or a given device has a problem.
     """
-    seen: list[Subject] = []
-    with told_in_one_line():
+    subjects: list[Subject] = []
+    with report_errors():
         for subject in _subjects(device or [], interrupt, server):
-            seen.append(subject)
+            subjects.append(subject)
             if not json:
                 _show(subject)
-    healthy = all(subject.healthy for subject in seen if subject.asked)
+    healthy = all(subject.healthy for subject in subjects if subject.asked)
     if json:
-        subjects = [{**asdict(subject), "healthy": subject.healthy} for subject in seen]
-        screen.as_json({"healthy": healthy, "subjects": subjects})
+        results = [{**asdict(subject), "healthy": subject.healthy} for subject in subjects]
+        screen.as_json({"healthy": healthy, "subjects": results})
     if not healthy:
         raise typer.Exit(REFUSED)
 
@@ -51,21 +51,23 @@ def doctor(
 def _subjects(devices: list[str], interrupt: bool, server: Server) -> Iterator[Subject]:
     yield checkup.installation()
     yield checkup.device("simulated board", "sim:", asked=True, interrupt=False)
-    given = dict(_named(text) for text in devices)
-    for name, url in given.items():
+    named = dict(_name_and_url(text) for text in devices)
+    for name, url in named.items():
         yield checkup.device(name, url, asked=True, interrupt=interrupt)
-    known, bare = checkup.serial_ports()
-    others = {port: text for port, text in known.items() if port not in given.values()}
+    identified, unidentified = checkup.serial_ports()
+    others = {port: text for port, text in identified.items() if port not in named.values()}
     for port, description in others.items():
         yield checkup.device(description, port, asked=False, interrupt=interrupt)
-    if not others and not given:
-        found = f"no board found; ports without a known device: {', '.join(bare)}" if bare else "none found"
-        advice = f"Plug a board in, or name one: --device {bare[0] if bare else 'socket://host:port'}"
-        yield Subject("serial ports", False, [checkup.Finding("note", found, advice)])
+    if not others and not named:
+        listed = ", ".join(unidentified)
+        result = f"no board found; ports without a known device: {listed}" if unidentified else "none found"
+        advice = f"Plug a board in, or name one: --device {unidentified[0] if unidentified else 'socket://host:port'}"
+        yield Subject("serial ports", False, [checkup.Finding("note", result, advice)])
     yield checkup.server(server.location, server.credentials)
 
 
-def _named(text: str) -> tuple[str, str]:
+def _name_and_url(text: str) -> tuple[str, str]:
+    """Split `NAME=URL`. Without a name, the URL is the name too."""
     name, equals, url = text.partition("=")
     return (name, url) if equals and DEVICE_NAME.fullmatch(name) else (text, text)
 

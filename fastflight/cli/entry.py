@@ -1,9 +1,10 @@
-"""The command `fastflight` from its first moment: which allocator Arrow has its memory from is chosen here.
+"""The entry point of the command `fastflight`: chooses Arrow's memory allocator, then loads the command line.
 
-Arrow reads that from the environment as it is loaded, so it is set before anything of it is imported.
-Each Flight stream is a thread, and mimalloc, Arrow's choice, keeps much of what each had, also when it has ended.
-jemalloc keeps less, and next to nothing without the caches that it has for each thread: a thread that has little to do
-never empties its own (docs/decisions/0035-a-servers-memory.md).
+Arrow reads the choice from the environment when it is loaded, so it must be set before Arrow is imported.
+
+Each Flight stream has a thread. mimalloc, Arrow's default, holds much of the memory that a thread has freed, even after
+the thread has ended. jemalloc holds less, and almost nothing without its caches per thread: a thread that rarely
+allocates never empties its cache (docs/decisions/0035-a-servers-memory.md).
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import sys
 from collections.abc import MutableMapping
 
 POOL = "ARROW_DEFAULT_MEMORY_POOL"
-# Of the jemalloc that is in Arrow's wheels; that of others is configured by another name.
+# Configures the jemalloc in Arrow's wheels. Other builds of jemalloc read other variables.
 JEMALLOC, NO_CACHES = "JE_ARROW_MALLOC_CONF", "tcache:false"
 
 
 def choose_pool(environment: MutableMapping[str, str], platform: str) -> None:
-    """Have Arrow take jemalloc where its wheels have it. Whoever has set `POOL` or `JEMALLOC` keeps that."""
+    """Have Arrow use jemalloc on Linux, where its wheels have it. Variables that are already set stay as they are."""
     if platform == "linux":
         environment.setdefault(POOL, "jemalloc")
         environment.setdefault(JEMALLOC, NO_CACHES)
@@ -28,4 +29,4 @@ def choose_pool(environment: MutableMapping[str, str], platform: str) -> None:
 def main() -> None:
     """Run the command."""
     choose_pool(os.environ, sys.platform)
-    importlib.import_module("fastflight.cli.main").app()  # not above: it loads Arrow
+    importlib.import_module("fastflight.cli.main").app()  # not at the top: it loads Arrow

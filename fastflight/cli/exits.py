@@ -1,13 +1,13 @@
-"""How a command ends: its exit code, and one line that says what was wrong.
+"""How a command ends: its exit code, and one line on stderr that says what went wrong.
 
 ====  ==========================================================================
 code  means
 ====  ==========================================================================
 0     done
-1     the server or the device said no, a local file could not be written, or
-      nobody reads what is printed any more (nothing is said of that)
+1     the server or the device refused or failed, a local file could not be
+      read or written, or the reader of stdout has gone (no message then)
 2     the command line is wrong
-3     the server, or the line to the device, cannot be reached
+3     the server or the device cannot be reached
 130   interrupted (Ctrl-C, SIGTERM)
 ====  ==========================================================================
 """
@@ -37,17 +37,17 @@ P = ParamSpec("P")
 REFUSED = 1
 UNREACHABLE = 3
 INTERRUPTED = 130
-# The base of all complaints of the command line's parser; it has no public name.
+# The base class of all errors of the command line's parser. Typer exports no name for it.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 class Interrupted(Exception):
-    """The user, or SIGTERM, ended a command. Its text says what stays of what it did; empty where nothing does."""
+    """Ctrl-C or SIGTERM ended a command. The text says what the command leaves; empty if it leaves nothing."""
 
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Report a `RequestError` as a wrong command line: for what is refused before a server is asked."""
+    """Report a `RequestError` as a wrong command line, with exit code 2. For checks before a server is called."""
     try:
         yield
     except RequestError as error:
@@ -55,13 +55,16 @@ def usage_errors() -> Iterator[None]:
 
 
 class Commands(TyperGroup):
-    """All commands: what the parser complains of is printable, and output that cannot be written ends each with 1."""
+    """The group of all commands. Escapes control characters in usage errors.
+
+    If standard output cannot be written (a full disk), any command ends with one line on stderr and exit code 1.
+    """
 
     def main(self, *args: Any, **options: Any) -> Any:
         try:
             return super().main(*args, **options)
         except OSError as error:
-            screen.give_up(sys.stdout)
+            screen.discard_output(sys.stdout)
             screen.complain(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
             raise SystemExit(REFUSED) from error
 
@@ -84,10 +87,11 @@ def _printable_usage() -> Iterator[None]:
 
 
 @contextmanager
-def told_in_one_line() -> Iterator[None]:
-    """Turn errors into a line on stderr and an exit code. Errors that are not ours stay what they are.
+def report_errors() -> Iterator[None]:
+    """Print an error of the block as one line on stderr, and end the command with its exit code.
 
-    Warnings of an incomplete answer become a line as well.
+    Handles `FastFlightError`, `OSError` and interrupts; other exceptions pass. Code that raised on a board prints the
+    board's whole traceback. An `IncompleteWarning` becomes a line on stderr too.
     """
     try:
         with warnings.catch_warnings():
@@ -101,24 +105,24 @@ def told_in_one_line() -> Iterator[None]:
         screen.complain(f"error: {error}")
         raise typer.Exit(UNREACHABLE) from error
     except FastFlightError as error:
-        # Hints speak of the request's keys; here the key is an option.
+        # Hints name the request's keys; on the command line the key is an option.
         screen.complain(f"error: {error}".replace("interrupt=true", "--interrupt"))
         raise typer.Exit(REFUSED) from error
     except BrokenPipeError:
-        raise  # `tail | head`: typer ends quietly
+        raise  # `tail | head`: typer ends the command without a message
     except OSError as error:
         screen.complain(f"error: {error.filename or 'this computer'}: {error.strerror or error}")
         raise typer.Exit(REFUSED) from error
     except (KeyboardInterrupt, asyncio.CancelledError, Interrupted) as error:
-        stays = str(error) if isinstance(error, Interrupted) else ""
-        screen.complain(f"interrupted: {stays}" if stays else "interrupted")
+        rest = str(error) if isinstance(error, Interrupted) else ""
+        screen.complain(f"interrupted: {rest}" if rest else "interrupted")
         raise typer.Exit(INTERRUPTED) from error
 
 
 def asynchronous(command: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """A coroutine function as a command: Ctrl-C and SIGTERM cancel it, and with it whatever it reads or writes.
+    """Make a command of a coroutine function. Ctrl-C and SIGTERM cancel it, and so its open streams.
 
-    What it asks a server for and has no answer to yet ends with the process: it is not waited for.
+    An interrupted command does not wait for server calls that have no answer yet: they end with the process.
     """
 
     @functools.wraps(command)
@@ -127,7 +131,7 @@ def asynchronous(command: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P,
         with asyncio.Runner() as runner:
             runner.get_loop().set_default_executor(offload)
             try:
-                with told_in_one_line():
+                with report_errors():
                     runner.run(_until_terminated(command(*args, **kwargs)))
             except typer.Exit as ended:
                 if ended.exit_code == INTERRUPTED:
@@ -141,7 +145,7 @@ def asynchronous(command: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P,
 async def _until_terminated(command: Coroutine[Any, Any, None]) -> None:
     task = asyncio.current_task()
     assert task is not None
-    # Windows has no such handlers, and only the main thread may have any.
+    # Windows has no signal handlers on event loops, and elsewhere only the main thread may set one.
     with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     await command

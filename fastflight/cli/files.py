@@ -1,4 +1,4 @@
-"""Files of devices: `ls`, `rm`, `mkdir`, `mv`."""
+"""Commands on files of a device: `ls`, `rm`, `mkdir`, `mv`."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from typing import Annotated
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.asking import HERE, Server, asking
+from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
 from fastflight.cli.exits import asynchronous
 from fastflight.cli.options import DevicePath
 from fastflight.cli.target import AsJson, Interrupt, target
 
 
 @asynchronous
-@asking
+@with_server_options
 async def ls(
-    folder: Annotated[str, typer.Argument(metavar="DEVICE[:PATH]", help="A device, and a folder on it.")],
-    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Folders in folders too.")] = False,
+    folder: Annotated[
+        str, typer.Argument(metavar="DEVICE[:PATH]", help="A folder on a device; the top folder without PATH.")
+    ],
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Include subfolders.")] = False,
     interrupt: Interrupt = False,
     json: AsJson = False,
-    server: Server = HERE,
+    server: Server = DEFAULT_SERVER,
 ) -> None:
     """List a folder on a device."""
     at = target(folder, folder=True)
@@ -44,11 +46,11 @@ async def ls(
 
 
 @asynchronous
-@asking
+@with_server_options
 async def rm(
     path: DevicePath,
     interrupt: Interrupt = False,
-    server: Server = HERE,
+    server: Server = DEFAULT_SERVER,
 ) -> None:
     """Remove a file or an empty folder of a device."""
     at = target(path)
@@ -57,8 +59,8 @@ async def rm(
 
 
 @asynchronous
-@asking
-async def mkdir(path: DevicePath, interrupt: Interrupt = False, server: Server = HERE) -> None:
+@with_server_options
+async def mkdir(path: DevicePath, interrupt: Interrupt = False, server: Server = DEFAULT_SERVER) -> None:
     """Make a folder on a device."""
     at = target(path)
     async with server.client() as client:
@@ -66,12 +68,12 @@ async def mkdir(path: DevicePath, interrupt: Interrupt = False, server: Server =
 
 
 @asynchronous
-@asking
+@with_server_options
 async def mv(
     path: DevicePath,
     to: Annotated[str, typer.Argument(metavar="PATH", help="The new path on the same device.")],
     interrupt: Interrupt = False,
-    server: Server = HERE,
+    server: Server = DEFAULT_SERVER,
 ) -> None:
     """Rename a file or folder of a device."""
     at = target(path)

@@ -1,4 +1,4 @@
-"""`get`: files and folders of a device, copied, converted or onto the screen."""
+"""`fastflight get`: copy, convert or show files and folders of a device."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Annotated, Any
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.asking import HERE, Server, asking
-from fastflight.cli.copy_progress import copy_progress, tell_file, tell_tree
+from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
+from fastflight.cli.copy_progress import copy_progress, print_file_result, print_tree_result
 from fastflight.cli.exits import REFUSED, asynchronous
 from fastflight.cli.options import (
     Columns,
+    CopyOptions,
     Deflate,
     DevicePath,
     FormatOption,
-    How,
     ModeOption,
     Record,
     Recursive,
@@ -38,47 +38,53 @@ from fastflight.errors import RequestError
 from fastflight.service.requests import OnError
 from fastflight.tables import format_of
 
-# What makes a name a glob over devices.
+# Characters that make a device name a glob.
 GLOB = set("*?[")
 
 
 @asynchronous
-@asking
+@with_server_options
 async def get(
     file: DevicePath,
     to: Annotated[str | None, typer.Argument(metavar="[FILE]", help="The same as -o; with -r, a folder.")] = None,
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Where to put it. Left out: a table on the screen."),
+        typer.Option("--output", "-o", metavar="FILE", help="Local file to write. Left out: print a table."),
     ] = None,
     recursive: Recursive = False,
     skip_unchanged: SkipUnchanged = False,
     resume: Resume = True,
     format: FormatOption = None,
     schema: Annotated[
-        str | None, typer.Option("--schema", metavar="NAME=TYPE,...", help="Column types, by Arrow's names.")
+        str | None,
+        typer.Option("--schema", metavar="NAME=TYPE,...", help="Names of the columns and their Arrow types."),
     ] = None,
     columns: Columns = None,
     record: Record = None,
-    on_error: Annotated[OnError, typer.Option("--on-error", help="What to do with rows that do not fit.")] = "skip",
-    ordered: Annotated[bool, typer.Option("--ordered", help="Of several devices: one after another.")] = False,
+    on_error: Annotated[
+        OnError, typer.Option("--on-error", help="What to do with rows that do not fit the columns.")
+    ] = "skip",
+    ordered: Annotated[
+        bool, typer.Option("--ordered", help="With a glob: the rows of one device after another.")
+    ] = False,
     transfer: TransferOption = "auto",
     deflate: Deflate = None,
     mode: ModeOption = "async",
     interrupt: Interrupt = False,
     json: AsJson = False,
-    server: Server = HERE,
+    server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Read a file of a device: as it is, converted, or onto the screen.
+    """Read a file of a device: copy it, convert it, or show it as a table.
 
-    With `-o` and the same ending the bytes are copied; another (.csv, .jsonl, .arrow, .parquet) converts.
-    A copy that breaks off leaves FILE.part: the same command goes on from there.
+    If FILE has the same ending as the device's file, its bytes are copied.
+    Another ending (.csv, .jsonl, .arrow, .parquet) converts the rows.
+    An interrupted copy leaves FILE.part, and the same command continues it.
 
-    With -r the files in a folder, and in those below it, get the same paths below FILE.
-    Where that ends in /, or is left out, they land in a folder of the same name in there.
-    What else is there stays.
+    With -r, the files of a folder and its subfolders are copied to the folder FILE.
+    If FILE ends in /, they are copied to a subfolder of FILE with the name of the device's folder.
+    Without FILE, that subfolder is made in the current folder. Other files there stay.
 
-    With a glob for DEVICE, as in 'lab-*:/t.csv', the rows of all these devices make one table.
+    With a glob as DEVICE, as in 'lab-*:/t.csv', the rows of all these devices form one table.
     """
     at = target(file, folder=recursive)
     fleet = bool(GLOB & set(at.device))
@@ -89,28 +95,28 @@ async def get(
     if fleet and (recursive or skip_unchanged):
         raise typer.BadParameter("-r and --skip-unchanged are for one device: name it")
     place = output if to is None else to
-    how = How(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
+    options = CopyOptions(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
     async with server.client() as client, nullcontext() if fleet else device_first(client, at.device):
         if recursive:
             folder = _under(place or "./", at.name)
             if folder.exists() and not folder.is_dir():
                 raise typer.BadParameter(f"{str(folder)!r} is not a folder: choose another place")
-            await _folder(client, at, folder, skip_unchanged, how, json)
+            await _folder(client, at, folder, skip_unchanged, options, json)
             return
         path = None if place is None else _file(place, at.name)
         as_is = format == "raw" or (path is not None and format is None and copied_as_is(path.name, at.path))
         if path is not None and as_is and not fleet:
             if schema or columns:
                 raise typer.BadParameter("a copy of the bytes has no columns: leave --schema and --columns out")
-            await _bytes(client, at, path, resume, skip_unchanged, how, json)
+            await _bytes(client, at, path, resume, skip_unchanged, options, json)
             return
         if path is not None and format is None and format_of(at.path) == "raw":
             raise RequestError(
-                "its ending does not say what table it holds",
+                "the file's ending does not name a table format",
                 where=str(at),
                 hint=f"Give --format (packed needs --record and --columns), or an output that is not {path.suffix}",
             )
-        with copy_progress(str(at), hidden=json) as followed:
+        with copy_progress(str(at), hidden=json) as progress:
             read = partial(client.read_fleet, ordered=ordered) if fleet else client.read
             stream = await read(
                 at.device,
@@ -120,59 +126,65 @@ async def get(
                 columns=columns.split(",") if columns else None,
                 record=record,
                 on_error=on_error,
-                progress=followed.report,
-                **how,
+                progress=progress.report,
+                **options,
             )
             async with stream:
-                shown = await (_screened(stream) if path is None else _saved(stream, path))
+                result = await (_preview(stream) if path is None else _save(stream, path))
     if json:
         types = {field.name: str(field.type) for field in stream.schema}
-        screen.as_json({**_told(at, path), "columns": types, **stream.summary})
+        screen.as_json({**_paths(at, path), "columns": types, **stream.summary})
     else:
-        screen.show(shown)
-        _tell_rejected(stream.summary)
-    _refuse_failed(stream.summary)
+        screen.show(result)
+        _report_rejected(stream.summary)
+    _report_failed(stream.summary)
 
 
 async def _folder(
-    client: AsyncFastFlightClient, at: Target, folder: Path, skip_unchanged: bool, how: How, json: bool
+    client: AsyncFastFlightClient, at: Target, folder: Path, skip_unchanged: bool, options: CopyOptions, json: bool
 ) -> None:
     """Copy a folder."""
 
-    def kept(_: str) -> str:
-        return f"the files that are whole are in {folder}; with --skip-unchanged the same command reads the others"
+    def describe_rest(_: str) -> str:
+        return f"the complete files are in {folder}; with --skip-unchanged the same command copies the others"
 
-    with copy_progress(str(at), hidden=json, kept=kept) as followed:
+    with copy_progress(str(at), hidden=json, describe_rest=describe_rest) as progress:
         tree = await client.get_tree(
-            at.device, at.path, folder, skip_unchanged=skip_unchanged, progress=followed.file, **how
+            at.device, at.path, folder, skip_unchanged=skip_unchanged, progress=progress.file, **options
         )
-    tell_tree(tree, str(folder), "read", _told(at, folder), json=json)
+    print_tree_result(tree, str(folder), "read", _paths(at, folder), json=json)
 
 
 async def _bytes(
-    client: AsyncFastFlightClient, at: Target, path: Path, resume: bool, skip_unchanged: bool, how: How, json: bool
+    client: AsyncFastFlightClient,
+    at: Target,
+    path: Path,
+    resume: bool,
+    skip_unchanged: bool,
+    options: CopyOptions,
+    json: bool,
 ) -> None:
-    """Copy a file as it is."""
+    """Copy the bytes of a file."""
 
-    def kept(amount: str) -> str:
-        return f"{amount} are kept in {path}.part; the same command goes on from there"
+    def describe_rest(amount: str) -> str:
+        return f"{amount} are kept in {path}.part; run the same command again to continue"
 
-    with copy_progress(str(at), hidden=json, kept=kept if resume else None) as followed:
+    with copy_progress(str(at), hidden=json, describe_rest=describe_rest if resume else None) as progress:
         copied = await client.get_file(
             at.device,
             at.path,
             path,
             resume=resume,
             skip_unchanged=skip_unchanged,
-            progress=followed.report,
-            resuming=followed.resuming,
-            **how,
+            progress=progress.report,
+            resuming=progress.resuming,
+            **options,
         )
-    tell_file(copied, str(path), "", _told(at, path), json=json)
+    print_file_result(copied, str(path), "", _paths(at, path), json=json)
 
 
 def _file(place: str, name: str) -> Path:
-    """A local path, or what is called `name` in it where that is a folder."""
+    """Return the local path of the output file: `place`, or `name` in it if it is an existing folder."""
     path = Path(place)
     if path.is_dir():
         return path / name
@@ -184,40 +196,40 @@ def _file(place: str, name: str) -> Path:
 
 
 def _under(place: str, name: str) -> Path:
-    """A local path, or what is called `name` in it where it was written as a folder."""
+    """Return the local path of the output folder: `place`, or `name` in it if it ends in a slash."""
     return Path(place) / name if place.endswith(("/", os.sep)) else Path(place)
 
 
-def _told(at: Target, output: Path | None) -> dict[str, Any]:
+def _paths(at: Target, output: Path | None) -> dict[str, Any]:
     return {"device": at.device, "path": at.path, "output": None if output is None else str(output)}
 
 
-async def _screened(stream: AsyncRowStream) -> Any:
+async def _preview(stream: AsyncRowStream) -> Any:
     preview = Preview(stream.schema)
     async for batch in stream:
         preview.add(batch)
     return preview.table()
 
 
-async def _saved(stream: AsyncRowStream, path: Path) -> str:
+async def _save(stream: AsyncRowStream, path: Path) -> str:
     with SavedFile(path, stream.schema) as file:
         async for batch in stream:
             file.write(batch)
     return f"{path}: {screen.size(file.bytes)}, {stream.summary.get('rows', 0):,} rows"
 
 
-def _refuse_failed(summary: Summary) -> None:
-    """Name the devices that could not be read; the rows of the others are there."""
+def _report_failed(summary: Summary) -> None:
+    """Name the devices that could not be read, and end with exit code 1 if there are any."""
     with understood(BESIDE):
         failed = summary.get("failed", ())
-        for told in failed:
-            where = told.get("where") or told["device"]
-            screen.complain(f"error: {where}: {told['what']}. {told.get('hint', '')}".rstrip(". "))
+        for failure in failed:
+            where = failure.get("where") or failure["device"]
+            screen.complain(f"error: {where}: {failure['what']}. {failure.get('hint', '')}".rstrip(". "))
     if failed:
         raise typer.Exit(REFUSED)
 
 
-def _tell_rejected(summary: Summary) -> None:
+def _report_rejected(summary: Summary) -> None:
     if count := summary.get("rejected", 0):
         with understood(BESIDE):
             first = next(iter(summary.get("rejected_rows", ())), None)

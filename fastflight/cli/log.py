@@ -1,8 +1,9 @@
-"""The log of the commands that run until told to stop, on stderr.
+"""The log of long-running commands (`serve`, `gateway`, `bridge`, `record --to`), on stderr.
 
-Whoever takes it through a pipe must go on reading: a full pipe holds up what logs, and so devices and their clients.
-Lines are few, two for each client, so a reader that is merely slow holds nothing up. To lose lines instead would be to
-lose them without a sign, when they matter most. One that has gone loses them: what logs goes on.
+A program that takes stderr through a pipe must keep reading it: when the pipe is full, the thread that logs blocks, and
+with it devices and their clients. There are few lines, two per client, so a slow reader blocks nothing. Lines are not
+dropped when the pipe is full: they would be missing without a sign when they matter most. If stderr cannot be written,
+because its reader has gone or the disk is full, lines are lost and the command goes on.
 """
 
 from __future__ import annotations
@@ -26,20 +27,20 @@ from fastflight.transport.url import scheme_of
 
 log = structlog.get_logger(__name__)
 
-AsJsonLines = Annotated[bool, typer.Option("--log-json", help="Write the log as JSON lines.", rich_help_panel=LOGGING)]
-InDetail = Annotated[
+JsonLog = Annotated[bool, typer.Option("--log-json", help="Write the log as JSON lines.", rich_help_panel=LOGGING)]
+DebugLog = Annotated[
     bool,
     typer.Option(
         "--log-debug",
-        help="Log in detail, too: how long the relay's reads and sends take.",
+        help="Log details too, such as how long the relay's reads and sends take.",
         rich_help_panel=LOGGING,
     ),
 ]
 
 
 def log_to_stderr(*, as_json: bool, debug: bool = False) -> None:
-    """For people, or as JSON lines for machines; with what is at debug level or without."""
-    # Neither with the variables of each frame, which structlog would add: the headers of requests are among these.
+    """Send structlog's output to stderr: JSON lines with `as_json`, else text. `debug` includes the debug level."""
+    # Tracebacks without local variables, which structlog adds by default: request headers are among them.
     traced = structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False))
     for_people: list[Processor] = [
         _printable_values,
@@ -54,12 +55,12 @@ def log_to_stderr(*, as_json: bool, debug: bool = False) -> None:
             *(for_machines if as_json else for_people),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if debug else logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Heard(sys.stderr))),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _BestEffortStream(sys.stderr))),
     )
 
 
 def _printable_values(_: Any, __: str, event: EventDict) -> EventDict:
-    """Escape what a terminal would obey: what boards and clients said is among the values."""
+    """Escape control characters: some values are text from boards and clients."""
     return {key: screen.printable(value) if isinstance(value, str) else value for key, value in event.items()}
 
 
@@ -69,24 +70,24 @@ def _printable_traceback(out: TextIO, error: ExcInfo) -> None:
     out.write(screen.printable_lines(text.getvalue()))
 
 
-def warn_of_open_boards(urls: Iterable[str]) -> None:
-    """Log whether code on the simulated boards among these devices has the rights of this process's user."""
+def warn_of_unconfined_boards(urls: Iterable[str]) -> None:
+    """Log a warning if a device is a simulated board and this system cannot confine the code that runs on it."""
     reason = sandbox.missing()
     if reason and any(scheme_of(url) == "sim:" for url in urls):
         log.warning("code on a simulated board has the rights of this user", reason=reason, see="docs/SECURITY.md")
 
 
-class _Heard(io.TextIOBase):
-    """`stream`, while somebody reads it: to log is the end of no thread that has more to do."""
+class _BestEffortStream(io.TextIOBase):
+    """Writes to `stream` and ignores errors, so that a lost log ends no thread."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        with screen.unread_or_not(self._stream):
+        with screen.best_effort(self._stream):
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        with screen.unread_or_not(self._stream):
+        with screen.best_effort(self._stream):
             self._stream.flush()

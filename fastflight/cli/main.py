@@ -25,7 +25,7 @@ from fastflight.cli.exits import Commands
 
 app = typer.Typer(
     cls=Commands,
-    help="MicroPython devices as tables. `serve` and `bridge` own boards; the other commands ask a server.",
+    help="Use MicroPython devices as tables. `serve` and `bridge` open devices; most other commands call a server.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

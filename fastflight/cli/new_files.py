@@ -1,4 +1,4 @@
-"""Files with secrets that a command makes: certificates, keys and tokens."""
+"""Writes files with secrets: certificates, keys and tokens."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from pathlib import Path
 from fastflight.errors import RequestError
 
 
-def absent(paths: Iterable[Path]) -> None:
-    """`RequestError` for a file that exists."""
+def refuse_existing(paths: Iterable[Path]) -> None:
+    """Raise `RequestError` if one of the files exists."""
     for path in paths:
         if path.exists():
-            raise RequestError("it is there already", where=str(path), hint="Give --force to write over it")
+            raise RequestError("the file exists already", where=str(path), hint="Give --force to replace it")
 
 
 @contextlib.contextmanager
 def new_files(contents: Sequence[tuple[Path, bytes, int]], force: bool) -> Iterator[None]:
-    """Write files, each with its content and mode, that get their names when the block ends.
+    """Write `contents`, triples of path, content and mode, under temporary names. Rename them when the block ends.
 
-    All are complete before one has its name: where the disk is full, or the block raises, the old files stay. A link
-    that somebody put in their place is replaced and not followed. `force`: files that exist are replaced.
+    All files are complete before the first is renamed: if the disk is full or the block raises, the old files stay. A
+    symbolic link at a path is replaced, not followed. Unless `force`, a file that exists raises `FileExistsError`.
     """
-    made: list[Path] = []
+    written: list[Path] = []
     try:
         for path, content, mode in contents:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            made.append(beside)
+            temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            written.append(temporary)
             with open(descriptor, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
         yield
-        for beside, (path, _, _) in zip(made, contents, strict=True):
+        for temporary, (path, _, _) in zip(written, contents, strict=True):
             if path.exists() and not force:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-            os.replace(beside, path)
+            os.replace(temporary, path)
     finally:
-        for beside in made:
+        for temporary in written:
             with contextlib.suppress(FileNotFoundError):
-                beside.unlink()
+                temporary.unlink()

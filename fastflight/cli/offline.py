@@ -1,4 +1,4 @@
-"""Recordings in a folder, read here and not by a server."""
+"""Reads recordings from a local folder, without a server."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from fastflight.sources.recording import RecordingSource
 
 
 def reader_of(folder: Path) -> StoreReader:
-    """The recordings in a folder; `StorageError` where there is none."""
+    """Open the recordings in a folder. Raises `StorageError` if the folder does not exist."""
     if not folder.is_dir():
         raise StorageError("no such folder", where=str(folder), hint="Recordings are made by `fastflight record`")
     return StoreReader(folder)
 
 
 def offline(folder: Path) -> RecordingSource:
-    """What answers `recording` requests out of a folder."""
+    """Return a source that answers `recording` requests from a folder."""
     return RecordingSource(reader_of(folder))
 
 
 class OfflineRows:
-    """The rows of an answer, as a client's stream has them."""
+    """The rows of `reading` behind the interface of a client's stream: a `SessionStream` of `tail`."""
 
     def __init__(self, reading: AsyncReading) -> None:
         self._reading = reading

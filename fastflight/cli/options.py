@@ -1,4 +1,4 @@
-"""Arguments and options that the commands on files share."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 
@@ -11,42 +11,49 @@ from fastflight.service.requests import Format, Method, Mode
 
 DevicePath = Annotated[str, typer.Argument(metavar="DEVICE:PATH", help="A path on a device.")]
 FormatOption = Annotated[
-    Format | None, typer.Option("--format", help="The file's format on the device; by its ending if left out.")
+    Format | None, typer.Option("--format", help="Format of the device's file. By default its ending decides.")
 ]
 Record = Annotated[
-    str | None, typer.Option("--record", metavar="STRUCT", help="One record of a packed file, as for struct: '<IfH'.")
+    str | None,
+    typer.Option(
+        "--record", metavar="STRUCT", help="Layout of one record of a packed file, as for Python's struct: '<IfH'."
+    ),
 ]
 Columns = Annotated[
     str | None,
-    typer.Option("--columns", metavar="A,B,...", help="The columns to keep; for packed, the names of the fields."),
+    typer.Option("--columns", metavar="A,B,...", help="Columns to keep; for packed, the names of its fields."),
 ]
 Ticks = Annotated[
     str | None,
-    typer.Option("--ticks", metavar="COLUMN", help="A column of ticks_ms: gives board_time, by the server's clock."),
+    typer.Option(
+        "--ticks",
+        metavar="COLUMN",
+        help="Column with the board's ticks_ms; adds its time by the server's clock as board_time.",
+    ),
 ]
-ModeOption = Annotated[Mode, typer.Option("--mode", help="How the server does it.")]
-Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="A folder, with the folders in it.")]
-SkipUnchanged = Annotated[
-    bool, typer.Option("--skip-unchanged", help="Move only what differs, by the digests that the board takes.")
+ModeOption = Annotated[
+    Mode, typer.Option("--mode", help="Work in the thread of the call (sync) or on an event loop (async).")
 ]
+Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Copy a folder with its subfolders.")]
+SkipUnchanged = Annotated[bool, typer.Option("--skip-unchanged", help="Copy only files that differ by size or digest.")]
 Resume = Annotated[
     bool,
-    typer.Option("--resume/--no-resume", help="Go on where a copy broke off, and leave its part if this one does."),
+    typer.Option("--resume/--no-resume", help="Continue an interrupted copy; when interrupted, keep what was copied."),
 ]
 TransferOption = Annotated[
-    Method, typer.Option("--transfer", help="How the bytes cross the line; auto is the fastest that the board can do.")
+    Method, typer.Option("--transfer", help="Encoding on the line; auto takes the fastest that the board supports.")
 ]
 Deflate = Annotated[
     bool | None,
     typer.Option(
         "--deflate/--no-deflate",
-        help="Compress on the line, where the board can. Left out: on lines known to be slower than 1 Mbaud.",
+        help="Compress on the line if the board can. By default only on lines known to be slower than 1 Mbaud.",
     ),
 ]
 
 
-class How(TypedDict):
-    """How bytes are to be moved, as the clients' methods take it."""
+class CopyOptions(TypedDict):
+    """Keyword arguments that all methods of the client for reading and writing files take."""
 
     transfer: Method
     deflate: bool | None
@@ -54,7 +61,7 @@ class How(TypedDict):
     interrupt: bool
 
 
-# The groups of options that `serve --help` and others show.
+# Headings of groups of options in `--help`.
 DEVICES, NETWORK, RECORDINGS, LIMITS, ACCESS, LOGGING = (
     "Devices",
     "Network",
@@ -80,7 +87,7 @@ Drain = Annotated[
         metavar="SECONDS",
         min=0,
         max=MAX_DRAIN_SECONDS,
-        help="How long open streams have to end by themselves when the server shuts down.",
+        help="Time for open streams and connected tools to end by themselves at shutdown.",
         rich_help_panel=LIMITS,
     ),
 ]

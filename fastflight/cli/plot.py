@@ -1,4 +1,4 @@
-"""`fastflight plot`: a few seconds of a board's live values as a picture."""
+"""`fastflight plot`: draw some seconds of a device's live output into a PNG file."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
+from fastflight.app.extras import needs
 from fastflight.cli import screen
-from fastflight.cli.asking import HERE, Server, asking
+from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
 from fastflight.cli.board import DeviceName
 from fastflight.cli.exits import UNREACHABLE, asynchronous
 from fastflight.cli.options import ModeOption, Ticks
@@ -18,37 +19,46 @@ from fastflight.cli.target import schema_of
 from fastflight.errors import DataError
 from fastflight.service.requests import SessionFormat
 
-# Inches and dots per inch: 1200 x 600 points, legible in a page and on a screen.
+# Inches, and dots per inch: 1200 x 600 pixels, legible on paper and on a screen.
 SIZE = (8.0, 4.0)
 DPI = 150
 
 
 @asynchronous
-@asking
+@with_server_options
 async def plot(
     device: DeviceName,
     column: Annotated[
-        list[str], typer.Option("--column", metavar="NAME", help="What to draw, against time; may be given again.")
+        list[str], typer.Option("--column", metavar="NAME", help="Column to draw against time; may be given again.")
     ],
-    seconds: Annotated[float, typer.Option("--seconds", min=0.1, max=86_400, metavar="N", help="For so long.")] = 10.0,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.1, max=86_400, metavar="N", help="How long to collect rows.")
+    ] = 10.0,
     since: Annotated[
-        float | None, typer.Option("--since", min=0, metavar="SECONDS", help="Begin so far back, if it is still kept.")
+        float | None,
+        typer.Option(
+            "--since", min=0, metavar="SECONDS", help="Begin this long ago, as far as the server still has the output."
+        ),
     ] = None,
     format: Annotated[SessionFormat, typer.Option("--format", help="jsonl or csv; csv needs --schema.")] = "jsonl",
     schema: Annotated[
         str | None,
-        typer.Option("--schema", metavar="NAME=TYPE,...", help="The lines' columns; by default, those drawn."),
+        typer.Option(
+            "--schema", metavar="NAME=TYPE,...", help="Columns of the lines; by default the drawn ones, as double."
+        ),
     ] = None,
     ticks: Ticks = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="The PNG; DEVICE.png if left out.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="PNG file to write; by default DEVICE.png.")
     ] = None,
     mode: ModeOption = "async",
-    server: Server = HERE,
+    server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Draw columns of what a device says, into a PNG."""
+    """Plot columns of a device's live output into a PNG file."""
     if format == "csv" and schema is None:
         raise typer.BadParameter("csv lines have no names: give all columns with --schema")
+    with needs("plot", "`plot`"):  # before rows are collected
+        import matplotlib  # noqa: F401
     path = output or Path(f"{device}.png")
     async with (
         server.client() as client,
@@ -65,16 +75,16 @@ async def plot(
     ):
         rows = await stream.to_arrow()
     if cut_short := CUT_SHORT.get(stream.summary.get("ended", "")):
-        screen.complain(f"{cut_short}: what came before is drawn")
+        screen.complain(f"{cut_short}: the plot shows the rows until then")
     if not rows.num_rows:
         raise DataError(
             f"no line with {', '.join(column)} came in {seconds:g} s",
             where=device,
-            hint=f"{stream.summary['rejected']} other lines did: look at them with `fastflight tail`",
+            hint=f"{stream.summary['rejected']} other lines came: show them with `fastflight tail`",
         )
     for name in column:
         if rows[name].null_count == rows.num_rows:
-            raise DataError(f"no line has {name}", where=device, hint="Look at them with `fastflight tail`")
+            raise DataError(f"no line has {name}", where=device, hint="Show the lines with `fastflight tail`")
     draw(rows, column, device, path)
     screen.line(f"{path}: {rows.num_rows:,} rows")
     if cut_short:
@@ -82,8 +92,8 @@ async def plot(
 
 
 def draw(rows: pa.Table, columns: list[str], title: str, path: Path) -> None:
-    """Lines of `columns` against the first column, a time, into a PNG."""
-    from matplotlib.figure import Figure  # a second, which the other commands need not wait
+    """Plot `columns` against the first column of `rows`, a time, and write a PNG file."""
+    from matplotlib.figure import Figure  # not at the top: importing it takes a second
 
     figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained")
     axes = figure.subplots()

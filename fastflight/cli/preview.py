@@ -1,4 +1,4 @@
-"""A table on the screen: names and types, the first rows and the last, and how many there are."""
+"""A table for people: column names and types, the first and the last rows, and the number of rows."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from fastflight.cli import screen
 
 FIRST_ROWS = 10
 LAST_ROWS = 5
-# A cell of a `raw` file or a long text must not push the others off the screen.
+# Longer cells, such as those of `raw` files, would push the other columns off the screen.
 MAX_CELL_CHARACTERS = 48
-# In place of a time within something else, which has no text of its own.
-BEYOND = "<a time beyond the years 1 to 9999>"
+# Stands for a nested value (a list, a struct) with a time that Python cannot represent.
+OUT_OF_RANGE = "<a time beyond the years 1 to 9999>"
 
 
 class Preview:
-    """Keeps the ends of a stream of batches, whatever its length."""
+    """Keeps the first and the last rows of a stream of batches, so its size does not grow with the stream."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -31,28 +31,28 @@ class Preview:
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        wanted = min(FIRST_ROWS - len(self._first), batch.num_rows)
-        self._first += _cells(batch.slice(0, wanted))
-        start = max(wanted, batch.num_rows - LAST_ROWS)
+        head = min(FIRST_ROWS - len(self._first), batch.num_rows)
+        self._first += _cells(batch.slice(0, head))
+        start = max(head, batch.num_rows - LAST_ROWS)
         self._last.extend(_cells(batch.slice(start)))
         self._rows += batch.num_rows
 
     def table(self) -> Group:
-        shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+        grid = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
         for field in self._schema:
             numeric = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
             type_ = screen.cell(str(field.type), "dim not bold")
             heading = screen.cell(field.name).append("\n").append_text(type_)
-            shown.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
+            grid.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
         for row in self._first:
-            shown.add_row(*map(screen.cell, row))
+            grid.add_row(*map(screen.cell, row))
         if self._rows > len(self._first) + len(self._last):
-            shown.add_row(*(Text("...", style="dim") for _ in self._schema))
+            grid.add_row(*(Text("...", style="dim") for _ in self._schema))
         for row in self._last:
-            shown.add_row(*map(screen.cell, row))
+            grid.add_row(*map(screen.cell, row))
         rows = "1 row" if self._rows == 1 else f"{self._rows:,} rows"
         columns = "1 column" if len(self._schema) == 1 else f"{len(self._schema)} columns"
-        return Group(shown, Text(f"{rows}, {columns}", style="dim"))
+        return Group(grid, Text(f"{rows}, {columns}", style="dim"))
 
 
 def _cells(batch: pa.RecordBatch) -> list[list[str]]:
@@ -73,10 +73,10 @@ def _cell(value: Any) -> str:
 
 
 def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """A dictionary for each row.
+    """Return a dictionary for each row.
 
-    Arrow's calendar reaches further than Python's, which has the years 1 to 9999, and a file of a device may name a
-    time zone that this computer does not know. Such times are text.
+    Times that Python cannot represent are text: Python has only the years 1 to 9999, Arrow has more, and a device's
+    file may name a time zone that this computer does not know.
     """
     try:
         rows: list[dict[str, Any]] = batch.to_pylist()
@@ -91,7 +91,7 @@ def _value(scalar: pa.Scalar) -> Any:
         return scalar.as_py()
     except (OverflowError, ValueError):
         if not pa.types.is_temporal(scalar.type):
-            return BEYOND
+            return OUT_OF_RANGE
         if pa.types.is_timestamp(scalar.type) and scalar.type.tz is not None:
-            scalar = scalar.cast(pa.timestamp(scalar.type.unit, "UTC"))  # nobody here may know its zone
+            scalar = scalar.cast(pa.timestamp(scalar.type.unit, "UTC"))  # its time zone may be unknown here
         return str(scalar.cast(pa.string()))

@@ -1,4 +1,4 @@
-"""`put`: local files and folders onto a device."""
+"""`fastflight put`: copy or convert local files and folders to a device."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Annotated
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.asking import HERE, Server, asking
-from fastflight.cli.copy_progress import copy_progress, tell_file, tell_tree
+from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
+from fastflight.cli.copy_progress import copy_progress, print_file_result, print_tree_result
 from fastflight.cli.exits import asynchronous
 from fastflight.cli.options import (
     Columns,
+    CopyOptions,
     Deflate,
     DevicePath,
     FormatOption,
-    How,
     ModeOption,
     Record,
     Recursive,
@@ -30,7 +30,7 @@ from fastflight.client.local import copied_as_is
 
 
 @asynchronous
-@asking
+@with_server_options
 async def put(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A local file; with -r, a folder.")],
     to: DevicePath,
@@ -45,45 +45,45 @@ async def put(
     mode: ModeOption = "async",
     interrupt: Interrupt = False,
     json: AsJson = False,
-    server: Server = HERE,
+    server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Write a local file to a device: as it is where the endings agree, converted where they do not.
+    """Write a local file to a device. It is converted if the endings name different table formats, else copied.
 
-    The old file on the device stays until the new one is there and verified.
-    A copy that breaks off leaves what it has stored: the same command goes on from there.
+    The old file on the device stays until the new one is complete and verified.
+    An interrupted copy leaves what it has stored, and the same command continues it.
 
-    With -r the files in a folder, and in those below it, get the same paths below DEVICE:PATH.
-    Where that ends in /, they land in a folder of the same name in there.
-    Links are left out. What else is there stays.
+    With -r, the files of a folder and its subfolders are copied to the folder DEVICE:PATH.
+    If PATH ends in /, they are copied to a subfolder of it with the name of the local folder.
+    Links are not copied. Other files there stay.
     """
     if recursive and (format or columns or record):
         raise typer.BadParameter("-r copies files as they are: leave --format, --columns and --record out")
     source = _local(file, folder=recursive)
     at = target(to, folder=True).under(last_name(file))
-    how = How(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
-    told = {"device": at.device, "path": at.path}
+    options = CopyOptions(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
+    paths = {"device": at.device, "path": at.path}
     async with server.client() as client, device_first(client, at.device):
         if recursive:
-            with copy_progress(str(at), hidden=json) as followed:
+            with copy_progress(str(at), hidden=json) as progress:
                 tree = await client.put_tree(
-                    at.device, at.path, source, skip_unchanged=skip_unchanged, progress=followed.file, **how
+                    at.device, at.path, source, skip_unchanged=skip_unchanged, progress=progress.file, **options
                 )
-            tell_tree(tree, str(at), "written", told, json=json)
+            print_tree_result(tree, str(at), "written", paths, json=json)
         elif format == "raw" or (format is None and copied_as_is(source.name, at.path)):
-            with copy_progress(str(at), hidden=json, kept=_kept if resume else None) as followed:
+            with copy_progress(str(at), hidden=json, describe_rest=_describe_rest if resume else None) as progress:
                 copied = await client.put_file(
                     at.device,
                     at.path,
                     source,
                     resume=resume,
                     skip_unchanged=skip_unchanged,
-                    progress=followed.report,
-                    resuming=followed.resuming,
-                    **how,
+                    progress=progress.report,
+                    resuming=progress.resuming,
+                    **options,
                 )
-            tell_file(copied, str(at), " written", told, json=json)
+            print_file_result(copied, str(at), " written", paths, json=json)
         else:
-            with copy_progress(str(at), hidden=json) as followed:
+            with copy_progress(str(at), hidden=json) as progress:
                 written = await client.write(
                     at.device,
                     at.path,
@@ -91,17 +91,17 @@ async def put(
                     format=format,
                     columns=columns.split(",") if columns else None,
                     record=record,
-                    progress=followed.report,
-                    **how,
+                    progress=progress.report,
+                    **options,
                 )
             if json:
-                screen.as_json({**told, **asdict(written)})
+                screen.as_json({**paths, **asdict(written)})
             else:
                 screen.line(f"{at}: {screen.size(written.bytes)} written")
 
 
 def _local(name: str, *, folder: bool) -> Path:
-    """A local file or folder that is there."""
+    """Return the path of an existing local file, or of a folder with `folder`."""
     path = Path(name)
     if not name or not path.exists():
         raise typer.BadParameter(f"{name!r} does not exist")
@@ -110,5 +110,5 @@ def _local(name: str, *, folder: bool) -> Path:
     return path
 
 
-def _kept(amount: str) -> str:
-    return f"{amount} are kept on the board; the same command goes on from there"
+def _describe_rest(amount: str) -> str:
+    return f"{amount} are kept on the board; run the same command again to continue"

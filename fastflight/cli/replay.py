@@ -1,4 +1,4 @@
-"""`fastflight replay`: what a device said, out of its recording."""
+"""`fastflight replay`: show a recording of a device."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.asking import HERE, Server, asking
+from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
 from fastflight.cli.exits import asynchronous
 from fastflight.cli.offline import OfflineRows, offline
 from fastflight.cli.options import Columns, ModeOption, Ticks
-from fastflight.cli.tail import SessionStream, Show, follow, one_way, printer
+from fastflight.cli.tail import SessionStream, Show, check_output_options, follow, printer
 from fastflight.cli.target import AsJson, schema_of
 from fastflight.client import Missed
 from fastflight.client.call import build
@@ -30,31 +30,39 @@ RecordingName = Annotated[
 ]
 Folder = Annotated[
     Path | None,
-    typer.Option(
-        "--recordings", metavar="DIR", help="Read this folder of recordings here, also while a server writes to it."
-    ),
+    typer.Option("--recordings", metavar="DIR", help="Read this local folder; a server may be writing to it."),
 ]
-# 64 bits have twenty digits.
+# A 64-bit number has at most twenty digits.
 _NUMBER = re.compile(r"[0-9]{1,20}")
 _TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d(\.\d+)?)?")
 
 
 @asynchronous
-@asking
+@with_server_options
 async def replay(
     name: RecordingName,
     start: Annotated[
         str | None,
-        typer.Option("--from", metavar="TIME|SEQ", help="Begin here: 2026-11-20 08:00, 08:00 (today), or a number."),
+        typer.Option(
+            "--from", metavar="TIME|SEQ", help="Begin at a time (2026-11-20 08:00, or 08:00 today) or number."
+        ),
     ] = None,
     end: Annotated[
-        str | None, typer.Option("--to", metavar="TIME|SEQ", help="End before this time, or after this number.")
+        str | None,
+        typer.Option("--to", metavar="TIME|SEQ", help="End before this time, or after this sequence number."),
     ] = None,
-    since: Annotated[float | None, typer.Option("--since", min=0, metavar="SECONDS", help="Begin so far back.")] = None,
+    since: Annotated[
+        float | None, typer.Option("--since", min=0, metavar="SECONDS", help="Begin this long ago.")
+    ] = None,
     lines: Annotated[int | None, typer.Option("--lines", "-n", min=1, metavar="N", help="End after N rows.")] = None,
     speed: Annotated[
         float | None,
-        typer.Option("--speed", min=0.001, metavar="N", help="As fast as it came (1), or N times as fast."),
+        typer.Option(
+            "--speed",
+            min=0.001,
+            metavar="N",
+            help="Replay in real time (1), or N times as fast. Left out: without pauses.",
+        ),
     ] = None,
     format: Annotated[
         SessionFormat, typer.Option("--format", help="jsonl and csv need --schema; their lines become columns.")
@@ -64,15 +72,15 @@ async def replay(
     ] = None,
     columns: Columns = None,
     ticks: Ticks = None,
-    raw: Annotated[bool, typer.Option("--raw", help="The device's bytes as they are; on a terminal as text.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Rows as CSV.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print only the device's bytes; on a terminal as text.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     json: AsJson = False,
     recordings: Folder = None,
     mode: ModeOption = "async",
-    server: Server = HERE,
+    server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Show what was recorded of a device: lines with their times, and where some are missing, why."""
-    one_way(raw, as_csv, json, columns)
+    """Show a recording of a device: lines with their times, and what is missing and why."""
+    check_output_options(raw, as_csv, json, columns)
     request = build(
         Recording,
         name=name,
@@ -83,23 +91,25 @@ async def replay(
         columns=columns.split(",") if columns else None,
         ticks=ticks,
         mode=mode,
-        **_edge("--from", "from", start),
-        **_edge("--to", "to", end),
+        **_bound("--from", "from", start),
+        **_bound("--to", "to", end),
     )
-    async with _opened(request, recordings, server) as stream:
+    async with _open(request, recordings, server) as stream:
         if speed is not None and "time" not in stream.schema.names:
-            raise typer.BadParameter("--speed goes by the column time: keep it in --columns")
-        show = Told(stream, printer(stream.schema, raw=raw, as_csv=as_csv, json=json, dated=True))
+            raise typer.BadParameter("--speed needs the column time: keep it in --columns")
+        show = GapReporter(stream, printer(stream.schema, raw=raw, as_csv=as_csv, json=json, dated=True))
         try:
-            await follow(name, stream if speed is None else Paced(stream, speed), show, quiet=raw or json or as_csv)
+            await follow(
+                name, stream if speed is None else PacedStream(stream, speed), show, quiet=raw or json or as_csv
+            )
         finally:
-            show.rest()
+            show.finish()
         for place in stream.summary.get("damage", ()):
             screen.complain(f"damaged: {place}")
 
 
 @asynccontextmanager
-async def _opened(request: Recording, folder: Path | None, server: Server) -> AsyncIterator[SessionStream]:
+async def _open(request: Recording, folder: Path | None, server: Server) -> AsyncIterator[SessionStream]:
     if folder is not None:
         yield OfflineRows(await offline(folder).aread(request))
         return
@@ -107,36 +117,36 @@ async def _opened(request: Recording, folder: Path | None, server: Server) -> As
         yield stream
 
 
-class Told:
-    """Shows batches, and on stderr before each what is missing there."""
+class GapReporter:
+    """Shows batches with `show`. Before each, reports on stderr the gaps that come before its rows."""
 
     def __init__(self, stream: SessionStream, show: Show) -> None:
         self._stream = stream
         self._show = show
-        # The last that is missing of what was told: a stream keeps its newest gaps alone.
-        self._told = -1
+        # The last missing number that was reported. An index would not do: a stream keeps only its newest gaps.
+        self._last_reported = -1
 
     def __call__(self, batch: pa.RecordBatch) -> None:
         place = batch.column("seq")[0].as_py() if "seq" in batch.schema.names and batch.num_rows else -1
-        self._tell(gap for gap in self._stream.gaps if gap.last < place)
+        self._report(gap for gap in self._stream.gaps if gap.last < place)
         self._show(batch)
 
-    def rest(self) -> None:
-        """After the last batch."""
-        self._tell(self._stream.gaps)
+    def finish(self) -> None:
+        """Report the gaps after the last batch."""
+        self._report(self._stream.gaps)
 
-    def _tell(self, gaps: Iterable[Missed]) -> None:
+    def _report(self, gaps: Iterable[Missed]) -> None:
         for gap in gaps:
-            if gap.last <= self._told:
+            if gap.last <= self._last_reported:
                 continue
-            self._told = gap.last
+            self._last_reported = gap.last
             pieces = gap.last - gap.first + 1
-            reason = gap.reason or "not known why"
+            reason = gap.reason or "reason unknown"
             screen.complain(f"missing {pieces:,} pieces of traffic, {gap.first} to {gap.last}: {gap.where or reason}")
 
 
-class Paced:
-    """A stream at the pace that its rows came at, `speed` times as fast."""
+class PacedStream:
+    """A stream whose rows come with the pauses that they were recorded with, `speed` times as fast."""
 
     def __init__(self, stream: SessionStream, speed: float) -> None:
         self._stream = stream
@@ -166,7 +176,7 @@ class Paced:
         clock = asyncio.get_running_loop().time
         began, first = clock(), None
         async for batch in self._stream:
-            # Rows without a time come with those after them.
+            # A row without a time gets that of the next row; at the end of a batch, of the previous one.
             times = pc.fill_null_forward(pc.fill_null_backward(batch.column("time").cast(pa.int64()))).to_pylist()
             if not times or times[0] is None:
                 yield batch
@@ -182,19 +192,19 @@ class Paced:
                 at = end
 
 
-def _edge(option: str, which: str, text: str | None) -> dict[str, Any]:
-    """A number or a time on the command line, as the request has it."""
+def _bound(option: str, key: str, text: str | None) -> dict[str, Any]:
+    """Parse the value of `--from` or `--to`. Return it under the request's key: `<key>_seq` or `<key>_time`."""
     if text is None:
         return {}
     if _NUMBER.fullmatch(text):
-        return {f"{which}_seq": int(text)}
+        return {f"{key}_seq": int(text)}
     try:
         if _TIME_OF_DAY.fullmatch(text):
             return {
-                f"{which}_time": datetime.combine(
+                f"{key}_time": datetime.combine(
                     date.today(), time.fromisoformat(text if text[2] == ":" else f"0{text}")
                 )
             }
-        return {f"{which}_time": datetime.fromisoformat(text)}
+        return {f"{key}_time": datetime.fromisoformat(text)}
     except ValueError as error:
         raise typer.BadParameter(f"{option} {text}: neither a time, as in 2026-11-20 08:00, nor a number") from error

@@ -1,9 +1,9 @@
-"""What commands print: results on stdout, for people or as JSON; progress and complaints on stderr.
+"""Prints results on stdout, for people or as JSON, and progress, warnings and errors on stderr.
 
-Much of it was written elsewhere: by a board, by a server, or as the name of a file. A terminal obeys escape sequences
-in it: they set its title, move the cursor, and make some terminals type. All that is printed passes `printable` here:
-stderr and tables always, other text where stdout is a terminal. In a pipe or a file such text stays as it is, and JSON
-spells it as `\\u00XX`, which is the same value (docs/decisions/0053-text-from-elsewhere.md).
+Much of the text comes from boards, from servers, or from names of files. A terminal obeys the escape sequences in such
+text: they can set its title, move the cursor, and make some terminals type. So all text is printed through `printable`:
+stderr and tables always, other text if stdout is a terminal. In a pipe or a file other text stays unchanged. JSON
+writes such characters as `\\u00XX`, which is the same value (docs/decisions/0053-text-from-elsewhere.md).
 """
 
 from __future__ import annotations
@@ -35,111 +35,111 @@ from rich.text import Text
 
 from fastflight.tables.writing import finite
 
-# A pipe has no width: its reader must not get lines cut to that of a terminal.
+# The width of tables in a pipe or a file. Without it, rich would cut lines at the width of a terminal.
 PIPE_COLUMNS = 10_000
 
 
 def line(text: str) -> None:
-    """One line of a result."""
+    """Print one line of a result on stdout."""
     lines(text + "\n")
 
 
 def lines(text: str) -> None:
-    """Lines of a result, each with its end."""
+    """Print lines of a result on stdout. `text` includes the line ends."""
     with _on_stdout():
         sys.stdout.write(printable_lines(text) if sys.stdout.isatty() else text)
         sys.stdout.flush()
 
 
 def bytes_writer() -> Callable[[bytes], None]:
-    """Return a function that prints bytes: as they are, or as text where stdout is a terminal."""
+    """Return a function that prints bytes on stdout: unchanged, or as printable text if it is a terminal."""
     if not sys.stdout.isatty():
-        return _raw
-    # A character or a line end may be cut by the end of a piece.
+        return _write_bytes
+    # The end of a piece may split a character or a line end, so the decoder keeps state.
     text = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("backslashreplace"), translate=True)
     return lambda data: lines(text.decode(data))
 
 
-def _raw(data: bytes) -> None:
+def _write_bytes(data: bytes) -> None:
     with _on_stdout():
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
 
 def complain(text: str) -> None:
-    """Something went wrong, or wants to be noticed. What a device said of it may have several lines."""
-    with unread_or_not(sys.stderr):
+    """Print an error, a warning or a note on stderr. A device's traceback may have several lines."""
+    with best_effort(sys.stderr):
         sys.stderr.write(printable_lines(text) + "\n")
         sys.stderr.flush()
 
 
 @contextmanager
 def _on_stdout() -> Iterator[None]:
-    """Name standard output in the error where it does not take what is written."""
+    """Name "standard output" in an `OSError` of the block; after it, discard further output."""
     try:
         yield
     except BrokenPipeError:
-        raise  # nobody reads it any more: the command ends quietly
+        raise  # its reader has gone: the command ends without a message
     except OSError as error:
-        give_up(sys.stdout)
+        discard_output(sys.stdout)
         raise OSError(error.errno, error.strerror, "standard output") from error
 
 
 @contextmanager
-def unread_or_not(stream: TextIO) -> Iterator[None]:
-    """Write to `stream`: that nobody reads it any more is no reason to leave what was to be done."""
+def best_effort(stream: TextIO) -> Iterator[None]:
+    """Ignore errors of writing to `stream` in the block, so that a lost message does not end the command."""
     try:
         yield
     except BrokenPipeError:
-        give_up(stream)
-    except (OSError, ValueError):  # a full disk, or it is closed
+        discard_output(stream)
+    except (OSError, ValueError):  # the disk is full, or the stream is closed
         pass
 
 
-def give_up(stream: TextIO) -> None:
-    """Send what `stream` still holds, and what comes, nowhere.
+def discard_output(stream: TextIO) -> None:
+    """Redirect `stream` to the null device: what it has buffered and further output are discarded.
 
-    Python would try to write it as it ends, and make the failure the exit code.
+    Otherwise Python would flush the buffer at exit, fail again, and set its own exit code.
     """
-    with suppress(OSError, ValueError):  # a test's stream has no descriptor
-        nowhere = os.open(os.devnull, os.O_WRONLY)
+    with suppress(OSError, ValueError):  # a stream in tests may have no descriptor
+        null = os.open(os.devnull, os.O_WRONLY)
         try:
-            os.dup2(nowhere, stream.fileno())
+            os.dup2(null, stream.fileno())
         finally:
-            os.close(nowhere)
+            os.close(null)
 
 
 def printable(text: str) -> str:
-    """Return `text` as one line, with each character that a terminal would obey as Python escapes it.
+    """Return `text` as one line, and escape, as Python does, each character that a terminal would obey.
 
-    Those are controls (ESC, DEL and C1 among them), format characters (such as bidirectional overrides), separators of
-    lines and halves of surrogate pairs.
+    These are control characters (such as ESC, DEL and C1; a tab stays), format characters (such as bidirectional
+    overrides), line separators and halves of surrogate pairs.
     """
-    return text if text.isprintable() else "".join(c if _is_shown(c) else repr(c)[1:-1] for c in text)
+    return text if text.isprintable() else "".join(c if _is_printable(c) else repr(c)[1:-1] for c in text)
 
 
 def printable_lines(text: str) -> str:
-    """Return each line of `text` as `printable` does."""
+    """Apply `printable` to each line of `text`."""
     return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
 
 
-def _is_shown(character: str) -> bool:
+def _is_printable(character: str) -> bool:
     return character.isprintable() or character == "\t" or unicodedata.category(character) == "Zs"
 
 
 def cell(text: str, style: str = "") -> Text:
-    """Text of a table or a status line."""
+    """Return printable text for a table or a status line. `style` is one of rich's."""
     return Text(printable(text), style)
 
 
 def as_json(value: Any) -> None:
-    """A result for a script. NaN and infinities are null: JSON has none."""
-    text = json.dumps(finite(value), default=_plain, ensure_ascii=False)
-    line(text if text.isprintable() else "".join(c if _is_shown(c) else json.dumps(c)[1:-1] for c in text))
+    """Print a result as one line of JSON. NaN and infinities become null: JSON has neither."""
+    text = json.dumps(finite(value), default=_json_default, ensure_ascii=False)
+    line(text if text.isprintable() else "".join(c if _is_printable(c) else json.dumps(c)[1:-1] for c in text))
 
 
 class Screen(Console):
-    """A console that prints no control character but its own, whatever the renderables hold."""
+    """A console that escapes control characters in everything it draws, except its own."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -150,16 +150,17 @@ class Screen(Console):
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
-    """A result for a person."""
-    shown = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+    """Print a table. `right` names the headings whose columns are aligned to the right."""
+    grid = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for heading in headings:
-        shown.add_column(heading, justify="right" if heading in right else "left", no_wrap=True)
+        grid.add_column(heading, justify="right" if heading in right else "left", no_wrap=True)
     for row in rows:
-        shown.add_row(*map(cell, row))
-    show(shown)
+        grid.add_row(*map(cell, row))
+    show(grid)
 
 
 def show(content: Any) -> None:
+    """Print anything that rich can render on stdout; in a pipe or a file, without cutting lines."""
     console = Screen()
     if console.is_terminal:
         with _on_stdout():
@@ -171,7 +172,7 @@ def show(content: Any) -> None:
 
 
 def size(number: int | None) -> str:
-    """Bytes for people: exact below 10,000, in decimal units above."""
+    """Format a number of bytes: exact below 10,000, in decimal units above; None as `-`."""
     if number is None:
         return "-"
     if number < 10_000:
@@ -183,29 +184,30 @@ def size(number: int | None) -> str:
 
 
 def amount(done: int, total: int | None) -> str:
-    """How much of how much, for people."""
+    """Format how many bytes of how many are done; `total` is None if unknown."""
     return size(done) if total is None else f"{size(done)} of {size(total)}"
 
 
 class Bar:
-    """How far a copy is. The rate is that of the bytes that were moved, not of those that were there before."""
+    """The progress bar of a copy. Its rate counts only bytes that this command has copied."""
 
-    def __init__(self, drawn: Progress, label: str) -> None:
-        self._drawn = drawn
-        self._task = drawn.add_task(printable(label), total=None)
+    def __init__(self, progress: Progress, label: str) -> None:
+        self._progress = progress
+        self._task = progress.add_task(printable(label), total=None)
 
     def start_at(self, done: int, total: int) -> None:
-        """What is there before anything is moved."""
-        self._drawn.reset(self._task, total=total, completed=done)
+        """Begin at `done` of `total` bytes, which an earlier run has copied."""
+        self._progress.reset(self._task, total=total, completed=done)
 
     def move(self, done: int, total: int | None, label: str | None = None) -> None:
+        """Set the number of bytes that are copied, and the label unless it is None."""
         description = None if label is None else printable(label)
-        self._drawn.update(self._task, completed=done, total=total, description=description)
+        self._progress.update(self._task, completed=done, total=total, description=description)
 
 
 @contextmanager
 def bar(label: str, *, hidden: bool) -> Iterator[Bar | None]:
-    """A bar with rate and time left; on a terminal only, and gone when done."""
+    """Draw a progress bar on stderr while the block runs. Yields None if `hidden` or if stderr is no terminal."""
     console = Screen(stderr=True)
     if hidden or not console.is_terminal:
         yield None
@@ -218,11 +220,11 @@ def bar(label: str, *, hidden: bool) -> Iterator[Bar | None]:
         TransferSpeedColumn(),
         TimeRemainingColumn(compact=True),
     )
-    with Progress(*columns, console=console, transient=True, expand=True) as drawn:
-        yield Bar(drawn, label)
+    with Progress(*columns, console=console, transient=True, expand=True) as progress:
+        yield Bar(progress, label)
 
 
-def _plain(value: Any) -> Any:
+def _json_default(value: Any) -> Any:
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, bytes):

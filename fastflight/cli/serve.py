@@ -1,4 +1,4 @@
-"""`fastflight serve`: own the boards, and answer until told to stop."""
+"""`fastflight serve`: run a server until Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import typer
 from fastflight.app.process import END_SECONDS, end_within, leave, log_shortages, raise_limit, stop_signal
 from fastflight.app.settings import DRAIN_SECONDS, MAX_SHARDS, settings_of
 from fastflight.cli import screen
-from fastflight.cli.bridge import listed
-from fastflight.cli.exits import told_in_one_line
-from fastflight.cli.log import AsJsonLines, InDetail, log_to_stderr, warn_of_open_boards
+from fastflight.cli.bridge import format_addresses
+from fastflight.cli.exits import report_errors
+from fastflight.cli.log import DebugLog, JsonLog, log_to_stderr, warn_of_unconfined_boards
 from fastflight.cli.options import (
     ACCESS,
     DEVICES,
@@ -56,7 +56,7 @@ def serve(
             "--server",
             envvar="FASTFLIGHT_SERVER",
             metavar="URL",
-            help="Where to listen; port 0: a free one.",
+            help="URL to listen on; port 0 takes a free port.",
             rich_help_panel=NETWORK,
         ),
     ] = DEFAULT_LOCATION,
@@ -76,7 +76,7 @@ def serve(
         typer.Option(
             "--http",
             metavar="[HOST:]PORT",
-            help="Serve the same over HTTP, or HTTPS with --tls-cert.",
+            help="Also serve over HTTP, or HTTPS with --tls-cert.",
             rich_help_panel=NETWORK,
         ),
     ] = None,
@@ -108,7 +108,7 @@ def serve(
             "--max-streams",
             metavar="N",
             min=1,
-            help=f"Open streams in all. By default {MAX_STREAMS}.",
+            help=f"Limit on open streams in all. By default {MAX_STREAMS}.",
             rich_help_panel=LIMITS,
         ),
     ] = None,
@@ -118,7 +118,7 @@ def serve(
             "--max-streams-per-device",
             metavar="N",
             min=1,
-            help=f"Open streams of one device. By default {MAX_STREAMS_PER_DEVICE}.",
+            help=f"Limit on open streams of one device. By default {MAX_STREAMS_PER_DEVICE}.",
             rich_help_panel=LIMITS,
         ),
     ] = None,
@@ -128,7 +128,7 @@ def serve(
             "--max-streams-per-client",
             metavar="N",
             min=1,
-            help="Open streams of one client address. By default only --max-streams.",
+            help="Limit on open streams of one client. By default only --max-streams.",
             rich_help_panel=LIMITS,
         ),
     ] = None,
@@ -148,7 +148,7 @@ def serve(
             metavar="DIR",
             file_okay=False,
             help="The folder of recordings. By default fastflight/recordings in the "
-            "folder for your data: $XDG_DATA_HOME or ~/.local/share, ~/Library/Application Support on macOS, "
+            "data folder of your user: $XDG_DATA_HOME or ~/.local/share, ~/Library/Application Support on macOS, "
             "%LOCALAPPDATA% on Windows.",
             rich_help_panel=RECORDINGS,
         ),
@@ -187,8 +187,8 @@ def serve(
         ),
     ] = None,
     drain: Drain = DRAIN_SECONDS,
-    log_json: AsJsonLines = False,
-    log_debug: InDetail = False,
+    log_json: JsonLog = False,
+    log_debug: DebugLog = False,
     trace: Annotated[
         bool,
         typer.Option(
@@ -198,13 +198,13 @@ def serve(
         ),
     ] = False,
 ) -> None:
-    """Serve devices as tables. Without --device and --fleet: one simulated board, named demo.
+    """Serve devices as tables. Without --device and --fleet, serve one simulated board, named demo.
 
     Other computers can connect only with TLS and tokens.
 
     Device URLs: serial:///dev/ttyACM0 (or the bare port), rfc2217://host:port, socket://host:port, exec:COMMAND, sim:
     """
-    # The server takes longer to load than most commands take to run.
+    # Importing the server takes longer than most commands take to run.
     from fastflight.app.compose import open_server
 
     log_to_stderr(as_json=log_json, debug=log_debug)
@@ -236,7 +236,7 @@ def serve(
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     _warn_of_missing_ports(settings.devices)
-    with told_in_one_line():
+    with report_errors():
         raise_limit()
         with (
             stop_signal() as wait_for_signal,
@@ -244,24 +244,26 @@ def serve(
             open_server(settings) as running,
             log_shortages(),
         ):
-            warn_of_open_boards(running.devices.values())
+            warn_of_unconfined_boards(running.devices.values())
             devices = ", ".join(f"{name} ({public_url(url)})" for name, url in running.devices.items())
             screen.line(f"listening on {running.location}; devices: {devices}")
             if running.http:
                 screen.line(f"listening on {running.http}")
             for name, ports in running.bridges.items():
-                screen.line(f"sharing {name} at {listed(ports, '127.0.0.1')}")
-            if (kept := settings.recordings) is not None and kept.devices:
-                screen.line(f"recording {', '.join(kept.devices)} to {kept.folder}")
+                screen.line(f"sharing {name} at {format_addresses(ports, '127.0.0.1')}")
+            if (recorded := settings.recordings) is not None and recorded.devices:
+                screen.line(f"recording {', '.join(recorded.devices)} to {recorded.folder}")
             wait_for_signal()
-            screen.complain(f"stopping: open streams have {settings.drain_seconds:g} s; once more stops at once")
+            screen.complain(
+                f"stopping: open streams have {settings.drain_seconds:g} s to end; press Ctrl-C again to stop at once"
+            )
             ending.enter_context(end_within(settings.drain_seconds + END_SECONDS))
     leave()
 
 
 def _warn_of_missing_ports(devices: Mapping[str, str]) -> None:
-    """Say which serial ports are not there: a slip of the hand, or boards that are plugged in later."""
+    """Warn of serial ports that do not exist. That is no error: the board may be plugged in later."""
     for name, url in devices.items():
         address = parse_url(url)
         if isinstance(address, SerialAddress) and (missing := address.missing()):
-            screen.complain(f"warning: {name}: {missing}. The server opens it when it is there")
+            screen.complain(f"warning: {name}: {missing}. The server opens it when it appears")

@@ -1,4 +1,4 @@
-"""`fastflight stats`: what a server does now, and what it has done."""
+"""`fastflight stats`: show a server's metrics as tables."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from rich.table import Table
 from rich.text import Text
 
 from fastflight.cli import screen
-from fastflight.cli.asking import HERE, Server, asking
+from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
 from fastflight.cli.exits import asynchronous
 from fastflight.cli.target import AsJson
 from fastflight.client.meaning import text, understood
 
-# From one look to the next.
+# From one reading of the metrics to the next.
 WATCH_SECONDS = 1.0
-# Devices and recordings that are listed; a screen has no more lines.
+# Devices and recordings in a table: about as many as a screen has lines.
 MAX_LISTED = 40
-# A limit that is used to this part wants to be seen.
+# A limit that is used at least to this part is red.
 HIGH = 0.8
+# Names of the limits for people, by the label `limit` of the metrics.
 LIMITS = {
     "server": "streams",
     "calls": "calls",
@@ -31,85 +32,90 @@ LIMITS = {
     "identity": "of one client",
     "waiting": "waiting",
 }
+# Metrics by name: for each, pairs of labels and value.
 Metrics = Mapping[str, Sequence[tuple[Mapping[str, str], Any]]]
 
 
 @asynchronous
-@asking
+@with_server_options
 async def stats(
-    watch: Annotated[bool, typer.Option("--watch", help="Look again each second, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Update each second, until Ctrl-C.")] = False,
     json: AsJson = False,
-    server: Server = HERE,
+    server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Show what a server does: limits and how much of them is used, streams, devices, recordings, event loops.
+    """Show what a server does: its limits and their use, streams, devices, recordings, event loops.
 
-    With --json, all figures of /metrics; with --watch too, a line of them each second.
+    --json prints all metrics; with --watch, a line of them each second.
     """
     async with server.client() as client:
         if not watch:
-            told = await client.stats()
-            screen.as_json(told) if json else screen.show(shown(server.location, told, {}))
+            answer = await client.stats()
+            screen.as_json(answer) if json else screen.show(render(server.location, answer, {}))
             return
         console = screen.Screen()
         with Live(console=console, screen=console.is_terminal and not json, auto_refresh=False) as live:
             before: Metrics = {}
             while True:
-                told = await client.stats()
+                answer = await client.stats()
                 if json:
-                    screen.as_json(told)
+                    screen.as_json(answer)
                 elif console.is_terminal:
-                    live.update(shown(server.location, told, before), refresh=True)
+                    live.update(render(server.location, answer, before), refresh=True)
                 else:
-                    screen.show(shown(server.location, told, before))
-                before = metrics_of(told)
+                    screen.show(render(server.location, answer, before))
+                before = metrics_of(answer)
                 await asyncio.sleep(WATCH_SECONDS)
 
 
-def metrics_of(stats: Mapping[str, Any]) -> dict[str, list[tuple[dict[str, str], Any]]]:
-    """The metrics in an answer of `stats`, by name: pairs of labels and value."""
+def metrics_of(answer: Mapping[str, Any]) -> dict[str, list[tuple[dict[str, str], Any]]]:
+    """Return the metrics in a server's answer to `stats`."""
     return {
-        name: [(dict(labels), value) for labels, value in samples] for name, samples in stats.get("figures", {}).items()
+        name: [(dict(labels), value) for labels, value in samples]
+        for name, samples in answer.get("figures", {}).items()
     }
 
 
-def shown(server: str, told: Mapping[str, Any], before: Metrics) -> Group:
-    """All of it, for a person. `before`: the metrics of a second ago, for rates."""
-    with understood("what the server says of itself", server):
-        metrics = metrics_of(told)
+def render(server: str, answer: Mapping[str, Any], before: Metrics) -> Group:
+    """Return the tables for an answer to `stats`. `before`: the metrics of a second ago, for rates, or none.
+
+    Raises `ProtocolError` if the answer lacks something or has a value of a wrong type.
+    """
+    with understood("the answer with the server's metrics", server):
+        metrics = metrics_of(answer)
         for samples in metrics.values():
             for labels, _ in samples:
                 for label in labels.values():
                     text(label)
-        parts: list[Any] = [_head(server, told, metrics), _limits(metrics), _streams(metrics, before)]
+        parts: list[Any] = [_head(server, answer, metrics), _limits(metrics), _streams(metrics, before)]
         parts += [_devices(metrics, before), _recordings(metrics), _shards(metrics)]
     spaced = [each for part in parts if part is not None for each in (part, Text())]
     return Group(*spaced[:-1])
 
 
-def _head(server: str, told: Mapping[str, Any], metrics: Metrics) -> Text:
-    words = [
+def _head(server: str, answer: Mapping[str, Any], metrics: Metrics) -> Text:
+    parts = [
         f"{screen.size(int(_sum(metrics, 'process_resident_memory_bytes')))} of memory",
         f"{_sum(metrics, 'process_open_fds'):.0f} of {_sum(metrics, 'process_max_fds'):.0f} descriptors",
-        f"{told['threads']['all']} threads",
+        f"{answer['threads']['all']} threads",
     ]
-    text = screen.cell(server, "bold").append("  " + ", ".join(words), style="not bold")
-    if ended := _ended(metrics):
-        text.append("\nended: " + ", ".join(ended), style="not bold")
+    text = screen.cell(server, "bold").append("  " + ", ".join(parts), style="not bold")
+    if removed := _removed(metrics):
+        text.append("\nended: " + ", ".join(removed), style="not bold")
     return text
 
 
-def _ended(metrics: Metrics) -> list[str]:
-    """Whom the server did not wait for any longer."""
+def _removed(metrics: Metrics) -> list[str]:
+    """Return how many clients and connections the server has ended or refused, by reason."""
     overdue = _by(metrics, "fastflight_overdue_total", "client")
     counts = {
-        "took nothing": overdue.get("reader", 0),
-        "said nothing": overdue.get("writer", 0),
-        "had a device and did not use it": _sum(metrics, "fastflight_device_put_out_total"),
+        "stalled readers": overdue.get("reader", 0),
+        "idle writers": overdue.get("writer", 0),
+        "idle users of a device": _sum(metrics, "fastflight_device_put_out_total"),
     }
-    words = [f"{count:,.0f} that {what}" for what, count in counts.items() if count]
+    words = [f"{count:,.0f} {what}" for what, count in counts.items() if count]
     cut = _sum(metrics, "fastflight_connections_cut_total")
     browsers = _sum(metrics, "fastflight_bridge_browsers_total")
-    words += [f"{browsers:,.0f} browsers at bridges"] if browsers else []
+    words += [f"{browsers:,.0f} browsers refused by bridges"] if browsers else []
     return words + ([f"{cut:,.0f} connections cut"] if cut else [])
 
 
@@ -122,10 +128,10 @@ def _limits(metrics: Metrics) -> Table:
         refusals = refused.get(limit)
         table.add_row(
             LIMITS.get(limit, limit),
-            _whole(int(used.get(limit, 0))),
-            _whole(int(size)),
+            _format_count(int(used.get(limit, 0))),
+            _format_count(int(size)),
             Text(f"{part:4.0%}", style="bold red" if part >= HIGH else ""),
-            "" if refusals is None else _whole(int(refusals)),
+            "" if refusals is None else _format_count(int(refusals)),
         )
     return table
 
@@ -145,9 +151,9 @@ def _streams(metrics: Metrics, before: Metrics) -> Table | None:
             if labels["source"] == name
         }
         rate = f"{screen.size(int((size[name] - earlier[name]) / WATCH_SECONDS))}" if name in earlier else "-"
-        outcomes = [_whole(int(ended.get(each, 0))) for each in ("finished", "failed", "cancelled")]
-        counted, moved = _whole(int(rows.get(name, 0))), screen.size(int(size.get(name, 0)))
-        table.add_row(name, _whole(int(opened[name])), *outcomes, counted, moved, rate)
+        outcomes = [_format_count(int(ended.get(each, 0))) for each in ("finished", "failed", "cancelled")]
+        counted, moved = _format_count(int(rows.get(name, 0))), screen.size(int(size.get(name, 0)))
+        table.add_row(name, _format_count(int(opened[name])), *outcomes, counted, moved, rate)
     return table
 
 
@@ -155,27 +161,27 @@ def _devices(metrics: Metrics, before: Metrics) -> Table | None:
     opened = _by(metrics, "fastflight_device_open", "device")
     if not opened:
         return None
-    table = _table("devices", "line", ">said", ">received", ">a second", ">sent", ">outages", ">missed")
+    table = _table("devices", "line", ">last data", ">received", ">a second", ">sent", ">outages", ">missed")
     of = {
         name: _by(metrics, f"fastflight_device_{name}", "device")
         for name in ("held", "in_trouble", "data_age_seconds", "outages_total", "missed_total")
     }
-    crossed = {way: _crossed(metrics, way) for way in ("rx", "tx")}
-    earlier = _crossed(before, "rx")
+    totals = {way: _device_bytes(metrics, way) for way in ("rx", "tx")}
+    earlier = _device_bytes(before, "rx")
     for name in list(opened)[:MAX_LISTED]:
         state = "lost" if of["in_trouble"].get(name) else "in use" if of["held"].get(name) else "open"
-        received = crossed["rx"].get(name, 0)
+        received = totals["rx"].get(name, 0)
         table.add_row(
             name,
             Text(state if opened[name] or state == "lost" else "closed", style="bold red" if state == "lost" else ""),
-            _age(of["data_age_seconds"].get(name)),
+            _format_age(of["data_age_seconds"].get(name)),
             screen.size(int(received)),
             screen.size(int((received - earlier[name]) / WATCH_SECONDS)) if name in earlier else "-",
-            screen.size(int(crossed["tx"].get(name, 0))),
-            _whole(int(of["outages_total"].get(name, 0))),
-            _whole(int(of["missed_total"].get(name, 0))),
+            screen.size(int(totals["tx"].get(name, 0))),
+            _format_count(int(of["outages_total"].get(name, 0))),
+            _format_count(int(of["missed_total"].get(name, 0))),
         )
-    return _cut(table, len(opened))
+    return _add_rest(table, len(opened))
 
 
 def _recordings(metrics: Metrics) -> Table | None:
@@ -190,12 +196,12 @@ def _recordings(metrics: Metrics) -> Table | None:
     for name in list(rows)[:MAX_LISTED]:
         table.add_row(
             name,
-            _whole(int(rows.get(name, 0))),
+            _format_count(int(rows.get(name, 0))),
             screen.size(int(of["bytes"].get(name, 0))),
-            _age(of["age_seconds"].get(name)),
-            *(_whole(int(of[each].get(name, 0))) for each in ("lost", "failures_total", "damage")),
+            _format_age(of["age_seconds"].get(name)),
+            *(_format_count(int(of[each].get(name, 0))) for each in ("lost", "failures_total", "damage")),
         )
-    return _cut(table, len(rows))
+    return _add_rest(table, len(rows))
 
 
 def _shards(metrics: Metrics) -> Table:
@@ -207,12 +213,14 @@ def _shards(metrics: Metrics) -> Table:
             found.setdefault(tuple(reversed(list(labels.values()))), []).append(value)
     for names, (streams, tasks, late, worst, stuck) in found.items():
         lags = (f"{1000 * each:.1f} ms" for each in (late, worst))
-        table.add_row(" ".join(names), _whole(int(streams)), _whole(int(tasks)), *lags, _whole(int(stuck)))
+        table.add_row(
+            " ".join(names), _format_count(int(streams)), _format_count(int(tasks)), *lags, _format_count(int(stuck))
+        )
     return table
 
 
 def _table(*headings: str) -> Table:
-    """A heading that begins with `>` is of numbers."""
+    """Return an empty table. A column whose heading begins with `>` is aligned to the right."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     for heading in headings:
         first = heading == headings[0]
@@ -226,35 +234,37 @@ def _table(*headings: str) -> Table:
     return table
 
 
-def _cut(table: Table, count: int) -> Table:
+def _add_rest(table: Table, count: int) -> Table:
+    """Add a row that says how many of `count` rows are not listed, if there are such rows."""
     if count > MAX_LISTED:
         table.add_row(f"and {count - MAX_LISTED} more")
     return table
 
 
 def _by(metrics: Metrics, name: str, label: str, together: Any = sum) -> dict[str, float]:
-    """A figure by one label; summed over the others."""
+    """Return a metric by the values of one label; `together` joins samples that differ in other labels."""
     found: dict[str, list[float]] = {}
     for labels, value in metrics.get(name, ()):
         found.setdefault(labels[label], []).append(value)
     return {each: together(values) for each, values in found.items()}
 
 
-def _crossed(metrics: Metrics, direction: str) -> dict[str, float]:
-    given = metrics.get("fastflight_device_bytes_total", ())
-    return {labels["device"]: value for labels, value in given if labels["direction"] == direction}
+def _device_bytes(metrics: Metrics, direction: str) -> dict[str, float]:
+    """Return the bytes that crossed each device's line in one direction, `rx` or `tx`."""
+    samples = metrics.get("fastflight_device_bytes_total", ())
+    return {labels["device"]: value for labels, value in samples if labels["direction"] == direction}
 
 
 def _sum(metrics: Metrics, name: str) -> float:
     return float(sum(value for _, value in metrics.get(name, ())))
 
 
-def _whole(number: int) -> str:
+def _format_count(number: int) -> str:
     return f"{number:,}"
 
 
-def _age(seconds: float | None) -> str:
-    """How long ago, for people."""
+def _format_age(seconds: float | None) -> str:
+    """Format an age: `12 s ago`; None as `-`."""
     if seconds is None:
         return "-"
     for unit, each in (("s", 1), ("min", 60), ("h", 3600)):

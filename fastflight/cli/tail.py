@@ -1,4 +1,4 @@
-"""`fastflight tail`: what a board says, as it says it."""
+"""`fastflight tail`: follow the live output of a device."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any, Protocol
@@ -16,7 +17,7 @@ from rich.live import Live
 from rich.text import Text
 
 from fastflight.cli import screen
-from fastflight.cli.asking import HERE, Server, asking
+from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
 from fastflight.cli.board import DeviceName
 from fastflight.cli.exits import UNREACHABLE, Interrupted, asynchronous
 from fastflight.cli.options import Columns, ModeOption, Ticks
@@ -27,27 +28,28 @@ from fastflight.service.requests import SessionFormat
 from fastflight.sources.following import DRAINING, GONE
 from fastflight.tables import Layout, open_writer
 
-# What a server says of a recording that goes well.
+# The state of a recording without problems.
 RECORDING = "recording"
-# Ends that nobody asked for: more would have come.
+# Ends of a session that the user did not ask for, and their messages.
 CUT_SHORT = {DRAINING: "error: the server shuts down", GONE: "error: the device is gone"}
-# The status line counts over this long: long enough to be read, short enough to follow a change.
+# The status line updates its rate this often: slowly enough to be read, fast enough to follow a change.
 RATE_SECONDS = 1.0
 
 Show = Callable[[pa.RecordBatch], None]
 
 
 @asynchronous
-@asking
+@with_server_options
 async def tail(
     device: DeviceName,
     since: Annotated[
-        float | None, typer.Option("--since", min=0, metavar="SECONDS", help="Begin so far back, if it is still kept.")
+        float | None,
+        typer.Option(
+            "--since", min=0, metavar="SECONDS", help="Begin this long ago, as far as the server still has the output."
+        ),
     ] = None,
     lines: Annotated[int | None, typer.Option("--lines", "-n", min=1, metavar="N", help="End after N rows.")] = None,
-    seconds: Annotated[
-        float | None, typer.Option("--seconds", min=0, metavar="N", help="End after so many seconds.")
-    ] = None,
+    seconds: Annotated[float | None, typer.Option("--seconds", min=0, metavar="N", help="End after N seconds.")] = None,
     format: Annotated[
         SessionFormat, typer.Option("--format", help="jsonl and csv need --schema; their lines become columns.")
     ] = "lines",
@@ -56,19 +58,19 @@ async def tail(
     ] = None,
     columns: Columns = None,
     ticks: Ticks = None,
-    requests: Annotated[
-        bool, typer.Option("--requests", help="Also show what requests send to the device and are answered, as bytes.")
-    ] = False,
-    raw: Annotated[bool, typer.Option("--raw", help="The device's bytes as they are; on a terminal as text.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Rows as CSV.")] = False,
+    requests: Annotated[bool, typer.Option("--requests", help="Also show the traffic of requests, as bytes.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print only the device's bytes; on a terminal as text.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     json: AsJson = False,
-    reconnect: Annotated[bool, typer.Option("--reconnect", help="Go on when the device is gone and back.")] = False,
+    reconnect: Annotated[
+        bool, typer.Option("--reconnect", help="Continue when the device disconnects and comes back.")
+    ] = False,
     mode: ModeOption = "async",
-    server: Server = HERE,
+    server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Follow what a device says, without interrupting its program. Ctrl-C ends it."""
-    one_way(raw, as_csv, json, columns)
-    asked: SessionFormat = "bytes" if raw or (requests and format == "lines") else format
+    """Show the live output of a device, without interrupting its program, until Ctrl-C."""
+    check_output_options(raw, as_csv, json, columns)
+    row_format: SessionFormat = "bytes" if raw or (requests and format == "lines") else format
     async with (
         server.client() as client,
         await client.session(
@@ -76,7 +78,7 @@ async def tail(
             since_seconds=since,
             limit_rows=lines,
             limit_seconds=seconds,
-            format=asked,
+            format=row_format,
             schema=schema_of(schema),
             columns=columns.split(",") if columns else None,
             ticks=ticks,
@@ -90,25 +92,25 @@ async def tail(
         await follow(device, stream, show, quiet=raw or json or as_csv)
 
 
-def one_way(raw: bool, as_csv: bool, json: bool, columns: str | None) -> None:
-    """Refuse several ways to print, and columns of what has none."""
+def check_output_options(raw: bool, as_csv: bool, json: bool, columns: str | None) -> None:
+    """Refuse options that exclude each other: several output formats, or `--columns` with `--raw`."""
     if raw + as_csv + json > 1:
-        raise typer.BadParameter("one of --raw, --csv and --json")
+        raise typer.BadParameter("give only one of --raw, --csv and --json")
     if raw and columns:
-        raise typer.BadParameter("--raw is the device's bytes alone: leave --columns out")
+        raise typer.BadParameter("--raw prints bytes without columns: leave --columns out")
 
 
 def printer(schema: pa.Schema, *, raw: bool, as_csv: bool, json: bool, dated: bool = False) -> Show:
-    """What prints batches; as text with times, and dates if wanted, where nothing else is asked for."""
+    """Return a function that prints batches. By default as text, each row with its time, and with `dated` its date."""
     if raw:
-        return _raw()
+        return _bytes_printer()
     if json:
-        return _json
-    return _csv(schema) if as_csv else partial(_text, when=local_date if dated else local)
+        return _print_json
+    return _csv_printer(schema) if as_csv else partial(_print_text, format_time=local_date if dated else local_time)
 
 
 class SessionStream(Protocol):
-    """The rows of a session, live or recorded."""
+    """The rows of a session, live or recorded: what `follow` needs of a client's stream."""
 
     @property
     def schema(self) -> pa.Schema: ...
@@ -129,7 +131,10 @@ class SessionStream(Protocol):
 
 
 async def follow(name: str, stream: SessionStream, show: Show, *, quiet: bool) -> None:
-    """Show rows to the end; a summary on stderr, also when interrupted. Exit code 3 where server or device left."""
+    """Print the rows of `stream` with `show` until it ends, then a summary on stderr. `quiet`: no status line.
+
+    Exit code 3 if the server or the device ended the stream. Raises `Interrupted`, with the summary, on Ctrl-C.
+    """
     status = StatusLine(name)
     recording = stream.recording
     console = screen.Screen(stderr=True)
@@ -137,7 +142,7 @@ async def follow(name: str, stream: SessionStream, show: Show, *, quiet: bool) -
     with (
         Live(status, console=console, transient=True, refresh_per_second=4, redirect_stdout=drawn)
         if drawn
-        else _Plain()
+        else nullcontext()
     ):
         try:
             async for batch in stream:
@@ -160,7 +165,7 @@ async def follow(name: str, stream: SessionStream, show: Show, *, quiet: bool) -
 
 
 class StatusLine:
-    """How many rows, how fast, and what was missed."""
+    """The line on stderr with the number of rows, their rate, and the traffic that was missed."""
 
     def __init__(self, device: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._device = device
@@ -173,11 +178,11 @@ class StatusLine:
 
     def add(self, rows: int, missed: tuple[int, int]) -> None:
         self._rows += rows
-        self._missed = in_words(missed)
+        self._missed = _format_missed(missed)
 
     def summary(self, missed: tuple[int, int]) -> str:
-        """All of it, in words."""
-        return f"{self._rows:,} rows in {self._clock() - self._began:.1f} s{in_words(missed)}"
+        """Return the number of rows, the time they took, and what was missed, as text."""
+        return f"{self._rows:,} rows in {self._clock() - self._began:.1f} s{_format_missed(missed)}"
 
     def __rich__(self) -> Text:
         now = self._clock()
@@ -188,54 +193,46 @@ class StatusLine:
         return screen.cell(f"{self._device}  {self._rows:,} rows  {self._rate:.1f}/s{self._missed}", "dim")
 
 
-def in_words(missed: tuple[int, int]) -> str:
-    """What a reader that was too slow has missed; empty for nothing."""
+def _format_missed(missed: tuple[int, int]) -> str:
+    """Format the numbers of gaps and of missed pieces of traffic; empty if nothing was missed."""
     gaps, chunks = missed
     return f", missed {chunks:,} pieces of traffic in {gaps:,} gaps" if gaps else ""
 
 
-class _Plain:
-    """Nothing drawn."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *exc: object) -> None: ...
-
-
-def _raw() -> Show:
+def _bytes_printer() -> Show:
     write = screen.bytes_writer()
     return lambda batch: write(b"".join(row["data"] for row in batch.to_pylist() if row["direction"] == "rx"))
 
 
-def _json(batch: pa.RecordBatch) -> None:
+def _print_json(batch: pa.RecordBatch) -> None:
     for row in rows_of(batch):
         screen.as_json(row)
 
 
-def _csv(schema: pa.Schema) -> Show:
+def _csv_printer(schema: pa.Schema) -> Show:
     writer = open_writer(Layout("csv"), schema)
     screen.lines(writer.begin().decode())
     return lambda batch: screen.lines(writer.encode(batch).decode())
 
 
-def _text(batch: pa.RecordBatch, when: Callable[[datetime], str]) -> None:
+def _print_text(batch: pa.RecordBatch, format_time: Callable[[datetime], str]) -> None:
     for row in rows_of(batch):
         received = row.pop("time", None)
         time = row.pop("board_time", None) or received
         row.pop("seq", None)
         if row.pop("request", False):
             row["direction"] = f"request {row['direction']}"
-        before = f"{when(time)}  " if time is not None else ""
-        screen.line(before + "  ".join(_printable(value) for value in row.values()))
+        prefix = f"{format_time(time)}  " if time is not None else ""
+        screen.line(prefix + "  ".join(_printable(value) for value in row.values()))
 
 
-def local(when: datetime) -> str:
-    """A time of day here, in milliseconds."""
+def local_time(when: datetime) -> str:
+    """Format the local time of day, with milliseconds."""
     return f"{when.astimezone():%H:%M:%S.%f}"[:-3]
 
 
 def local_date(when: datetime) -> str:
-    """A date and time here, in milliseconds."""
+    """Format the local date and time, with milliseconds."""
     return f"{when.astimezone():%Y-%m-%d %H:%M:%S.%f}"[:-3]
 
 

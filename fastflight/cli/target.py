@@ -1,4 +1,4 @@
-"""`DEVICE:PATH` on the command line, and the options that several commands share."""
+"""Parses `DEVICE:PATH` and schemas on the command line. Also defines the options `--json` and `--interrupt`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ from fastflight.client import AsyncFastFlightClient
 from fastflight.errors import RequestError, UnknownName, nearest
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-Interrupt = Annotated[bool, typer.Option("--interrupt", help="Stop the program that runs on the device.")]
+Interrupt = Annotated[bool, typer.Option("--interrupt", help="First stop the program that runs on the device.")]
 
 
 @asynccontextmanager
 async def device_first(client: AsyncFastFlightClient, device: str) -> AsyncIterator[None]:
-    """Replace a complaint about the request by one about its device, where the server has no such device."""
+    """Raise `UnknownName` in place of a `RequestError` of the block if the server has no such device.
+
+    A wrong device name then comes before anything else that is wrong with the request.
+    """
     try:
         yield
     except UnknownName:
@@ -44,17 +47,17 @@ class Target:
         return f"{self.device}:{self.path}"
 
     def under(self, name: str) -> Target:
-        """This target, or the file `name` in it where it was written as a folder (`demo:` or `demo:/data/`)."""
+        """Return this target, or the file `name` in it if it ends in a slash (`demo:` or `demo:/data/`)."""
         return Target(self.device, self.path + name) if self.path.endswith("/") else self
 
     @property
     def name(self) -> str:
-        """The name at the end; empty after a slash."""
+        """The part of the path after its last slash."""
         return self.path.rpartition("/")[2]
 
 
 def target(text: str, *, folder: bool = False) -> Target:
-    """Read `DEVICE:PATH`; with `folder`, the path may be left out."""
+    """Parse `DEVICE:PATH`; with `folder`, the path may be left out."""
     device, colon, path = text.partition(":")
     if not device or not (path or folder):
         raise typer.BadParameter(f"{text!r} is not DEVICE:PATH, as in demo:/readings.csv")
@@ -62,21 +65,21 @@ def target(text: str, *, folder: bool = False) -> Target:
 
 
 def last_name(path: str) -> str:
-    """The name of the file or folder at the end of a path as it was written; empty after a slash, and for `.`."""
+    """Return the last name of a local path; empty if the path ends in a slash, and for `.` and `..`."""
     name = PurePath(path).name
     return "" if path.endswith(("/", os.sep)) or name == ".." else name
 
 
 def schema_of(text: str | None) -> dict[str, str] | None:
-    """Read a schema: `time=timestamp[us],celsius=double`, or a JSON object where a type has commas."""
+    """Parse a schema: `time=timestamp[us],celsius=double`, or a JSON object where a type has commas."""
     if text is None:
         return None
     if text.lstrip().startswith("{"):
         try:
-            given = json.loads(text)
+            types = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise typer.BadParameter(f"the schema is not JSON: {error}") from error
-        return {str(name): str(kind) for name, kind in given.items()}
+        return {str(name): str(kind) for name, kind in types.items()}
     pairs = [part.partition("=") for part in text.split(",")]
     if not all(name and kind for name, _, kind in pairs):
         raise typer.BadParameter(f"{text!r} is not a schema, as in time=timestamp[us],celsius=double")

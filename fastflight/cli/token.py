@@ -1,4 +1,4 @@
-"""`fastflight token`: who may ask a server, and what they may there."""
+"""`fastflight token`: manage the file that says which clients may use a server, and for what."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fastflight.access.identity import scopes
 from fastflight.access.tokens import CERTIFICATE_NAME, Book, Certificate, issued, unreserved
 from fastflight.app import token_file
 from fastflight.cli import screen
-from fastflight.cli.exits import told_in_one_line
-from fastflight.cli.new_files import absent, new_files
+from fastflight.cli.exits import report_errors
+from fastflight.cli.new_files import new_files, refuse_existing
 from fastflight.cli.target import AsJson
 from fastflight.errors import RequestError
 
-app = typer.Typer(help="Who may ask a server, and what: tokens, and names of certificates.", no_args_is_help=True)
+app = typer.Typer(help="Grant access to a server: by tokens, or by names of client certificates.", no_args_is_help=True)
 
 UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 PERIOD = re.compile(r"([0-9]{1,6})([mhd])")
@@ -32,14 +32,14 @@ File = Annotated[
         "--file",
         envvar="FASTFLIGHT_TOKENS",
         metavar="FILE",
-        help="The server's file of tokens. By default fastflight/tokens.json among your settings.",
+        help="The server's token file. By default fastflight/tokens.json in the folder for your settings.",
     ),
 ]
 
 
 @app.command()
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is: the server's log and limits name it so.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the client in the server's log and limits.")],
     scope: Annotated[
         list[str],
         typer.Option(
@@ -51,56 +51,56 @@ def add(
     ],
     expires: Annotated[
         str | None,
-        typer.Option("--expires", metavar="PERIOD", help="How long it is good: 90d, 12h, 30m."),
+        typer.Option("--expires", metavar="PERIOD", help="How long the token is valid: 90d, 12h, 30m."),
     ] = None,
     certificate: Annotated[
-        bool, typer.Option("--certificate", help="For the client's certificate of this name; there is no token then.")
+        bool, typer.Option("--certificate", help="Grant access to the client certificate of this name; make no token.")
     ] = False,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="Write the token to this file, which only its owner may read."),
+        typer.Option("--out", metavar="FILE", help="Write the token to this file, which only you may read."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over the file of --out if it exists.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the file of --out if it exists.")] = False,
     file: File = None,
 ) -> None:
-    """Grant something. The token is printed once, to stdout, or written to --out FILE: it is kept nowhere else.
+    """Grant access to a client. The token is printed on stdout, or written to --out FILE, and stored nowhere else.
 
-    A server that runs with this file knows of it within two seconds.
+    A running server that uses this token file accepts it within two seconds.
     """
-    with told_in_one_line():
+    with report_errors():
         path = file or default_file(os.environ)
         granted, now = scopes(scope), datetime.now(UTC).replace(microsecond=0)
         if certificate:
             if expires is not None:
-                raise RequestError("a certificate says by itself when it expires", where="--expires")
+                raise RequestError("a certificate has its own expiry date", where="--expires")
             if out is not None:
                 raise RequestError("there is no token for a certificate", where="--out")
             if not CERTIFICATE_NAME.fullmatch(name):
                 raise RequestError("not a name of a certificate", where=name[:80])
             unreserved(name)
             token_file.change(path, lambda book: book.adding(Certificate(name, granted)))
-            screen.complain(f"the certificate {name} is known in {path}")
+            screen.complain(f"access for the certificate {name} is granted in {path}")
             return
         entry, token = issued(name, granted, now, None if expires is None else now + period(expires))
         if out is not None:
             if not force:
-                absent([out])
+                refuse_existing([out])
             with new_files([(out, f"{token}\n".encode(), 0o600)], force):
                 token_file.change(path, lambda book: book.adding(entry))
-            screen.complain(f"token {entry.id} of {name} is known in {path}; it is in {out} and nowhere else")
+            screen.complain(f"token {entry.id} of {name} is granted in {path}; the token itself is only in {out}")
             return
         token_file.change(path, lambda book: book.adding(entry))
-        screen.complain(f"token {entry.id} of {name} is known in {path}; it is shown here and never again:")
+        screen.complain(f"token {entry.id} of {name} is granted in {path}; this is the only time that it is shown:")
         screen.line(token)
 
 
 @app.command("list")
 def list_(file: File = None, json: AsJson = False) -> None:
-    """Show what is granted to whom. There is nothing secret in it."""
-    with told_in_one_line():
+    """List the clients and what each may do. The list contains no secrets."""
+    with report_errors():
         book = Book.decode(token_file.read(file or default_file(os.environ)))
     now = datetime.now(UTC)
-    known = [
+    entries = [
         {
             "id": token.id,
             "name": token.name,
@@ -111,7 +111,7 @@ def list_(file: File = None, json: AsJson = False) -> None:
         }
         for token in book.tokens
     ]
-    known += [
+    entries += [
         {
             "id": None,
             "name": certificate.name,
@@ -123,7 +123,7 @@ def list_(file: File = None, json: AsJson = False) -> None:
         for certificate in book.certificates
     ]
     if json:
-        screen.as_json(known)
+        screen.as_json(entries)
         return
     screen.table(
         ("id", "name", "may", "until"),
@@ -134,7 +134,7 @@ def list_(file: File = None, json: AsJson = False) -> None:
                 str(each["scopes"]),
                 f"{each['expires'] or 'revoked by hand'}{', expired' if each['expired'] else ''}",
             )
-            for each in known
+            for each in entries
         ],
     )
 
@@ -146,14 +146,14 @@ def revoke(
     ],
     file: File = None,
 ) -> None:
-    """Take it back. Servers that run with this file know of it within two seconds, and end what it began."""
-    with told_in_one_line():
+    """Revoke access. Running servers that use this file notice within two seconds and end the client's streams."""
+    with report_errors():
         token_file.change(file or default_file(os.environ), lambda book: book.without(name))
         screen.complain(f"{name} is revoked")
 
 
 def period(text: str) -> timedelta:
-    """What `90d` means. `RequestError` for what is none."""
+    """Parse a period such as `90d`, `12h` or `30m`. Raises `RequestError` if `text` is none."""
     match = PERIOD.fullmatch(text)
     if match is None or not int(match[1]):
         raise RequestError("not a period", where=f"--expires {text[:20]}", hint="As in 90d, 12h or 30m")
@@ -161,7 +161,7 @@ def period(text: str) -> timedelta:
 
 
 def default_file(environment: Mapping[str, str]) -> Path:
-    """Where tokens are kept if nobody says where: the platform's folder for a user's settings."""
+    """Return the default token file: in the platform's folder for a user's settings."""
     if sys.platform == "win32":
         base = Path(environment.get("APPDATA") or Path.home() / "AppData" / "Roaming")
     elif sys.platform == "darwin":

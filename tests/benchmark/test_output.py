@@ -30,12 +30,13 @@ def test_installed_scripts_write_below_the_current_folder(installed: dict[str, s
 
 
 def test_an_installed_server_shows_no_plots_of_other_packages(installed: dict[str, str], tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from fastflight.cli import web; print(web.ROOT, web.PLOTS)"]
+    command = [sys.executable, "-c", "from fastflight.app import gateway; print(gateway.ROOT, gateway.PLOTS)"]
     done = subprocess.run(command, env=installed, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(tmp_path / "site-packages"), "None"]
 
 
 def test_a_checkout_has_its_own_folders() -> None:
-    code = "from fastflight.cli import web; from fastflight_benchmark import output; print(web.PLOTS, output.RESULTS)"
+    imports = "from fastflight.app.gateway import PLOTS; from fastflight_benchmark.output import RESULTS"
+    code = f"{imports}; print(PLOTS, RESULTS)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.split() == [str(ROOT / "docs" / "results"), str(ROOT / "fastflight_benchmark" / "results")]

@@ -44,7 +44,7 @@ def test_nothing_is_written_over_unless_told_to(tmp_path: Path) -> None:
     make(tmp_path, "server", "localhost")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     told = run(app, ["cert", "server", "localhost", "--dir", str(tmp_path)])
-    assert told.exit_code == 1 and "it is there already. Give --force to write over it" in told.stderr
+    assert told.exit_code == 1 and "the file exists already. Give --force to replace it" in told.stderr
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     make(tmp_path, "server", "localhost", "--force")
     after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -109,4 +109,4 @@ def test_what_is_no_ca_is_said(tmp_path: Path) -> None:
     for name in ("ca.pem", "ca.key"):
         (tmp_path / name).write_text("-----BEGIN NOTHING-----")
     told = run(app, ["cert", "client", "ada", "--dir", str(tmp_path)])
-    assert told.exit_code == 1 and "these are no CA" in told.stderr
+    assert told.exit_code == 1 and "these files are not a CA and its key" in told.stderr

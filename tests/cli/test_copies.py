@@ -83,7 +83,7 @@ def test_what_was_left_out_is_named(run: Run, app: Path) -> None:
     (app / "link").symlink_to("main.py")
     result = run("put", "-r", "app", "demo:/t")
     assert (result.exit_code, result.stdout) == (0, "demo:/t: 3 files, 20 B written\n")
-    assert result.stderr == "left out, neither a file nor a folder: link\n"
+    assert result.stderr == "not copied, neither files nor folders: link\n"
     clear(run, "/t")
 
 
@@ -116,7 +116,7 @@ def test_a_copy_goes_on_from_its_part(run: Run, app: Path, tmp_path: Path) -> No
     (tmp_path / "back.bin.part").write_bytes(content[:10_000])
     result = run("get", "demo:/big.bin", "-o", "back.bin")
     assert result.stderr == "demo:/big.bin: resuming at 10.0 kB of 25.6 kB\n"
-    assert result.stdout == "back.bin: 25.6 kB, 10.0 kB of it before\n"
+    assert result.stdout == "back.bin: 25.6 kB, 10.0 kB of it earlier\n"
     assert (tmp_path / "back.bin").read_bytes() == content
     (tmp_path / "back.bin.part").write_bytes(content[:10_000])
     told = json.loads(run("get", "demo:/big.bin", "-o", "back.bin", "--json").stdout)

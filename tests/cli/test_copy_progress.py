@@ -18,7 +18,7 @@ def kept(amount: str) -> str:
 def test_an_interruption_says_what_stays() -> None:
     with (
         pytest.raises(Interrupted, match=r"^1000 B of 20\.0 kB are kept$"),
-        copy_progress("a", hidden=True, kept=kept) as it,
+        copy_progress("a", hidden=True, describe_rest=kept) as it,
     ):
         it.report(1, 1000, 20_000)
         raise asyncio.CancelledError
@@ -28,21 +28,21 @@ def test_an_interruption_says_what_stays() -> None:
 def test_nothing_is_said_to_stay_that_does_not(done: int) -> None:
     with (
         pytest.raises(Interrupted, match="^$"),
-        copy_progress("a", hidden=True, kept=None if done else kept) as it,
+        copy_progress("a", hidden=True, describe_rest=None if done else kept) as it,
     ):
         it.report(1, done, 20_000)
         raise KeyboardInterrupt
 
 
 def test_a_lost_line_says_what_stays_after_what_to_do() -> None:
-    with pytest.raises(TransportClosed) as raised, copy_progress("a", hidden=True, kept=kept) as it:
+    with pytest.raises(TransportClosed) as raised, copy_progress("a", hidden=True, describe_rest=kept) as it:
         it.report(1, 1000, None)
         raise TransportClosed("the server went away", hint="Connect again")
     assert str(raised.value) == "the server went away. Connect again. 1000 B are kept"
 
 
 def test_other_failures_are_left_alone() -> None:
-    with pytest.raises(DataError) as raised, copy_progress("a", hidden=True, kept=kept) as it:
+    with pytest.raises(DataError) as raised, copy_progress("a", hidden=True, describe_rest=kept) as it:
         it.report(1, 1000, None)
         raise DataError("bad")
     assert str(raised.value) == "bad"

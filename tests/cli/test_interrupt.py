@@ -124,7 +124,7 @@ def test_put_goes_on_where_it_was_interrupted(slow: Slow, tmp_path: Path) -> Non
         code, (said,) = terminal.end()
     assert code == 130
     told = re.fullmatch(
-        rf"interrupted: ([\d.]+ kB) of {TOTAL} are kept on the board; the same command goes on from there", said
+        rf"interrupted: ([\d.]+ kB) of {TOTAL} are kept on the board; run the same command again to continue", said
     )
     assert told, said
     assert not (slow.folder / "big.bin").exists()
@@ -136,7 +136,7 @@ def test_put_goes_on_where_it_was_interrupted(slow: Slow, tmp_path: Path) -> Non
     assert at, resuming
     # What was acknowledged is there, and what the board had on the line when it was told to stop may be.
     assert float(at[1].split()[0]) >= float(told[1].split()[0]) > 0
-    assert done == f"demo:/big.bin: {TOTAL} written, {at[1]} of it before"
+    assert done == f"demo:/big.bin: {TOTAL} written, {at[1]} of it earlier"
     assert (slow.folder / "big.bin").read_bytes() == CONTENT
     assert [path.name for path in slow.folder.iterdir() if path.name.startswith(".")] == []
 
@@ -150,7 +150,8 @@ def test_get_goes_on_where_it_was_interrupted(slow: Slow, tmp_path: Path) -> Non
         code, (said,) = terminal.end()
     assert code == 130
     told = re.fullmatch(
-        rf"interrupted: ([\d.]+ kB) of {TOTAL} are kept in here\.bin\.part; the same command goes on from there", said
+        rf"interrupted: ([\d.]+ kB) of {TOTAL} are kept in here\.bin\.part; run the same command again to continue",
+        said,
     )
     assert told, said
     assert CONTENT.startswith((tmp_path / "here.bin.part").read_bytes())
@@ -160,7 +161,7 @@ def test_get_goes_on_where_it_was_interrupted(slow: Slow, tmp_path: Path) -> Non
         code, (resuming, done) = terminal.end()
     assert code == 0
     assert resuming == f"demo:/big.bin: resuming at {told[1]} of {TOTAL}"
-    assert done == f"here.bin: {TOTAL}, {told[1]} of it before"
+    assert done == f"here.bin: {TOTAL}, {told[1]} of it earlier"
     assert (tmp_path / "here.bin").read_bytes() == CONTENT
     assert not (tmp_path / "here.bin.part").exists()
 

@@ -21,7 +21,7 @@ from fastflight.app.recording_settings import RecordingSettings, default_folder
 from fastflight.app.running import RunningServer
 from fastflight.app.settings import ServeSettings, settings_of
 from fastflight.cli.record import name_of
-from fastflight.cli.replay import Told
+from fastflight.cli.replay import GapReporter
 from fastflight.cli.tail import SessionStream
 from fastflight.client import FastFlightClient, Missed
 from fastflight.client.stream import MAX_KEPT_GAPS
@@ -95,15 +95,15 @@ def test_gaps_are_told_though_older_ones_are_not_kept(capsys: pytest.CaptureFixt
     class Rows:
         gaps: ClassVar[list[Missed]] = []
 
-    told = Told(cast(SessionStream, Rows), lambda batch: None)
+    show = GapReporter(cast(SessionStream, Rows), lambda batch: None)
     for place in range(2 * MAX_KEPT_GAPS):
         Rows.gaps = [*Rows.gaps, Missed(10 * place, 10 * place + 1)][-MAX_KEPT_GAPS:]
-        told(pa.record_batch([pa.array([10 * place + 2], pa.uint64())], ["seq"]))
+        show(pa.record_batch([pa.array([10 * place + 2], pa.uint64())], ["seq"]))
     Rows.gaps = [*Rows.gaps[1:], Missed(10**6, 10**6)]
-    told.rest()
+    show.finish()
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2 * MAX_KEPT_GAPS + 1
-    assert lines[-1] == "missing 1 pieces of traffic, 1000000 to 1000000: not known why"
+    assert lines[-1] == "missing 1 pieces of traffic, 1000000 to 1000000: reason unknown"
 
 
 @pytest.mark.parametrize(
@@ -140,12 +140,12 @@ def test_columns_as_csv(run: Run, here: list[str]) -> None:
         (["replay", "weather", "--from", "9" * 5000], 2, "neither a time"),
         (["replay", "weather", "--from", "0001-01-01"], 1, "00:00:00: this local time cannot be converted"),
         (["replay", "weather", "--json", "--raw"], 2, "one of --raw"),
-        (["replay", "weather", *READINGS, "--columns", "n", "--speed", "1"], 2, "--speed goes by the column time"),
+        (["replay", "weather", *READINGS, "--columns", "n", "--speed", "1"], 2, "--speed needs the column time"),
         (["recordings", "--recordings", "nowhere"], 1, "nowhere: no such folder"),
         (["record", "dmeo"], 1, "Did you mean 'demo'"),
-        (["record", "demo", "--seconds", "1"], 2, "give --to DIR"),
-        (["record", "sim:", "--to", "there", "--stop"], 2, "Ctrl-C ends it"),
-        (["record", "sim:", "--to", "there", "--name", "a b"], 2, "is no name for a recording"),
+        (["record", "demo", "--seconds", "1"], 2, "need --to DIR"),
+        (["record", "sim:", "--to", "there", "--stop"], 2, "Ctrl-C stops recording"),
+        (["record", "sim:", "--to", "there", "--name", "a b"], 2, "cannot name a recording"),
     ],
 )
 def test_what_is_refused(
@@ -159,7 +159,7 @@ def test_what_is_refused(
 def test_a_device_of_the_server_is_switched_on_and_off(run: Run) -> None:
     assert re.fullmatch(r"demo: recording; [\d,]+ rows are kept in /.*\n", run("record", "demo").stdout)
     run("tail", "demo", "-n", "5")
-    assert re.fullmatch(r"demo: no more recorded; [1-9][\d,]* rows are kept\n", run("record", "demo", "--stop").stdout)
+    assert re.fullmatch(r"demo: recording stopped; [1-9][\d,]* rows are kept\n", run("record", "demo", "--stop").stdout)
     assert run("record", "demo", "--stop").exit_code == 1
     assert run("replay", "demo", "-n", "1").exit_code == 0
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from fastflight.app.compose import open_server
 from fastflight.app.settings import ServeSettings
-from fastflight.cli.stats import metrics_of, shown
+from fastflight.cli.stats import metrics_of, render
 from fastflight.client import FastFlightClient
 from fastflight.errors import ProtocolError
 from fastflight.runtime.metrics import DEFINITIONS
@@ -47,7 +47,7 @@ def test_it_fits_a_terminal(run: Run, width: int) -> None:
     told = json.loads(run("stats", "--json").stdout)
     console = Console(width=width, force_terminal=False)
     with console.capture() as captured:
-        console.print(shown("grpc://127.0.0.1:8815", told, metrics_of(told)))
+        console.print(render("grpc://127.0.0.1:8815", told, metrics_of(told)))
     assert "…" not in captured.get()
     assert all(len(line) <= width for line in captured.get().splitlines())
 
@@ -56,13 +56,13 @@ def test_whom_the_server_did_not_wait_for_is_told_once_there_are_any() -> None:
     part = {"threads": {"all": 3}, "figures": {}}
     console = Console(width=120, force_terminal=False)
     with console.capture() as captured:
-        console.print(shown("here", part, {}))
+        console.print(render("here", part, {}))
     assert "ended:" not in captured.get()
     overdue = [[{"client": "reader"}, 2], [{"client": "writer"}, 0]]
     cut = {"fastflight_overdue_total": overdue, "fastflight_connections_cut_total": [[{}, 1]]}
     with console.capture() as captured:
-        console.print(shown("here", {**part, "figures": cut}, {}))
-    assert "ended: 2 that took nothing, 1 connections cut\n" in captured.get()
+        console.print(render("here", {**part, "figures": cut}, {}))
+    assert "ended: 2 stalled readers, 1 connections cut\n" in captured.get()
 
 
 def test_a_server_that_drains_is_alive_and_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,5 +89,5 @@ def test_a_server_that_drains_is_alive_and_not_ready(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("label", [5, "\ud800"])
 def test_labels_that_are_no_text_are_not_understood(label: object) -> None:
     told = {"threads": {"all": 5}, "figures": {"fastflight_limit": [[{"limit": label}, 5]]}}
-    with pytest.raises(ProtocolError, match="what the server says of itself is not understood"):
-        shown("grpc://127.0.0.1:1", told, {})
+    with pytest.raises(ProtocolError, match="the answer with the server's metrics is not understood"):
+        render("grpc://127.0.0.1:1", told, {})

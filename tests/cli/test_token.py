@@ -56,7 +56,7 @@ def test_a_token_is_written_to_a_file_for_its_owner_alone(tmp_path: Path) -> Non
         assert out.stat().st_mode & 0o777 == 0o600
     first = out.read_text()
     again = run(app, add)
-    assert again.exit_code == 1 and "it is there already. Give --force to write over it" in again.stderr
+    assert again.exit_code == 1 and "the file exists already. Give --force to replace it" in again.stderr
     assert out.read_text() == first and len(Book.decode(book.read_bytes()).tokens) == 1
     assert run(app, [*add, "--force"]).exit_code == 0
     assert out.read_text() != first and len(Book.decode(book.read_bytes()).tokens) == 2
@@ -90,7 +90,7 @@ def test_a_certificate_is_granted_something_without_a_token(tmp_path: Path) -> N
         (["a:b", "--scope", "read:*"], "not a name for a token"),
         (["ada", "--scope", "read:*", "--expires", "soon"], "not a period. As in 90d, 12h or 30m"),
         (["ada", "--scope", "read:*", "--expires", "0d"], "not a period"),
-        (["ada", "--certificate", "--scope", "read:*", "--expires", "1d"], "says by itself when it expires"),
+        (["ada", "--certificate", "--scope", "read:*", "--expires", "1d"], "has its own expiry date"),
         (["ada", "--certificate", "--scope", "read:*", "--out", "x"], "there is no token for a certificate"),
     ],
 )

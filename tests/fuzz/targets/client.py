@@ -150,8 +150,8 @@ def rows(material: Material) -> None:
                 seeking.feed(batch)
     assert all(0 <= gap.first and 0 <= gap.last for gap in stream.gaps)
     assert isinstance(combined([stream.summary, stream.summary, json.loads(said(material, BESIDE[:1]))]), dict)
-    get._tell_rejected(stream.summary)
-    get._refuse_failed({**stream.summary, "failed": ()})
+    get._report_rejected(stream.summary)
+    get._report_failed({**stream.summary, "failed": ()})
 
 
 def upload(material: Material) -> None:
@@ -170,7 +170,7 @@ def results(material: Material) -> None:
             (RECORDED, call.recorded_of),
             (ENTRY, call.entry_of),
             ({"algorithm": "sha256", "digest": "ab"}, call.digest_of),
-            (STATS, lambda told: stats.shown(HERE, told, {})),
+            (STATS, lambda told: stats.render(HERE, told, {})),
         )
     )
     made(call.single(call.results_of([said(material, (usual,))], HERE), "it", HERE))

@@ -9,7 +9,7 @@ import typer
 
 from fastflight.access.identity import scopes
 from fastflight.app.settings import settings_of
-from fastflight.cli.replay import _edge
+from fastflight.cli.replay import _bound
 from fastflight.cli.target import last_name, schema_of, target
 from fastflight.cli.token import period
 from fastflight.client.credentials import Credentials
@@ -31,7 +31,7 @@ READ: tuple[Callable[[str], Any], ...] = (
     lambda text: target(text, folder=True).under("x"),
     schema_of,
     last_name,
-    lambda text: _edge("--from", "from", text),
+    lambda text: _bound("--from", "from", text),
     period,
     lambda text: settings_of(text, [], None),
     lambda text: settings_of(HERE, [text], None),
