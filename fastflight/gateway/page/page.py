@@ -59,7 +59,7 @@ class Page:
         if path in self._files or path == "/plots" or path.startswith("/plots/"):
             try:
                 if scope["method"] not in ("GET", "HEAD"):
-                    raise HttpRefusal(405, "this can only be read", where=path, hint="Ask with GET")
+                    raise HttpRefusal(405, "this path is read-only", where=path, hint="Ask with GET")
                 media_type, body = await off_loop(self._content, path)
             except Exception as error:
                 await send_error(send, error)
