@@ -94,7 +94,7 @@ class EdgeMetrics(Collector):
         yield CounterMetricFamily(
             "fastflight_websockets_put_out",
             "WebSockets that were ended because the caller's access was revoked or changed.",
-            value=self._sockets.put_out,
+            value=self._sockets.revoked,
         )
         yield CounterMetricFamily(
             "fastflight_websocket_missed_chunks",
