@@ -15,7 +15,7 @@ from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller
 from fastflight.gateway.page import fleet as module
 from fastflight.gateway.page.fleet import Fleet, Watched
-from fastflight.gateway.page.hearing import MAX_HEARD, Heard, sessions
+from fastflight.gateway.page.hearing import MAX_HEARD, SessionEar, sessions
 from fastflight.gateway.page.view import MAX_WAITING, PageViewer
 from fastflight.transport.chunk_buffer import Chunk, Gap
 
@@ -26,7 +26,7 @@ class Board:
     """A backend with one device, and what the fleet hears of it."""
 
     def __init__(self) -> None:
-        self.heard = Heard()
+        self.heard = SessionEar()
         self.failure: Exception | None = None
         # Whether the server has the device.
         self.there = True
@@ -44,7 +44,7 @@ class Board:
         return [{"name": "demo", "url": "sim:", "open": True, "holder": None, "recording": None, "trouble": None}]
 
     @contextmanager
-    def hear(self, device: str) -> Iterator[Heard]:
+    def hear(self, device: str) -> Iterator[SessionEar]:
         assert device == "demo"
         self.listeners += 1
         try:
@@ -243,7 +243,7 @@ def test_what_was_missed_is_counted() -> None:
 
 
 def test_a_session_that_is_not_taken_becomes_a_gap() -> None:
-    heard = Heard()
+    heard = SessionEar()
     for number in range(MAX_HEARD + 1):
         heard.put(Chunk(number, 0, "rx", b"x"))
     assert heard.rest() == [Gap(0, MAX_HEARD)]
