@@ -22,7 +22,7 @@ from fastflight.gateway.asgi import Header
 from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.door import Door
 from fastflight.gateway.errors import HttpRefusal, closing_answer
-from fastflight.gateway.http.connections import Connections, Unread
+from fastflight.gateway.http.connections import Connections, StalledReaders
 from fastflight.gateway.http.quota import Quota
 from fastflight.gateway.relay.client import RelayClient
 from fastflight.gateway.relay.outgoing import Buffers, unpaced
@@ -106,7 +106,7 @@ class Relay:
         )
         self._coming: set[asyncio.Task[None]] = set()
         self._looking: asyncio.TimerHandle | None = None
-        self._unread: Unread[RelayClient] = Unread()
+        self._readers: StalledReaders[RelayClient] = StalledReaders()
         self._connections = connections or Connections()
         self._empty = asyncio.Event()
         self._closed = False
@@ -180,7 +180,7 @@ class Relay:
         """End those whose proof holds no more, and those that do not read; see to targets. As long as any is there."""
         loop = asyncio.get_running_loop()
         for client, caller in list(self._clients.items()):
-            if self._unread.is_stalled(client, client.waiting(), loop.time()):
+            if self._readers.is_stalled(client, client.waiting(), loop.time()):
                 self._connections.not_read += 1
                 client.abort()
                 continue
@@ -211,7 +211,7 @@ class Relay:
             client.abort()
 
     def _over(self, client: RelayClient) -> None:
-        self._unread.forget(client)
+        self._readers.forget(client)
         caller = self._clients.pop(client, None)
         if caller is not None:
             self._places.leave(caller.known_name, client)
@@ -234,7 +234,7 @@ class Relay:
             )
         if self._closed:
             raise HttpRefusal(503, "the relay takes no more connections", where="/relay", hint="Ask again later")
-        return key, self._places.wanted(caller.known_name)
+        return key, self._places.replaceable(caller.known_name)
 
 
 class _Left(asyncio.Protocol):

@@ -59,7 +59,7 @@ class Tickets:
             if until > now:
                 break
             self._remove(number)
-        replaceable = self._places.wanted(grant.caller.known_name)
+        replaceable = self._places.replaceable(grant.caller.known_name)
         if replaceable:
             self._remove(replaceable[0])
         number, secret = secrets.token_urlsafe(NUMBER_BYTES), secrets.token_urlsafe(SECRET_BYTES)
