@@ -19,7 +19,7 @@ from fastflight.gateway import openapi
 from fastflight.gateway.asgi import CALLER
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller, Callers
-from fastflight.gateway.content.accepting import chosen
+from fastflight.gateway.content.accepting import choose_format
 from fastflight.gateway.content.files import ROW_FORMATS, Files, keys_of
 from fastflight.gateway.content.formats import encoder_of
 from fastflight.gateway.content.streaming import Streamed, while_connected
@@ -31,7 +31,7 @@ from fastflight.gateway.metrics import EdgeMetrics, ServerMetrics
 from fastflight.gateway.page.hearing import Hear
 from fastflight.gateway.page.page import Page
 from fastflight.gateway.page.viewers import Viewers
-from fastflight.gateway.small import Made
+from fastflight.gateway.small import SmallContent
 from fastflight.gateway.ws.repl import Repls
 from fastflight.gateway.ws.session import Sessions
 from fastflight.gateway.ws.sockets import AcceptedUpgrade, Opening, Sockets
@@ -71,25 +71,25 @@ def application(
     """
     metrics = ServerMetrics(backend, registry)
 
-    async def health(caller: Caller) -> Made:
+    async def health(caller: Caller) -> SmallContent:
         try:
             (state,) = await backend.act("health", b"", caller)
         except FastFlightError as error:
             raise Unreachable(error) from error
-        return Made(json.dumps(state).encode())
+        return SmallContent(json.dumps(state).encode())
 
-    async def ready(caller: Caller) -> Made:
+    async def ready(caller: Caller) -> SmallContent:
         answer = await health(caller)
         status = json.loads(answer.body)["status"]
         if status != SERVING:
             raise Stopped(f"the server is {status}", hint="Ask another server, or try again later")
         return answer
 
-    async def devices(caller: Caller) -> Made:
-        return Made(json.dumps({"devices": await backend.act("devices", b"", caller)}).encode())
+    async def devices(caller: Caller) -> SmallContent:
+        return SmallContent(json.dumps({"devices": await backend.act("devices", b"", caller)}).encode())
 
-    async def recordings(caller: Caller) -> Made:
-        return Made(json.dumps({"recordings": await backend.act("recordings", b"", caller)}).encode())
+    async def recordings(caller: Caller) -> SmallContent:
+        return SmallContent(json.dumps({"recordings": await backend.act("recordings", b"", caller)}).encode())
 
     small = {
         "/health": health,
@@ -140,7 +140,7 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
     @app.post("/stream", openapi_extra=openapi.STREAM, response_class=Response, tags=["rows"])
     async def stream(request: Request) -> Response:
         """Stream the rows of any request: Arrow IPC, or by `Accept` or `?format=` JSON lines, CSV or lines of text."""
-        format_ = chosen(request.query_params.get("format"), request.headers.get("accept", ""), STREAM_FORMATS)
+        format_ = choose_format(request.query_params.get("format"), request.headers.get("accept", ""), STREAM_FORMATS)
         make = encoder_of(format_, request.query_params.get("formulas"))
         decoded = backend.decode(await Content(request.receive).whole(MAX_REQUEST_BYTES))
         return Streamed(backend, decoded, caller_of(request), make)
@@ -181,7 +181,7 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
     @app.post("/devices/{device}/exec", openapi_extra=openapi.EXEC, response_class=Response, tags=["devices"])
     async def exec_(request: Request, device: str) -> Response:
         """Run code on the device and stream its output, line by line as it runs."""
-        format_ = chosen(request.query_params.get("format"), request.headers.get("accept", ""), EXEC_FORMATS)
+        format_ = choose_format(request.query_params.get("format"), request.headers.get("accept", ""), EXEC_FORMATS)
         make = encoder_of(format_, request.query_params.get("formulas"))
         content = parse(await Content(request.receive).whole(MAX_REQUEST_BYTES), "content")
         decoded = backend.decode(json.dumps({**content, "type": "device.exec", "device": device}).encode())
@@ -199,7 +199,7 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
     async def recording(request: Request, name: str) -> Response:
         """Stream the rows of a recording. The query holds the request's other keys."""
         query = dict(request.query_params)
-        format_ = chosen(query.pop("as", None), request.headers.get("accept", ""), ROW_FORMATS)
+        format_ = choose_format(query.pop("as", None), request.headers.get("accept", ""), ROW_FORMATS)
         make = encoder_of(format_, query.pop("formulas", None))
         decoded = backend.decode(json.dumps({"type": "recording", "name": name, **keys_of(query)}).encode())
         return Streamed(backend, decoded, caller_of(request), make)

@@ -26,19 +26,19 @@ SPECIAL = frozenset((b"if-none-match", b"x-request-id", b"traceparent"))
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """The content of a small answer."""
+class SmallContent:
+    """The body of a small answer, and its content type."""
 
     body: bytes
     media_type: bytes = b"application/json"
 
 
 # Makes the answer for a caller.
-Make = Callable[[Caller], Awaitable[Made]]
+Make = Callable[[Caller], Awaitable[SmallContent]]
 
 
 class Small:
-    """A small answer, cached for each caller: nobody gets an answer that was made for somebody else."""
+    """A small answer, cached for each caller: no caller gets the answer of another one."""
 
     def __init__(self, make: Make, more: Iterable[Header] = ()) -> None:
         """`more`: additional headers."""
@@ -69,7 +69,7 @@ class CachedAnswer:
 
     def __init__(
         self,
-        make: Callable[[], Awaitable[Made]],
+        make: Callable[[], Awaitable[SmallContent]],
         clock: Callable[[], float] = time.monotonic,
         more: tuple[Header, ...] = (),
     ) -> None:
@@ -119,12 +119,12 @@ class CachedAnswer:
             making.exception()  # fetched here, as asyncio logs an exception that nobody has fetched
 
     async def _make_messages(self) -> None:
-        made = await self._make()
-        self._etag = b'"%s"' % hashlib.sha256(made.body).hexdigest()[:20].encode()
+        content = await self._make()
+        self._etag = b'"%s"' % hashlib.sha256(content.body).hexdigest()[:20].encode()
         lasting: list[Header] = [(b"etag", self._etag), (b"cache-control", b"private, no-cache"), *self._more]
-        described = [(b"content-type", made.media_type), (b"content-length", b"%d" % len(made.body)), *lasting]
+        described = [(b"content-type", content.media_type), (b"content-length", b"%d" % len(content.body)), *lasting]
         self._start = {"type": "http.response.start", "status": 200, "headers": described}
-        self._body = {"type": "http.response.body", "body": made.body}
+        self._body = {"type": "http.response.body", "body": content.body}
         self._unchanged = {"type": "http.response.start", "status": 304, "headers": lasting}
-        self._whole = b"".join(b"%b: %b\r\n" % header for header in described) + b"\r\n" + made.body
+        self._whole = b"".join(b"%b: %b\r\n" % header for header in described) + b"\r\n" + content.body
         self._fresh_until = self._clock() + LIFETIME_SECONDS

@@ -12,7 +12,7 @@ from fastflight.gateway.errors import HttpRefusal
 MAX_ACCEPTED = 32
 
 
-def chosen(query: str | None, accept: str, offered: Sequence[str]) -> str:
+def choose_format(query: str | None, accept: str, offered: Sequence[str]) -> str:
     """Return one of the formats `offered`; the first one is the default.
 
     Raises `RequestError` for an unknown `query`, and `HttpRefusal` (406) if the client accepts none of them.

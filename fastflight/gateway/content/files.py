@@ -18,7 +18,7 @@ from fastflight.errors import FileMissing, RequestError
 from fastflight.gateway.asgi import CALLER
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller
-from fastflight.gateway.content.accepting import chosen
+from fastflight.gateway.content.accepting import choose_format
 from fastflight.gateway.content.conditions import Conditions
 from fastflight.gateway.content.file_answers import (
     LOOK,
@@ -65,7 +65,7 @@ class Files:
         rows = row_format is not None or (accept and "*/*" not in accept)
 
         def choose() -> Callable[[pa.Schema], BodyEncoder]:
-            return encoder_of(chosen(row_format, accept, ROW_FORMATS) if rows else "raw", formulas)
+            return encoder_of(choose_format(row_format, accept, ROW_FORMATS) if rows else "raw", formulas)
 
         if row_format is not None or formulas is not None:
             choose()  # refuses unknown values before the board is asked

@@ -42,7 +42,7 @@ INTERVAL_WEIGHT = 0.2
 LINGER_SECONDS = 5.0
 
 
-class Watched:
+class DeviceOutput:
     """What the page knows of one device's output: columns, points, counts and times."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class Watched:
         self.points += points
         return points
 
-    def shown(self, now_ns: int) -> dict[str, Any]:
+    def values(self, now_ns: int) -> dict[str, Any]:
         """Return the device's values for the page, at the time `now_ns`."""
         while self._recent and self._recent[0][0] < now_ns - RATE_SECONDS * 1e9:
             self._recent.popleft()
@@ -105,7 +105,7 @@ class Watched:
 
 
 # The values of a device whose output is not read.
-SILENCE = Watched().shown(0)
+SILENCE = DeviceOutput().values(0)
 
 
 class Fleet:
@@ -116,7 +116,7 @@ class Fleet:
         self._hear = hear
         self._clock = clock
         self._views: dict[Caller, PageView] = {}
-        self._watched: dict[str, Watched] = {}
+        self._outputs: dict[str, DeviceOutput] = {}
         self._running: asyncio.Task[None] | None = None
         self._new_viewer = asyncio.Event()
         self._ticks = 0
@@ -173,15 +173,15 @@ class Fleet:
                     alone_since = loop.time()
                 elif loop.time() - alone_since > LINGER_SECONDS:
                     return
-                wanted = {name for view in self._views.values() for name in view.heard()}
+                wanted = {name for view in self._views.values() for name in view.devices_to_read()}
                 for name in ears.keys() - wanted:  # frees its line, or its session
                     open_ears.pop(name).close()
-                    del ears[name], self._watched[name]
+                    del ears[name], self._outputs[name]
                 for name in wanted - ears.keys():
-                    self._watched[name] = Watched()
+                    self._outputs[name] = DeviceOutput()
                     open_ears[name] = contextlib.ExitStack()
                     ears[name] = open_ears[name].enter_context(self._hear(name))
-                self._tick({name: self._watched[name].feed(ear.rest()) for name, ear in ears.items()})
+                self._tick({name: self._outputs[name].feed(ear.rest()) for name, ear in ears.items()})
                 due = max(due + TICK_SECONDS, loop.time())
                 await asyncio.sleep(due - loop.time())
         finally:
@@ -218,10 +218,8 @@ class Fleet:
     def _tick(self, points: Mapping[str, list[Point]]) -> None:
         self._ticks += 1
         now_ns = self._clock()
-        values = {name: watched.shown(now_ns) for name, watched in self._watched.items()}
-        recent = (
-            {name: list(watched.points) for name, watched in self._watched.items()} if self._anybody_behind() else {}
-        )
+        values = {name: output.values(now_ns) for name, output in self._outputs.items()}
+        recent = {name: list(output.points) for name, output in self._outputs.items()} if self._anybody_behind() else {}
         about = {"at": now_ns // 1_000_000, "tick": self._ticks}
         for view in self._views.values():
             view.tick(about, values, SILENCE, points, recent)

@@ -80,38 +80,38 @@ class PageView:
         # The backend's last report of the caller's devices, and why there is no newer one.
         self.state: Mapping[str, Mapping[str, Any]] = {}
         self.trouble = ""
-        self._shown: dict[str, dict[str, Any]] = {}
+        self._previous: dict[str, dict[str, Any]] = {}
 
     def end(self, why: Exception | None = None) -> None:
         """End all viewers."""
         for viewer in self.viewers:
             viewer.end(why)
 
-    def heard(self) -> list[str]:
+    def devices_to_read(self) -> list[str]:
         """Return the devices whose output is read for this caller: those whose sessions the caller may open."""
-        return [name for name in self.state if self._hears(name)]
+        return [name for name in self.state if self._may_read(name)]
 
     def tick(
         self, about: Mapping[str, Any], values: Values, silence: Mapping[str, Any], new: Points, all_: Points
     ) -> None:
         """Make the message of this tick and offer it to the viewers. `silence`: values of a device that is not read."""
         changed: dict[str, dict[str, Any]] = {}
-        shown: dict[str, dict[str, Any]] = {}
+        current: dict[str, dict[str, Any]] = {}
         for name, each in self.state.items():
-            heard = self._hears(name)
-            if heard and name not in values:
+            is_read = self._may_read(name)
+            if is_read and name not in values:
                 continue
             now = {key: each.get(key) for key in STATE} | {"granted": self._granted(name)}
-            shown[name] = now | dict(values[name] if heard else silence)
-            if heard and shown[name]["last"] is None:
-                shown[name]["last"] = each.get("last_data")  # from before it was watched
-            old = self._shown.get(name, {})
-            change = {key: value for key, value in shown[name].items() if key not in old or old[key] != value}
-            if heard and new.get(name):
+            current[name] = now | dict(values[name] if is_read else silence)
+            if is_read and current[name]["last"] is None:
+                current[name]["last"] = each.get("last_data")  # from before it was watched
+            old = self._previous.get(name, {})
+            change = {key: value for key, value in current[name].items() if key not in old or old[key] != value}
+            if is_read and new.get(name):
                 change["points"] = new[name]
             if change:
                 changed[name] = change
-        self._shown = shown
+        self._previous = current
         about = {**about, "trouble": self.trouble}
         message = json.dumps({"type": "tick", **about, "devices": changed}, separators=(",", ":"))
         whole: str | None = None
@@ -126,12 +126,12 @@ class PageView:
 
     def _whole(self, about: Mapping[str, Any], points: Points) -> str:
         devices = {
-            name: {**shown, "points": list(points[name]) if self._hears(name) else []}
-            for name, shown in self._shown.items()
+            name: {**device, "points": list(points[name]) if self._may_read(name) else []}
+            for name, device in self._previous.items()
         }
         return json.dumps({"type": "all", **about, "devices": devices}, separators=(",", ":"))
 
-    def _hears(self, name: str) -> bool:
+    def _may_read(self, name: str) -> bool:
         return self.caller.identity.may(Verb.SESSION, name)
 
     def _granted(self, name: str) -> list[str]:
