@@ -17,7 +17,7 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
-# Keys of a scope: the request's `Caller`, and the name in the client certificate that TLS has verified.
+# The key of the `Caller` in a scope, and of the name in the verified client certificate in the scope's `state`.
 CALLER, CERTIFICATE = "fastflight.caller", "certificate"
 # The message that ends a body.
 EMPTY: dict[str, Any] = {"type": "http.response.body", "body": b""}

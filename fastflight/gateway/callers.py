@@ -1,7 +1,8 @@
 """Authenticates HTTP requests: turns the `Authorization` header, or the verified client certificate, into a `Caller`.
 
 The backend decides. Its decision is cached for `BELIEVED_SECONDS`, so that many small requests do not each cost one.
-The key is a digest of the header. A `Caller` for a server elsewhere holds the header itself, and is dropped as soon.
+The key is a digest of the header. A `Caller` for a server elsewhere holds the header itself, and is dropped with the
+decision.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Conditions:
 
     @property
     def guess(self) -> tuple[int, int | None]:
-        """Offset and limit to read before size and tag are known; a limit of 0 if these are needed first."""
+        """Offset and limit of the first read, before size and tag are known; a limit of 0 to get only these."""
         if self.looks_only or self or (self._range is not None and self._range[3]):
             return 0, 0
         if self._range is None or not self._resumes_safely:

@@ -35,7 +35,7 @@ class Quota(Generic[T]):
     def replaceable(self, name: str | None) -> Sequence[T]:
         """Return the holders of which one must leave before `name` takes a place, oldest first; none if one is free.
 
-        Raises `ResourceExhausted` if `name` has reached its own limit, or if no other name would have more places left.
+        Raises `ResourceExhausted` if `name` has reached its own limit, or if no name has more places than it would get.
         """
         own = len(self._of.get(name, ()))
         if name is not None and own >= self._most_of_one:

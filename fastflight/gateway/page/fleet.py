@@ -161,7 +161,7 @@ class Fleet:
             self._views = {}
 
     async def _hear_all(self, updating: asyncio.Task[None]) -> None:
-        """Tick until there have been no viewers for a while, or the task `asking` has failed."""
+        """Tick until there have been no viewers for a while, or the task `updating` has failed."""
         loop = asyncio.get_running_loop()
         due = alone_since = loop.time()
         ears: dict[str, Ear] = {}
