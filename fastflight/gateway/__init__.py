@@ -1,4 +1,4 @@
-"""The HTTP gateway: an edge beside Flight's, for browsers, curl and phones. The same requests, the same errors."""
+"""The HTTP and WebSocket edge, for browsers, curl and phones. It serves the same requests and errors as Flight."""
 
 from fastflight.gateway.app import application
 from fastflight.gateway.backend import Backend, StreamedAnswer

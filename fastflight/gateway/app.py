@@ -1,4 +1,4 @@
-"""The gateway's application: small answers in front, FastAPI behind them."""
+"""Builds the gateway's application: cached answers, WebSockets and the live page in front, FastAPI's routes behind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fastflight.gateway import openapi
 from fastflight.gateway.asgi import CALLER
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller, Callers
-from fastflight.gateway.content.accepting import chosen
+from fastflight.gateway.content.accepting import choose_format
 from fastflight.gateway.content.files import ROW_FORMATS, Files, keys_of
 from fastflight.gateway.content.formats import encoder_of
 from fastflight.gateway.content.streaming import Streamed, while_connected
@@ -31,7 +31,7 @@ from fastflight.gateway.metrics import EdgeMetrics, ServerMetrics
 from fastflight.gateway.page.hearing import Hear
 from fastflight.gateway.page.page import Page
 from fastflight.gateway.page.viewers import Viewers
-from fastflight.gateway.small import Made
+from fastflight.gateway.small import SmallContent
 from fastflight.gateway.ws.repl import Repls
 from fastflight.gateway.ws.session import Sessions
 from fastflight.gateway.ws.sockets import AcceptedUpgrade, Opening, Sockets
@@ -41,13 +41,13 @@ from fastflight.service.wire import parse
 
 STREAM_FORMATS = ("arrow", "jsonl", "csv", "lines")
 EXEC_FORMATS = ("lines", "jsonl", "csv", "arrow")
-# What a ticket may be for.
+# What `POST /tickets` issues tickets for.
 USES = ("session", "repl", "fleet", "relay")
 SERVING, UNREACHABLE = "serving", "unreachable"
 
 
 class AnyPath(PathConvertor):
-    """The rest of a URL, also where it has a newline, which Starlette's own `path` ends at."""
+    """Matches the rest of a URL, newlines included; Starlette's own `path` stops at a newline."""
 
     regex = r"[\s\S]*"
 
@@ -64,31 +64,32 @@ def application(
     hear: Hear | None = None,
     plots: Path | None = None,
 ) -> FrontApplication:
-    """What `listen` serves. `door`: whose requests are taken; `registry` gets the metrics.
+    """Build the application that `listen` serves.
 
-    `hear` is how the live page hears devices, by their sessions if None; `plots` a folder of PNGs that it shows.
+    `registry` gets the gateway's metrics; `door` decides which hosts and origins are accepted. `hear` is how the live
+    page reads the output of devices; None: through their sessions. `plots` is a folder of PNGs that the page shows.
     """
     metrics = ServerMetrics(backend, registry)
 
-    async def health(caller: Caller) -> Made:
+    async def health(caller: Caller) -> SmallContent:
         try:
             (state,) = await backend.act("health", b"", caller)
         except FastFlightError as error:
             raise Unreachable(error) from error
-        return Made(json.dumps(state).encode())
+        return SmallContent(json.dumps(state).encode())
 
-    async def ready(caller: Caller) -> Made:
-        made = await health(caller)
-        status = json.loads(made.body)["status"]
+    async def ready(caller: Caller) -> SmallContent:
+        answer = await health(caller)
+        status = json.loads(answer.body)["status"]
         if status != SERVING:
-            raise Stopped(f"the server is {status}", hint="Ask another one, or this one again later")
-        return made
+            raise Stopped(f"the server is {status}", hint="Ask another server, or try again later")
+        return answer
 
-    async def devices(caller: Caller) -> Made:
-        return Made(json.dumps({"devices": await backend.act("devices", b"", caller)}).encode())
+    async def devices(caller: Caller) -> SmallContent:
+        return SmallContent(json.dumps({"devices": await backend.act("devices", b"", caller)}).encode())
 
-    async def recordings(caller: Caller) -> Made:
-        return Made(json.dumps({"recordings": await backend.act("recordings", b"", caller)}).encode())
+    async def recordings(caller: Caller) -> SmallContent:
+        return SmallContent(json.dumps({"recordings": await backend.act("recordings", b"", caller)}).encode())
 
     small = {
         "/health": health,
@@ -115,7 +116,7 @@ def application(
 
 
 class Unreachable(Stopped):
-    """The server elsewhere that a gateway stands in front of does not answer. `status` is for readers of `/health`."""
+    """The server behind a remote gateway does not answer. `/health` shows `status` in its error."""
 
     def __init__(self, error: FastFlightError) -> None:
         super().__init__(error.what, where=error.where, hint="Look at the server behind this gateway, then ask again")
@@ -123,7 +124,7 @@ class Unreachable(Stopped):
 
 
 def behind(backend: Backend, tickets: Tickets) -> FastAPI:
-    """The routes that are not kept."""
+    """Build the FastAPI application for all routes that are not cached."""
     app = FastAPI(
         title="fastflight",
         description=openapi.DESCRIPTION,
@@ -138,57 +139,57 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
 
     @app.post("/stream", openapi_extra=openapi.STREAM, response_class=Response, tags=["rows"])
     async def stream(request: Request) -> Response:
-        """The rows of any request, as they come: Arrow IPC, or by `Accept` (or `?format=`) JSON lines or CSV."""
-        format_ = chosen(request.query_params.get("format"), request.headers.get("accept", ""), STREAM_FORMATS)
+        """Stream the rows of any request: Arrow IPC, or by `Accept` or `?format=` JSON lines, CSV or lines of text."""
+        format_ = choose_format(request.query_params.get("format"), request.headers.get("accept", ""), STREAM_FORMATS)
         make = encoder_of(format_, request.query_params.get("formulas"))
-        asked = backend.decode(await Content(request.receive).whole(MAX_REQUEST_BYTES))
-        return Streamed(backend, asked, caller_of(request), make)
+        decoded = backend.decode(await Content(request.receive).whole(MAX_REQUEST_BYTES))
+        return Streamed(backend, decoded, caller_of(request), make)
 
     @app.post("/tickets", openapi_extra=openapi.TICKET, status_code=201, tags=["rows"])
     async def ticket(request: Request) -> Response:
-        """A ticket for a WebSocket: `/ws/session`, or with `?for=` one of `repl`, `fleet`, `relay`. For one use."""
+        """Issue a one-time ticket for a WebSocket: `/ws/session`, or what `?for=` names: `repl`, `fleet` or `relay`."""
         use = request.query_params.get("for", USES[0])
         if use not in USES:
             raise RequestError(f"{use[:80]!r} is not a use", where="for", hint=nearest(use, USES))
         content = await Content(request.receive).whole(MAX_REQUEST_BYTES)
         if use in ("fleet", "relay"):
             if content.strip() not in (b"", b"{}"):
-                raise RequestError("a ticket for it is for no request", where="content", hint="Send none")
-            asked = None
+                raise RequestError(f"a ticket for {use} has no request", where="content", hint="Send no content")
+            decoded = None
         else:
-            asked = backend.decode(content)
-        if asked is not None:
-            backend.permit(asked, "exchange" if use == "repl" else "read", caller_of(request))
-        issued = tickets.issue(Grant(use, asked, caller_of(request)))
+            decoded = backend.decode(content)
+        if decoded is not None:
+            backend.permit(decoded, "exchange" if use == "repl" else "read", caller_of(request))
+        issued = tickets.issue(Grant(use, decoded, caller_of(request)))
         return JSONResponse({"ticket": issued, "expires_seconds": LIFETIME_SECONDS}, 201)
 
     @app.get("/devices/{device}", openapi_extra=openapi.DEVICE, tags=["devices"])
     async def device(request: Request, device: str) -> Response:
-        """One device: name, url, whether its line is open, who has it."""
-        known = {str(each["name"]): each for each in await backend.act("devices", b"", caller_of(request))}
-        if device not in known:
-            raise UnknownName("no such device", where=device, hint=nearest(device, known))
-        return JSONResponse(known[device])
+        """Return the state of one device: its name, its URL, whether its line is open, and who holds it."""
+        devices_by_name = {str(each["name"]): each for each in await backend.act("devices", b"", caller_of(request))}
+        if device not in devices_by_name:
+            raise UnknownName("no such device", where=device, hint=nearest(device, devices_by_name))
+        return JSONResponse(devices_by_name[device])
 
     @app.get("/devices/{device}/info", openapi_extra=openapi.INFO, tags=["devices"])
     async def info(request: Request, device: str) -> Response:
-        """What the board says of itself."""
+        """Return what the board reports about itself."""
         async with while_connected(request.receive):
-            (said,) = await backend.act("device.info", json.dumps({"device": device}).encode(), caller_of(request))
-        return JSONResponse(said)
+            (report,) = await backend.act("device.info", json.dumps({"device": device}).encode(), caller_of(request))
+        return JSONResponse(report)
 
     @app.post("/devices/{device}/exec", openapi_extra=openapi.EXEC, response_class=Response, tags=["devices"])
     async def exec_(request: Request, device: str) -> Response:
-        """The output of a piece of code, line by line as it runs."""
-        format_ = chosen(request.query_params.get("format"), request.headers.get("accept", ""), EXEC_FORMATS)
+        """Run code on the device and stream its output, line by line as it runs."""
+        format_ = choose_format(request.query_params.get("format"), request.headers.get("accept", ""), EXEC_FORMATS)
         make = encoder_of(format_, request.query_params.get("formulas"))
         content = parse(await Content(request.receive).whole(MAX_REQUEST_BYTES), "content")
-        asked = backend.decode(json.dumps({**content, "type": "device.exec", "device": device}).encode())
-        return Streamed(backend, asked, caller_of(request), make)
+        decoded = backend.decode(json.dumps({**content, "type": "device.exec", "device": device}).encode())
+        return Streamed(backend, decoded, caller_of(request), make)
 
     @app.post("/actions/{name}", openapi_extra=openapi.ACTION, tags=["actions"])
     async def action(request: Request, name: str) -> Response:
-        """Carry an action out; its results."""
+        """Carry out an action and return its results."""
         body = await Content(request.receive).whole(MAX_REQUEST_BYTES)
         async with while_connected(request.receive):
             results = await backend.act(name, body, caller_of(request))
@@ -196,12 +197,12 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
 
     @app.get("/recordings/{name}", openapi_extra=openapi.RECORDING, response_class=Response, tags=["recordings"])
     async def recording(request: Request, name: str) -> Response:
-        """The rows of a recording; the request's other keys as the query."""
+        """Stream the rows of a recording. The query holds the request's other keys."""
         query = dict(request.query_params)
-        format_ = chosen(query.pop("as", None), request.headers.get("accept", ""), ROW_FORMATS)
+        format_ = choose_format(query.pop("as", None), request.headers.get("accept", ""), ROW_FORMATS)
         make = encoder_of(format_, query.pop("formulas", None))
-        asked = backend.decode(json.dumps({"type": "recording", "name": name, **keys_of(query)}).encode())
-        return Streamed(backend, asked, caller_of(request), make)
+        decoded = backend.decode(json.dumps({"type": "recording", "name": name, **keys_of(query)}).encode())
+        return Streamed(backend, decoded, caller_of(request), make)
 
     app.get(FILE, openapi_extra=openapi.GET_FILE, response_class=Response, tags=["files"])(files.get)
     app.head(FILE, openapi_extra=openapi.HEAD_FILE, response_class=Response, tags=["files"])(files.get)
@@ -210,7 +211,7 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
         files.delete
     )
     for route in [each for each in app.routes if isinstance(each, APIRoute) and each.methods == {"GET"}]:
-        if route.path != FILE:  # whose HEAD is described
+        if route.path != FILE:  # it has a HEAD route of its own
             app.add_api_route(route.path, route.endpoint, methods=["HEAD"], include_in_schema=False)
     described = app.openapi()
     described["paths"] = {**openapi.SMALL, **described["paths"]}
@@ -218,18 +219,18 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
 
 
 def caller_of(request: Request) -> Caller:
-    """Who asks."""
+    """Return the caller that the front has put into the request's scope."""
     caller: Caller = request.scope[CALLER]
     return caller
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
-    """What Starlette says of a path or method that is not there."""
+    """Answer a request whose path or method does not exist."""
     assert isinstance(error, HTTPException)
     path, headers = request.scope["path"], dict(error.headers or {})
-    hint = "See /openapi.json for what is" if error.status_code == 404 else ""
+    hint = "See /openapi.json for all paths" if error.status_code == 404 else ""
     if error.status_code == 405:
-        # Starlette names those of the first route that fits the path: each method has a route of its own here.
+        # Starlette names only the methods of the first matching route; here each method has its own route.
         matching = (each for each in request.app.routes if each.matches(request.scope)[0] is not Match.NONE)
         headers["allow"] = hint = ", ".join(sorted({method for each in matching for method in each.methods}))
         hint = f"Allowed: {hint}"

@@ -1,6 +1,6 @@
-"""The types of ASGI, the gateway's own keys in a scope, and the request id and trace in headers.
+"""ASGI types, the gateway's own keys in a scope, and the request id and trace of each request.
 
-Every answer and every WebSocket has an `x-request-id`, that of the request if it brings one.
+Every answer and every WebSocket has an `x-request-id` header: the request's own id, or a new one.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
-# Where a scope has its `Caller`, and what TLS has proven of the client.
+# The key of the `Caller` in a scope, and of the name in the verified client certificate in the scope's `state`.
 CALLER, CERTIFICATE = "fastflight.caller", "certificate"
-# The end of a body.
+# The message that ends a body.
 EMPTY: dict[str, Any] = {"type": "http.response.body", "body": b""}
 
 _NAMES = {name.encode(): name for name in trace.NAMES}
-# The messages that begin an answer and have headers.
-_BEGINNINGS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
+# Messages that carry the headers of an answer.
+_WITH_HEADERS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
 
 
 def begin(scope: MutableMapping[str, Any], send: Send) -> Send:
-    """Enter the trace of a request in this task. Returns a `send` that adds the request id to the answer's headers."""
+    """Make the request's trace current in this task; return a `send` that adds the request id to the headers."""
     found: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
         if name in _NAMES:
             found.setdefault(_NAMES[name], []).append(value.decode("latin-1"))
-    given = trace.from_headers(found)
-    trace.enter(given)
-    told = (trace.REQUEST_ID.encode(), given.request_id.encode())
+    request_trace = trace.from_headers(found)
+    trace.enter(request_trace)
+    id_header = (trace.REQUEST_ID.encode(), request_trace.request_id.encode())
 
-    async def telling(message: Message) -> None:
-        if message["type"] in _BEGINNINGS:
-            message = {**message, "headers": [*message.get("headers", ()), told]}
+    async def send_with_id(message: Message) -> None:
+        if message["type"] in _WITH_HEADERS:
+            message = {**message, "headers": [*message.get("headers", ()), id_header]}
         await send(message)
 
-    return telling
+    return send_with_id

@@ -1,6 +1,6 @@
-"""What the gateway stands in front of: a catalog in this process, or a server elsewhere.
+"""The interface between the gateway and what it serves: a catalog in this process, or a server elsewhere.
 
-A `Backend` belongs to the gateway's event loop. Its errors are those of `fastflight.errors`.
+A `Backend` is used on the gateway's event loop only. It raises the errors of `fastflight.errors`.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from fastflight.runtime.outgoing import Note, Piece
 from fastflight.service.requests import Doing, Request
 from fastflight.service.source import Summary
 
-# What waits between a source and the gateway: four full messages, beyond which more gain nothing.
+# Bytes that may wait between a source and the gateway: four full messages; more bring no gain.
 AHEAD_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class StreamedAnswer:
-    """Rows on their way: each batch with what is to be known at its place, if anything.
+    """An opened answer: its schema, and its batches, each with a note of the source or None.
 
-    `trailer` may be asked for once they have ended: rows, bytes, duration_seconds and the source's summary.
+    Call `trailer` after the last batch: it returns rows, bytes, duration_seconds and the source's summary.
     """
 
     schema: pa.Schema
@@ -34,47 +34,50 @@ class StreamedAnswer:
 
 
 class Backend(Protocol):
-    """Serves requests of a `caller`, as the `Authority` of its server has it.
+    """Serves requests, as far as the server's `Authority` grants them to the `caller`.
 
-    Cancelling what awaits it cancels the work, at its source.
+    Cancelling the task that awaits a method also cancels the work of the source.
     """
 
     @property
     def guarded(self) -> bool | None:
-        """Whether it takes a proof to ask anything; None where only the server elsewhere knows."""
+        """Whether callers must authenticate; None if only the server elsewhere knows."""
 
     async def identify(self, authorization: str, certificate: str) -> Caller:
-        """Who shows this header's value, or else this certificate's name. `Unauthenticated`."""
+        """Return the caller for an `Authorization` value or, if that is empty, for a certificate's name.
+
+        Raises `Unauthenticated`, with the same text whatever is wrong.
+        """
 
     def check(self, caller: Caller) -> None:
-        """Raise `Unauthenticated` once what was proven holds no more, where this is known without asking."""
+        """Raise `Unauthenticated` if the caller's access was revoked or changed, where this is known without I/O."""
 
     def permit(self, request: Request, doing: Doing, caller: Caller) -> None:
-        """Raise what `caller` would be refused with, where this is known without asking."""
+        """Raise the error that `caller` would be refused with, where this is known without I/O."""
 
     def decode(self, content: bytes) -> Request:
-        """The request in a body, or `RequestError`."""
+        """Return the request that a body holds; raise `RequestError` if it holds none."""
 
     def read(
         self, request: Request, *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AbstractAsyncContextManager[StreamedAnswer]:
-        """The answer, once its schema is known; leaving the context gives back what it holds.
+        """Open the answer: enter the context when its schema is known; leaving it releases the source.
 
-        When so much waits to be read, the source waits, too.
+        The source pauses while `ahead_bytes` wait to be read.
         """
 
     def talk(
         self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AbstractAsyncContextManager[StreamedAnswer]:
-        """The same of an exchange: what is `typed` is sent to the device; its end is the exchange's."""
+        """As `read`, for an exchange: sends the bytes of `typed` to the device, and ends when they end."""
 
     async def write(
         self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], *, caller: Caller = ANYONE
     ) -> Summary:
-        """Write all of `batches`, verified; `rows`, `bytes` and, for a file, `sha256`.
+        """Write all of `batches`, verify them, and return `rows`, `bytes` and, for a file, `sha256`.
 
-        A failure of `batches` is raised here, and leaves what was there before.
+        If `batches` raises an error, this raises it, and the old content stays.
         """
 
     async def act(self, name: str, body: bytes, caller: Caller = ANYONE) -> list[Mapping[str, Any]]:
-        """Carry an action out; its results."""
+        """Carry out an action and return its results."""

@@ -1,7 +1,8 @@
-"""Who asks over HTTP: from a request's `Authorization` header, or the certificate that TLS has proven, to a `Caller`.
+"""Authenticates HTTP requests: turns the `Authorization` header, or the verified client certificate, into a `Caller`.
 
-The backend judges; what it said of a header is believed for `BELIEVED_SECONDS`, so that not each of many small requests
-is judged anew. Of a header its digest is kept for that, and what a server elsewhere wants to see of it; for no longer.
+The backend decides. Its decision is cached for `BELIEVED_SECONDS`, so that many small requests do not each cost one.
+The key is a digest of the header. A `Caller` for a server elsewhere holds the header itself, and is dropped with the
+decision.
 """
 
 from __future__ import annotations
@@ -16,61 +17,61 @@ from typing import Protocol
 from fastflight.access.identity import ANYBODY, NOBODY, Identity, unproven
 from fastflight.gateway.asgi import Header
 
-# What was revoked is good for so long more, beside what the backend itself takes to notice.
+# A revoked token stays valid for up to this long, in addition to the time that the backend takes to notice.
 BELIEVED_SECONDS = 1.0
-# Callers that are believed at a time; of more, all are judged anew.
+# Cached decisions; when there are more, the cache is emptied.
 MAX_BELIEVED = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, and what they showed: for a server elsewhere, which judges by itself; empty where this is it."""
+    """A client's identity, and its `Authorization` header if a server elsewhere has to check that; else empty."""
 
     identity: Identity
     authorization: str = field(default="", repr=False)
 
     @property
     def name(self) -> str:
-        """To admission. All programs of this computer are one where nobody is known by name."""
+        """The name that admission limits count by. Without authentication all clients share one."""
         return self.identity.name if self.known else "http"
 
     @property
     def known(self) -> bool:
-        """Whether the name is one that was proven; else all callers share it."""
+        """Whether the name is the caller's own; without authentication all callers share one."""
         return self.identity is not ANYBODY
 
     @property
     def proven(self) -> bool:
-        """Whether they have shown who they are."""
+        """Whether the caller has authenticated."""
         return self.identity not in (ANYBODY, NOBODY)
 
     @property
     def known_name(self) -> str | None:
-        """The name that was proven, if one was."""
+        """The caller's own name, or None without authentication."""
         return self.identity.name if self.known else None
 
 
-# Where no proof is wanted, and who gave none where it is.
+# The caller where no authentication is required, and the unauthenticated caller where it is.
 ANYONE = Caller(ANYBODY)
 STRANGER = Caller(NOBODY)
 
 
 class Judge(Protocol):
-    """What of a backend this needs."""
+    """The part of a `Backend` that authenticates."""
 
     @property
     def guarded(self) -> bool | None:
-        """Whether it takes a proof to ask anything; None where only the server elsewhere knows."""
+        """Whether callers must authenticate; None if only the server elsewhere knows."""
 
     async def identify(self, authorization: str, certificate: str) -> Caller:
-        """Who shows this header's value, or else this certificate's name; either is empty for none.
+        """Return the caller for an `Authorization` value or, if that is empty, for a certificate's name.
 
-        `Unauthenticated`, in the same words whatever is wrong.
+        Raises `Unauthenticated`, with the same text whatever is wrong.
         """
 
 
 class Callers:
-    """Who asks of one gateway. Belongs to its loop."""
+    """Authenticates the requests of one gateway. Belongs to its loop."""
 
     def __init__(self, judge: Judge, clock: Callable[[], float] = time.monotonic) -> None:
         self._judge = judge
@@ -80,42 +81,42 @@ class Callers:
 
     @property
     def stranger(self) -> Caller:
-        """Who shows nothing, for the little that needs no proof."""
+        """The caller of requests that need no authentication."""
         return ANYONE if self._open else STRANGER
 
     def ready(self, headers: Iterable[Header], certificate: str = "") -> Caller | None:
-        """Who asks, if that is known without asking; else None."""
+        """Return the caller if no question to the backend is needed; else None."""
         if self._open:
             return ANYONE
-        shown = _shown(headers)
-        if shown is None:
+        authorization = _authorization(headers)
+        if authorization is None:
             return None
-        caller, until = self._believed.get(_digest(shown, certificate), (None, 0.0))
+        caller, until = self._believed.get(_digest(authorization, certificate), (None, 0.0))
         return caller if until > self._clock() else None
 
     async def of(self, headers: Iterable[Header], certificate: str = "") -> Caller:
-        """Who asks. `Unauthenticated` for whoever has no good proof."""
+        """Return the caller; raise `Unauthenticated` if the request does not authenticate."""
         headers = list(headers)
         caller = self.ready(headers, certificate)
         if caller is not None:
             return caller
-        shown = _shown(headers)
-        if shown is None:
+        authorization = _authorization(headers)
+        if authorization is None:
             raise unproven()
-        caller = await self._judge.identify(shown, certificate)
+        caller = await self._judge.identify(authorization, certificate)
         if len(self._believed) >= MAX_BELIEVED:
             self._believed.clear()
-        key = _digest(shown, certificate)
+        key = _digest(authorization, certificate)
         self._believed[key] = caller, self._clock() + BELIEVED_SECONDS
-        # It may have the token in it, which is not to stay in memory.
+        # The caller may hold the token, which must not stay in memory.
         asyncio.get_running_loop().call_later(BELIEVED_SECONDS, self._believed.pop, key, None)
         return caller
 
 
-def _shown(headers: Iterable[Header]) -> str | None:
-    """The header's value, empty for none; None for several, which is no proof."""
-    given = [value for name, value in headers if name == b"authorization"]
-    return None if len(given) > 1 else given[0].decode("latin-1") if given else ""
+def _authorization(headers: Iterable[Header]) -> str | None:
+    """Return the `Authorization` header, empty if there is none; None for several, which are refused."""
+    values = [value for name, value in headers if name == b"authorization"]
+    return None if len(values) > 1 else values[0].decode("latin-1") if values else ""
 
 
 def _digest(authorization: str, certificate: str) -> bytes:

@@ -1,8 +1,8 @@
-"""The application's front: who asks is found out, small answers are given, everything else goes on behind.
+"""The first ASGI application of the gateway: checks and authenticates each request, and answers the small ones.
 
-Each request passes the door (`gateway.door`). Where the backend wants a proof of who asks, a request without one is
-refused here, before anything of its content is read and whatever it asks for; but for `/health`, and what the page is
-made of. Small answers (`gateway.small`) are plain ASGI.
+The door (`gateway.door`) checks each request's host and origin. If the backend requires authentication, requests
+without it are refused here, before their content is read; only `/health`, `/health/ready` and the files of the page
+are public. Small answers (`gateway.small`) are sent from here; all other requests go to the application behind.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from fastflight.gateway.errors import HttpRefusal, send_error
 from fastflight.gateway.http.connections import Connections
 from fastflight.gateway.small import Make, Small
 
-# Methods whose content means something.
+# Methods whose content is used.
 WITH_CONTENT = frozenset(("POST", "PUT", "PATCH", "DELETE"))
-# Those that are counted by their names.
+# Methods that are counted by name; all others are counted as `other`.
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"))
 
 
 class SocketApplication(Protocol):
-    """The application behind WebSockets, whose Host and Origin have been checked."""
+    """The application for WebSockets. It gets upgrades whose Host and Origin have been checked."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
-    def admit(self, query: bytes, use: str, shown: Caller | None) -> Caller: ...
+    def admit(self, query: bytes, use: str, authenticated: Caller | None) -> Caller: ...
 
     async def end(self, timeout: float) -> None: ...
 
 
 class FrontApplication:
-    """The ASGI application in front of `behind`. `small`: path to how its answer is made."""
+    """The ASGI application in front of `behind`. `small` maps paths to functions that make their answers."""
 
     def __init__(
         self,
@@ -59,27 +59,27 @@ class FrontApplication:
         callers: Callers | None = None,
         public: Collection[str] = (),
     ) -> None:
-        """`sockets` are asked for WebSockets; without them there are none.
+        """`sockets` serves WebSockets; None: there are none.
 
-        `callers` say who asks; without them, anyone. The paths that are `public` want no proof.
+        `callers` authenticates requests; None: everybody is accepted. The `public` paths need no authentication.
         """
         self._door = door
         self._sockets = sockets
         self._callers = callers
         self._public = frozenset(public)
-        self._shares = door.has_others
-        more = [VARY] if self._shares else []
+        self._uses_cors = door.has_others
+        more = [VARY] if self._uses_cors else []
         self._small = {path: Small(make, more) for path, make in small.items()}
         self._small_urls = {path.encode(): (each, path in self._public) for path, each in self._small.items()}
         self._behind = behind
-        # Of connections, which whoever serves this looks after; and of answers, by method and status.
+        # For metrics: the connections, which `listen` limits, and the answers by method and status.
         self.connections = Connections()
         self.answers: Counter[tuple[str, int]] = Counter()
 
     def ready(self, url: bytes, headers: Iterable[Header], certificate: str = "") -> tuple[bytes, bool] | None:
-        """What can be answered to a GET without a task, and whether its caller has proven who they are.
+        """Return a cached answer to a GET, and whether its caller has authenticated; None if there is none.
 
-        None where the application has to be asked.
+        This needs no task. After None, the caller of this method must call the application.
         """
         small, public = self._small_urls.get(url, (None, False))
         if small is None:
@@ -88,23 +88,23 @@ class FrontApplication:
             caller: Caller | None = ANYONE
         else:
             caller = self._callers.stranger if public else self._callers.ready(headers, certificate)
-        whole = None if caller is None else small.of(caller).ready(headers)
-        if whole is not None:
+        answer = None if caller is None else small.of(caller).ready(headers)
+        if answer is not None:
             try:
                 self._door.check(headers)
             except HttpRefusal:
                 return None
-            if self._shares and self._door.other(headers) is not None:
+            if self._uses_cors and self._door.other(headers) is not None:
                 return None
             self.answers["GET", 200] += 1
-        return None if whole is None or caller is None else (whole, caller.proven)
+        return None if answer is None or caller is None else (answer, caller.proven)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         send = begin(scope, send)
         if scope["type"] == "websocket":
             await self._upgrade(scope, receive, send)
             return
-        send = self._counting(scope["method"], send)
+        send = self._counted(scope["method"], send)
         try:
             self._door.check(scope["headers"])
         except HttpRefusal as error:
@@ -117,7 +117,7 @@ class FrontApplication:
                 await send({"type": "http.response.start", "status": 204, "headers": heads})
                 await send(EMPTY)
                 return
-            send = _sharing(send, origin)
+            send = _with_cors(send, origin)
         try:
             scope[CALLER] = caller = await self._caller(scope)
             _check_coding(scope)
@@ -126,7 +126,7 @@ class FrontApplication:
                 if scope["method"] not in ("GET", "HEAD"):
                     raise HttpRefusal(
                         405,
-                        "this can only be read",
+                        "this path is read-only",
                         where=scope["path"],
                         hint="Ask with GET",
                         headers=[(b"allow", b"GET, HEAD")],
@@ -138,18 +138,18 @@ class FrontApplication:
             return
         await self._behind(scope, receive, send)
 
-    def _counting(self, method: str, send: Send) -> Send:
+    def _counted(self, method: str, send: Send) -> Send:
         known = method if method in METHODS else "other"
 
-        async def counting(message: Message) -> None:
+        async def count_and_send(message: Message) -> None:
             if message["type"] == "http.response.start":
                 self.answers[known, message["status"]] += 1
             await send(message)
 
-        return counting
+        return count_and_send
 
     async def _caller(self, scope: Scope) -> Caller:
-        """Who asks. `Unauthenticated`, unless the path is a public one."""
+        """Return the caller; raise `Unauthenticated` if there is none and the path is not public."""
         if self._callers is None:
             return ANYONE
         if scope["path"] in self._public:
@@ -157,12 +157,12 @@ class FrontApplication:
         return await self._callers.of(scope["headers"], scope.get("state", {}).get(CERTIFICATE, ""))
 
     async def _upgrade(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Every WebSocket passes here: refused, it is not accepted."""
+        """Check and authenticate an upgrade to a WebSocket, then pass it on. A refused one is never accepted."""
         try:
             self._door.check(scope["headers"])
             if self._sockets is None:
                 raise HttpRefusal(404, "no WebSocket there", where=scope["path"])
-            with contextlib.suppress(Unauthenticated):  # then its ticket has to say who asks
+            with contextlib.suppress(Unauthenticated):  # then it needs a ticket
                 scope[CALLER] = await self._caller(scope)
         except Exception as error:
             await send_error(send, error, "websocket.http")
@@ -170,22 +170,22 @@ class FrontApplication:
         await self._sockets(scope, receive, send)
 
     async def admit_to_relay(self, headers: Iterable[Header], query: bytes, certificate: str) -> Caller:
-        """Who opens the relay's WebSocket, which leaves this server: as for any other. Raises what they are refused."""
+        """Return who opens the relay's WebSocket, or raise why not. The rules are those of the other WebSockets."""
         if self._callers is None or self._sockets is None:
             return ANYONE
-        shown = None
-        with contextlib.suppress(Unauthenticated):  # then its ticket has to say who asks
-            shown = await self._callers.of(headers, certificate)
-        return self._sockets.admit(query, "relay", shown)
+        authenticated = None
+        with contextlib.suppress(Unauthenticated):  # then it needs a ticket
+            authenticated = await self._callers.of(headers, certificate)
+        return self._sockets.admit(query, "relay", authenticated)
 
     async def end(self, timeout: float) -> None:
-        """The gateway is closed: WebSockets have `timeout` seconds to come to their end, and are told of it."""
+        """Close the WebSockets: they have `timeout` seconds to end by themselves, then they are told and closed."""
         if self._sockets is not None:
             await self._sockets.end(timeout)
 
 
 def _check_coding(scope: Scope) -> None:
-    """`HttpRefusal` for content in a coding: stored as it is, it would be another file than the one that was meant."""
+    """Raise `HttpRefusal` if the content has a content coding: stored undecoded, it would be a wrong file."""
     if scope["method"] not in WITH_CONTENT:
         return
     for name, value in scope["headers"]:
@@ -199,14 +199,14 @@ def _check_coding(scope: Scope) -> None:
             )
 
 
-def _sharing(send: Send, origin: bytes | None) -> Send:
-    """`send`, with what tells a browser that pages of `origin` may read the answer; None: no other origin's."""
+def _with_cors(send: Send, origin: bytes | None) -> Send:
+    """Return a `send` that lets pages of `origin` read the answer (CORS); None: no other origin."""
     more = [VARY, *(cors_headers(origin) if origin is not None else [])]
 
-    async def sending(message: Message) -> None:
+    async def send_with_cors(message: Message) -> None:
         if message["type"] == "http.response.start":
-            given = [each for each in message["headers"] if each != VARY]
-            message = {**message, "headers": [*given, *more]}
+            headers = [each for each in message["headers"] if each != VARY]
+            message = {**message, "headers": [*headers, *more]}
         await send(message)
 
-    return sending
+    return send_with_cors

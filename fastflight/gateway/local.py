@@ -1,7 +1,7 @@
-"""The backend in the server's own process: the catalog's sources and the table of actions.
+"""The backend in the server's own process: serves the catalog's sources and the table of actions.
 
-An async source runs on the shard of its device, a sync one in a thread of its own; what either gives crosses to the
-gateway's loop through a hand-off bounded by bytes. What a client sends goes the other way, a batch at a time.
+An async source runs on the shard of its device, a sync one in a thread of its own. Its rows cross to the gateway's loop
+through a channel that is bounded by bytes. Rows that a client sends cross the other way, a batch at a time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from fastflight.service.requests import Doing, Request
 from fastflight.service.resolve import ResolvedRequest
 from fastflight.service.source import PartialUpload, Progress, Reading, Refused, Summary
 
-# A reading, then its runs.
+# Yields one `Reading`, then lists of its runs.
 Coming = AsyncGenerator[Any, None]
 
 
@@ -49,7 +49,7 @@ class LocalBackend:
         authority: Authority | None = None,
         authenticator: Authenticator | None = None,
     ) -> None:
-        """With an `authenticator` it serves whom that knows, what `authority` lets them have; else anybody."""
+        """With an `authenticator`, callers must authenticate, and `authority` decides what each may do."""
         self._catalog = catalog
         self._actions = actions
         self._registry = registry
@@ -90,61 +90,61 @@ class LocalBackend:
     async def read(
         self, request: Request, *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AsyncIterator[StreamedAnswer]:
-        asked = self._allowed(request, "read", caller)
-        begin = self._coming(asked, ahead_bytes)  # what cannot be read is refused before it waits for a place
-        async with self._stream(asked, caller) as stream, contextlib.aclosing(begin()) as coming:
+        resolved = self._allowed(request, "read", caller)
+        begin = self._reader(resolved, ahead_bytes)  # before admission: an unreadable source is refused without a wait
+        async with self._stream(resolved, caller) as stream, contextlib.aclosing(begin()) as coming:
             yield await _answer(coming, stream)
 
     @contextlib.asynccontextmanager
     async def talk(
         self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AsyncIterator[StreamedAnswer]:
-        asked = self._allowed(request, "exchange", caller)
-        exchange = partial(dispatch.async_exchanger(asked.source), asked.request, TYPED)
-        shard = self._shards.of(asked.device)
+        resolved = self._allowed(request, "exchange", caller)
+        exchange = partial(dispatch.async_exchanger(resolved.source), resolved.request, TYPED)
+        shard = self._shards.of(resolved.device)
         handed = Channel[pa.RecordBatch](WAITING_BYTES)
-        async with self._stream(asked, caller) as stream:
-            answered = partial(aruns, partial(exchange, handed), asked)
-            async with contextlib.aclosing(across(shard, answered, max_bytes=ahead_bytes, size_of=memory_of)) as coming:
-                async with handing_in(typed, handed):
-                    yield await _answer(coming, stream)
+        async with self._stream(resolved, caller) as stream:
+            make_runs = partial(aruns, partial(exchange, handed), resolved)
+            coming = across(shard, make_runs, max_bytes=ahead_bytes, size_of=memory_of)
+            async with contextlib.aclosing(coming), handing_in(typed, handed):
+                yield await _answer(coming, stream)
 
     async def write(
         self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], *, caller: Caller = ANYONE
     ) -> Summary:
-        asked = self._allowed(request, "write", caller)
-        writing = self._writing(asked, schema)
-        async with self._stream(asked, caller) as stream:
+        resolved = self._allowed(request, "write", caller)
+        writing = self._writing(resolved, schema)
+        async with self._stream(resolved, caller) as stream:
             summary = await carry_out(*writing, batches, stream)
             stream.outcome = "finished"
             return summary
 
     def _allowed(self, request: Request, doing: Doing, caller: Caller) -> ResolvedRequest:
-        """What of a request the caller may have."""
+        """Return the part of the request that is granted to the caller, with its source."""
         request = self._authority.authorize(caller.identity, request, doing)
         return ResolvedRequest.with_(request, self._catalog.source_of(request))
 
-    def _coming(self, asked: ResolvedRequest, ahead_bytes: int) -> Callable[[], Coming]:
-        """What begins to read; `RequestError` where nothing can."""
-        if asked.request.mode == "sync":
-            blocking = partial(runs, partial(dispatch.reader(asked.source), asked.request), asked)
+    def _reader(self, resolved: ResolvedRequest, ahead_bytes: int) -> Callable[[], Coming]:
+        """Return the function that starts to read; raise `RequestError` if the source cannot be read."""
+        if resolved.request.mode == "sync":
+            blocking = partial(runs, partial(dispatch.reader(resolved.source), resolved.request), resolved)
             return lambda: threaded(blocking, max_bytes=ahead_bytes, size_of=memory_of)
-        there = partial(aruns, partial(dispatch.async_reader(asked.source), asked.request), asked)
-        shard = self._shards.of(asked.device)
-        return lambda: across(shard, there, max_bytes=ahead_bytes, size_of=memory_of)
+        make_runs = partial(aruns, partial(dispatch.async_reader(resolved.source), resolved.request), resolved)
+        shard = self._shards.of(resolved.device)
+        return lambda: across(shard, make_runs, max_bytes=ahead_bytes, size_of=memory_of)
 
-    def _writing(self, asked: ResolvedRequest, schema: pa.Schema) -> tuple[Handed, Callable[[], Writing]]:
-        source, request = asked.source, asked.request
+    def _writing(self, resolved: ResolvedRequest, schema: pa.Schema) -> tuple[Handed, Callable[[], Writing]]:
+        source, request = resolved.source, resolved.request
         if request.mode == "sync":
             write = dispatch.writer(source)
-            return in_thread(lambda rows: write(request, schema, rows, _unheeded))
+            return in_thread(lambda rows: write(request, schema, rows, _ignore_progress))
         awrite = dispatch.async_writer(source)
-        return on_shard(self._shards.of(asked.device), lambda rows: awrite(request, schema, rows, _unheeded))
+        return on_shard(self._shards.of(resolved.device), lambda rows: awrite(request, schema, rows, _ignore_progress))
 
     @contextlib.asynccontextmanager
-    async def _stream(self, asked: ResolvedRequest, caller: Caller) -> AsyncIterator[Stream]:
-        """A stream of the registry for the length of the block, in which `Stopped` is raised when it is to end."""
-        stream = await self._registry.aopen(asked, partial(self._left, caller), lambda: caller.name)
+    async def _stream(self, resolved: ResolvedRequest, caller: Caller) -> AsyncIterator[Stream]:
+        """Register a stream for the length of the block. When the registry stops it, the block raises `Stopped`."""
+        stream = await self._registry.aopen(resolved, partial(self._has_left, caller), lambda: caller.name)
         stream.identity = caller.name
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
@@ -172,14 +172,14 @@ class LocalBackend:
             stream.when_stopped(None)
             stream.close(outcome, failure)
 
-    def _left(self, caller: Caller) -> bool:
-        """A client that leaves cancels what it asked for: looked for is one whose proof holds no more."""
+    def _has_left(self, caller: Caller) -> bool:
+        """Always False: a client that leaves cancels its task. Raises if the caller's access was revoked or changed."""
         self.check(caller)
         return False
 
 
 async def _answer(coming: Coming, stream: Stream) -> StreamedAnswer:
-    """What comes, once it says what it is."""
+    """Wait for the reading, and return the answer with its schema."""
     reading = cast(Reading, await anext(coming))
     if reading.drain is not None:
         stream.when_draining(reading.drain)
@@ -194,20 +194,20 @@ async def _pieces(coming: AsyncIterator[list[Run]], account: Account, stream: St
                 for piece in run.pieces():
                     yield piece
     except asyncio.CancelledError:
-        _check_stopped(stream)  # here rather than later: the client can be told
+        _check_stopped(stream)  # raised here, the error can still be sent to the client
         raise
     stream.outcome = "finished"
 
 
 def _check_stopped(stream: Stream) -> None:
-    """The task was cancelled. Raise `Stopped` instead if it was for the sake of its stream."""
+    """Raise `Stopped` if the task was cancelled because its stream was stopped. Call it after a `CancelledError`."""
     task = asyncio.current_task()
     if stream.why_stop and task is not None and not task.uncancel():
         raise Stopped(stream.why_stop, hint="Ask again")
 
 
-def _unheeded(state: Progress | PartialUpload | Refused) -> None:
-    """HTTP has no place for acknowledgements: the answer comes in the end."""
+def _ignore_progress(state: Progress | PartialUpload | Refused) -> None:
+    """Do nothing: HTTP has no place for acknowledgements before the answer."""
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""`/metrics`: the metrics of the server, which `stats` tells, and those of the gateway itself."""
+"""`/metrics`: the metrics of the server, from its action `stats`, and those of the gateway itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller
 from fastflight.gateway.http.connections import Connections
 from fastflight.gateway.page.viewers import Viewers
-from fastflight.gateway.small import Made
+from fastflight.gateway.small import SmallContent
 from fastflight.gateway.ws.session import Sessions
 from fastflight.gateway.ws.sockets import Sockets
 from fastflight.runtime.metrics import from_json
@@ -25,7 +25,7 @@ MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 
 class ServerMetrics(Collector):
-    """Collects what the server behind `backend` tells, and makes the page of all that `registry` holds.
+    """Collects the metrics of the server behind `backend`, and makes the page of all that `registry` holds.
 
     The backend is asked each time the page is made; `collect` gives its last answer.
     """
@@ -36,10 +36,10 @@ class ServerMetrics(Collector):
         self._stats: Mapping[str, Any] = {}
         registry.register(self)
 
-    async def make(self, caller: Caller) -> Made:
-        """The whole page, which is for administrators."""
+    async def make(self, caller: Caller) -> SmallContent:
+        """Return the whole page. Only administrators may have it: the action `stats` is theirs."""
         (self._stats,) = await self._backend.act("stats", b"", caller)
-        return Made(await off_loop(generate_latest, self._registry), MEDIA_TYPE)
+        return SmallContent(await off_loop(generate_latest, self._registry), MEDIA_TYPE)
 
     def collect(self) -> Iterable[Metric]:
         return from_json(self._stats)
@@ -48,8 +48,8 @@ class ServerMetrics(Collector):
 class EdgeMetrics(Collector):
     """Collects what the gateway itself counts: answers, connections, WebSockets and viewers of the page.
 
-    Another thread than the one that counts reads them: each number was true a moment ago. `answers`: how many there
-    were of each method and status.
+    The counts change on the gateway's loop and are read in another thread, so they may be a moment old. `answers`
+    counts by method and status.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class EdgeMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         answered = CounterMetricFamily(
-            "fastflight_http_answers", "Answers that were begun, refusals among them.", labels=["method", "status"]
+            "fastflight_http_answers", "Answers that were begun, including refusals.", labels=["method", "status"]
         )
         for (method, status), count in list(self._answers.items()):
             answered.add_metric([method, str(status)], count)
@@ -76,7 +76,7 @@ class EdgeMetrics(Collector):
         yield GaugeMetricFamily("fastflight_http_connections", "Open connections.", value=self._connections.open)
         yield GaugeMetricFamily(
             "fastflight_http_connections_unasked",
-            "Of these, ones that have asked nothing yet.",
+            "Open connections that have not sent a request yet.",
             value=self._connections.unasked,
         )
         ended = CounterMetricFamily(
@@ -93,20 +93,20 @@ class EdgeMetrics(Collector):
         yield opened
         yield CounterMetricFamily(
             "fastflight_websockets_put_out",
-            "WebSockets that were ended because a proof held no more.",
-            value=self._sockets.put_out,
+            "WebSockets that were ended because the caller's access was revoked or changed.",
+            value=self._sockets.revoked,
         )
         yield CounterMetricFamily(
             "fastflight_websocket_missed_chunks",
-            "Chunks of live sessions that WebSocket clients were too slow for.",
+            "Chunks of live sessions that slow WebSocket clients missed.",
             value=self._sessions.missed,
         )
         viewers = list(self._viewers.all())
         yield GaugeMetricFamily(
             "fastflight_page_waiting",
-            "Messages that wait for the page that is furthest behind.",
+            "Messages that wait for the slowest page.",
             value=max((viewer.waiting for viewer in viewers), default=0),
         )
         yield CounterMetricFamily(
-            "fastflight_page_skipped", "Messages that pages were too slow for.", value=self._viewers.skipped
+            "fastflight_page_skipped", "Messages that slow pages missed.", value=self._viewers.skipped
         )

@@ -1,7 +1,7 @@
-"""The OpenAPI description of the routes, as far as FastAPI cannot know it. Tests send all examples, and what it allows.
+"""The part of the OpenAPI description that FastAPI cannot derive from the routes.
 
-Every answer that is none of its route's own is an error, whatever its status: `default`. Statuses that a client may
-want to tell apart are named.
+Each route lists its own answers, and the error statuses that a client may want to tell apart. `default` describes all
+other errors. Tests send all examples, and requests that the schemas allow.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any
 from fastflight.gateway.content.file_answers import ANY_TYPE, FILE_TYPES
 from fastflight.gateway.content.formats import MEDIA_TYPES
 
-DESCRIPTION = """The requests of the Flight server over HTTP. Rows come as Arrow IPC, JSON lines, CSV or Parquet, as
-they come from the device; an answer that ends in an error is broken off. Errors are JSON: `code`, `what`, `where`,
-`hint`, and `text`, which is those in one line."""
+DESCRIPTION = """The requests of the Flight server over HTTP. Rows are sent as Arrow IPC, JSON lines, CSV or Parquet, as
+they arrive from the device. If an error ends an answer that has begun, the connection closes before the end of its
+body. Errors are JSON: `code`, `what`, `where`, `hint`, and `text`, which holds all of them in one line."""
 
 FILE_REQUEST = {"type": "device.file", "device": "demo", "path": "/readings.csv"}
 MOCK_REQUEST = {"type": "mock", "variant": "simple", "total_rows": 1000}
@@ -30,28 +30,28 @@ COUNT: Described = {"type": "integer", "minimum": 0}
 BYTES: Described = {"type": "string", "format": "binary"}
 ANSWERS = {
     304: "The client has this version",
-    400: "The request is wrong; `where` says what of it",
-    401: "Nobody knows who asks",
-    403: "It is known who asks, and not granted; or a page of another origin",
-    404: "There is no such thing, or none that the caller may see",
-    406: "No rows in any of the formats that are accepted",
+    400: "The request is wrong; `where` names the wrong part",
+    401: "The request is not authenticated, or its credentials are wrong",
+    403: "The caller may not do this, or a page of another origin sent the request",
+    404: "Nothing has this name, or nothing that the caller may see",
+    406: "The rows are not available in any of the accepted formats",
     408: "The content did not come in time",
-    409: "What is there is in the way",
-    412: "The file is not the version that was asked for",
+    409: "The existing file or folder does not allow this",
+    412: "The file is not the version that the condition names",
     413: "The content is too large",
-    415: "Content of this type or coding is not taken",
-    416: "The file has no such part",
-    421: "Not a name of this computer",
+    415: "Content of this type or coding is not supported",
+    416: "The range is beyond the end of the file",
+    421: "The Host header is not a name of this computer",
     422: "Bytes do not fit their format, or code on the board raised",
-    500: "Not foreseen: the number in it stands in the server's log",
+    500: "An unexpected error: the server's log has details under the number in the text",
     502: "The line or the board failed",
     503: "Busy, no room, or shutting down; `Retry-After` says when to ask again",
-    504: "The line said nothing in time",
-    507: "The board is full",
+    504: "The board did not answer in time",
+    507: "No space is left on the board or on the server's disk",
 }
-# Of every route.
+# Statuses that every route may answer with.
 COMMON = (400, 401, 403, 421, 500, 503)
-# Of every route that asks a board something.
+# Additional statuses of routes that talk to a board.
 OF_A_BOARD = (404, 502, 504)
 
 ERROR_CONTENT: Described = {
@@ -64,7 +64,7 @@ ERROR_CONTENT: Described = {
     }
 }
 DEFAULT: dict[int | str, Described] = {
-    "default": {"description": "What was wrong, and what to do next", "content": ERROR_CONTENT}
+    "default": {"description": "An error: what is wrong, and what to do next", "content": ERROR_CONTENT}
 }
 _ROWS = {media: {"schema": TEXT if "text" in media or "json" in media else BYTES} for media in MEDIA_TYPES}
 _OBJECT = {JSON_: {"schema": {"type": "object"}}}
@@ -82,8 +82,8 @@ def _json_body(schema: Described, required: bool = True, **examples: Described) 
     return {"requestBody": {"required": required, "content": {JSON_: {"schema": schema, "examples": named}}}}
 
 
-def _asked(place: str, **schemas: Described) -> list[Described]:
-    """Parameters in a `query` or `header`."""
+def _parameters(place: str, **schemas: Described) -> list[Described]:
+    """Describe parameters in a `query` or `header`."""
     return [
         {"name": name.replace("_", "-") if place == "header" else name, "in": place, "schema": schema}
         for name, schema in schemas.items()
@@ -107,17 +107,17 @@ CONDITIONS = {"If_Match": TEXT, "If_None_Match": TEXT}
 
 STREAM: Described = {
     **_json_body(REQUEST, file=FILE_REQUEST, table=MOCK_REQUEST, folder=LISTING_REQUEST),
-    "parameters": _asked("query", format=_one_of("arrow", "jsonl", "csv", "lines"), formulas=FORMULAS),
+    "parameters": _parameters("query", format=_one_of("arrow", "jsonl", "csv", "lines"), formulas=FORMULAS),
     **_answers(200, "The rows", _ROWS, *OF_A_BOARD, 406, 408, 409, 413, 415, 422),
 }
 TICKET: Described = {
     **_json_body(REQUEST, required=False, live={"type": "device.session", "device": "demo"}),
     # Tickets for fleet and relay have no content.
     "parameters": [{"name": "for", "in": "query", "schema": _one_of("session", "repl", "fleet", "relay")}],
-    **_answers(201, "The ticket, and how long it may wait", _OBJECT, 404, 408, 413, 415),
+    **_answers(201, "The ticket, and for how many seconds it is valid", _OBJECT, 404, 408, 413, 415),
 }
 DEVICE: Described = _answers(200, "The device", _OBJECT, 404)
-INFO: Described = _answers(200, "What the board says of itself", _OBJECT, *OF_A_BOARD)
+INFO: Described = _answers(200, "What the board reports about itself", _OBJECT, *OF_A_BOARD)
 EXEC: Described = {
     **_json_body(
         {
@@ -127,7 +127,7 @@ EXEC: Described = {
         },
         count={"code": "for i in range(3): print(i)"},
     ),
-    "parameters": _asked("query", format=_one_of("lines", "jsonl", "csv", "arrow"), formulas=FORMULAS),
+    "parameters": _parameters("query", format=_one_of("lines", "jsonl", "csv", "arrow"), formulas=FORMULAS),
     **_answers(200, "The lines", _ROWS, *OF_A_BOARD, 406, 408, 413, 415, 422),
 }
 ACTION: Described = {
@@ -135,7 +135,7 @@ ACTION: Described = {
     **_answers(200, "The results", _OBJECT, *OF_A_BOARD, 408, 409, 413, 415, 422, 507),
 }
 RECORDING: Described = {
-    "parameters": _asked(
+    "parameters": _parameters(
         "query",
         **{"as": _one_of("arrow", "jsonl", "csv", "parquet")},
         formulas=FORMULAS,
@@ -148,9 +148,9 @@ RECORDING: Described = {
 }
 GET_FILE: Described = {
     "parameters": [
-        *_asked("query", format=_one_of("arrow", "jsonl", "csv", "parquet"), formulas=FORMULAS, columns=TEXT),
-        *_asked("query", batch_rows=COUNT, **OF_A_FILE),
-        *_asked("header", **CONDITIONS, Range=TEXT, If_Range=TEXT),
+        *_parameters("query", format=_one_of("arrow", "jsonl", "csv", "parquet"), formulas=FORMULAS, columns=TEXT),
+        *_parameters("query", batch_rows=COUNT, **OF_A_FILE),
+        *_parameters("header", **CONDITIONS, Range=TEXT, If_Range=TEXT),
     ],
     **_answers(
         200,
@@ -162,7 +162,7 @@ GET_FILE: Described = {
 }
 GET_FILE["responses"]["206"] = {"description": "A part of the file", "content": GET_FILE["responses"]["200"]["content"]}
 HEAD_FILE: Described = {
-    "parameters": _asked("header", **CONDITIONS),
+    "parameters": _parameters("header", **CONDITIONS),
     "responses": {
         status: {"description": each["description"]}
         for status, each in GET_FILE["responses"].items()
@@ -177,12 +177,12 @@ PUT_FILE: Described = {
             ANY_TYPE: {"schema": BYTES},
         },
     },
-    "parameters": [*_asked("query", interrupt=FLAG, **OF_A_FILE), *_asked("header", **CONDITIONS)],
+    "parameters": [*_parameters("query", interrupt=FLAG, **OF_A_FILE), *_parameters("header", **CONDITIONS)],
     **_answers(201, "Size and sha256", _OBJECT, *OF_A_BOARD, 409, 412, 415, 422, 507),
 }
 DELETE_FILE: Described = {
-    "parameters": [*_asked("query", interrupt=FLAG), *_asked("header", **CONDITIONS)],
-    **_answers(204, "It is removed", {}, *OF_A_BOARD, 409, 412),
+    "parameters": [*_parameters("query", interrupt=FLAG), *_parameters("header", **CONDITIONS)],
+    **_answers(204, "The file or folder is removed", {}, *OF_A_BOARD, 409, 412),
 }
 
 
@@ -191,10 +191,10 @@ def _small(summary: str, description: str, tag: str, content: Described) -> Desc
     return {"get": {"summary": summary, "tags": [tag], **described}}
 
 
-# What is answered in front of FastAPI.
+# Paths that `gateway.front` answers, before FastAPI.
 SMALL: dict[str, Described] = {
     "/devices": _small("Devices", "All devices that the caller may see", "devices", _OBJECT),
-    "/recordings": _small("Recordings", "What was recorded", "recordings", _OBJECT),
+    "/recordings": _small("Recordings", "All recordings that the caller may see", "recordings", _OBJECT),
     "/health": _small("Health", "The state of the server: serving, draining or overloaded", "state", _OBJECT),
     "/health/ready": _small("Ready", "The server takes requests", "state", _OBJECT),
     "/metrics": _small("Metrics", "Figures for Prometheus", "state", {"text/plain": {"schema": TEXT}}),

@@ -1,4 +1,4 @@
-"""Work that somebody watches over: what the watcher finds ends it."""
+"""Runs a block together with a watching coroutine that can end it with an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @contextlib.asynccontextmanager
 async def until(watch: Callable[[], Coroutine[Any, Any, Exception]]) -> AsyncIterator[None]:
-    """Cancel what stands in the block when `watch()` returns an error, or raises one; it ends with that error then."""
+    """Cancel the block when `watch()` returns or raises an error. The block then raises that error."""
     task = asyncio.current_task()
     assert task is not None
     found: list[Exception] = []
@@ -33,10 +33,10 @@ async def until(watch: Callable[[], Coroutine[Any, Any, Exception]]) -> AsyncIte
         running.cancel()
         try:
             await asyncio.wait([running])
-        except asyncio.CancelledError:  # found when the block had ended
+        except asyncio.CancelledError:  # the watch failed after the block had ended
             if not found or task.uncancel():
                 raise
         finally:
-            # What was raised holds this frame and all that it went through, which is not to wait for Python to look
-            # for cycles: there are batches among it.
+            # The error refers to this frame, and the frame to the error. Break this cycle: its frames hold batches,
+            # which must not wait for the garbage collector.
             found.clear()

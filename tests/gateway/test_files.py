@@ -195,10 +195,10 @@ def test_an_upload_that_breaks_off_leaves_the_old_file(board: Board, mode: str) 
         ("PUT", "n" * 300, "", {}, 400, "Use a shorter name"),
         ("GET", "n" * 2000, "", {}, 400, "at most 1024 characters"),
         ("POST", "log.bin", "", {}, 405, "Allowed: DELETE, GET, HEAD, PUT"),
-        ("GET", "log.bin", "interrupt=true", {}, 400, "a GET stops no program"),
-        ("HEAD", "log.bin", "interrupt=1", {}, 400, "a GET stops no program"),
-        ("GET", "", "interrupt=true", {}, 400, "a GET stops no program"),
-        ("GET", "log.bin", "offset=5", {}, 400, "by the header Range"),
+        ("GET", "log.bin", "interrupt=true", {}, 400, "a GET cannot interrupt a program"),
+        ("HEAD", "log.bin", "interrupt=1", {}, 400, "a GET cannot interrupt a program"),
+        ("GET", "", "interrupt=true", {}, 400, "a GET cannot interrupt a program"),
+        ("GET", "log.bin", "offset=5", {}, 400, "with the header Range"),
         ("GET", "log.bin", "file_format=xlsx", {}, 400, "Known: arrow, csv, jsonl, packed, raw"),
         (
             "PUT",
@@ -209,8 +209,8 @@ def test_an_upload_that_breaks_off_leaves_the_old_file(board: Board, mode: str) 
             "Known: arrow, csv, jsonl, packed, raw",
         ),
         ("PUT", "log.bin", "file_format=xlsx", {}, 400, "Known: arrow, csv, jsonl, packed, raw"),
-        ("GET", "readings.csv", "formulas=escape", {}, 400, "Ask for format=csv"),
-        ("GET", "readings.csv", "format=jsonl&formulas=escape", {}, 400, "Ask for format=csv"),
+        ("GET", "readings.csv", "formulas=escape", {}, 400, "Use format=csv"),
+        ("GET", "readings.csv", "format=jsonl&formulas=escape", {}, 400, "Use format=csv"),
         ("GET", "readings.csv", "format=csv&formulas=yes", {}, 400, "Known: escape"),
     ],
 )
@@ -229,7 +229,7 @@ def test_a_query_says_nothing_else_than_the_path(board: Board, method: str, quer
     before = (board.folder / "events.jsonl").read_bytes()
     refused = board.ask(method, "events.jsonl", b"{}", query=query)
     assert refused.status == 400, refused.json
-    assert "it is in the path" in refused.json["text"]
+    assert "the path gives this key" in refused.json["text"]
     assert (board.folder / "events.jsonl").read_bytes() == before
 
 

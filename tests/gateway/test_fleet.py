@@ -14,8 +14,8 @@ from fastflight.errors import TransportError
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller
 from fastflight.gateway.page import fleet as module
-from fastflight.gateway.page.fleet import Fleet, Watched
-from fastflight.gateway.page.hearing import MAX_HEARD, Heard, sessions
+from fastflight.gateway.page.fleet import DeviceOutput, Fleet
+from fastflight.gateway.page.hearing import MAX_HEARD, SessionEar, sessions
 from fastflight.gateway.page.view import MAX_WAITING, PageViewer
 from fastflight.transport.chunk_buffer import Chunk, Gap
 
@@ -26,7 +26,7 @@ class Board:
     """A backend with one device, and what the fleet hears of it."""
 
     def __init__(self) -> None:
-        self.heard = Heard()
+        self.heard = SessionEar()
         self.failure: Exception | None = None
         # Whether the server has the device.
         self.there = True
@@ -44,7 +44,7 @@ class Board:
         return [{"name": "demo", "url": "sim:", "open": True, "holder": None, "recording": None, "trouble": None}]
 
     @contextmanager
-    def hear(self, device: str) -> Iterator[Heard]:
+    def hear(self, device: str) -> Iterator[SessionEar]:
         assert device == "demo"
         self.listeners += 1
         try:
@@ -226,24 +226,24 @@ def test_the_sessions_of_all_callers_share_one_limit_and_a_device_waits_for_its_
 
 def test_a_device_is_late_by_its_own_pace() -> None:
     def late(chunks: Sequence[Chunk | Gap]) -> int:
-        watched = Watched()
+        output = DeviceOutput()
         for chunk in chunks:
-            watched.feed([chunk])
-        return int(watched.shown(0)["late"])
+            output.feed([chunk])
+        return int(output.values(0)["late"])
 
     assert late([Chunk(n, n * SECOND // 10, "rx", b"1\n") for n in range(50)]) == 3000
     assert 30_000 < late([Chunk(n, n * 60 * SECOND, "rx", b"1\n") for n in range(50)]) <= 180_000
 
 
 def test_what_was_missed_is_counted() -> None:
-    watched = Watched()
-    points = watched.feed([Chunk(0, 0, "rx", b"12"), Gap(1, 4), Chunk(5, SECOND, "rx", b"34\n")])
-    assert (points, watched.shown(SECOND)["lost"], watched.shown(SECOND)["rate"]) == ([[1000, 34.0]], 4, 0.3)
-    assert watched.shown(9 * SECOND)["rate"] == 0.0
+    output = DeviceOutput()
+    points = output.feed([Chunk(0, 0, "rx", b"12"), Gap(1, 4), Chunk(5, SECOND, "rx", b"34\n")])
+    assert (points, output.values(SECOND)["lost"], output.values(SECOND)["rate"]) == ([[1000, 34.0]], 4, 0.3)
+    assert output.values(9 * SECOND)["rate"] == 0.0
 
 
 def test_a_session_that_is_not_taken_becomes_a_gap() -> None:
-    heard = Heard()
+    heard = SessionEar()
     for number in range(MAX_HEARD + 1):
         heard.put(Chunk(number, 0, "rx", b"x"))
     assert heard.rest() == [Gap(0, MAX_HEARD)]

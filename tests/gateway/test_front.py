@@ -15,7 +15,7 @@ from fastflight.gateway.callers import ANYONE, Caller, Callers
 from fastflight.gateway.door import Door
 from fastflight.gateway.errors import ErrorAnswers
 from fastflight.gateway.front import FrontApplication
-from fastflight.gateway.small import LIFETIME_SECONDS, CachedAnswer, Made
+from fastflight.gateway.small import LIFETIME_SECONDS, CachedAnswer, SmallContent
 
 from .asking import HERE, Answered, ask, scope
 
@@ -32,10 +32,10 @@ class Counter:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def make(self, caller: Caller = ANYONE) -> Made:
+    async def make(self, caller: Caller = ANYONE) -> SmallContent:
         await self.gate.wait()
         self.made += 1
-        return Made(b"%d" % self.made)
+        return SmallContent(b"%d" % self.made)
 
 
 @dataclass
@@ -102,10 +102,10 @@ def test_a_failure_is_told_and_not_kept() -> None:
     async def run() -> None:
         failures = [BusyError("in use", where="demo")]
 
-        async def make(caller: Caller) -> Made:
+        async def make(caller: Caller) -> SmallContent:
             if failures:
                 raise failures.pop()
-            return Made(b"{}")
+            return SmallContent(b"{}")
 
         front = FrontApplication(Door(), {"/small": make}, behind)
         refused, well = await ask(front, scope()), await ask(front, scope())
@@ -176,8 +176,8 @@ def test_a_page_from_elsewhere_gets_nothing(headers: tuple[tuple[bytes, bytes], 
     assert asyncio.run(ask(front, scope(headers=headers))).status == status
 
 
-async def _empty(caller: Caller) -> Made:
-    return Made(b"{}")
+async def _empty(caller: Caller) -> SmallContent:
+    return SmallContent(b"{}")
 
 
 def test_pages_of_an_allowed_origin_may_read_and_are_told_so() -> None:

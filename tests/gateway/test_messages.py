@@ -46,6 +46,6 @@ def test_as_json_bytes_are_base64(count: int, size: int) -> None:
 
 @pytest.mark.parametrize("kind", [ArrowMessages, JsonMessages])
 def test_a_row_that_no_message_holds_is_refused(kind: type[ArrowMessages] | type[JsonMessages]) -> None:
-    with pytest.raises(HttpRefusal, match="larger than a message") as raised:
+    with pytest.raises(HttpRefusal, match="does not fit into a message") as raised:
         list(kind(SCHEMA).encode(rows(2, MAX_MESSAGE_BYTES)))
     assert raised.value.status == 413

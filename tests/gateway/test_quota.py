@@ -20,7 +20,7 @@ def places() -> Quota[int]:
 
 def fill(taken: Quota[int], *names: str | None) -> None:
     for number, name in enumerate(names, start=len(taken)):
-        assert taken.wanted(name) == ()
+        assert taken.replaceable(name) == ()
         taken.take(name, number)
 
 
@@ -28,30 +28,30 @@ def test_one_name_has_so_many_and_no_more() -> None:
     taken = places()
     fill(taken, *["ada"] * MOST_OF_ONE)
     with pytest.raises(ResourceExhausted, match="there are 4 seats of ada, as many as there may be. Wait") as full:
-        taken.wanted("ada")
+        taken.replaceable("ada")
     assert (full.value.scope, full.value.limit, full.value.retry_after_seconds) == ("identity", MOST_OF_ONE, 5)
     taken.leave("ada", 0)
-    assert taken.wanted("ada") == ()
+    assert taken.replaceable("ada") == ()
 
 
 def test_names_together_keep_no_other_out() -> None:
     taken = places()
     fill(taken, "ada", "bob", "ada", "bob", "ada", "bob", "ada", "bob")
-    assert taken.wanted("eve") == (0, 2, 4, 6)
+    assert taken.replaceable("eve") == (0, 2, 4, 6)
     taken.leave("ada", 6)
     taken.take("eve", 8)
-    assert taken.wanted("eve") == (1, 3, 5, 7)
+    assert taken.replaceable("eve") == (1, 3, 5, 7)
     with pytest.raises(ResourceExhausted, match="there are 8 seats, as many"):
-        taken.wanted("ada")
+        taken.replaceable("ada")
 
 
 def test_who_is_not_known_by_name_shares_with_all_such() -> None:
     taken = places()
     fill(taken, *[None] * MOST)
     with pytest.raises(ResourceExhausted) as full:
-        taken.wanted(None)
+        taken.replaceable(None)
     assert full.value.scope == "server"
-    assert taken.wanted("ada") == tuple(range(MOST))
+    assert taken.replaceable("ada") == tuple(range(MOST))
 
 
 @given(st.lists(st.sampled_from("abcdefghijk"), max_size=60))
@@ -61,7 +61,7 @@ def test_whoever_has_none_gets_one_as_long_as_anybody_has_two(names: list[str]) 
     for number, name in enumerate(names):
         before = Counter(held.values())
         try:
-            yielding = taken.wanted(name)
+            yielding = taken.replaceable(name)
         except ResourceExhausted as full:
             assert before[name] == MOST_OF_ONE or (len(held) == MOST and max(before.values()) <= before[name] + 1)
             assert before[name] or full.limit == MOST == len(before)

@@ -114,7 +114,7 @@ def test_the_websocket_ends_with_its_code(run: Any, what: str) -> None:
             await user.raw(masked(b"first", Opcode.PING))
             assert await user.next() == Frame(Opcode.PONG, b"first")
             for piece in pieces:
-                client._heard(piece)
+                client._receive(piece)
             closed = await user.next()
             assert isinstance(closed, Close) and closed.code == code
             assert await user.next() is None
@@ -131,7 +131,7 @@ def test_the_websocket_ends_with_its_code(run: Any, what: str) -> None:
 def test_what_is_not_whole_or_asks_for_nothing_is_not_answered(run: Any, wire: bytes) -> None:
     async def work() -> None:
         async with relayed() as (user, client):
-            client._heard(wire)
+            client._receive(wire)
             assert not client._ending and not client.outgoing.frames
 
     run(work())

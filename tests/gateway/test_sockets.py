@@ -188,7 +188,7 @@ def test_a_session_takes_one_request(served: Served) -> None:
         client.recv(SOON)
         client.send("{}")
         heard = Heard().hear(client)
-    assert (heard.code, heard.told[-1]["error"]["what"]) == (4400, "nothing more is taken here")
+    assert (heard.code, heard.told[-1]["error"]["what"]) == (4400, "this WebSocket takes no more messages")
 
 
 def test_a_message_that_is_too_big(served: Served) -> None:

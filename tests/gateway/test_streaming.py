@@ -227,4 +227,4 @@ def test_what_is_not_there_is_told_whatever_its_query(running: Running) -> None:
     asked = {**scope("/nothing", "GET"), "query_string": b"\xff\xfe"}
     answered = running.run(ask(running.app, asked))
     assert (answered.status, answered.json["code"]) == (404, "request")
-    assert answered.json["text"] == "/nothing: not found. See /openapi.json for what is"
+    assert answered.json["text"] == "/nothing: not found. See /openapi.json for all paths"

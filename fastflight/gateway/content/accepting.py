@@ -1,4 +1,4 @@
-"""Which of the formats a client is to get: `?format=` says it, else its `Accept` header, else the route's own."""
+"""Chooses the format of an answer: by `?format=`, else by the `Accept` header, else the route's default."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from fastflight.errors import RequestError, nearest
 from fastflight.gateway.content.formats import MEDIA_TYPES
 from fastflight.gateway.errors import HttpRefusal
 
-# Browsers send a handful; more are not looked at.
+# Media ranges of an `Accept` header that are read; browsers send a handful.
 MAX_ACCEPTED = 32
 
 
-def chosen(query: str | None, accept: str, offered: Sequence[str]) -> str:
-    """One of the formats `offered`, whose first is what a client gets that does not say."""
+def choose_format(query: str | None, accept: str, offered: Sequence[str]) -> str:
+    """Return one of the formats `offered`; the first one is the default.
+
+    Raises `RequestError` for an unknown `query`, and `HttpRefusal` (406) if the client accepts none of them.
+    """
     if query is not None:
         if query not in offered:
             raise RequestError(f"{query!r} is not a format here", where="format", hint=nearest(query, offered))
@@ -23,12 +26,12 @@ def chosen(query: str | None, accept: str, offered: Sequence[str]) -> str:
         return offered[0]
     best, weight = "", 0.0
     for name in offered:
-        liked = max((quality for range_, quality in ranges if _fits(name, range_)), default=0.0)
-        if liked > weight:
-            best, weight = name, liked
+        accepted_quality = max((quality for range_, quality in ranges if _fits(name, range_)), default=0.0)
+        if accepted_quality > weight:
+            best, weight = name, accepted_quality
     if not best:
         known = ", ".join(media for media, name in MEDIA_TYPES.items() if name in offered)
-        raise HttpRefusal(406, f"no rows in {accept[:80]!r}", where="Accept", hint=f"Known: {known}")
+        raise HttpRefusal(406, f"the rows are not available as {accept[:80]!r}", where="Accept", hint=f"Known: {known}")
     return best
 
 

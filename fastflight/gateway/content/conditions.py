@@ -1,7 +1,7 @@
-"""The conditions of a request (RFC 9110, 13) and the range that it wants (14): which version of a file, and what of it.
+"""Evaluates conditional requests (RFC 9110, 13) and range requests (14) for a file.
 
-A request is judged against what the board says of the file while the file is held, so that an entity tag, a size and
-the bytes that follow are of one version.
+The caller gives the size and entity tag that the board reports while the device is held for the answer. So both belong
+to the same version as the bytes that follow.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from fastflight.gateway.errors import HttpRefusal
 
 # RFC 9110, 8.8.3.
 _ETAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
-# One range: first and last position, or how many bytes of the end.
+# A single range: first and last position, or the number of bytes at the end.
 _RANGE = re.compile(r"bytes=(?:(\d{1,15})-(\d{0,15})|-(\d{1,15}))", re.IGNORECASE)
 ANY = "*"
 
 
 def matches(field: str, etag: str, *, weak: bool = False) -> bool:
-    """Whether `etag` (empty: there is none) of something that exists is in a list of entity tags, or that is `*`.
+    """Return whether a list of entity tags contains `etag`, or is `*`. The resource must exist.
 
-    `weak`: tags that are marked as weak count, too.
+    An empty `etag` (the resource has none) matches only `*`. `weak`: tags that are marked as weak match, too.
     """
     if field.strip() == ANY:
         return True
@@ -31,7 +31,7 @@ def matches(field: str, etag: str, *, weak: bool = False) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a request for a file gets: a status, and the bytes from `start` up to `stop`."""
+    """The answer to a request for a file: a status, and the bytes from `start` up to, not including, `stop`."""
 
     status: int
     start: int
@@ -39,7 +39,7 @@ class Verdict:
 
 
 class Conditions:
-    """Those of one request. `field` gives a header's value, several joined by commas, or an empty text."""
+    """The conditions and range of one request. `field` returns a header, its values joined by commas, or `""`."""
 
     def __init__(self, method: str, field: Callable[[str], str]) -> None:
         self._match = field("if-match")
@@ -47,18 +47,18 @@ class Conditions:
         self._if_range = field("if-range").strip()
         self._reads = method in ("GET", "HEAD")
         self.looks_only = method == "HEAD"
-        # Ranges are for GET alone. What is not one range is not heeded (RFC 9110, 14.2).
+        # Only GET has ranges. Anything but a single valid range is ignored (RFC 9110, 14.2).
         self._range = _RANGE.fullmatch(field("range").strip()) if method == "GET" else None
         if self._range is not None and self._range[2] and int(self._range[2]) < int(self._range[1]):
             self._range = None
 
     def __bool__(self) -> bool:
-        """Whether there are any that concern whether the request is carried out."""
+        """Whether there is an If-Match or If-None-Match header."""
         return bool(self._match or self._none_match)
 
     @property
     def guess(self) -> tuple[int, int | None]:
-        """Offset and limit of what is probably wanted; a limit of 0 where that takes a look at the file first."""
+        """Offset and limit of the first read, before size and tag are known; a limit of 0 to get only these."""
         if self.looks_only or self or (self._range is not None and self._range[3]):
             return 0, 0
         if self._range is None or not self._resumes_safely:
@@ -67,7 +67,7 @@ class Conditions:
         return first, int(self._range[2]) - first + 1 if self._range[2] else None
 
     def check(self, etag: str, *, exists: bool = True) -> bool:
-        """Whether the client has this version already. `HttpRefusal` with 412 where a condition does not hold."""
+        """Return whether the client has this version already; raise `HttpRefusal` (412) if a condition fails."""
         if self._match and not (exists and matches(self._match, etag)):
             raise _failed("If-Match")
         if not self._none_match or not exists or not matches(self._none_match, etag, weak=True):
@@ -77,12 +77,12 @@ class Conditions:
         return True
 
     def judge(self, size: int, etag: str) -> Verdict:
-        """Which part of a file of `size` bytes answers the request; `HttpRefusal` if a condition or range fails."""
+        """Return which part of a file of `size` bytes to send; raise `HttpRefusal` if a condition or range fails."""
         if self.check(etag):
             return Verdict(304, 0, 0)
         if self.looks_only:
             return Verdict(200, 0, size)
-        # Without an entity tag nobody can tell whether two parts are of one version.
+        # Without an entity tag a client cannot know whether two parts belong to the same version.
         current = not self._if_range or (self._if_range != ANY and matches(self._if_range, etag))
         if self._range is None or not etag or not current:
             return Verdict(200, 0, size)
@@ -105,9 +105,9 @@ class Conditions:
 
     @property
     def _resumes_safely(self) -> bool:
-        """False for "the rest" without a word of which version the beginning was: two would be joined unseen.
+        """False for the rest of a file without a condition: the client could join parts of two versions unnoticed.
 
-        This is what `curl -C -` sends, which says so when it gets the whole.
+        `curl -C -` sends this. It reports an error when it gets the whole file instead.
         """
         assert self._range is not None
         is_rest = self._range[1] is not None and int(self._range[1]) > 0 and not self._range[2]

@@ -1,8 +1,8 @@
-"""A file of a device as an answer: its bytes, whole or in part, or its rows; a folder as its entries.
+"""Answers with a file of a device: its bytes, whole or in part, or its rows. A folder is answered with its entries.
 
-The board is opened once for it, and says what the file is (`describe`) just before its bytes come. So the size and the
-entity tag of an answer are those of what follows. A transfer whose bytes turn out to be others is broken off: the last
-byte is sent when all have come and have the digest that was told.
+The board describes the file (`describe`) in the same opening in which it is read. So size and entity tag belong to the
+bytes that follow. If these turn out to differ from the description, the answer is broken off: its last byte is sent
+only after all bytes have come and, for a whole file, their digest is right.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from fastflight.gateway.backend import Backend, StreamedAnswer
 from fastflight.gateway.callers import Caller
 from fastflight.gateway.content.conditions import Conditions
 from fastflight.gateway.content.formats import ENCODERS, BodyEncoder, Data
-from fastflight.gateway.content.streaming import Begun, Streamed, path_of, while_connected
+from fastflight.gateway.content.streaming import AnswerStart, Streamed, path_of, while_connected
 from fastflight.runtime.outgoing import Note
 from fastflight.service.requests import FILE_DESCRIPTION, Request
 
-# Files are shown by no browser as pages of the gateway: their content is the board's. These are safe to name.
+# Content types that are safe to name. Files come from the board: no browser may show them as pages of the gateway.
 FILE_TYPES = {
     "csv": "text/csv; charset=utf-8",
     "jsonl": "application/jsonl",
@@ -36,29 +36,29 @@ FILE_TYPES = {
     "arrow": "application/vnd.apache.arrow.stream",
 }
 ANY_TYPE = "application/octet-stream"
-# To look at a file without reading it.
+# Keys of a request that describes a file without reading it.
 LOOK: Mapping[str, Any] = {"format": "raw", "describe": "digest", "limit": 0}
-# A look, what it says is wanted, and once more because the file was rewritten meanwhile.
+# One to describe the file, one to read the range, and one more if the file was rewritten meanwhile.
 MAX_OPENINGS = 3
 
 
 def described(answer: StreamedAnswer) -> dict[str, Any]:
-    """What the board says of the file: kind, size, modified, and where it was asked for, algorithm and digest."""
-    said: dict[str, Any] = json.loads(answer.schema.metadata[FILE_DESCRIPTION])
-    return said
+    """Return the board's description of the file: kind, size, modified and, if requested, algorithm and digest."""
+    description: dict[str, Any] = json.loads(answer.schema.metadata[FILE_DESCRIPTION])
+    return description
 
 
-def etag_of(said: Mapping[str, Any]) -> str:
-    """A strong entity tag; empty where the board can take no digest."""
-    algorithm, digest = said.get("algorithm"), said.get("digest")
+def etag_of(description: Mapping[str, Any]) -> str:
+    """Return a strong entity tag; empty if the board cannot compute a digest."""
+    algorithm, digest = description.get("algorithm"), description.get("digest")
     if not algorithm:
         return ""
-    # A crc32 alone is short: another size is another version for certain.
-    return f'"{algorithm}-{digest}"' if algorithm == "sha256" else f'"{algorithm}-{digest}-{said["size"]}"'
+    # A crc32 is short, so the size is added: versions of different sizes never share a tag.
+    return f'"{algorithm}-{digest}"' if algorithm == "sha256" else f'"{algorithm}-{digest}-{description["size"]}"'
 
 
 class ListingAnswer(Response):
-    """The entries of the folder at `place`."""
+    """Answers with the entries of the folder at `place`, as JSON."""
 
     def __init__(self, backend: Backend, caller: Caller, place: Mapping[str, str]) -> None:
         super().__init__()
@@ -67,70 +67,70 @@ class ListingAnswer(Response):
         self._place = place
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        asked = self.backend.decode(json.dumps({"type": "device.listing", **self._place}).encode())
-        async with while_connected(receive), self.backend.read(asked, caller=self.caller) as answer:
+        request = self.backend.decode(json.dumps({"type": "device.listing", **self._place}).encode())
+        async with while_connected(receive), self.backend.read(request, caller=self.caller) as answer:
             rows = [row async for batch, _ in answer.batches for row in batch.to_pylist()]
         entries = [{**row, "modified": row["modified"] and row["modified"].isoformat()} for row in rows]
         await JSONResponse({**self._place, "entries": entries})(scope, receive, send)
 
 
 class FileAnswer(Streamed):
-    """The answer about a path, which is the `listing` if the board says that it is a folder."""
+    """Answers about a path: with `listing` if the board says that it is a folder, else about the file."""
 
     def __init__(self, request: Request, listing: ListingAnswer, choose: Callable[[pa.Schema], BodyEncoder]) -> None:
         super().__init__(listing.backend, request, listing.caller, choose)
         self._listing = listing
 
-    async def begin(self, answer: StreamedAnswer) -> Begun | Request | Response:
+    async def begin(self, answer: StreamedAnswer) -> AnswerStart | Request | Response:
         if described(answer)["kind"] == "folder":
             await drain(answer)
             return self._listing
         return await self.begin_file(answer)
 
-    async def begin_file(self, answer: StreamedAnswer) -> Begun | Request | Response:
+    async def begin_file(self, answer: StreamedAnswer) -> AnswerStart | Request | Response:
         """Begin the answer about a file."""
         return await super().begin(answer)
 
 
 class RowsAnswer(FileAnswer):
-    """The rows of a file. `choose` returns their encoder once the path is known to be a file's."""
+    """Answers with the rows of a file. `choose` is called once the path is known to be a file's."""
 
     def __init__(
-        self, asked: Mapping[str, Any], listing: ListingAnswer, choose: Callable[[], Callable[[pa.Schema], BodyEncoder]]
+        self, keys: Mapping[str, Any], listing: ListingAnswer, choose: Callable[[], Callable[[pa.Schema], BodyEncoder]]
     ) -> None:
-        request = _request(listing.backend, asked, describe="size")
+        request = _request(listing.backend, keys, describe="size")
         super().__init__(request, listing, lambda schema: choose()(schema))
 
 
 class BytesAnswer(FileAnswer):
-    """The bytes of a file, under `conditions`."""
+    """Answers with the bytes of a file, as `conditions` allow."""
 
-    def __init__(self, asked: Mapping[str, Any], listing: ListingAnswer, conditions: Conditions) -> None:
-        self._asked = {**asked, "format": "raw", "describe": "digest"}
+    def __init__(self, keys: Mapping[str, Any], listing: ListingAnswer, conditions: Conditions) -> None:
+        self._keys = {**keys, "format": "raw", "describe": "digest"}
         self._offset, self._limit = conditions.guess
         super().__init__(self._next(listing.backend), listing, ENCODERS["arrow"])
         self._conditions = conditions
         self._openings = 0
-        self._path = str(asked["path"])
+        self._path = str(keys["path"])
 
     def _next(self, backend: Backend) -> Request:
-        return _request(backend, self._asked, offset=self._offset, limit=self._limit)
+        return _request(backend, self._keys, offset=self._offset, limit=self._limit)
 
-    async def begin_file(self, answer: StreamedAnswer) -> Begun | Request | Response:
-        said = described(answer)
+    async def begin_file(self, answer: StreamedAnswer) -> AnswerStart | Request | Response:
+        description = described(answer)
         if self._limit == 0:
             await drain(answer)
-        etag, size = etag_of(said), int(said["size"])
+        etag, size = etag_of(description), int(description["size"])
         verdict = self._conditions.judge(size, etag)
         length = verdict.stop - verdict.start
         headers = {"cache-control": "private, no-cache" if etag else "no-store", "vary": "accept"}
         if etag:
             headers["etag"] = etag
         if verdict.status == 304:
-            return _begun(304, headers, None)
+            return _start(304, headers, None)
         name = self._path.rpartition("/")[2]
         encoder = BytesEncoder(
-            FILE_TYPES.get(name.rpartition(".")[2].lower(), ANY_TYPE), length, said if length == size else {}
+            FILE_TYPES.get(name.rpartition(".")[2].lower(), ANY_TYPE), length, description if length == size else {}
         )
         headers |= {
             "content-type": encoder.media_type,
@@ -142,10 +142,10 @@ class BytesAnswer(FileAnswer):
         if verdict.status == 206:
             headers["content-range"] = f"bytes {verdict.start}-{verdict.stop - 1}/{size}"
         if self._conditions.looks_only:
-            return _begun(verdict.status, headers, None)
-        ends = self._limit is None or self._offset + self._limit >= size
-        if self._offset == verdict.start and (ends if verdict.stop == size else self._limit == length):
-            return _begun(verdict.status, headers, encoder)
+            return _start(verdict.status, headers, None)
+        reads_to_end = self._limit is None or self._offset + self._limit >= size
+        if self._offset == verdict.start and (reads_to_end if verdict.stop == size else self._limit == length):
+            return _start(verdict.status, headers, encoder)
         self._openings += 1
         if self._openings == MAX_OPENINGS:
             raise BusyError("the file is being rewritten", where=self._path, hint="Ask again")
@@ -154,15 +154,15 @@ class BytesAnswer(FileAnswer):
 
 
 class BytesEncoder:
-    """The bytes of raw rows, which must be `length`, and those of the file that the board `said`, if it is whole."""
+    """Encodes the bytes of raw rows. There must be `length`, with the digest in `description` if it has one."""
 
     slow = False
     enough = False
 
-    def __init__(self, media_type: str, length: int, said: Mapping[str, Any]) -> None:
+    def __init__(self, media_type: str, length: int, description: Mapping[str, Any]) -> None:
         self.media_type = media_type
         self._left = length
-        self._said = said
+        self._description = description
         self._crc32 = 0
         self._last = b""
 
@@ -171,20 +171,21 @@ class BytesEncoder:
 
     def encode(self, batch: pa.RecordBatch, note: Note | None) -> Data:
         data = b"".join(batch.column("data").to_pylist())
-        if self._said.get("algorithm") == "crc32":
+        if self._description.get("algorithm") == "crc32":
             self._crc32 = binascii.crc32(data, self._crc32)
         self._left -= len(data)
         if self._left < 0:
-            raise _changed(f"the file has become {-self._left} or more bytes longer")
-        if data and not self._left:  # whoever has all bytes takes that for the end
+            raise _changed(f"the file is at least {-self._left} bytes longer than described")
+        if data and not self._left:  # a client that has all bytes takes the answer as complete
             data, self._last = data[:-1], data[-1:]
         return data
 
     def finish(self, trailer: Note) -> Data:
         if self._left:
-            raise _changed(f"the file has become {self._left} bytes shorter")
-        found = {"sha256": trailer.get("sha256"), "crc32": f"{self._crc32:08x}"}.get(self._said.get("algorithm", ""))
-        if found is not None and found != self._said["digest"]:
+            raise _changed(f"the file is {self._left} bytes shorter than described")
+        digests = {"sha256": trailer.get("sha256"), "crc32": f"{self._crc32:08x}"}
+        digest = digests.get(self._description.get("algorithm", ""))
+        if digest is not None and digest != self._description["digest"]:
             raise _changed("the file has changed while it was read")
         return self._last
 
@@ -193,17 +194,17 @@ class BytesEncoder:
 
 
 async def drain(answer: StreamedAnswer) -> None:
-    """Take what follows an answer that has no rows, so that it counts as complete."""
+    """Read an answer without rows to its end, so that it counts as complete."""
     async for _ in answer.batches:
         pass
 
 
-def _request(backend: Backend, asked: Mapping[str, Any], **more: Any) -> Request:
-    return backend.decode(json.dumps({**asked, **more}).encode())
+def _request(backend: Backend, keys: Mapping[str, Any], **more: Any) -> Request:
+    return backend.decode(json.dumps({**keys, **more}).encode())
 
 
-def _begun(status: int, headers: Mapping[str, str], encoder: BytesEncoder | None) -> Begun:
-    return Begun(status, [(name.encode(), value.encode()) for name, value in headers.items()], encoder)
+def _start(status: int, headers: Mapping[str, str], encoder: BytesEncoder | None) -> AnswerStart:
+    return AnswerStart(status, [(name.encode(), value.encode()) for name, value in headers.items()], encoder)
 
 
 def _changed(what: str) -> DataError:

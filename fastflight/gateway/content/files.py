@@ -1,7 +1,7 @@
-"""The files of devices over HTTP: folders, rows, bytes, and what is sent to be one.
+"""Reads, writes and removes files of devices over HTTP, and lists folders.
 
-A file is given as it is, with its size, unless rows are asked for; a part of it with `Range`. A written file appears
-under its name when all of it is verified on the device; one that breaks off leaves the old one.
+GET answers with the bytes of a file and its size, or with a part for `Range`, or with its rows for `format` or
+`Accept`. PUT writes a file under another name, verifies it and renames it: a broken upload leaves the old file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fastflight.errors import FileMissing, RequestError
 from fastflight.gateway.asgi import CALLER
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import Caller
-from fastflight.gateway.content.accepting import chosen
+from fastflight.gateway.content.accepting import choose_format
 from fastflight.gateway.content.conditions import Conditions
 from fastflight.gateway.content.file_answers import (
     LOOK,
@@ -36,18 +36,16 @@ from fastflight.gateway.errors import HttpRefusal
 from fastflight.service.wire import format_value
 from fastflight.tables import Layout, format_of
 
-# What a file may be asked for as.
+# Formats in which the rows of a file can be requested.
 ROW_FORMATS = ("arrow", "jsonl", "csv", "parquet")
-# Keys of a request that a query may hold, and how its text is read.
+# Keys of a request whose text in a query is read as true or false.
 FLAGS = ("interrupt", "deflate")
-# Of a number in a query: more than the largest that any key takes has.
+# Digits of a number in a query: more than any key needs.
 MAX_DIGITS = 18
-# What stands in the path, and what a header says.
+# Keys that a query may not have: the path gives them, or the header Range does.
 PLACED = ("type", "device", "path", "name")
 IN_HEADERS = ("offset", "limit", "describe")
-STOP_HINT = (
-    'Stop it by POST /actions/device.exec {"device": ..., "code": "", "interrupt": true}, or ask by POST /stream'
-)
+STOP_HINT = 'Stop it with POST /actions/device.exec {"device": ..., "code": "", "interrupt": true}, or use POST /stream'
 NUMBERS = ("batch_rows", "flush_ms", "limit_rows", "from_seq", "to_seq", "since_seconds")
 
 
@@ -58,33 +56,33 @@ class Files:
         self._backend = backend
 
     async def get(self, request: Request, device: str, path: str) -> Response:
-        """A folder's entries as JSON, or a file: its bytes, or with `format` (or `Accept`) its rows."""
-        place = {"device": device, "path": f"/{_decoded(request, path)}"}
+        """Return a folder's entries as JSON, a file's bytes, or, with `format` or `Accept`, its rows."""
+        place = {"device": device, "path": f"/{_utf8_path(request, path)}"}
         caller: Caller = request.scope[CALLER]
         query = dict(request.query_params)
-        wanted, formulas = query.pop("format", None), query.pop("formulas", None)
+        row_format, formulas = query.pop("format", None), query.pop("formulas", None)
         accept = request.headers.get("accept", "")
-        rows = wanted is not None or (accept and "*/*" not in accept)
+        rows = row_format is not None or (accept and "*/*" not in accept)
 
         def choose() -> Callable[[pa.Schema], BodyEncoder]:
-            return encoder_of(chosen(wanted, accept, ROW_FORMATS) if rows else "raw", formulas)
+            return encoder_of(choose_format(row_format, accept, ROW_FORMATS) if rows else "raw", formulas)
 
-        if wanted is not None or formulas is not None:
-            choose()  # what is not known is refused before the board is asked
+        if row_format is not None or formulas is not None:
+            choose()  # refuses unknown values before the board is asked
         if _flag(query, "interrupt"):
-            raise RequestError("a GET stops no program", where="interrupt", hint=STOP_HINT)
-        asked = {"type": "device.file", **place, **keys_of(query)}
-        self._backend.decode(_json(asked))  # also keys that bytes as they are make no use of
+            raise RequestError("a GET cannot interrupt a program", where="interrupt", hint=STOP_HINT)
+        fields = {"type": "device.file", **place, **keys_of(query)}
+        self._backend.decode(_json(fields))  # also checks keys that only rows use
         listing = ListingAnswer(self._backend, caller, place)
         if rows:
-            return RowsAnswer(asked, listing, choose)
+            return RowsAnswer(fields, listing, choose)
         conditions = Conditions(request.method, lambda name: ", ".join(request.headers.getlist(name)))
-        return BytesAnswer(asked, listing, conditions)
+        return BytesAnswer(fields, listing, conditions)
 
     async def put(self, request: Request, device: str, path: str) -> Response:
-        """Write a file; JSON with its `bytes` and `sha256` when it is there."""
-        place = {"device": device, "path": f"/{_decoded(request, path)}"}
-        if "content-range" in request.headers:  # RFC 9110, 14.4: it would make a part of the file the whole
+        """Write a file; return its `bytes` and `sha256` as JSON once it is in place."""
+        place = {"device": device, "path": f"/{_utf8_path(request, path)}"}
+        if "content-range" in request.headers:  # RFC 9110, 14.4: a part would replace the whole file
             raise HttpRefusal(
                 400,
                 "a part of a file cannot be put",
@@ -94,40 +92,40 @@ class Files:
         query = dict(request.query_params)
         keys = keys_of(query)
         target = declared = keys.pop("format", None) or format_of(place["path"])
-        given = format_of_content(request.headers.get("content-type", ""))
-        if given in ("raw", target):  # bytes as they are
-            target = given = "raw"
+        source_format = format_of_content(request.headers.get("content-type", ""))
+        if source_format in ("raw", target):  # the bytes are stored unchanged
+            target = source_format = "raw"
         content = Content(request.receive)
         on_error = keys.pop("on_error", "fail")
         if on_error not in ("skip", "fail"):
             raise RequestError(f"{format_value(on_error)} is not allowed", where="on_error", hint="Known: fail, skip")
         self._backend.decode(_json({"type": "device.file", **place, **keys, "format": declared}))
-        rows = UploadedRows(content, Layout(given, on_error=on_error))
-        asked = self._backend.decode(_json({"type": "device.file", **place, **keys, "format": target}))
+        rows = UploadedRows(content, Layout(source_format, on_error=on_error))
+        upload = self._backend.decode(_json({"type": "device.file", **place, **keys, "format": target}))
         caller: Caller = request.scope[CALLER]
-        self._backend.permit(asked, "write", caller)  # before its content is read
+        self._backend.permit(upload, "write", caller)  # before its content is read
         await self._check(request, place, keys.get("interrupt", False))
         async with while_connected(request.receive, content.ended):
             await rows.begin()
-            written = await self._backend.write(asked, rows.schema, rows.batches(), caller=caller)
-        return JSONResponse({**place, **written, **(rows.rejected if given != "raw" else {})}, 201)
+            written = await self._backend.write(upload, rows.schema, rows.batches(), caller=caller)
+        return JSONResponse({**place, **written, **(rows.rejected if source_format != "raw" else {})}, 201)
 
     async def delete(self, request: Request, device: str, path: str) -> Response:
         """Remove a file or an empty folder."""
-        place = {"device": device, "path": f"/{_decoded(request, path)}"}
+        place = {"device": device, "path": f"/{_utf8_path(request, path)}"}
         interrupt = _flag(dict(request.query_params), "interrupt")
         await self._check(request, place, interrupt)
         await self._backend.act("file.remove", _json({**place, "interrupt": interrupt}), request.scope[CALLER])
         return Response(status_code=204)
 
     async def _check(self, request: Request, place: Mapping[str, Any], interrupt: bool) -> None:
-        """`HttpRefusal` where a condition of the request does not hold for what is there before it is carried out."""
+        """Raise `HttpRefusal` if a condition of the request does not hold for the present file."""
         conditions = Conditions(request.method, lambda name: ", ".join(request.headers.getlist(name)))
         if not conditions:
             return
-        asked = {"type": "device.file", **place, "interrupt": interrupt, **LOOK}
+        fields = {"type": "device.file", **place, "interrupt": interrupt, **LOOK}
         try:
-            async with self._backend.read(self._backend.decode(_json(asked)), caller=request.scope[CALLER]) as answer:
+            async with self._backend.read(self._backend.decode(_json(fields)), caller=request.scope[CALLER]) as answer:
                 etag = etag_of(described(answer))
                 await drain(answer)
         except FileMissing:
@@ -137,16 +135,16 @@ class Files:
 
 
 def keys_of(query: Mapping[str, str]) -> dict[str, Any]:
-    """The request's keys in a query. `file_format` is the file's own format, `columns` are divided by commas.
+    """Return the request keys in a query. `file_format` is the file's own format; commas separate `columns`.
 
-    `RequestError` for what the path has said already: who looks at a path must see what is asked for.
+    Raises `RequestError` for keys that the path gives: the path must always show what a request is for.
     """
     keys: dict[str, Any] = {}
     for name, text in query.items():
         if name in PLACED:
-            raise RequestError("it is in the path", where=name, hint="Leave it out of the query")
+            raise RequestError("the path gives this key", where=name, hint="Leave it out of the query")
         if name in IN_HEADERS:
-            raise RequestError("not a key of a query", where=name, hint="Ask for a part by the header Range")
+            raise RequestError("not a key of a query", where=name, hint="Request a part with the header Range")
         if name in FLAGS:
             keys[name] = _flag({name: text}, name)
         elif name in NUMBERS and text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS:
@@ -156,7 +154,7 @@ def keys_of(query: Mapping[str, str]) -> dict[str, Any]:
         elif name == "file_format":
             keys["format"] = text
         else:
-            keys[name] = text  # the request's model says what is wrong with it
+            keys[name] = text  # the request's model refuses it if it is wrong
     return keys
 
 
@@ -167,8 +165,8 @@ def _flag(query: dict[str, str], name: str) -> bool:
     return text in ("true", "1")
 
 
-def _decoded(request: Request, path: str) -> str:
-    """`path`, which was decoded once; refused where it was not UTF-8."""
+def _utf8_path(request: Request, path: str) -> str:
+    """Return `path`, which the server has decoded; raise `RequestError` if it was not UTF-8."""
     if "\ufffd" in path and b"%EF%BF%BD" not in request.scope.get("raw_path", b"").upper():
         raise RequestError("the path is not UTF-8", where="path", hint="Encode it as UTF-8 before %XX")
     return path

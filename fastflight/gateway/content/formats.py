@@ -1,9 +1,9 @@
-"""Rows as the bytes of an HTTP answer: Arrow, JSON lines, CSV, Parquet, or the text of lines.
+"""Encodes rows as the body of an HTTP answer: Arrow, JSON lines, CSV, Parquet, or lines of text.
 
-A `BodyEncoder` encodes each batch as it comes, and the error if the rows end in one. Only Arrow can carry data beside
-the rows: the custom metadata of a message holds a note of the source under `fastflight.note`, and that of the last
-message, which has no rows, the trailer under `fastflight.trailer`. An Arrow stream that ends in an error has the error
-in that place, under `fastflight.error`, and no end-of-stream mark.
+A `BodyEncoder` encodes each batch as it comes, and the error if the rows end in one. Arrow also carries notes and the
+trailer, in the custom metadata of messages: a note of the source under `fastflight.note`, and the trailer under
+`fastflight.trailer` in the last message, which has no rows. An Arrow stream that ends in an error has the error under
+`fastflight.error` in its last message, and no end-of-stream mark.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from fastflight.tables.codec import RowWriter
 from fastflight.tables.parquet import RowGroupWriter
 
 NOTE, TRAILER, ERROR = b"fastflight.note", b"fastflight.trailer", b"fastflight.error"
-# The last 8 bytes of an Arrow stream: a message of no length.
+# The last 8 bytes of an Arrow stream: a message of length 0.
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 CSV_TYPE = "text/csv; charset=utf-8"
-# How text begins that a spreadsheet takes for a formula (OWASP, "CSV Injection"). An apostrophe before it marks text.
+# First characters that make a spreadsheet read text as a formula (OWASP, "CSV Injection"). An apostrophe marks text.
 FORMULA = re.compile(r"^([=+\-@\t\r])")
 ESCAPED = r"'\1"
 
@@ -37,30 +37,30 @@ Data = bytes | memoryview
 
 
 class BodyEncoder(Protocol):
-    """The bytes of one answer, in order: `begin`, `encode` for each batch, then `finish` or `fail`."""
+    """Encodes one answer: call `begin`, `encode` for each batch, then `finish` or `fail`. Each returns bytes."""
 
-    # Of the whole answer.
+    # The content type of the answer.
     media_type: str
-    # Whether encoding a batch takes so long that the loop must not wait for it.
+    # Whether encoding a batch takes so long that it must not run on the loop.
     slow: bool
 
     @property
     def enough(self) -> bool:
-        """Whether all has been encoded that is wanted, before the rows end."""
+        """Whether the answer is complete before the rows end, so that the rest need not be read."""
 
     def begin(self) -> Data: ...
 
     def encode(self, batch: pa.RecordBatch, note: Note | None) -> Data:
-        """A batch; its note, if the format has a place for that."""
+        """Encode a batch, and its note if the format can carry it."""
 
     def finish(self, trailer: Note) -> Data: ...
 
     def fail(self, error: Mapping[str, Any]) -> Data:
-        """The rows end here because of `error`: what the client is to know of it, where the format can say so."""
+        """Encode the error that ends the rows; no bytes if the format cannot carry it."""
 
 
 class ArrowEncoder:
-    """An IPC stream. Messages are serialized one by one, into a buffer of their size."""
+    """Encodes an Arrow IPC stream. Each message is serialized into a buffer of exactly its size."""
 
     media_type = "application/vnd.apache.arrow.stream"
     slow = False
@@ -89,18 +89,18 @@ class ArrowEncoder:
         sink = pa.BufferOutputStream()
         writer = pa.ipc.new_stream(sink, self._schema)
         writer.write_batch(batch, custom_metadata={key: json.dumps(content, default=str).encode()})
-        # Not closed: that would write the end of the stream. The schema is what stands before the message.
+        # The writer stays open: closing it would add the end-of-stream mark. The schema before the message is cut off.
         return memoryview(sink.getvalue())[self._head.size :]
 
 
 class TextEncoder:
-    """JSON lines or CSV, as the device's files are written."""
+    """Encodes JSON lines or CSV, in the form in which files on devices are written."""
 
     slow = True
     enough = False
 
     def __init__(self, format_: str, media_type: str, schema: pa.Schema, *, escapes: bool = False) -> None:
-        """`escapes`: no text begins as a formula of a spreadsheet does."""
+        """`escapes`: escape text that a spreadsheet would read as a formula."""
         self.media_type = media_type
         self._says_errors = format_ == "jsonl"
         schema = schema.remove_metadata()
@@ -123,7 +123,7 @@ class TextEncoder:
 
 
 class LinesEncoder:
-    """The column `text`, a line for each row; of an error, what a person would be told."""
+    """Encodes the column `text`, a line for each row. An error becomes a traceback or a line of text."""
 
     media_type = "text/plain; charset=utf-8"
     slow = False
@@ -131,7 +131,7 @@ class LinesEncoder:
 
     def __init__(self, schema: pa.Schema) -> None:
         if "text" not in schema.names:
-            raise DataError("these rows are no lines of text", hint="Ask for jsonl, csv or arrow")
+            raise DataError("these rows have no column `text`", hint="Ask for jsonl, csv or arrow")
 
     def begin(self) -> Data:
         return b""
@@ -147,7 +147,7 @@ class LinesEncoder:
 
 
 class ParquetEncoder:
-    """A Parquet file, a row group at a time."""
+    """Encodes a Parquet file. Bytes come out when a row group is complete."""
 
     media_type = "application/vnd.apache.parquet"
     slow = True
@@ -173,7 +173,7 @@ class ParquetEncoder:
 
 
 class _ParquetSink(io.RawIOBase):
-    """A file that a Parquet writer appends to, and whose bytes `take` removes."""
+    """A file for a Parquet writer to append to. `take` removes and returns what was written."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -198,20 +198,21 @@ class _ParquetSink(io.RawIOBase):
 
 def _without_formulas(column: pa.Array) -> pa.Array:
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        return column  # a number is none
+        return column  # only text can be a formula
     return pc.replace_substring_regex(column, FORMULA.pattern, ESCAPED)
 
 
 def encoder_of(format_: str, formulas: str | None) -> Callable[[pa.Schema], BodyEncoder]:
-    """What makes the encoder of a format. `formulas`: what a query says of these: `escape`, or None to leave them."""
+    """Return the function that makes an encoder of a format from a schema.
+
+    `formulas` is the query's value: `escape`, or None to leave formulas as they are.
+    """
     if formulas is None:
         return ENCODERS[format_]
     if formulas != "escape":
         raise RequestError(f"{format_value(formulas)} is not allowed", where="formulas", hint="Known: escape")
     if format_ != "csv":
-        raise RequestError(
-            "only CSV is opened in spreadsheets", where="formulas", hint="Ask for format=csv, or leave it out"
-        )
+        raise RequestError("formulas are escaped in CSV only", where="formulas", hint="Use format=csv, or leave it out")
     return lambda schema: TextEncoder("csv", CSV_TYPE, schema, escapes=True)
 
 
@@ -223,7 +224,7 @@ ENCODERS: Mapping[str, Callable[[pa.Schema], BodyEncoder]] = {
     "lines": LinesEncoder,
 }
 
-# What clients call them.
+# The names of formats in `Accept` and `Content-Type`.
 MEDIA_TYPES: Mapping[str, str] = {
     "application/vnd.apache.arrow.stream": "arrow",
     "application/jsonl": "jsonl",

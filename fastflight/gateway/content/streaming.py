@@ -1,10 +1,11 @@
-"""An answer of rows, sent as they come.
+"""Streams the rows of a request as an HTTP answer.
 
-Nothing is sent before the source has opened: until then a failure is an answer with its status. After that it must not
-look like an end: the chunked encoding is broken off, which every HTTP client reports, after what the format can say.
+Nothing is sent before the source has opened: until then an error gets an answer with its own status. A later error is
+sent within the format, if that can carry it. Then the answer is cut off before its end, which every HTTP client
+reports.
 
-The loop sends a batch when the client has taken what went before, so a client that does not read stops the source as
-soon as the hand-off is full. One that leaves cancels it.
+Each batch is sent when the client has taken the ones before. So a client that does not read pauses the source as soon
+as the channel is full. A client that leaves cancels the source.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from fastflight.gateway.errors import error_answer_off_loop
 from fastflight.gateway.watching import until
 from fastflight.service.requests import Request
 
-# Cells that are encoded as text on the loop; more are encoded away from it, in slices of so many.
+# Batches of up to so many cells are encoded as text on the loop. Larger ones are encoded in a thread, in slices.
 CELLS_ON_LOOP = 256
 CELLS_PER_SLICE = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """The beginning of an answer. Without an `encoder` it has no content, and the rows are none."""
+class AnswerStart:
+    """Status and headers of an answer. Without an `encoder` it has no body, and its rows are not read."""
 
     status: int
     headers: list[Header]
@@ -43,7 +44,7 @@ class Begun:
 
 
 class Streamed(Response):
-    """The rows of `request` for `caller`, as the encoder that `make` makes writes them."""
+    """Answers with the rows of `request` for `caller`. `make` returns the encoder for their schema."""
 
     def __init__(
         self, backend: Backend, request: Request, caller: Caller, make: Callable[[pa.Schema], BodyEncoder]
@@ -54,42 +55,42 @@ class Streamed(Response):
         self._caller = caller
         self._make = make
 
-    async def begin(self, answer: StreamedAnswer) -> Begun | Request | Response:
-        """What is sent of `answer`, which has just been opened; or what is to be asked, or sent, instead of it."""
+    async def begin(self, answer: StreamedAnswer) -> AnswerStart | Request | Response:
+        """Return how to begin `answer`, which has just opened; or a request to read, or a response to send, instead."""
         encoder = self._make(answer.schema)
         headers = [
             (b"content-type", encoder.media_type.encode()),
             (b"cache-control", b"no-store"),
             (b"fastflight-path", path_of(answer)),
         ]
-        return Begun(200, headers, encoder)
+        return AnswerStart(200, headers, encoder)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The request's content must have been read."""
-        following: Begun | Request | Response = self._request
-        whole = True
+        """Send the answer. The request's content must have been read."""
+        following: AnswerStart | Request | Response = self._request
+        complete = True
         async with while_connected(receive):
             while isinstance(following, Request):
                 async with self._backend.read(following, caller=self._caller) as answer:
                     following = await self.begin(answer)
-                    if isinstance(following, Begun):
-                        without = scope["method"] == "HEAD"
-                        whole = await _send_answer(following, None if without else following.encoder, answer, send)
-        # Nobody watches any more: to the watcher, an answer that has ended looks like a client that has left.
+                    if isinstance(following, AnswerStart):
+                        head_only = scope["method"] == "HEAD"
+                        complete = await _send_answer(following, None if head_only else following.encoder, answer, send)
+        # Sent outside of `while_connected`, which would take the end of the answer for a client that has left.
         if isinstance(following, Response):
             await following(scope, receive, send)
-        elif whole:
+        elif complete:
             await send({"type": "http.response.body", "body": b""})
 
 
 def path_of(answer: StreamedAnswer) -> bytes:
-    """Which path served it: `sync` or `async`."""
+    """Return which path served the answer: `sync` or `async`."""
     return bytes((answer.schema.metadata or {}).get(b"fastflight.path", b""))
 
 
-async def _send_answer(begun: Begun, encoder: BodyEncoder | None, answer: StreamedAnswer, send: Send) -> bool:
-    """Whether all of it was sent."""
-    await send({"type": "http.response.start", "status": begun.status, "headers": begun.headers})
+async def _send_answer(start: AnswerStart, encoder: BodyEncoder | None, answer: StreamedAnswer, send: Send) -> bool:
+    """Send the answer, except the end of its body; return False if its rows ended in an error."""
+    await send({"type": "http.response.start", "status": start.status, "headers": start.headers})
     try:
         if encoder is not None:
             await _send_rows(encoder, answer, send)
@@ -121,9 +122,9 @@ async def _send(send: Send, data: Data) -> None:
 
 
 def while_connected(receive: Receive, after: asyncio.Event | None = None) -> AbstractAsyncContextManager[None]:
-    """Cancel what stands in the block when the client leaves; it ends with `Stopped` then, which nobody hears.
+    """Cancel the block when the client leaves; the block then raises `Stopped`, which no client sees.
 
-    With `after`, look from then on: until it is set, somebody else receives.
+    With `after`, watch only once it is set: until then the block itself receives the request's content.
     """
 
     async def left() -> Exception:

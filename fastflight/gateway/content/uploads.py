@@ -1,7 +1,7 @@
-"""What a client sends as rows: the content of a request, turned into record batches as it comes.
+"""Decodes the content of a request into record batches, chunk by chunk.
 
-Nothing is held but the chunk at hand and the batches that it completes. A client that leaves before the end is
-`Stopped`, never an end.
+Memory holds only the current chunk and the batches that it completes. If the client leaves before the end, the batches
+end with `Stopped`, never as if complete.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from fastflight.tables import Layout, RowReader, open_reader
 from fastflight.tables.bare import one_content
 
 RAW = pa.schema([pa.field("data", pa.binary(), nullable=False)])
-# What carries bytes as they are, or says nothing: curl, and browsers for endings that they do not know.
+# Content types of unchanged bytes: none, and those that curl, and browsers for unknown file endings, send by default.
 OPAQUE = ("", "application/octet-stream", "application/x-www-form-urlencoded")
-# Batches without a schema cannot begin a write: so much may come before it is known.
+# Formats that an upload may have, besides bytes as they are.
 READABLE = ("arrow", "jsonl", "csv")
 
-# For a request that is read whole, which is small, however steadily its bytes drip.
+# To receive a small request that is read whole, even if its bytes keep coming one by one.
 WHOLE_SECONDS = 30.0
 
 
 def format_of_content(media_type: str) -> str:
-    """The format that a `Content-Type` means; `raw` for bytes as they are."""
+    """Return the format that a `Content-Type` names; `raw` for bytes as they are."""
     name = media_type.partition(";")[0].strip().lower()
     if name in OPAQUE:
         return "raw"
-    meant = MEDIA_TYPES.get(name)
-    if meant in READABLE:
-        return meant
-    known = ", ".join(media for media, meant in MEDIA_TYPES.items() if meant in READABLE)
+    format_ = MEDIA_TYPES.get(name)
+    if format_ in READABLE:
+        return format_
+    known = ", ".join(media for media, format_ in MEDIA_TYPES.items() if format_ in READABLE)
     raise HttpRefusal(
         415,
-        f"{name[:80]!r} holds no rows",
+        f"{name[:80]!r} is not a format for uploads",
         where="Content-Type",
         hint=f"Known: {known}; application/octet-stream for bytes as they are",
     )
@@ -64,7 +64,7 @@ class Content:
                 yield chunk
 
     async def whole(self, max_bytes: int) -> bytes:
-        """All of it, if it is no longer than `max_bytes` and does not take for ever."""
+        """Return all of it; raise `HttpRefusal` if it has more than `max_bytes`, or is not complete in time."""
         parts, size = [], 0
         try:
             async with asyncio.timeout(WHOLE_SECONDS):
@@ -74,51 +74,51 @@ class Content:
                     if size > max_bytes:
                         raise HttpRefusal(413, f"more than {max_bytes} bytes", where="content", hint="Send less")
         except TimeoutError:
-            what = f"not whole within {WHOLE_SECONDS:.0f} s"
+            what = f"not complete within {WHOLE_SECONDS:.0f} s"
             raise HttpRefusal(408, what, where="content", hint="Ask again") from None
         return b"".join(parts)
 
 
 class UploadedRows:
-    """Rows of `content`: `schema` once `begin` has returned, then the batches."""
+    """The rows of `content`. Call `begin`, then read `schema`, then iterate `batches`."""
 
     def __init__(self, content: Content, layout: Layout) -> None:
         self._chunks = aiter(content)
         self._reader: RowReader | None = None if layout.format == "raw" else open_reader(layout)
         self._ready: list[pa.RecordBatch] = []
-        self._whole = False
+        self._complete = False
         self.schema = RAW
 
     @property
     def rejected(self) -> Mapping[str, int]:
-        """How many rows were set aside so far."""
+        """How many rows were rejected so far."""
         return {"rejected": 0 if self._reader is None else self._reader.rejected.count}
 
     async def begin(self) -> None:
         """Read until the schema is known."""
         if self._reader is None:
             return
-        while self._reader.schema is None and not self._whole:
+        while self._reader.schema is None and not self._complete:
             await self._feed()
         if self._reader.schema is None:
-            raise RequestError("there are no rows, so no columns", where="content", hint="Send a header at least")
+            raise RequestError("without rows the columns are unknown", where="content", hint="Send at least a header")
         self.schema = self._reader.schema
 
     async def batches(self) -> AsyncIterator[pa.RecordBatch]:
-        """All rows."""
+        """Yield all rows."""
         while True:
             ready, self._ready = self._ready, []
             for batch in ready:
                 yield batch
-            if self._whole:
+            if self._complete:
                 return
             await self._feed()
 
     async def _feed(self) -> None:
         chunk = await anext(self._chunks, None)
-        self._whole = chunk is None
+        self._complete = chunk is None
         if self._reader is not None:
-            # In a thread: how long rows take to read is up to the client.
+            # In a thread: the client determines how long parsing takes.
             self._ready += await (
                 off_loop(self._reader.finish) if chunk is None else off_loop(self._reader.feed, chunk)
             )

@@ -5,10 +5,9 @@ connections have sent no request yet, the oldest of them is closed for each new 
 not keep out a client that sends its request at once. Each `WatchedConnection` has a deadline. All deadlines are checked
 once a second, which is cheaper than a timer for each request. A client that does not read its answer is disconnected.
 
-When there is no room, a connection that rests between two requests makes room for a new one: first those on which
-nobody has proven who they are, of these one of the address that has most, of these the one that rests longest. Clients
-open it again without a word. Requests in progress are never cut for this: while all places are busy, new connections
-are refused.
+When all places are taken, an idle connection (one between two requests) is closed for a new one: first those without
+an authenticated request; of these, one of the address that has most; of these, the one that is idle for longest.
+Clients reopen it silently. Requests in progress are never cut for this: if none is idle, new ones are refused.
 """
 
 from __future__ import annotations
@@ -22,38 +21,38 @@ from fastflight.transport.tcp_info import SendState
 
 # Each has a descriptor and buffers; a page's browser has six.
 MAX_CONNECTIONS = 2048
-# Of those, ones of one address (of one /64 with IPv6, which a single host has whole): the last quarter is for others,
-# also while all of these are busy. On loopback and behind a proxy all clients share an address, and so these places.
+# Connections of one address (with IPv6 of one /64, since a single host has a whole one): the last quarter stays free
+# for other addresses. On loopback and behind a proxy all clients share one address, and so these places.
 MAX_OF_ONE_ADDRESS = MAX_CONNECTIONS * 3 // 4
-# Of those, ones that have not asked anything yet. A browser opens a few ahead of need.
+# Connections that have not sent a request yet. A browser opens a few in advance.
 MAX_UNASKED = 256
-# From connecting, or from the first byte of the next request, to the end of a request's head: a slow phone's.
+# To receive a request's head, from connecting or from its first byte; enough for a slow phone.
 HEAD_SECONDS = 10.0
-# From one piece of a request's content to the next, while there is room for it. A board that writes pauses the client.
+# Between two pieces of a request's content, unless the gateway does not read: a board that writes pauses the client.
 CONTENT_STALL_SECONDS = 30.0
-# An answered connection waits so long for its next request. A page asks again within a second or not at all.
+# How long an idle connection waits for its next request. A page sends one within a second or not at all.
 KEEP_ALIVE_SECONDS = 15.0
-# How often connections are looked at.
+# How often connections are checked.
 LOOK_SECONDS = 1.0
 
 
 Client = TypeVar("Client")
 
-# For so long an answer that nobody reads may keep its device and its memory. Flight has the same limit.
+# How long an answer that nobody reads may keep its device and its memory. Flight has the same limit.
 STALL_SECONDS = 120.0
-# The bytes that wait in the process, and the state of the connection: on a thin line only the second one changes.
+# The bytes that wait in the process, and TCP's state of the connection: on a slow line only the latter changes.
 Waiting = tuple[int, SendState | None]
 
 
-class Unread(Generic[Client]):
-    """Compares what waits for each client with what waited before."""
+class StalledReaders(Generic[Client]):
+    """Finds clients that do not read: compares what waits for each with what waited before."""
 
     def __init__(self) -> None:
-        # What waited for each client, and since when that is unchanged.
+        # By client: what waits for it, and since when this is unchanged.
         self._known: dict[Client, tuple[Waiting, float]] = {}
 
     def is_stalled(self, client: Client, waiting: Waiting | None, now: float) -> bool:
-        """Whether it has taken nothing of what waits for it (None: nothing does) for too long, at the time `now`."""
+        """Return whether `waiting` (None: nothing waits) has not changed for `STALL_SECONDS`, at the time `now`."""
         if waiting is None:
             self.forget(client)
             return False
@@ -70,27 +69,27 @@ class Unread(Generic[Client]):
 class WatchedConnection(Protocol):
     """A connection whose deadline is checked."""
 
-    # When it has waited for too long, by the loop's clock; None while it waits for us.
+    # The deadline of its client, by the loop's clock; None while the client waits for the gateway.
     due: float | None
-    # All that it asked has been answered: to end it is nothing that it did wrong.
+    # It is idle: all requests are answered, so a passed deadline is no fault of the client.
     resting: bool
-    # Somebody has proven on it who they are.
+    # It has carried an authenticated request.
     proven: bool
-    # Where it is from, as `origin_of` gives it.
+    # The client's address, as `origin_of` returns it.
     origin: str
 
     def waiting(self) -> Waiting | None:
-        """What waits for its client; None while nothing does."""
+        """Return what waits for the client to read; None if nothing does."""
 
     def postponed(self) -> bool:
-        """Whether it is us who keep it from sending; then it has time from now on."""
+        """Return whether the gateway has paused the client; if so, start its deadline anew."""
 
     def cut(self, late: bool) -> None:
-        """End it: because it was `late`, or to make room."""
+        """End the connection: because its deadline has passed (`late`), or to make room."""
 
 
 class Connections:
-    """The open ones of one port. Belongs to its loop."""
+    """The open connections of one port. Belongs to its loop."""
 
     def __init__(
         self,
@@ -101,13 +100,13 @@ class Connections:
         self._max_connections = max_connections
         self._max_unasked = max_unasked
         self._max_of_one_address = max_of_one_address
-        # In the order in which they came.
+        # In the order in which they were opened.
         self._open: dict[WatchedConnection, None] = {}
         self._of_origin: Counter[str] = Counter()
         self._unasked: dict[WatchedConnection, None] = {}
-        self._unread: Unread[WatchedConnection] = Unread()
-        self._looking: asyncio.TimerHandle | None = None
-        # When the next look is to be, by the loop's clock: what is due some seconds after it never is due too early.
+        self._readers: StalledReaders[WatchedConnection] = StalledReaders()
+        self._next_check: asyncio.TimerHandle | None = None
+        # The time of the next check, by the loop's clock. Deadlines counted from it are never too early.
         self.now = 0.0
         self.refused = 0
         self.late = 0
@@ -122,40 +121,40 @@ class Connections:
     def unasked(self) -> int:
         return len(self._unasked)
 
-    def came(self, connection: WatchedConnection) -> bool:
-        """Whether there is room for one more; then it counts until it has `gone`."""
+    def admit(self, connection: WatchedConnection) -> bool:
+        """Add a connection, if there is room or another one can be closed for it; return whether it was added."""
         own = self._of_origin[connection.origin] >= self._max_of_one_address
         if own or len(self._open) >= self._max_connections:
-            yielding = self._yielding(connection.origin if own else None)
-            if yielding is None:
+            idle = self._replaceable(connection.origin if own else None)
+            if idle is None:
                 self.refused += 1
                 return False
-            self._crowd_out(yielding)
+            self._crowd_out(idle)
         self._open[connection] = None
         self._of_origin[connection.origin] += 1
         self._unasked[connection] = None
         if len(self._unasked) > self._max_unasked:
             self._crowd_out(next(iter(self._unasked)))
-        if self._looking is None:
-            self._look_again(asyncio.get_running_loop())
+        if self._next_check is None:
+            self._schedule_check(asyncio.get_running_loop())
         return True
 
-    def asked(self, connection: WatchedConnection) -> None:
-        """The head of a first request has come."""
+    def note_request(self, connection: WatchedConnection) -> None:
+        """Note that the head of a request has come."""
         self._unasked.pop(connection, None)
 
-    def gone(self, connection: WatchedConnection) -> None:
-        """It has ended, or is no longer one of HTTP."""
+    def remove(self, connection: WatchedConnection) -> None:
+        """Remove a connection that has ended, or that HTTP has handed over to something else."""
         if connection in self._open:
             del self._open[connection]
             self._of_origin[connection.origin] -= 1
             if not self._of_origin[connection.origin]:
                 del self._of_origin[connection.origin]
         self._unasked.pop(connection, None)
-        self._unread.forget(connection)
+        self._readers.forget(connection)
 
-    def _yielding(self, origin: str | None) -> WatchedConnection | None:
-        """The connection that makes room for a new one: one of `origin`, or any for None; None if none rests."""
+    def _replaceable(self, origin: str | None) -> WatchedConnection | None:
+        """Return the idle connection to close for a new one, of `origin` if that is not None; None if none is idle."""
         resting = (
             each
             for each in self._open
@@ -167,34 +166,34 @@ class Connections:
 
     def _crowd_out(self, connection: WatchedConnection) -> None:
         self.crowded_out += 1
-        self.gone(connection)
+        self.remove(connection)
         connection.cut(late=False)
 
-    def _look(self) -> None:
+    def _check_all(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
         for connection in list(self._open):
             if connection.due is not None and connection.due <= now and not connection.postponed():
                 self.late += not connection.resting
-                # It is told so, and has gone when it has read that; until then it is one that does not read.
+                # The client gets an error; from here on it is watched only as one that may not read.
                 connection.due = None
                 connection.cut(late=True)
-            elif self._unread.is_stalled(connection, connection.waiting(), now):
+            elif self._readers.is_stalled(connection, connection.waiting(), now):
                 self.not_read += 1
-                self.gone(connection)
+                self.remove(connection)
                 connection.cut(late=False)
         if self._open:
-            self._look_again(loop)
+            self._schedule_check(loop)
         else:
-            self._looking = None
+            self._next_check = None
 
-    def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _schedule_check(self, loop: asyncio.AbstractEventLoop) -> None:
         self.now = loop.time() + LOOK_SECONDS
-        self._looking = loop.call_at(self.now, self._look)
+        self._next_check = loop.call_at(self.now, self._check_all)
 
 
 def origin_of(address: str) -> str:
-    """What counts as one address: an IPv4 address, also one that is written as IPv6, or the /64 of an IPv6 address."""
+    """Return what counts as one address: an IPv4 address, even if written as IPv6, or the /64 of an IPv6 address."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

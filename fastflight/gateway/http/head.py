@@ -1,7 +1,7 @@
-"""What is checked of a request's head before anything is done with it (RFC 9112, 3 and 6).
+"""Checks the head of a request before the request is handled (RFC 9112, 3 and 6).
 
-The parser below has checked the syntax. Here are the rules that it leaves to its user: limits, one `Host`, the one
-transfer coding that is decoded, and targets that name their host.
+The parser, httptools, checks the syntax. This module checks what the parser leaves to its user: limits, exactly one
+`Host`, the transfer coding, and targets in absolute form.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SCHEMES = (b"http", b"https")
 
 
 class Head:
-    """One request head. Its methods raise `HttpRefusal`; `refusal` keeps it, as the parser that calls them hides it."""
+    """Checks one request head. Its methods raise `HttpRefusal`, and store it in `refusal` as the parser hides it."""
 
     def __init__(self) -> None:
         self.refusal: HttpRefusal | None = None
@@ -29,13 +29,13 @@ class Head:
         self._codings: list[bytes] = []
 
     def target(self, part: bytes) -> None:
-        """The next part of the request's target."""
+        """Check the next part of the request's target."""
         self._bytes += len(part)
         if self._bytes > MAX_HEAD_BYTES:
             raise self._refused(414, f"more than {MAX_HEAD_BYTES} bytes", where="target", hint="Send less")
 
     def header(self, name: bytes, value: bytes) -> None:
-        """The next header, whose name is in lower case."""
+        """Check the next header, whose name is in lower case."""
         self._bytes += len(name) + len(value) + 4
         self._headers += 1
         if self._bytes > MAX_HEAD_BYTES:
@@ -48,7 +48,7 @@ class Head:
             self._codings.append(value.strip().lower())
 
     def check(self, version: str) -> None:
-        """The head is whole."""
+        """Check the complete head."""
         if self._hosts != 1:
             many = "there is none" if not self._hosts else f"there are {self._hosts}"
             raise self._refused(400, many, where="Host", hint="Send one")
@@ -57,12 +57,13 @@ class Head:
         if version != "1.1":
             raise self._refused(400, f"not a header of HTTP/{version}", where="Transfer-Encoding", hint="Use HTTP/1.1")
         if self._codings != [b"chunked"]:
-            raise self._refused(501, "only chunked is decoded here", where="Transfer-Encoding", hint="Send it so")
+            raise self._refused(501, "only chunked is supported", where="Transfer-Encoding", hint="Use chunked")
 
     def in_origin_form(self, url: bytes, headers: list[Header]) -> tuple[bytes, list[Header]]:
-        """A request's target as a path, and its headers with the host that the target names, which counts then.
+        """Return target and headers of a request, with a target in absolute form turned into a path.
 
-        That is for targets in absolute form, as a proxy is sent them; others are as they were.
+        Clients send that form to proxies. The host in the target then replaces the `Host` header. Other targets are
+        returned unchanged.
         """
         if url.startswith(b"/") or b"://" not in url.partition(b"?")[0]:
             return url, headers

@@ -1,7 +1,7 @@
-"""uvicorn on an event loop of its own: `listen` starts it, `Gateway.close` ends it in bounded time.
+"""Runs uvicorn on an event loop of its own: `listen` starts it, `Gateway.close` ends it in bounded time.
 
-The port is had before anything runs, so that a port that somebody has is an error of whoever asked. uvicorn takes no
-signals here and logs nothing: what fails is told to the client, what nobody expected is in the log under its number.
+`listen` binds the port itself, so that it raises if the port is taken. uvicorn handles no signals here and logs
+nothing: clients get the errors, and the gateway logs unexpected ones under the number that the client gets.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from fastflight.gateway.ws.channel import MAX_MESSAGE_BYTES
 log = structlog.get_logger(__name__)
 
 DEFAULT_HOST = "127.0.0.1"
-# A WebSocket's client is asked so often whether it is there, and has so long to answer: one that stalls for a moment
-# has its answer behind what it has not read.
+# How often the client of a WebSocket gets a ping, and how long it has to answer. A client that stalls for a moment must
+# first read what was sent before the ping.
 PING_SECONDS = 15.0
 PONG_SECONDS = 45.0
-# From connecting to the end of a TLS handshake: a slow phone's.
+# For a TLS handshake, from connecting; enough for a slow phone.
 HANDSHAKE_SECONDS = 10.0
-# What waits at the operating system while the loop is busy.
+# Connections that wait in the operating system while the loop is busy.
 BACKLOG = 1024
-# What open answers get to end by themselves, and then what their sources get for their clean-up.
+# For open answers to end by themselves, and then for their sources to clean up.
 CLOSE_SECONDS = 5.0
 STOP_SECONDS = 5.0
 
 
 class Gateway:
-    """A gateway that answers at `url` until it is closed. Also a context manager."""
+    """A gateway that serves at `url` until it is closed. Also a context manager."""
 
     def __init__(self, server: _Server, shard: Shard, listener: socket.socket, relay: Relay | None = None) -> None:
         self._server = server
@@ -58,9 +58,9 @@ class Gateway:
         self._serving = shard.submit(server.serve(sockets=[listener]))
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
-        """Take no more requests, give open answers `timeout` seconds to end, end the rest. The shard is closed.
+        """Accept no more requests, give open answers `timeout` seconds to end, end the rest, and close the shard.
 
-        A part that fails, or does not end in time, is logged; the others are closed all the same.
+        If a part fails to close, or not in time, this is logged, and the other parts are closed all the same.
         """
         if not self._shard.running:
             return
@@ -75,11 +75,11 @@ class Gateway:
             if relay is not None:
                 _wait("relay", lambda: submit(relay.aclose()), STOP_SECONDS)
         _wait("server", lambda: self._serving, timeout + STOP_SECONDS)
-        _wait("connections", lambda: submit(self._cut()), 2 * STOP_SECONDS)
+        _wait("connections", lambda: submit(self._end_connections()), 2 * STOP_SECONDS)
         self._shard.close()
 
-    async def _cut(self) -> None:
-        """Connections whose client does not read what it asked for."""
+    async def _end_connections(self) -> None:
+        """Cancel the remaining requests, and abort connections whose client does not read."""
         tasks = list(self._server.server_state.tasks)
         for task in tasks:
             task.cancel()
@@ -99,7 +99,7 @@ class Gateway:
 
 
 def _wait(part: str, begin: Callable[[], concurrent.futures.Future[None]], seconds: float) -> None:
-    """Wait until a part of the gateway has closed. What it fails by is logged: the other parts are to close as well."""
+    """Close a part of the gateway with `begin`, and wait. A failure is only logged: the other parts must close too."""
     try:
         begin().result(seconds)
     except TimeoutError:
@@ -117,15 +117,15 @@ def listen(
     connections: Connections | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> Gateway:
-    """Serve `app` on `shard`, which has been started and is the gateway's from now on. Port 0 takes a free one.
+    """Serve `app` on `shard`, and return the running gateway. Raises `TransportError` if the port cannot be bound.
 
-    WebSockets at the path of `relay` are its own. `connections` are limited, and counted.
-    With `tls` it is HTTPS.
+    The shard must be running; the gateway closes it. Port 0 picks a free port. `relay` serves the WebSockets at its
+    path. `connections` limits and counts connections; None: those of `app`, if it has any. With `tls` it is HTTPS.
     """
-    came = connections or getattr(app, "connections", None) or Connections()
+    limits = connections or getattr(app, "connections", None) or Connections()
     config = uvicorn.Config(
         app,
-        http=partial(HttpConnection, relay=relay, came=came),  # type: ignore[arg-type]  # called as the class is
+        http=partial(HttpConnection, relay=relay, limits=limits),  # type: ignore[arg-type]  # called as the class is
         ws=WebSocket,
         ws_max_size=MAX_MESSAGE_BYTES,
         ws_ping_interval=PING_SECONDS,
@@ -137,7 +137,7 @@ def listen(
         access_log=False,
         headers=[(name.decode(), value.decode()) for name, value in EVERYWHERE],
         server_header=False,
-        proxy_headers=False,  # there is none in front of it, and who says so is not believed
+        proxy_headers=False,  # their headers are not trusted: no proxy is expected in front
         backlog=BACKLOG,
     )
     return Gateway(_Server(config, tls), shard, _listener(host, port), relay)
@@ -146,10 +146,10 @@ def listen(
 def _listener(host: str, port: int) -> socket.socket:
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        # The protocol is named because asyncio sets TCP_NODELAY only then: a head and a small body are two writes.
+        # asyncio sets TCP_NODELAY only if the protocol is named. It is needed: a head and a small body are two writes.
         listener = socket.socket(family, kind, socket.IPPROTO_TCP)
         try:
-            if os.name == "posix":  # elsewhere it would let two servers have one port
+            if os.name == "posix":  # on Windows, two servers could then share one port
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
             listener.listen(BACKLOG)
@@ -166,7 +166,7 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's, with a context for TLS as it is given, and a limit on the time of its handshake."""
+    """uvicorn's server, with a TLS context from outside and a time limit for the TLS handshake."""
 
     def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None) -> None:
         super().__init__(config)

@@ -1,7 +1,8 @@
-"""uvicorn's side of an HTTP connection, with the limits that it lacks and a short way to answer.
+"""uvicorn's HTTP protocol, with limits that it lacks and a fast path for cached answers.
 
-What came is bounded by size and by time, also what is sent ahead of its answers; who leaves is noticed by whoever
-answers; a refusal stands where an answer may, or the connection ends without one.
+Limits requests in size and time, including requests that a client sends before it has its previous answers. The task
+that answers is told when its client leaves. A request that breaks a limit gets an error if its answer is next on the
+connection; otherwise the connection is closed without one.
 """
 
 from __future__ import annotations
@@ -33,46 +34,46 @@ from fastflight.transport.tcp_info import send_state
 
 OK = b"HTTP/1.1 200 OK\r\n"
 AGAIN = "Ask again"
-# What a client may send ahead of its answers: requests, and bytes of their heads and content. Browsers send none.
+# Pipelining: requests that wait for previous answers, and the bytes of their heads and content. Browsers send none.
 MAX_AHEAD, MAX_AHEAD_BYTES = 64, 64 * 1024
-# What a client that is answered while it still sends gets to read that. To close at once destroys it, as TCP has it.
+# For a client that is answered while it still sends to read the answer. TCP would destroy it if closed at once.
 LEAVE_SECONDS = 5.0
 
 
 class HttpConnection(HttpToolsProtocol):
-    """uvicorn's, with limits that it lacks (a head's size and time, a content that stalls), and a short way to answer.
+    """uvicorn's protocol, with limits that it lacks (size and time of a head, stalled content), and a fast path.
 
-    What `Front.ready` has is written at once: no task, no events, no timers, no scope. That is most of what such an
-    answer costs. Whatever is unusual about a request goes uvicorn's way.
+    If `FrontApplication.ready` has the answer, it is written at once, without a task, events, timers and a scope, which
+    would be most of its cost. Any unusual request takes uvicorn's way.
 
-    A client may send some requests ahead of their answers. While one is answered, nothing is written that is not its
-    answer, and it is told when the connection ends.
+    A client may send some requests before it has its previous answers. While a task answers one of them, nothing else
+    is written, and the task is told when the connection ends.
     """
 
-    def __init__(self, *args: Any, came: Connections, relay: Relay | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, limits: Connections, relay: Relay | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._came = came
+        self._limits = limits
         self._relay = relay
         self._head_bytes = 0
         self._head = Head()
-        # Content of the request at hand is to come.
+        # The content of the current request has not come to its end.
         self._in_content = False
-        # The request at hand has its answer.
+        # The current request was answered on the fast path.
         self._answered = False
-        # The one that is answered by a task, or was the last to be; the one at hand (`cycle`) may be behind it.
+        # The request that a task answers, or was the last to answer. The current one (`cycle`) may wait behind it.
         self._answering: RequestResponseCycle | None = None
-        # It has its last answer: what it still sends is not looked at.
+        # The last answer is sent; what the client still sends is ignored.
         self._leaving = False
         self.due: float | None = None
         self.resting = False
         self.proven = False
         self.origin = ""
         self._certificate = ""
-        # uvicorn's own headers, which it makes anew once a second, and what they are as bytes.
-        self._own: list[tuple[bytes, bytes]] | None = None
-        self._own_bytes = b""
+        # uvicorn's default headers, which it replaces once a second, and their encoding.
+        self._defaults: list[tuple[bytes, bytes]] | None = None
+        self._defaults_bytes = b""
         self._ready: Callable[[bytes, list[tuple[bytes, bytes]], str], tuple[bytes, bool] | None] = getattr(
-            self.app, "ready", _never
+            self.app, "ready", _not_ready
         )
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -81,23 +82,23 @@ class HttpConnection(HttpToolsProtocol):
         self.app_state = {**self.app_state, CERTIFICATE: self._certificate}
         self.due = self.loop.time() + HEAD_SECONDS
         self.origin = origin_of((transport.get_extra_info("peername") or ("",))[0])
-        if not self._came.came(self):
-            self._refuse(HttpRefusal(503, "too many connections", hint="Close some, or ask again in a while"))
+        if not self._limits.admit(self):
+            self._refuse(HttpRefusal(503, "too many connections", hint="Close some, or try again later"))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._came.gone(self)
+        self._limits.remove(self)
         if self._answering is not None and not self._answering.response_complete:
-            self._answering.disconnected = True  # uvicorn tells the request at hand alone
+            self._answering.disconnected = True  # uvicorn tells only the current request
             self._answering.message_event.set()
         super().connection_lost(exc)
         self.pipeline.clear()
         for cycle in (self._answering, self.cycle):
             if cycle is not None:
-                cycle.transport = self.transport  # whose way leads back here: Python would have to look for the circle
+                cycle.transport = self.transport  # breaks a reference cycle through `_AnswerTransport`
 
     def postponed(self) -> bool:
         if self.flow.read_paused:
-            self.due = self._came.now + CONTENT_STALL_SECONDS
+            self.due = self._limits.now + CONTENT_STALL_SECONDS
             return True
         return False
 
@@ -111,25 +112,25 @@ class HttpConnection(HttpToolsProtocol):
                 HttpRefusal(408, f"nothing came for {CONTENT_STALL_SECONDS:.0f} s", where="content", hint=AGAIN)
             )
         elif late and self._head_bytes:
-            self._refuse(HttpRefusal(408, f"not whole within {HEAD_SECONDS:.0f} s", where="head", hint=AGAIN))
+            self._refuse(HttpRefusal(408, f"not complete within {HEAD_SECONDS:.0f} s", where="head", hint=AGAIN))
         else:
             self.transport.abort()
 
     def handle_websocket_upgrade(self) -> None:
-        """WebSockets of the relay leave the server here."""
+        """Hand a WebSocket of the relay over to it; leave all others to uvicorn."""
         if self._answering is not None and not self._answering.response_complete:
             self.transport.abort()
             return
         if self._relay is None or self.url.partition(b"?")[0] != PATH:
             self.due = None
-            # It takes no line of more than 8 KiB, and other servers on this computer may have many cookies.
+            # The WebSocket library takes no line over 8 KiB. Other servers on this computer may have set many cookies.
             self.scope["headers"] = [header for header in self.headers if header[0] != b"cookie"]
             super().handle_websocket_upgrade()
             upgraded = self.transport.get_protocol()
             assert isinstance(upgraded, WebSocket)
-            upgraded.gone = partial(self._came.gone, self)
+            upgraded.on_closed = partial(self._limits.remove, self)
             return
-        self._came.gone(self)
+        self._limits.remove(self)
         self.connections.discard(self)
         self._relay.take_over(self.transport, self.headers, self.url.partition(b"?")[2], self._certificate)
 
@@ -146,38 +147,38 @@ class HttpConnection(HttpToolsProtocol):
             if len(self.pipeline) > MAX_AHEAD or self._ahead_bytes() > MAX_AHEAD_BYTES:
                 self.transport.abort()
             else:
-                self.flow.resume_reading()  # that its client leaves is seen by nothing else
+                self.flow.resume_reading()  # only reading notices that the client leaves
 
     def send_400_response(self, msg: str) -> None:
         hint = "What follows on this connection is not read"
         self._refuse(self._head.refusal or HttpRefusal(400, "not a request of HTTP/1.1", hint=hint))
 
     def on_message_begin(self) -> None:
-        """The scope is made once it is known that the application has to be asked."""
+        """Prepare for a head. The scope is made later, and only if the fast path has no answer."""
         self.url = b""
         self.headers = []
         self._head = Head()
         self.expect_100_continue = False
         self.resting = False
-        self.due = self._came.now + HEAD_SECONDS
+        self.due = self._limits.now + HEAD_SECONDS
 
     def on_url(self, url: bytes) -> None:
         self._head.target(url)
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Not what follows content (RFC 9110, 6.5.1): whoever has the head has judged it already."""
+        """Check and store a header. Trailers (RFC 9110, 6.5.1) are ignored: the head was judged already."""
         if not self._in_content:
             self._head.header(name.lower(), value)
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        self._came.asked(self)
+        self._limits.note_request(self)
         self._head.check(self.parser.get_http_version())
         self.url, self.headers = self._head.in_origin_form(self.url, self.headers)
-        self._head_bytes = 0  # what comes now is content, or what is around its chunks: that counts
+        self._head_bytes = 0  # from here on it counts the bytes around the chunks of the content
         self._in_content = True
-        self.due = self._came.now + CONTENT_STALL_SECONDS
+        self.due = self._limits.now + CONTENT_STALL_SECONDS
         parser = self.parser
         if (
             (self.cycle is None or self.cycle.response_complete)
@@ -191,10 +192,11 @@ class HttpConnection(HttpToolsProtocol):
             data, proven = ready
             self.proven = self.proven or proven
             self._answered = True
-            own = self.server_state.default_headers
-            if own is not self._own:
-                self._own, self._own_bytes = own, b"".join(b"%b: %b\r\n" % header for header in own)
-            self.transport.write(b"".join((OK, self._own_bytes, data)))
+            defaults = self.server_state.default_headers
+            if defaults is not self._defaults:
+                self._defaults = defaults
+                self._defaults_bytes = b"".join(b"%b: %b\r\n" % header for header in defaults)
+            self.transport.write(b"".join((OK, self._defaults_bytes, data)))
         else:
             url, headers, expects = self.url, self.headers, self.expect_100_continue
             super().on_message_begin()
@@ -202,13 +204,13 @@ class HttpConnection(HttpToolsProtocol):
             self.scope["headers"] = headers
             before = self.cycle
             super().on_headers_complete()
-            if self.cycle is not before:  # it is not for a WebSocket
-                self.cycle.__class__ = _Cycle  # uvicorn has no other place for one
-                self.cycle.transport = _Way(self.transport, self._end)  # type: ignore[assignment]
+            if self.cycle is not before:  # not an upgrade to a WebSocket
+                self.cycle.__class__ = _Cycle  # uvicorn has no other way to replace the class
+                self.cycle.transport = _AnswerTransport(self.transport, self._end)  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0
-        self.due = self._came.now + CONTENT_STALL_SECONDS
+        self.due = self._limits.now + CONTENT_STALL_SECONDS
         if not self._answered:
             super().on_body(body)
 
@@ -227,38 +229,38 @@ class HttpConnection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
-        """As uvicorn's, whose timer for each answer is a `due` here."""
+        """As in uvicorn, but with `due` instead of a timer for each answer."""
         self.server_state.total_requests += 1
         caller: Any = None if self._answering is None else self._answering.scope.get(CALLER)
         self.proven = self.proven or (caller is not None and caller.proven)
         if self._leaving or self.transport.is_closing():
             return
         if self._in_content and not self.pipeline:
-            self._end()  # the answer is there, so what is still to come is not wanted
+            self._end()  # the answer is sent, so the rest of the content is not needed
             return
         self.flow.resume_reading()
         if self.pipeline:
             self._start_asgi_task(*self.pipeline.pop())
-        elif self.due is None:  # else the next head has begun to come
-            self.due = self._came.now + KEEP_ALIVE_SECONDS
+        elif self.due is None:  # otherwise the next head is on its way
+            self.due = self._limits.now + KEEP_ALIVE_SECONDS
             self.resting = True
 
     @property
     def _is_next(self) -> bool:
-        """Whether what is written now is taken for the answer to the request at hand."""
+        """Whether the client takes what is written next for the answer to the current request."""
         answering = self._answering
         if answering is None or answering.response_complete:
             return not self._answered
         return self._in_content and answering is self.cycle and not answering.response_started
 
     def _ahead_bytes(self) -> int:
-        """Of the requests that wait for their turn."""
+        """Return the bytes of the requests that wait for their turn."""
         heads = (len(name) + len(value) for cycle, _ in self.pipeline for name, value in cycle.scope["headers"])
         urls = (len(cycle.scope["raw_path"]) + len(cycle.scope["query_string"]) for cycle, _ in self.pipeline)
         return sum(heads) + sum(urls) + sum(len(cycle.body) for cycle, _ in self.pipeline)
 
     def _refuse(self, error: HttpRefusal) -> None:
-        """End the connection, with an answer that is not the application's if one may stand there."""
+        """End the connection, with an error if the answer to the current request is next on it."""
         self.due = None
         if self._is_next:
             self.transport.write(closing_answer(error, {}))
@@ -267,7 +269,7 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.abort()
 
     def _end(self) -> None:
-        """Nothing more is written. One that still sends its content is left when it has read that."""
+        """Close after the last answer; a client that still sends content has `LEAVE_SECONDS` to read the answer."""
         if self._leaving or not self._in_content:
             self.transport.close()
             return
@@ -280,7 +282,7 @@ class HttpConnection(HttpToolsProtocol):
 
 
 class _Cycle(RequestResponseCycle):
-    """One request and its answer, which says so where it is the last: what is still to come is not looked at."""
+    """One request and its answer. An answer that begins before the content has ended says that it is the last one."""
 
     def send(self, message: Any) -> Any:
         if self.more_body and not self.response_started:
@@ -288,8 +290,8 @@ class _Cycle(RequestResponseCycle):
         return super().send(message)
 
 
-class _Way:
-    """To the client, for one answer: closing it is the protocol's."""
+class _AnswerTransport:
+    """The transport for one answer: `close` calls the protocol instead of closing it."""
 
     def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
         self.write = transport.write
@@ -298,20 +300,21 @@ class _Way:
 
 
 def certificate_name(tls: ssl.SSLObject | None) -> str:
-    """What a client's certificate, which TLS has proven, calls it: its first alternative name, else its common name.
+    """Return the name in a verified client certificate: its first alternative name, else its common name.
 
-    As gRPC tells it to the Flight edge. Empty for a first alternative name of a kind that it does not tell.
+    gRPC gives the Flight edge the same name. Empty if there is none, or if the first alternative name is of another
+    kind than DNS, email, URI and IP address.
     """
-    proven: Any = (tls.getpeercert() if tls is not None else None) or {}
-    for kind, value in proven.get("subjectAltName", ()):
+    certificate: Any = (tls.getpeercert() if tls is not None else None) or {}
+    for kind, value in certificate.get("subjectAltName", ()):
         if kind == "IP Address":
             with contextlib.suppress(ValueError):
                 return str(ipaddress.ip_address(value))
         return str(value) if kind in ("DNS", "email", "URI") else ""
-    common = [value for part in proven.get("subject", ()) for key, value in part if key == "commonName"]
+    common = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
     return str((common or [""])[0])
 
 
-def _never(url: bytes, headers: list[tuple[bytes, bytes]], certificate: str) -> tuple[bytes, bool] | None:
-    """For applications that are not the gateway's."""
+def _not_ready(url: bytes, headers: list[tuple[bytes, bytes]], certificate: str) -> tuple[bytes, bool] | None:
+    """The `ready` of applications that have none: no answer."""
     return None

@@ -1,8 +1,8 @@
-"""Limits for clients: a number of places that several names share fairly, and a rate.
+"""Limits for clients: `Quota` shares a number of places fairly between names, `RateLimit` limits a rate.
 
 In a `Quota` a name gets free places up to its own limit. When all places are taken, a name with fewer places gets one
-of the name that has most, which loses its oldest. A few names therefore cannot keep out the others. Clients without a
-name (None) count as one name, without a limit of its own.
+of the name that has most. The caller chooses which of that name's holders loses its place. So a few names cannot keep
+out the others. Clients without a name (None) count as one name, without a limit of its own.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ class Quota(Generic[T]):
     """The holders of the places, by name. Belongs to one event loop."""
 
     def __init__(self, most: int, most_of_one: int, what: str, *, retry_seconds: float, hint: str) -> None:
-        """`what` they are for, for refusals: "connections to the relay"; after `retry_seconds` one may be free."""
+        """`what` names the places in errors: "connections to the relay". One may be free after `retry_seconds`."""
         self._most = most
         self._most_of_one = most_of_one
         self._what = what
         self._retry_seconds = retry_seconds
         self._hint = hint
-        # In the order in which they came; no name has none.
+        # By name, its holders, the oldest first. Names without holders are removed.
         self._of: dict[str | None, dict[T, None]] = {}
         self._taken = 0
 
     def __len__(self) -> int:
         return self._taken
 
-    def wanted(self, name: str | None) -> Sequence[T]:
-        """Of whom one has to leave before one more of `name` comes, the oldest first; none if there is room.
+    def replaceable(self, name: str | None) -> Sequence[T]:
+        """Return the holders of which one must leave before `name` takes a place, oldest first; none if one is free.
 
-        `ResourceExhausted` for a name that has as many as it may have, and where no other has more than it would have.
+        Raises `ResourceExhausted` if `name` has reached its own limit, or if no name has more places than it would get.
         """
         own = len(self._of.get(name, ()))
         if name is not None and own >= self._most_of_one:
@@ -48,12 +48,12 @@ class Quota(Generic[T]):
         return tuple(largest)
 
     def take(self, name: str | None, who: T) -> None:
-        """One more has come, which was `wanted`."""
+        """Add `who` as a holder. Call `replaceable` before, and `leave` for the holder that makes room."""
         self._of.setdefault(name, {})[who] = None
         self._taken += 1
 
     def leave(self, name: str | None, who: T) -> None:
-        """One has left; one that had left before may do so again."""
+        """Remove a holder; do nothing if it was removed before."""
         of_name = self._of.get(name, {})
         if who in of_name:
             del of_name[who]
@@ -82,7 +82,7 @@ class RateLimit:
         self._then = clock()
 
     def take(self) -> bool:
-        """Whether one more is allowed now, which is counted then."""
+        """Return whether one more is allowed now; if so, count it."""
         now = self._clock()
         self._left = min(self._most, self._left + (now - self._then) * self._per_second)
         self._then = now

@@ -1,7 +1,7 @@
-"""uvicorn's WebSocket, with the ends and the bounds that it lacks.
+"""uvicorn's WebSocket protocol, with limits that it lacks.
 
-A client that does not read, or sends no more, is left; what it may have kept for it by sending is bounded. A handshake
-that uvicorn cannot read has an answer, too.
+Disconnects clients that do not read or that close their side, bounds the memory that a client's messages take, and
+answers handshakes that uvicorn cannot read.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from websockets.frames import Frame
 
 from fastflight.gateway.errors import HttpRefusal, closing_answer
 
-# What a client gets to read the end of a WebSocket.
+# For a client to read the end of a WebSocket.
 LINGER_SECONDS = 5.0
 
 
 class WebSocket(WebSocketsSansIOProtocol):
-    """One connection, from the request for it on; `gone` is called when it has ended."""
+    """One connection, from the upgrade on. `on_closed` is called when it has ended."""
 
-    _cutting: asyncio.TimerHandle | None = None
-    # The answer to the last ping, for a client that does not read.
+    _abort_timer: asyncio.TimerHandle | None = None
+    # The answer to the newest ping, while the client does not read.
     _pong = b""
-    # The message that comes in fragments: there may be any number of them, also empty ones.
+    # The fragments of the current message, joined: a client may send any number of them, even empty ones.
     _parts: bytearray | None = None
-    gone: Callable[[], None] = staticmethod(lambda: None)
+    on_closed: Callable[[], None] = staticmethod(lambda: None)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -38,11 +38,11 @@ class WebSocket(WebSocketsSansIOProtocol):
             self.transport.close()
 
     def eof_received(self) -> None:
-        """Who sends no more has left, also where what was written is not taken: uvicorn would wait for that."""
+        """Treat a client that has closed its side as gone. uvicorn would first wait until all output is sent."""
         self.queue.put_nowait({"type": "websocket.disconnect", "code": 1006})
 
     def handle_ping(self) -> None:
-        """Answer while the client reads. When it reads again, the last is answered for all (RFC 6455, 5.5.3)."""
+        """Answer pings while the client reads; when it reads again, answer the newest one for all (RFC 6455, 5.5.3)."""
         answers = self.conn.data_to_send()
         if self.writable.is_set() or self.conn.close_sent is not None:
             self.transport.write(b"".join(answers))
@@ -68,13 +68,13 @@ class WebSocket(WebSocketsSansIOProtocol):
         self.transport.abort()
 
     def on_task_complete(self, task: asyncio.Task[None]) -> None:
-        """Closing waits until all that was written is taken: not for ever."""
+        """Abort the connection if the client does not read the rest within `LINGER_SECONDS`."""
         super().on_task_complete(task)
         if not self.disconnected:
-            self._cutting = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+            self._abort_timer = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._cutting is not None:
-            self._cutting.cancel()
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
         super().connection_lost(exc)
-        self.gone()
+        self.on_closed()

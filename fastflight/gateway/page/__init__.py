@@ -1,1 +1,1 @@
-"""The live page: its files, and the fleet as it shows it."""
+"""The live page: its files, and the state and output of all devices that it shows."""

@@ -1,8 +1,8 @@
-"""Numbers in what a device prints, for a chart: fed bytes, gives points. For display only; rows are made by `tables`.
+"""Finds numbers in the output of a device, for charts: `feed` takes bytes and returns points. Rows come from `tables`.
 
-A line of JSON (an object) gives its numbers by their keys. A line of CSV gives its numbers by the last header that came
-by (a line without numbers, as wide as the lines after it), else by their place. Whatever else a device prints gives
-none. What a peer may send without end is bounded: a line's length, the lines that are looked at, the columns.
+In a line with a JSON object, the keys name the numbers. In a line of CSV, the last header names them (a line without
+numbers that has as many cells), else their position does. All other output gives no points. Limits apply to the length
+of a line, the lines that are parsed, and the columns, since a device may print without end.
 """
 
 from __future__ import annotations
@@ -12,47 +12,47 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-# A longer line is counted, and not looked at.
+# Longer lines are counted, but not parsed.
 MAX_LINE_BYTES = 2048
-# Of what came since the last look: a screen shows no more in a tenth of a second. The newest count.
+# Lines that are parsed of each call, the newest ones: a screen shows no more in a tenth of a second.
 MAX_LINES = 12
-# More charts than anybody looks at; a device that makes up keys cannot fill the memory.
+# More charts than anybody reads. It also protects the memory from a device with ever new keys.
 MAX_COLUMNS = 16
 MAX_NAME_CHARACTERS = 40
-# Of the newest line, as text.
+# Length of the newest line, as it is shown.
 MAX_SHOWN_CHARACTERS = 200
-# So large a number is an error of whoever printed it, and JSON's of other languages.
+# Larger numbers are mistakes of the program on the device, and some JSON parsers cannot read them.
 MAX_MAGNITUDE = 1e300
 
-# The time in ms since 1970, then a value or None for each column that was known then.
+# The time in ms since 1970, then a value or None for each column that was known at that time.
 Point = list[float | None]
 
 
 class Columns:
-    """The numeric columns of one device."""
+    """The numeric columns in the output of one device."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
-        # The newest line that was whole.
+        # The newest complete line.
         self.line = ""
-        self._held = b""
+        self._incomplete = b""
         self._header: list[str] = []
 
     def cut(self) -> None:
-        """What comes next does not go on from what came before."""
-        self._held = b""
+        """Drop an incomplete line: the next bytes do not continue it."""
+        self._incomplete = b""
 
     def feed(self, pieces: Iterable[tuple[int, bytes]]) -> tuple[int, list[Point]]:
-        """Of pieces with their times (ns): how many lines they end, and the points of the newest ones."""
+        """Take output as pieces with their times (ns); return how many lines end, and the newest points."""
         lines: list[tuple[int, bytes]] = []
         for time_ns, data in pieces:
             *whole, rest = data.split(b"\n")
             if whole:
-                whole[0] = self._held + whole[0]
-                self._held = rest[: MAX_LINE_BYTES + 1]
+                whole[0] = self._incomplete + whole[0]
+                self._incomplete = rest[: MAX_LINE_BYTES + 1]
                 lines += [(time_ns, line) for line in whole]
             else:
-                self._held = (self._held + rest)[: MAX_LINE_BYTES + 1]
+                self._incomplete = (self._incomplete + rest)[: MAX_LINE_BYTES + 1]
         points = []
         for time_ns, line in lines[-MAX_LINES:]:
             found = self._numbers(line.strip()) if len(line) <= MAX_LINE_BYTES else {}
@@ -73,7 +73,7 @@ class Columns:
         cells = [cell.strip().strip('"') for cell in text.split(",")]
         numbers = [_number(cell) for cell in cells]
         if all(number is None for number in numbers):
-            # Prose has commas, too: as a header it counts only if lines of its width with numbers follow.
+            # Prose has commas, too: this is used as a header only for lines with numbers and as many cells.
             self._header = cells if len(cells) > 1 and all(cells) else []
             return {}
         if len(self._header) == len(cells):
@@ -93,11 +93,11 @@ class Columns:
 
 
 def _number(value: Any) -> float | None:
-    """A finite number, or None; True is not one."""
+    """Return a finite number, or None. A bool is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     if isinstance(value, str) and not value[:2].strip("+-.").isdigit() and not value.strip("+-.")[:1].isdigit():
-        return None  # `nan`, `infinity` and `1_0` are numbers to Python only
+        return None  # text that only Python's `float` takes for a number: `nan`, `infinity`
     try:
         number = float(value)
     except (ValueError, OverflowError):

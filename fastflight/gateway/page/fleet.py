@@ -1,9 +1,9 @@
-"""All devices as the page shows them, as JSON that is made once for all who may see the same.
+"""Makes the messages of the live page: the state of all devices and the numbers in their output, as JSON.
 
-While anybody looks, a task asks for the devices' state twice a second and hears their lines ten times a second. Each
-tick it makes one message for each caller, however many look as that one: what changed, and the new points of numeric
-columns. A viewer that comes, or comes back from a stall, first gets one with everything. Times are the server's, in ms
-since 1970: a page tells from `at` how old data is, whatever its own clock says.
+While the page has viewers, one task reads the devices' state twice a second, and another reads their output ten times
+a second. Each tick makes one message for each caller, shared by all viewers of that caller: the changes, and the new
+points of numeric columns. A new viewer, or one that had stalled, first gets a message with everything. Times are in ms
+since 1970 by the server's clock; a page computes from `at` how old data is, whatever its own clock says.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from fastflight.runtime.failure import log_unexpected
 from fastflight.transport.chunk_buffer import Chunk, Gap
 
 TICK_SECONDS = 0.1
-# From one look at the devices' state to the next.
+# How often the devices' state is read.
 STATE_SECONDS = 0.5
-# What rows per second are counted over.
+# The period over which rows per second are counted.
 RATE_SECONDS = 3.0
-# Points of a device that a new viewer's charts begin with: half a minute at ten a second.
+# Points of a device that a new viewer's charts start with: half a minute at ten a second.
 MAX_POINTS = 300
-# More devices are listed than anybody looks at; beyond, a message would be too large for ten a second.
+# Devices that are shown, more than anybody reads; with more, messages would be too large for ten a second.
 MAX_DEVICES = 1000
-# A device is late when it has been silent for three times as long as it usually is, and for so long at least.
+# A device is late when it has been silent for three times its usual interval, and at least for this long.
 LATE_INTERVALS = 3
 MIN_LATE_SECONDS = 3.0
-# How much of the usual interval the newest one is.
+# The weight of the newest interval in the average.
 INTERVAL_WEIGHT = 0.2
-# Lines stay open for so long after the last viewer has left: a page that is loaded again finds them as they were.
+# Devices are still read for this long after the last viewer has left, so that reloading the page loses nothing.
 LINGER_SECONDS = 5.0
 
 
-class Watched:
-    """What one device said."""
+class DeviceOutput:
+    """What the page knows of one device's output: columns, points, counts and times."""
 
     def __init__(self) -> None:
         self.columns = Columns()
@@ -55,27 +55,27 @@ class Watched:
         self._recent: deque[tuple[int, int]] = deque()
 
     def feed(self, items: Sequence[Chunk | Gap]) -> list[Point]:
-        """Take what crossed the line; the new points."""
+        """Take the traffic of the device since the last call; return the new points."""
         points: list[Point] = []
         run: list[Chunk] = []
         for item in items:
             if isinstance(item, Gap):
-                points += self._heard(run)
+                points += self._add(run)
                 run = []
                 self.columns.cut()
                 self.lost += item.last - item.first + 1
-            elif item.direction == "rx" and not item.waited:  # a chart has no place for what has no time
+            elif item.direction == "rx" and not item.waited:  # data that waited has no time, so no place in a chart
                 if item.cut:
-                    points += self._heard(run)
+                    points += self._add(run)
                     run = []
                     self.columns.cut()
                 run.append(item)
-        points += self._heard(run)
+        points += self._add(run)
         self.points += points
         return points
 
-    def shown(self, now_ns: int) -> dict[str, Any]:
-        """The counts, as of `now_ns`."""
+    def values(self, now_ns: int) -> dict[str, Any]:
+        """Return the device's values for the page, at the time `now_ns`."""
         while self._recent and self._recent[0][0] < now_ns - RATE_SECONDS * 1e9:
             self._recent.popleft()
         late = max(MIN_LATE_SECONDS, LATE_INTERVALS * self._interval)
@@ -89,7 +89,7 @@ class Watched:
             "columns": list(self.columns.names),
         }
 
-    def _heard(self, chunks: list[Chunk]) -> list[Point]:
+    def _add(self, chunks: list[Chunk]) -> list[Point]:
         if not chunks:
             return []
         rows, points = self.columns.feed([(chunk.time_ns, chunk.data) for chunk in chunks])
@@ -104,43 +104,42 @@ class Watched:
         return points
 
 
-# What is shown of a device of which nothing is heard.
-SILENCE = Watched().shown(0)
+# The values of a device whose output is not read.
+SILENCE = DeviceOutput().values(0)
 
 
 class Fleet:
-    """The devices behind `backend`, heard with `hear`, for viewers on one event loop."""
+    """Serves viewers on one event loop with the devices of `backend`, whose output it reads with `hear`."""
 
     def __init__(self, backend: Backend, hear: Hear, clock: Callable[[], int] = time.time_ns) -> None:
         self._backend = backend
         self._hear = hear
         self._clock = clock
         self._views: dict[Caller, PageView] = {}
-        # By device: what it said.
-        self._watched: dict[str, Watched] = {}
+        self._outputs: dict[str, DeviceOutput] = {}
         self._running: asyncio.Task[None] | None = None
-        self._came = asyncio.Event()
+        self._new_viewer = asyncio.Event()
         self._ticks = 0
 
     @property
     def running(self) -> bool:
-        """Whether anybody looks, or did a moment ago."""
+        """Whether there are viewers, or were until `LINGER_SECONDS` ago."""
         return self._running is not None
 
     @property
     def viewers(self) -> list[PageViewer]:
-        """Those who look."""
+        """All viewers."""
         return [viewer for view in list(self._views.values()) for viewer in list(view.viewers)]
 
     @contextlib.contextmanager
     def viewed(self, caller: Caller = ANYONE) -> Iterator[PageViewer]:
-        """Somebody looks, for a `with` block."""
+        """Add a viewer for the length of a `with` block."""
         viewer = PageViewer()
         view = self._views.get(caller)
         if view is None:
             view = self._views[caller] = PageView(caller)
         view.viewers.add(viewer)
-        self._came.set()
+        self._new_viewer.set()
         if self._running is None or self._running.done():
             self._running = asyncio.ensure_future(self._run())
         try:
@@ -149,54 +148,54 @@ class Fleet:
             view.viewers.discard(viewer)
 
     async def _run(self) -> None:
-        asking = asyncio.ensure_future(self._ask())
+        updating = asyncio.ensure_future(self._update_state())
         try:
-            await self._hear_all(asking)
-        except Exception as error:  # an edge: nobody waits for this task, and its viewers come back by themselves
+            await self._hear_all(updating)
+        except Exception as error:  # an edge: nobody awaits this task, and the viewers' pages reconnect by themselves
             log_unexpected(error)
         finally:
-            asking.cancel()
+            updating.cancel()
             self._running = None
             for view in self._views.values():
                 view.end()
             self._views = {}
 
-    async def _hear_all(self, asking: asyncio.Task[None]) -> None:
-        """Tick, until nobody has looked for a while, or the `asking` has failed."""
+    async def _hear_all(self, updating: asyncio.Task[None]) -> None:
+        """Tick until there have been no viewers for a while, or the task `updating` has failed."""
         loop = asyncio.get_running_loop()
         due = alone_since = loop.time()
         ears: dict[str, Ear] = {}
-        # What ends the hearing of each.
-        heard: dict[str, contextlib.ExitStack] = {}
+        # Closing one of these ends the reading of its device.
+        open_ears: dict[str, contextlib.ExitStack] = {}
         try:
-            while not asking.done():
+            while not updating.done():
                 if self.viewers:
                     alone_since = loop.time()
                 elif loop.time() - alone_since > LINGER_SECONDS:
                     return
-                there = {name for view in self._views.values() for name in view.heard()}
-                for name in ears.keys() - there:  # its line, or its session, is for others
-                    heard.pop(name).close()
-                    del ears[name], self._watched[name]
-                for name in there - ears.keys():
-                    self._watched[name] = Watched()
-                    heard[name] = contextlib.ExitStack()
-                    ears[name] = heard[name].enter_context(self._hear(name))
-                self._tick({name: self._watched[name].feed(ear.rest()) for name, ear in ears.items()})
+                wanted = {name for view in self._views.values() for name in view.devices_to_read()}
+                for name in ears.keys() - wanted:  # frees its line, or its session
+                    open_ears.pop(name).close()
+                    del ears[name], self._outputs[name]
+                for name in wanted - ears.keys():
+                    self._outputs[name] = DeviceOutput()
+                    open_ears[name] = contextlib.ExitStack()
+                    ears[name] = open_ears[name].enter_context(self._hear(name))
+                self._tick({name: self._outputs[name].feed(ear.rest()) for name, ear in ears.items()})
                 due = max(due + TICK_SECONDS, loop.time())
                 await asyncio.sleep(due - loop.time())
         finally:
-            for each in heard.values():
+            for each in open_ears.values():
                 each.close()
-        asking.result()
+        updating.result()
 
-    async def _ask(self) -> None:
-        """Keep what there is for each caller as it is now.
+    async def _update_state(self) -> None:
+        """Keep the devices' state for each caller up to date.
 
-        Where the server behind does not answer, it stays, and `trouble` says why.
+        If the server behind does not answer, the old state stays, and the view's `trouble` says why.
         """
         while True:
-            self._came.clear()
+            self._new_viewer.clear()
             for caller, view in list(self._views.items()):
                 if not view.viewers and len(self._views) > 1:
                     del self._views[caller]
@@ -214,16 +213,16 @@ class Fleet:
                     view.state = {str(each["name"]): each for each in devices[:MAX_DEVICES]}
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(STATE_SECONDS):
-                    await self._came.wait()
+                    await self._new_viewer.wait()
 
     def _tick(self, points: Mapping[str, list[Point]]) -> None:
         self._ticks += 1
         now_ns = self._clock()
-        said = {name: watched.shown(now_ns) for name, watched in self._watched.items()}
-        kept = {name: list(watched.points) for name, watched in self._watched.items()} if self._anybody_behind() else {}
+        values = {name: output.values(now_ns) for name, output in self._outputs.items()}
+        recent = {name: list(output.points) for name, output in self._outputs.items()} if self._anybody_behind() else {}
         about = {"at": now_ns // 1_000_000, "tick": self._ticks}
         for view in self._views.values():
-            view.tick(about, said, SILENCE, points, kept)
+            view.tick(about, values, SILENCE, points, recent)
 
     def _anybody_behind(self) -> bool:
         return any(viewer.behind for viewer in self.viewers)

@@ -1,7 +1,7 @@
-"""What devices say, for the page: an `Ear` gives what came since it was last asked, and waits for nothing.
+"""Reads the output of devices for the page: an `Ear` returns what came since the last call, without waiting.
 
-Beside its devices, the gateway reads the taps of their lines, which costs next to nothing. In front of a server
-elsewhere it reads sessions, as any other client does, each of which is a stream of that server's.
+In the process of the devices, the gateway reads the taps of their lines, which costs next to nothing. In front of a
+server elsewhere it reads sessions, like any other client; each takes one stream of that server.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from fastflight.gateway.backend import Backend
 from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.transport.chunk_buffer import Chunk, Gap
 
-# What of the past a chart begins with, as far as a line's tap has kept it.
+# How much of the past a chart starts with, if the tap of the line still has it.
 SINCE_SECONDS = 60
-# Of a session between two looks, ten a second: what a line of 10 Mbaud brings in single bytes is lost, and counted.
+# Chunks of a session between two ticks, of which there are ten a second. More are dropped, and counted as lost.
 MAX_HEARD = 8192
-# A session that failed is asked for again.
+# Before a session that failed is opened again.
 AGAIN_SECONDS = 2.0
-# Streams of the server elsewhere that the pages of all callers take together, of the 256 that it has. Devices beyond
-# show their state, and are heard when another one is no longer looked at.
+# Streams that the pages of all callers together take of the server elsewhere, which has 256. More devices show only
+# their state, until another device is no longer watched.
 MAX_SESSIONS = 64
 
 
 class Ear(Protocol):
-    """One device's traffic."""
+    """The traffic of one device."""
 
     def rest(self) -> Sequence[Chunk | Gap]:
-        """All that came since the last call."""
+        """Return all that came since the last call."""
 
 
-# Listen to the device of a name for a `with` block, on the gateway's loop.
+# Listens to the device with this name for a `with` block, on the gateway's loop.
 Hear = Callable[[str], AbstractContextManager[Ear]]
 
 
 def taps(inventory: Inventory) -> Hear:
-    """Hear devices of this process."""
+    """Listen to devices of this process, at the taps of their lines."""
 
     @contextlib.contextmanager
     def hear(device: str) -> Iterator[Ear]:
@@ -56,22 +56,22 @@ def taps(inventory: Inventory) -> Hear:
 
 
 def sessions(backend: Backend, room: asyncio.Semaphore, caller: Caller = ANYONE) -> Hear:
-    """Hear devices by way of their sessions, those that `caller` may have. A device waits for its place in `room`."""
+    """Listen to devices through sessions of `caller`. Each session waits for a place in `room`."""
 
     @contextlib.contextmanager
     def hear(device: str) -> Iterator[Ear]:
-        heard = Heard()
-        following = asyncio.ensure_future(_follow(backend, device, caller, heard, room))
+        ear = SessionEar()
+        following = asyncio.ensure_future(_follow(backend, device, caller, ear, room))
         try:
-            yield heard
+            yield ear
         finally:
             following.cancel()
 
     return hear
 
 
-class Heard:
-    """Filled by a session, emptied by the page."""
+class SessionEar:
+    """A bounded queue between a session and the page. When it is full, its content becomes one `Gap`."""
 
     def __init__(self) -> None:
         self._items: deque[Chunk | Gap] = deque()
@@ -91,18 +91,18 @@ class Heard:
         return items
 
 
-async def _follow(backend: Backend, device: str, caller: Caller, heard: Heard, room: asyncio.Semaphore) -> None:
-    asked: dict[str, Any] = {"type": "device.session", "device": device, "reconnect": True, "flush_ms": 100}
-    request = backend.decode(json.dumps({**asked, "since_seconds": SINCE_SECONDS}).encode())
+async def _follow(backend: Backend, device: str, caller: Caller, ear: SessionEar, room: asyncio.Semaphore) -> None:
+    keys: dict[str, Any] = {"type": "device.session", "device": device, "reconnect": True, "flush_ms": 100}
+    request = backend.decode(json.dumps({**keys, "since_seconds": SINCE_SECONDS}).encode())
     while True:
         with contextlib.suppress(FastFlightError):
             async with room, backend.read(request, caller=caller) as answer:
                 async for batch, note in answer.batches:
                     if note and "gap" in note:
-                        heard.put(Gap(note["gap"]["first"], note["gap"]["last"]))
+                        ear.put(Gap(note["gap"]["first"], note["gap"]["last"]))
                     for row in batch.to_pylist():
                         waited = row["time"] is None
                         time_ns = 0 if waited else int(row["time"].timestamp() * 1e6) * 1000
-                        heard.put(Chunk(row["seq"], time_ns, row["direction"], row["data"], waited=waited))
+                        ear.put(Chunk(row["seq"], time_ns, row["direction"], row["data"], waited=waited))
         await asyncio.sleep(AGAIN_SECONDS)
-        request = backend.decode(json.dumps(asked).encode())
+        request = backend.decode(json.dumps(keys).encode())

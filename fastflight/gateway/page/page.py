@@ -1,8 +1,8 @@
-"""The live page: its files, and the plots it shows.
+"""Serves the files of the live page, and the plots that it shows.
 
-The page is plain HTML, CSS and modules, as they lie in `static/`. Charts (ECharts) and the terminal (xterm.js) are
-those that the installed `nicegui` brings; nothing of it is imported. No file comes from elsewhere when the page runs,
-and the Content-Security-Policy lets a browser load none: scripts are those of this table, never text of a device.
+The page is plain HTML, CSS and JavaScript modules, in `static/`. ECharts and xterm.js come from the installed package
+`nicegui`, which is not imported. The page loads no file from other servers, and its Content-Security-Policy forbids
+that: only the scripts listed here run, never text of a device.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ TYPES = {
     ".svg": b"image/svg+xml",
     ".png": b"image/png",
 }
-# What the page uses of nicegui: folders of built modules, which name each other.
+# Folders of nicegui that the page uses. They hold built modules, which import each other.
 LIBRARIES = {"echarts": "elements/echart/dist", "xterm": "elements/xterm/dist"}
-# More than a benchmark draws, each larger than a plot is.
+# More plots than a benchmark draws, and more bytes than one has.
 MAX_PLOTS = 100
 MAX_PLOT_BYTES = 4 * 1024 * 1024
 
 
 class Page:
-    """In front of the application `behind`: what belongs to the page is answered here, the rest there."""
+    """Answers requests for files of the page and for plots; passes all others to the application `behind`."""
 
     def __init__(self, behind: Application, plots: Path | None = None) -> None:
         """`plots`: a folder of PNGs."""
@@ -51,7 +51,7 @@ class Page:
 
     @property
     def paths(self) -> Collection[str]:
-        """What a browser gets without a proof of who asks: the page itself, which shows nothing of devices."""
+        """The paths that need no authentication: the files of the page, which hold nothing about devices."""
         return self._files.keys()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,7 +59,7 @@ class Page:
         if path in self._files or path == "/plots" or path.startswith("/plots/"):
             try:
                 if scope["method"] not in ("GET", "HEAD"):
-                    raise HttpRefusal(405, "this can only be read", where=path, hint="Ask with GET")
+                    raise HttpRefusal(405, "this path is read-only", where=path, hint="Ask with GET")
                 media_type, body = await off_loop(self._content, path)
             except Exception as error:
                 await send_error(send, error)
@@ -88,7 +88,7 @@ class Page:
 
 
 def files() -> Mapping[str, Path]:
-    """Path to file of everything that the page is made of; nothing else can be asked for."""
+    """Return the path and file of all that the page is made of. No other file can be requested."""
     found = {f"/page/{file.name}": file for file in STATIC.iterdir() if file.suffix in TYPES}
     for name, folder in LIBRARIES.items():
         found |= {f"/page/{name}/{file.name}": file for file in _installed(folder).iterdir() if file.suffix in TYPES}
@@ -97,15 +97,16 @@ def files() -> Mapping[str, Path]:
 
 @functools.cache
 def _read(file: Path) -> bytes:
-    """One of the page's own files, which do not change: 2 MB, once for all who have not taken theirs yet.
+    """Return the content of one of the page's own files, which do not change.
 
-    Whoever reaches the port may ask for them, and not read.
+    All files have 2 MB. They need no authentication, so many clients may request one and not read the answer: all these
+    answers share one copy.
     """
     return file.read_bytes()
 
 
 def _installed(folder: str) -> Path:
-    """A folder of nicegui's, which is found and not imported: that would take a second and start a framework."""
+    """Return a folder of nicegui without importing it, which would take a second and start a framework."""
     spec = importlib.util.find_spec("nicegui")
     if spec is None or not spec.submodule_search_locations:
         raise RuntimeError("nicegui is not installed: the page's charts and terminal come with it")

@@ -1,7 +1,7 @@
-"""The fleet as one caller has it: which devices there are for them, and what of each they may know.
+"""The live page's messages for one caller: the devices that the caller may see, and what they may know of each.
 
-A view makes one message for all who look by it. What a device says is a session's to hear: a caller who may only read
-its files is shown that it is there, and not what it says.
+A view makes one message for all its viewers. The output of a device is shown only to callers who may open its session.
+Callers who may only read its files see the device, but not its output.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from fastflight.gateway.callers import Caller
 from fastflight.gateway.page.columns import Point
 from fastflight.service.requests import Verb
 
-# Messages that wait for a viewer; then it has stalled, and they are not kept for it.
+# Messages that wait for a viewer. With more it has stalled, and they are dropped.
 MAX_WAITING = 5
-# What of the state of a device is shown.
+# Keys of a device's state that are shown.
 STATE = ("url", "open", "holder", "recording", "trouble")
 
-# By device: what it said, as it is shown, and points of its columns.
-Said = Mapping[str, Mapping[str, Any]]
+# By device: the values that are shown of its output, and points of its columns.
+Values = Mapping[str, Mapping[str, Any]]
 Points = Mapping[str, list[Point]]
 
 
 class PageViewer:
-    """One page: the messages that wait for it. Belongs to the gateway's loop."""
+    """One open page, with the messages that wait for it. Belongs to the gateway's loop."""
 
     def __init__(self) -> None:
         self.skipped = 0
-        # The next message has to be one with everything.
+        # The next message must have everything.
         self.behind = True
         self._ended = False
         self._why: Exception | None = None
@@ -39,7 +39,7 @@ class PageViewer:
         self._came = asyncio.Event()
 
     def offer(self, message: str) -> None:
-        """Never waits. What a viewer does not take in time it does not get, and counts; it is `behind` then."""
+        """Add a message without waiting. If too many wait, drop and count them all; the viewer is `behind` then."""
         if len(self._waiting) >= MAX_WAITING:
             self.skipped += len(self._waiting) + 1
             self._waiting.clear()
@@ -49,18 +49,18 @@ class PageViewer:
         self._came.set()
 
     def end(self, why: Exception | None = None) -> None:
-        """No more will come."""
+        """End the viewer: no more messages will come. `why` is raised at its reader."""
         self._ended = True
         self._why = why
         self._came.set()
 
     @property
     def waiting(self) -> int:
-        """Messages that it has not taken yet."""
+        """How many messages wait."""
         return len(self._waiting)
 
     async def next(self) -> str | None:
-        """The next message; None when no more will come. Raises why, if there was a reason."""
+        """Return the next message; None when no more will come. Raises the error that `end` was given."""
         while not self._waiting:
             if self._why is not None:
                 raise self._why
@@ -72,44 +72,46 @@ class PageViewer:
 
 
 class PageView:
-    """What one caller is shown, and those who look."""
+    """What one caller is shown, and the viewers of this caller."""
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
         self.viewers: set[PageViewer] = set()
-        # What the backend says of the devices that there are for this caller, and why it does not.
+        # The backend's last report of the caller's devices, and why there is no newer one.
         self.state: Mapping[str, Mapping[str, Any]] = {}
         self.trouble = ""
-        self._shown: dict[str, dict[str, Any]] = {}
+        self._previous: dict[str, dict[str, Any]] = {}
 
     def end(self, why: Exception | None = None) -> None:
-        """Its viewers get no more."""
+        """End all viewers."""
         for viewer in self.viewers:
             viewer.end(why)
 
-    def heard(self) -> list[str]:
-        """The devices that are to be heard for it: no line is opened for one who may not hear what comes."""
-        return [name for name in self.state if self._hears(name)]
+    def devices_to_read(self) -> list[str]:
+        """Return the devices whose output is read for this caller: those whose sessions the caller may open."""
+        return [name for name in self.state if self._may_read(name)]
 
-    def tick(self, about: Mapping[str, Any], said: Said, silence: Mapping[str, Any], new: Points, all_: Points) -> None:
-        """Make the message of this tick, and offer it. `silence` is what is shown of a device that says nothing."""
+    def tick(
+        self, about: Mapping[str, Any], values: Values, silence: Mapping[str, Any], new: Points, all_: Points
+    ) -> None:
+        """Make the message of this tick and offer it to the viewers. `silence`: values of a device that is not read."""
         changed: dict[str, dict[str, Any]] = {}
-        shown: dict[str, dict[str, Any]] = {}
+        current: dict[str, dict[str, Any]] = {}
         for name, each in self.state.items():
-            heard = self._hears(name)
-            if heard and name not in said:
+            is_read = self._may_read(name)
+            if is_read and name not in values:
                 continue
             now = {key: each.get(key) for key in STATE} | {"granted": self._granted(name)}
-            shown[name] = now | dict(said[name] if heard else silence)
-            if heard and shown[name]["last"] is None:
-                shown[name]["last"] = each.get("last_data")  # before anybody looked
-            old = self._shown.get(name, {})
-            change = {key: value for key, value in shown[name].items() if key not in old or old[key] != value}
-            if heard and new.get(name):
+            current[name] = now | dict(values[name] if is_read else silence)
+            if is_read and current[name]["last"] is None:
+                current[name]["last"] = each.get("last_data")  # from before it was watched
+            old = self._previous.get(name, {})
+            change = {key: value for key, value in current[name].items() if key not in old or old[key] != value}
+            if is_read and new.get(name):
                 change["points"] = new[name]
             if change:
                 changed[name] = change
-        self._shown = shown
+        self._previous = current
         about = {**about, "trouble": self.trouble}
         message = json.dumps({"type": "tick", **about, "devices": changed}, separators=(",", ":"))
         whole: str | None = None
@@ -124,12 +126,12 @@ class PageView:
 
     def _whole(self, about: Mapping[str, Any], points: Points) -> str:
         devices = {
-            name: {**shown, "points": list(points[name]) if self._hears(name) else []}
-            for name, shown in self._shown.items()
+            name: {**device, "points": list(points[name]) if self._may_read(name) else []}
+            for name, device in self._previous.items()
         }
         return json.dumps({"type": "all", **about, "devices": devices}, separators=(",", ":"))
 
-    def _hears(self, name: str) -> bool:
+    def _may_read(self, name: str) -> bool:
         return self.caller.identity.may(Verb.SESSION, name)
 
     def _granted(self, name: str) -> list[str]:

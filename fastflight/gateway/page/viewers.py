@@ -1,6 +1,6 @@
-"""`/ws/fleet`: the fleet's messages to one page, as text. What the page sends is not heeded.
+"""`/ws/fleet`: sends the messages of the live page, as text. Messages from the page are ignored.
 
-A page that does not read fills its connection's buffers; then it is given no more until it does (see `PageViewer`).
+A page that does not read fills the buffers of its connection. Then it gets no more until it reads (see `PageViewer`).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from fastflight.gateway.ws.channel import WebSocketChannel
 from fastflight.gateway.ws.sockets import AcceptedUpgrade, Opening
 from fastflight.sources.following import DRAINING
 
-# In front of a server elsewhere that knows its callers, each has sessions of their own there.
+# Callers with open pages, in front of a server elsewhere: each caller has their own sessions there.
 MAX_FLEETS = 16
 
 
 class Viewers:
-    """The kind `fleet`."""
+    """Accepts WebSockets of the kind `fleet`."""
 
     def __init__(self, backend: Backend, hear: Hear | None) -> None:
-        """`hear` is how devices of this process are heard; by sessions, if None."""
+        """`hear` listens to devices of this process; None: listen through sessions."""
         self._backend = backend
-        # Where the server is elsewhere, and only a caller's own proof opens a session, each caller has a fleet.
+        # In front of a server elsewhere, a session needs the caller's own credentials: each caller has a fleet.
         self._room = asyncio.Semaphore(MAX_SESSIONS)
         self._shared = None if backend.guarded is None else Fleet(backend, hear or sessions(backend, self._room))
         self._own: dict[Caller, Fleet] = {}
@@ -53,13 +53,13 @@ class Viewers:
         return AcceptedUpgrade(talk)
 
     def all(self) -> Iterator[PageViewer]:
-        """Those who look."""
+        """Yield all viewers."""
         for fleet in (*list(self._own.values()), *([self._shared] if self._shared is not None else [])):
             yield from fleet.viewers
 
     @property
     def skipped(self) -> int:
-        """Messages that any was too slow for, so far."""
+        """How many messages slow pages have missed."""
         return self._skipped_before + sum(viewer.skipped for viewer in self.all())
 
     def _fleet(self, caller: Caller) -> Fleet:
@@ -68,14 +68,12 @@ class Viewers:
         if caller not in self._own:
             self._own = {each: fleet for each, fleet in self._own.items() if fleet.running}
             if len(self._own) >= MAX_FLEETS:
-                raise HttpRefusal(
-                    503, f"{MAX_FLEETS} callers look at their devices already", hint="Ask again in a while"
-                )
+                raise HttpRefusal(503, f"{MAX_FLEETS} callers have the page open already", hint="Try again later")
             self._own[caller] = Fleet(self._backend, sessions(self._backend, self._room, caller))
         return self._own[caller]
 
 
 async def _left(channel: WebSocketChannel) -> Exception:
-    """Raises once the page has gone."""
+    """Read until `receive` raises because the page has gone."""
     while True:
         await channel.receive()

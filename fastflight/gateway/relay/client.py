@@ -1,11 +1,12 @@
 """One client of the relay: a WebSocket whose binary messages are the relay's frames, and its streams.
 
-The client is heard and answered by its `RelaySocket`. Its memory is bounded on both ways: targets are not read while
-`QUEUED_BYTES` or `DATA_FRAMES` wait for it, and it is not heard itself while `MAX_QUEUED_FRAMES` do, so that one that
-asks and never reads costs no more. It ends by a last frame that says why, a WebSocket close, and a moment to read them.
+A `RelaySocket` receives from the client and sends to it. Memory is bounded in both directions: targets are not read
+while `QUEUED_BYTES` or `DATA_FRAMES` wait for the client, and the client is not read while `MAX_QUEUED_FRAMES` wait. So
+a client that sends requests and never reads has a limited cost. To end a client, the relay sends a frame with the
+reason and a WebSocket close, and gives the client a moment to read them.
 
-The `websockets` library reads and checks the client's frames. What it would send by itself is dropped: one pong answers
-all pings of a read, and a close frame goes out behind the last frame of the relay.
+The `websockets` library parses and checks the client's frames. Its own answers are dropped: one pong answers all pings
+of a read, and the close frame follows the last frame of the relay.
 """
 
 from __future__ import annotations
@@ -40,23 +41,23 @@ from fastflight.protocol.relay import (
     violated,
 )
 
-# Payload that waits for a client that does not read: some reads of all its targets. The system holds more, in its own.
+# Bytes that wait for a client that does not read: a few reads of its targets. The system's buffer holds more.
 QUEUED_BYTES = 512 * 1024
-# Frames that wait for it. Data stops at half of them: the other half is for answers.
+# Frames that wait for a client. Data takes at most half of them; the other half is for answers.
 MAX_QUEUED_FRAMES = 1000
 DATA_FRAMES = MAX_QUEUED_FRAMES // 2
-# Targets that have not answered yet: as many as a page opens in one go, and few to knock at a network's doors with.
+# Connections to targets that are being opened: as many as a page opens at once, but too few to scan a network.
 MAX_CONNECTING = 32
-# New streams: twice what a connection has in one go, and then so many a second.
+# New streams: twice as many as may be open as a burst, then so many a second.
 OPENS_AT_ONCE, OPENS_PER_SECOND = 2 * MAX_STREAMS, 32
 # A page puts one frame of the relay into each message; others may put several.
 MAX_MESSAGE_BYTES = MAX_PAYLOAD_BYTES + 64 * 1024
-# What a client that is told to go gets to read why. Closing at once could destroy the text on its way.
+# For a client to read why it is ended. Closing at once could destroy the text on its way.
 LINGER_SECONDS = 2.0
 
 
 class RelayClient:
-    """The client at `wire`, for whom `identity` was proven. `start` it; `gone` is told once."""
+    """The client at `wire`, authenticated as `identity`. Call `start`. `gone` is called once, at the end."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class RelayClient:
     ) -> None:
         self.connection = RelayConnection(accepts=True)
         self.buffers = buffers
-        self.outgoing = wire.start(self._heard, self._drained, self.abort)
+        self.outgoing = wire.start(self._receive, self._drained, self.abort)
         self._wire = wire
         self._allowed = allowed
         self._asker = Asker(identity, own_port=wire.own_port)
@@ -86,7 +87,7 @@ class RelayClient:
         # Extensions are not negotiated. Each fragment is passed on by itself, so only fragments are limited.
         self._websocket = Protocol(Side.SERVER, max_size=(None, MAX_MESSAGE_BYTES))
         self._streams: dict[int, RelayStream] = {}
-        # Those that would read their target if there were room.
+        # The streams that read their target as soon as the client has room.
         self._waiting: dict[int, RelayStream] = {}
         self._ending = False
         self._ended = False
@@ -99,21 +100,21 @@ class RelayClient:
 
     @property
     def streams(self) -> int:
-        """How many it has."""
+        """How many streams are open."""
         return len(self._streams)
 
     def look_again(self) -> None:
-        """See to the client, and to targets, of whose end nobody may have told."""
+        """Read the client and the targets: the loop may not have reported that one has ended."""
         self._wire.look_again()
         for stream in list(self._streams.values()):
             stream.look_again()
 
     def waiting(self) -> Waiting | None:
-        """What waits for the client; None while nothing does."""
+        """Return what waits for the client to read; None if nothing does."""
         return (self.outgoing.size, self._wire.send_state()) if self.outgoing.size else None
 
     def start(self, hello: bytes) -> None:
-        """Send `hello`, the answer to the handshake, and listen."""
+        """Send `hello`, the answer to the handshake, and start to receive."""
         self.outgoing.send(hello)
         self._wire.listen()
 
@@ -129,11 +130,11 @@ class RelayClient:
         self._waiting.pop(stream.number, None)
 
     def end(self, code: CloseCode, reason: Reason, text: str) -> None:
-        """Say why it ends, and end when that was read."""
+        """Send the reason, and end when the client has closed, at the latest after `LINGER_SECONDS`."""
         self._finish(self.connection.end_connection(reason, text), code, text)
 
     def abort(self) -> None:
-        """End at once."""
+        """End at once, without a message."""
         if self._ended:
             return
         self._ended = self._ending = True
@@ -155,15 +156,15 @@ class RelayClient:
     def _send_frame(self, opcode: Opcode, data: bytes | bytearray | memoryview) -> None:
         self.outgoing.send(Frame(opcode, data).serialize(mask=False))
 
-    def _heard(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> None:
         if not data:
             self.abort()
-        elif not self._ending:  # else it is thrown away: the client has not read yet that it is over
-            self._hear(data)
+        elif not self._ending:  # otherwise the client has not read yet that it is ended
+            self._parse(data)
             if self.outgoing.frames >= MAX_QUEUED_FRAMES:
                 self._wire.rest()
 
-    def _hear(self, data: bytes) -> None:
+    def _parse(self, data: bytes) -> None:
         self._websocket.receive_data(data)
         self._websocket.data_to_send()
         pong: Frame | None = None
@@ -186,16 +187,16 @@ class RelayClient:
             return
         if self._websocket.parser_exc is not None:
             self._finish_closed()
-        elif pong is not None:  # RFC 6455, 5.5.3: of several, the last may be answered for all
+        elif pong is not None:  # RFC 6455, 5.5.3: a pong to the last of several pings is enough
             self._send_frame(Opcode.PONG, pong.data)
 
     def _finish_closed(self) -> None:
-        """End with the close frame that the library has for the client's: an answer, or what was wrong."""
+        """End with the close frame of the library: it answers the client's, or names its error."""
         close = self._websocket.close_sent
         assert close is not None
-        said = close.code != CloseCode.NO_STATUS_RCVD
+        has_code = close.code != CloseCode.NO_STATUS_RCVD
         failed = self._websocket.parser_exc is not None
-        self._finish(b"", close.code if said else CloseCode.NORMAL_CLOSURE, close.reason if failed else "")
+        self._finish(b"", close.code if has_code else CloseCode.NORMAL_CLOSURE, close.reason if failed else "")
 
     def _carry_out(self, event: Event) -> None:
         if isinstance(event, Open):
@@ -203,7 +204,7 @@ class RelayClient:
         elif isinstance(event, Closed) and event.stream == 0:
             self._finish(b"", CloseCode.NORMAL_CLOSURE, "")
         elif (stream := self._streams.get(event.stream)) is None:
-            return  # closed by what came just before it
+            return  # an event before this one closed the stream
         elif isinstance(event, RelayData):
             stream.feed(event.data)
         elif isinstance(event, Credited):
@@ -224,7 +225,7 @@ class RelayClient:
         stream.start(self._allowed, self._asker, self._connect_timeout)
 
     def _full(self) -> str:
-        """Why no more streams may be opened now; empty if they may."""
+        """Return why no stream may be opened now; empty if one may."""
         if len(self._streams) >= MAX_STREAMS:
             return f"{MAX_STREAMS} streams are open: close one, or open another connection"
         if sum(stream.is_connecting for stream in self._streams.values()) >= MAX_CONNECTING:
@@ -251,7 +252,7 @@ class RelayClient:
         self._shut_when_sent()
 
     def _shut_when_sent(self) -> None:
-        """Say that nothing follows, so that the client closes as well."""
+        """Close the sending side once all is sent, so that the client closes as well."""
         if self._ending and not self._ended and not self._shut and not self.outgoing.frames:
             self._shut = True
             try:

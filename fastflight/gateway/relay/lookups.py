@@ -1,7 +1,7 @@
-"""What names mean, asked of the network by few at a time.
+"""Resolves names, with a limit on lookups at the same time.
 
-A lookup cannot be called off: it has a thread until the network's resolver answers, which takes half a minute where
-there is none. So one keeps its place until it has really ended, also when nobody waits for it any more.
+A lookup cannot be cancelled: it holds a thread until the network's resolver answers, which takes half a minute if there
+is none. So a lookup keeps its place until it has ended, even if its client has left.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 
-# Of all clients: libuv has four threads for them.
+# Lookups of all clients together: libuv has four threads for them.
 MAX_LOOKUPS = 4
-# Of one client, so that names without an answer hold up those of two other clients at most.
+# Lookups of one client: names without an answer then leave places for other clients.
 MAX_LOOKUPS_PER_CLIENT = 2
 
 Lookup = Callable[[str], Awaitable[list[str]]]
 
 
 class Lookups:
-    """Those of one relay."""
+    """The lookups of one relay."""
 
     def __init__(self, lookup: Lookup | None = None) -> None:
-        """`lookup` asks the network; the system's resolver if None."""
-        self._lookup = lookup or _looked_up
+        """`lookup` resolves a name; None: the system's resolver."""
+        self._lookup = lookup or _resolve
         self._places = asyncio.Semaphore(MAX_LOOKUPS)
 
     async def addresses(self, name: str, turns: asyncio.Semaphore) -> list[str]:
-        """All that `name` has, once one of its client's `turns` and a place are free. `OSError` where it has none."""
+        """Return all addresses of `name`, or raise `OSError`. Waits for one of the client's `turns` and for a place."""
         await turns.acquire()
         try:
             await self._places.acquire()
@@ -35,17 +35,17 @@ class Lookups:
             turns.release()
             raise
 
-        def over(lookup: asyncio.Future[list[str]]) -> None:
+        def release(lookup: asyncio.Future[list[str]]) -> None:
             turns.release()
             self._places.release()
             if not lookup.cancelled():
-                lookup.exception()  # told to who waits, if anybody still does
+                lookup.exception()  # fetched here, as asyncio logs an exception that nobody has fetched
 
         lookup = asyncio.ensure_future(self._lookup(name))
-        lookup.add_done_callback(over)
+        lookup.add_done_callback(release)
         return await asyncio.shield(lookup)
 
 
-async def _looked_up(name: str) -> list[str]:
+async def _resolve(name: str) -> list[str]:
     infos = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
     return [str(info[4][0]) for info in infos]

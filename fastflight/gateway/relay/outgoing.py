@@ -1,7 +1,8 @@
-"""What goes to one client: frames in order, handed to the system as they lie, header and payload in one call.
+"""Sends frames to one client in order and without copies, header and payload in one system call.
 
-A payload is part of a buffer that was lent by `Buffers` and goes back there when the system has it all. What the system
-does not take at once waits; `frames` and `size` say how much that is, and `drained` is told when it falls.
+A payload is part of a buffer lent by `Buffers`, and the buffer is given back when the system has taken all of it.
+Frames that the system does not take at once wait. `frames` and `size` say how much waits, and `drained` is called when
+it becomes less.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
-# Buffers that are kept for the next read: as many as are in use at a time when nobody is slow, and some more.
+# Free buffers that are kept for later reads: a few more than are in use while no client is slow.
 KEPT_BUFFERS = 8
-# Frames in one call: the system allows 1024 pieces, and its own buffer is full long before.
+# Frames in one call. The system allows 1024 pieces, but its buffer is full long before.
 GATHERED_FRAMES = 16
 NOTHING = memoryview(b"")
 
@@ -25,19 +26,19 @@ NOTHING = memoryview(b"")
 def unpaced(sock: socket.socket) -> None:
     """Let TCP send as fast as it can where the other end is this computer.
 
-    Some systems pace by what they take the network to carry (BBR). On loopback that is timers and smaller pieces for a
-    network that is not there. Linux has `reno` everywhere, which does not pace. `docs/relay.md` has what it brings.
+    Some systems pace by an estimate of the network (BBR). On loopback this only costs timers and makes smaller pieces.
+    Linux always has `reno`, which does not pace. `docs/relay.md` has measurements.
     """
     option = getattr(socket, "TCP_CONGESTION", None)
     if option is None or sock.family not in (socket.AF_INET, socket.AF_INET6):
         return
-    with contextlib.suppress(OSError):  # gone meanwhile, or a system that has another name for it
+    with contextlib.suppress(OSError):  # disconnected, or a system without `reno`
         if ipaddress.ip_address(sock.getpeername()[0]).is_loopback:
             sock.setsockopt(socket.IPPROTO_TCP, option, b"reno")
 
 
 class Buffers:
-    """Buffers of one size, used again and again. Belongs to one loop."""
+    """A pool of buffers of one size. Belongs to one loop."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -47,7 +48,7 @@ class Buffers:
         return self._free.pop() if self._free else bytearray(self.size)
 
     def give(self, buffer: bytearray) -> None:
-        """Nobody has a view of it any more."""
+        """Give a buffer back. No view of it may be in use."""
         if len(self._free) < KEPT_BUFFERS:
             self._free.append(buffer)
 
@@ -59,12 +60,12 @@ class _Frame:
 
 
 class RelayOutgoing:
-    """The way to the client at `sock`, which does not block. Belongs to one loop."""
+    """Sends to the client at `sock`, which must be non-blocking. Belongs to one loop."""
 
     def __init__(
         self, sock: socket.socket, buffers: Buffers, drained: Callable[[], None], lost: Callable[[], None]
     ) -> None:
-        """`drained` is told whenever the system has taken what waited, `lost` once, when the client is gone."""
+        """`drained` is called whenever the system has taken waiting bytes, `lost` once, when the client is gone."""
         self._sock = sock
         self._buffers = buffers
         self._drained = drained
@@ -77,14 +78,14 @@ class RelayOutgoing:
 
     @property
     def frames(self) -> int:
-        """How many wait."""
+        """How many frames wait."""
         return len(self._queue)
 
     def send(self, head: bytes, payload: memoryview = NOTHING, buffer: bytearray | None = None) -> None:
-        """Send `head` and then `payload`, a part of the lent `buffer`. After `close`: nothing."""
+        """Send `head` and then `payload`, a part of the lent `buffer`. Sends nothing after `close`."""
         sent, total = 0, len(head) + len(payload)
         if not self._queue and not self._closed:
-            sent = self._try((head, payload))
+            sent = self._try_send((head, payload))
         if sent == total or self._closed:
             if buffer is not None:
                 self._buffers.give(buffer)
@@ -92,7 +93,7 @@ class RelayOutgoing:
         views = [memoryview(head)[sent:]] if sent < len(head) else []
         if rest := payload[max(0, sent - len(head)) :]:
             if buffer is not None and 2 * len(rest) < len(buffer):
-                # Not worth a whole buffer for as long as the client likes.
+                # A slow client would hold a large buffer for a small rest, so the rest is copied.
                 rest = memoryview(bytes(rest))
                 self._buffers.give(buffer)
                 buffer = None
@@ -103,7 +104,7 @@ class RelayOutgoing:
         self.size += total - sent
 
     def close(self) -> None:
-        """Throw away what waits; the socket is closed by its owner, afterwards."""
+        """Drop all waiting frames. The owner must close the socket afterwards."""
         if self._queue:
             self._loop.remove_writer(self._sock)
         self._closed = True
@@ -112,7 +113,7 @@ class RelayOutgoing:
 
     def _writable(self) -> None:
         views = [view for frame in islice(self._queue, GATHERED_FRAMES) for view in frame.views]
-        sent = self._try(views)
+        sent = self._try_send(views)
         if self._closed or not sent:
             return
         self.size -= sent
@@ -132,12 +133,12 @@ class RelayOutgoing:
             self._loop.remove_writer(self._sock)
         self._drained()
 
-    def _try(self, views: tuple[bytes, memoryview] | list[memoryview]) -> int:
+    def _try_send(self, views: tuple[bytes, memoryview] | list[memoryview]) -> int:
         try:
             return self._sock.sendmsg(views)
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError:
             self.close()
-            self._loop.call_soon(self._lost)  # whoever sends is not to lose its own state under its hands
+            self._loop.call_soon(self._lost)  # not called directly: it would change the state of the caller of `send`
             return 0

@@ -1,9 +1,9 @@
-"""One relayed stream: a TCP connection to a target, and its place on a client's connection.
+"""One relayed stream: passes bytes between a TCP connection to a target and a stream on a client's connection.
 
-Bytes of the target are read into a lent buffer, as many as the client has given credit for, and handed on where they
-lie; while the client has no credit or no room, the target is not read. Bytes of the client go to the target at once, or
-wait here within the window; credit for them is given back when the system has taken them. No task and no thread while
-the stream lives, but for connecting.
+Bytes of the target are read into a lent buffer, at most as many as the client has given credit for, and sent without a
+copy. While the client has no credit or no room, the target is not read. Bytes of the client are sent to the target at
+once, or wait here; at most a window of them, since credit is given back when the system has taken them. Only connecting
+needs a task.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from fastflight.gateway.relay.wire import RelayOutput
 from fastflight.protocol.relay import HEADER_BYTES, Reason, RelayConnection
 from fastflight.transport.tap import Tap
 
-# To resolve a name and connect to its first address that answers. A board that wakes takes a second or two.
+# To resolve a name and connect to the first address that answers. A board that wakes up takes a second or two.
 CONNECT_SECONDS = 10.0
-# What the system holds of a target that is read in turns: two reads.
+# The system's receive buffer for a target, since targets are read in turns: two reads.
 RECEIVE_BUFFER_BYTES = 256 * 1024
-# What one stream reads before the loop turns to the others: for small reads, most of their cost is that turn.
+# Bytes that one stream reads before other streams have their turn. For small reads, the turn is most of the cost.
 TURN_BYTES = 256 * 1024
-# The first byte of a WebSocket frame that is a whole binary message (RFC 6455, 5.2).
+# The first byte of a WebSocket frame that holds a complete binary message (RFC 6455, 5.2).
 _BINARY = 0x80 | Opcode.BINARY
 
 
-# The tap of a device of this server, by its name, if it is to see what is relayed to it.
+# Returns the tap of this server's device with this name; None if the relayed traffic is not recorded.
 Taps = Callable[[str], Tap | None]
 
 
 class Client(Protocol):
-    """What a stream sees of the connection that it is on."""
+    """The part of `RelayClient` that a stream uses."""
 
     connection: RelayConnection
     outgoing: RelayOutput
@@ -50,20 +50,20 @@ class Client(Protocol):
 
     @property
     def has_room(self) -> bool:
-        """More may be queued for it."""
+        """Whether more may be queued for the client."""
 
     def wants_room(self, stream: RelayStream) -> None:
         """Call `stream.look` once there is room."""
 
     def send(self, frame: bytes) -> None:
-        """Send a frame of the relay; nothing where it is empty."""
+        """Send a frame of the relay, if it is not empty."""
 
     def over(self, stream: RelayStream) -> None:
-        """`stream` has ended, and has said so."""
+        """Remove `stream`, which has ended and has told the client."""
 
 
 class RelayStream:
-    """Stream `number` of `client`. `start` it; the client feeds it, and it takes care of the rest."""
+    """Stream `number` of `client`. Call `start`, then `feed`, `look` and `end` for the client's frames."""
 
     def __init__(self, client: Client, number: int, target: str, taps: Taps, *, timing: bool) -> None:
         self.number = number
@@ -76,7 +76,7 @@ class RelayStream:
         self._connecting: asyncio.Task[None] | None = None
         self._sock: socket.socket | None = None
         self._reading = False
-        # What the target has not taken, and whether the client sends no more.
+        # Bytes that the target has not taken yet, and whether the client sends no more.
         self._unsent = bytearray()
         self._client_ended = False
         self._target_ended = False
@@ -87,11 +87,11 @@ class RelayStream:
         return self._connecting is not None
 
     def start(self, allowed: AllowedTargets, asker: Asker, timeout: float) -> None:
-        """Connect for `asker`, then tell the client how that went."""
+        """Connect for `asker`, then tell the client the result."""
         self._connecting = asyncio.ensure_future(self._connect(allowed, asker, timeout))
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
-        """Bytes for the target."""
+        """Send bytes to the target, or let them wait."""
         if self._tap is not None:
             self._tap.feed("tx", bytes(data))
         if self._unsent:
@@ -103,23 +103,23 @@ class RelayStream:
             self._loop.add_writer(self._sock, self._writable)
 
     def end(self) -> None:
-        """The client sends no more."""
+        """Note that the client sends no more."""
         self._client_ended = True
         self._finish()
 
     def look(self) -> None:
-        """There is credit, or room: read the target."""
+        """Start to read the target. Call this when the client has given credit or has room."""
         if self._sock is not None and not self._reading and not self._target_ended:
             self._reading = True
             self._loop.add_reader(self._sock, self._readable)
 
     def look_again(self) -> None:
-        """Read a target that is listened to, whatever the loop has told: libuv does not tell of each reset."""
+        """Read the target, if it is being read, even if the loop reports nothing: libuv does not report every reset."""
         if self._sock is not None and self._reading:
             self._readable()
 
     def abort(self, reason: str) -> None:
-        """End at once; the client knows, or is gone."""
+        """End at once, without telling the client."""
         if self._connecting is not None:
             self._connecting.cancel()
         if self._sock is not None:
@@ -139,7 +139,7 @@ class RelayStream:
     async def _connect(self, allowed: AllowedTargets, asker: Asker, timeout: float) -> None:
         try:
             async with asyncio.timeout(timeout):
-                self._sock, endpoint = await _connected(await allowed.resolve(self.target, asker))
+                self._sock, endpoint = await _connect_first(await allowed.resolve(self.target, asker))
         except TimeoutError:
             return self._close(Reason.TIMEOUT, f"{self.target}: no answer within {timeout:g} s")
         except RequestError as error:
@@ -147,7 +147,7 @@ class RelayStream:
         except FastFlightError as error:
             return self._close(Reason.UNREACHABLE, str(error))
         except OSError as error:
-            return self._close(Reason.UNREACHABLE, f"{self.target}: {_said(error)}")
+            return self._close(Reason.UNREACHABLE, f"{self.target}: {_error_text(error)}")
         self._connecting = None
         self._tap = self._taps(endpoint.device) if endpoint.device else None
         if self._tap is not None:
@@ -156,32 +156,32 @@ class RelayStream:
         self.look()
 
     def _readable(self) -> None:
-        """Read while there is more than one read of the target, and then let others have their turn."""
+        """Read until the target has no more, or `TURN_BYTES` are read and other streams have their turn."""
         left = TURN_BYTES
         while left > 0 and self._sock is not None and (size := self._read()):
             left -= size
 
     def _read(self) -> int:
-        """Read once and hand it on; how much that was, 0 where there is no more to read now."""
+        """Read once and send it to the client; return its size, or 0 if there is no more to read now."""
         client, sock = self._client, self._sock
         assert sock is not None
-        most = min(client.buffers.size, client.connection.credit(self.number))
-        if not most or not client.has_room:
+        limit = min(client.buffers.size, client.connection.credit(self.number))
+        if not limit or not client.has_room:
             self._loop.remove_reader(sock)
             self._reading = False
-            if most:
+            if limit:
                 client.wants_room(self)
             return 0
         start = time.perf_counter_ns()
         buffer = client.buffers.take()
         try:
-            size = sock.recv_into(buffer, most)
+            size = sock.recv_into(buffer, limit)
         except (BlockingIOError, InterruptedError):
             client.buffers.give(buffer)
             return 0
         except OSError as error:
             client.buffers.give(buffer)
-            self._close(Reason.RESET, f"{self.target}: {_said(error)}")
+            self._close(Reason.RESET, f"{self.target}: {_error_text(error)}")
             return 0
         if not size:
             client.buffers.give(buffer)
@@ -200,17 +200,17 @@ class RelayStream:
         self._timing.read(size)
         if self._timing.detailed:
             self._timing.detail(start, read, packed, time.perf_counter_ns(), size)
-        return size if size == most else 0
+        return size if size == limit else 0
 
     def _send(self, data: bytes | bytearray | memoryview) -> int:
-        """Hand `data` to the system; how much it took. Where the target is gone, the stream ends."""
+        """Send `data` to the target; return how much the system took. If the target is gone, end the stream."""
         assert self._sock is not None
         try:
             sent = self._sock.send(data)
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as error:
-            self._close(Reason.RESET, f"{self.target}: {_said(error)}")
+            self._close(Reason.RESET, f"{self.target}: {_error_text(error)}")
             return 0
         self._timing.sent += sent
         self._client.send(self._client.connection.consumed(self.number, sent))
@@ -224,19 +224,19 @@ class RelayStream:
             self._finish()
 
     def _finish(self) -> None:
-        """Pass on the client's end when the target has all; close when both have ended."""
+        """Close the sending side once the target has all the client's bytes; close the stream when both have ended."""
         if self._client_ended and not self._unsent and not self._shut and self._sock is not None:
             self._shut = True
-            with contextlib.suppress(OSError):  # reset meanwhile: the next read says so
+            with contextlib.suppress(OSError):  # the target has reset the connection: the next read reports it
                 self._sock.shutdown(socket.SHUT_WR)
         if self._shut and self._target_ended:
             self._close(Reason.DONE)
 
 
 def _websocket_header(size: int) -> bytes:
-    """The header of a binary WebSocket frame of `size` bytes, not masked (RFC 6455, 5.2).
+    """Return the header of an unmasked binary WebSocket frame of `size` bytes (RFC 6455, 5.2).
 
-    The `websockets` library copies header and payload into one; here the payload goes out from where it was read.
+    The `websockets` library would copy header and payload into one buffer; here the payload is sent without a copy.
     """
     if size < 126:
         return bytes((_BINARY, size))
@@ -245,8 +245,8 @@ def _websocket_header(size: int) -> bytes:
     return struct.pack("!BBQ", _BINARY, 127, size)
 
 
-async def _connected(endpoints: list[Endpoint]) -> tuple[socket.socket, Endpoint]:
-    """A connection to the first that answers, and which that is; else what the last one said."""
+async def _connect_first(endpoints: list[Endpoint]) -> tuple[socket.socket, Endpoint]:
+    """Connect to the first endpoint that answers; return socket and endpoint, or raise the error of the last one."""
     loop = asyncio.get_running_loop()
     failure = OSError("no address")
     for endpoint in endpoints:
@@ -268,5 +268,5 @@ async def _connected(endpoints: list[Endpoint]) -> tuple[socket.socket, Endpoint
     raise failure
 
 
-def _said(error: OSError) -> str:
+def _error_text(error: OSError) -> str:
     return os.strerror(error.errno).lower() if error.errno else "cannot be reached"

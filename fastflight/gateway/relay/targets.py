@@ -1,13 +1,13 @@
-"""Where the relay may connect to: nowhere, but for what the operator listed.
+"""Decides where the relay may connect to: only to targets that the operator has listed.
 
 A rule is `HOST:PORT`. HOST is a name, an IPv4 address, an IPv6 address in brackets, or a network (`10.0.0.0/8`,
-`[fd00::]/8`); PORT is a number or `*`. A target is resolved first, and what is judged is the address, so that another
-spelling of an address is the same address. What comes back are addresses to connect to: the name is not asked again,
-and may not mean something else a moment later.
+`[fd00::]/8`); PORT is a number or `*`. A target is resolved first, and the rules judge its addresses, so the spelling
+of an address makes no difference. The result is a list of addresses to connect to: the name is not resolved again, as
+it could then mean something else.
 
-An address rule allows whatever resolves into it. A name rule allows its own name alone, and not where that leads to
-this computer or its link: whoever answers for a name on the network could otherwise point it there. `localhost` is this
-computer, and nothing else. The gateway's own port is allowed by no rule: a stream to it could carry streams.
+An address rule allows every target that resolves to its address or network. A name rule allows only its own name, and
+only addresses outside of this computer and its link: otherwise whoever answers for the name could direct it there.
+`localhost` always means this computer. No rule allows the gateway's own port: a stream to it could carry streams.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 MAX_PORT = 65535
-# Addresses of one name that are tried, one after another.
+# How many addresses of a name are tried, one after another.
 MAX_ADDRESSES = 8
-# What DNS allows of a name, and of a part of it; Python's resolver fails on longer parts in a way of its own.
+# Limits of DNS for a name and for each of its labels. Python's resolver raises an unexpected error for longer labels.
 MAX_NAME_CHARACTERS, MAX_LABEL_CHARACTERS = 253, 63
-# A last label that is a number makes the system's resolver take the whole for an address in one of inet_aton's
-# spellings (127.1, 0x7f000001, 017700000001), which nobody who listed a name means.
+# If the last label is a number, the system's resolver takes the name for an address in one of inet_aton's spellings
+# (127.1, 0x7f000001, 017700000001), which no rule with a name means.
 _NUMERIC = re.compile(r"(0x[0-9a-f]*|[0-9]+)\.?", re.IGNORECASE)
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
 _EXAMPLE = "Give HOST:PORT, as in 127.0.0.1:2218, [fd00::1]:23, 10.0.0.0/8:* or board.local:23"
-_HINT = "Who serves allows it: --relay-allow HOST:PORT. With tokens it also takes exec on its device, or admin:*"
+_HINT = "The operator allows it: --relay-allow HOST:PORT. With tokens it also takes exec on its device, or admin:*"
 LOCALHOST = "localhost"
 NO_DEVICES: Mapping[str, str] = {}
-# Tunnels that carry an IPv4 address in the place that each network gives it (Teredo, NAT64 with a prefix of one's own).
+# Tunnels that carry an IPv4 address at a place that differs between networks (Teredo, NAT64 with a private prefix).
 _TUNNELS = (ipaddress.IPv6Network("2001::/32"), ipaddress.IPv6Network("64:ff9b:1::/48"))
-# Forms with the IPv4 address in their last 32 bits: NAT64, and what RFC 2765 translates.
+# Networks with an IPv4 address in the last 32 bits: NAT64, and the translated addresses of RFC 2765.
 _TRANSLATED = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("::ffff:0:0:0/96"))
-# Where clouds answer their machines with secrets. The one that most have, 169.254.169.254, is of the link.
+# Metadata services of clouds, which give secrets to their machines. The usual one, 169.254.169.254, is link-local.
 _METADATA = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200", "168.63.129.16")))
 _THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address that was judged: give `address` to a socket of `family`. `device`: whose line it is, if any's."""
+    """An allowed address: connect a socket of `family` to `address`. `device`: the device whose line it is, if any."""
 
     family: socket.AddressFamily
     address: tuple[str, int]
@@ -61,15 +61,15 @@ class Endpoint:
 @dataclass(frozen=True, slots=True)
 class _Rule:
     host: Network | str
-    # None for every port.
+    # None: every port.
     port: int | None
 
     def concerns(self, name: str, port: int) -> bool:
-        """Whether it may allow an address of `name`."""
+        """Return whether this rule may allow an address of `name`."""
         return self.port in (None, port) and (self.host == name or not isinstance(self.host, str))
 
     def allows(self, name: str, address: Address) -> bool:
-        """Whether `address` is one to connect to, when `name`, which it concerns, was asked for."""
+        """Return whether `address` is allowed for a target `name` that this rule concerns."""
         if isinstance(self.host, str):
             return address.is_loopback if name == LOCALHOST else not _is_near(address)
         return address in self.host
@@ -77,7 +77,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """For whom a target is looked for: who it is, its turns at asking the network, the port that it came in by."""
+    """The client that opens a stream: its identity, its share of lookups, and the port that it is connected to."""
 
     identity: Identity = ANYBODY
     turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_LOOKUPS_PER_CLIENT))
@@ -90,30 +90,30 @@ class AllowedTargets:
     def __init__(
         self, rules: Iterable[str] = (), lookup: Lookup | None = None, devices: Mapping[str, str] = NO_DEVICES
     ) -> None:
-        """`RequestError` names a rule that is none. `lookup` asks the network what a name means.
+        """Raises `RequestError` for an invalid rule. `lookup` resolves names.
 
-        `devices` says which device's line targets are: a rule, and the device's name. It allows nothing by itself.
+        `devices` maps a rule to the name of the device whose line such targets are. It allows nothing by itself.
         """
         self._rules = [_rule(text) for text in rules]
         self._devices = [(_rule(text), device) for text, device in devices.items()]
         self._lookups = Lookups(lookup)
 
     async def resolve(self, target: str, asker: Asker) -> list[Endpoint]:
-        """The addresses of `target` that are allowed to `asker`.
+        """Return the addresses of `target` that `asker` may connect to.
 
-        `RequestError` where none is, in the same words whatever the reason. `TransportError` where the name has no
-        address at all, to an asker who may reach whatever it means, or the device that is listed by this name.
+        Raises `RequestError` if there is none, with the same text whatever the reason. Raises `TransportError` if the
+        name has no address, but only to an admin, or to an asker who may use the device that is listed by this name.
         """
-        host, port = _parted(target)
+        host, port = _split(target)
         literal = _literal(host)
         name = "" if literal else host.lower().removesuffix(".")
         if literal is None and not (host.isascii() and _is_name(name)):
             raise RequestError("not a name or an address", where=target[:100], hint=_EXAMPLE)
         rules = [rule for rule in self._rules if rule.concerns(name, port)]
         identity = asker.identity
-        own = [rule for rule, device in self._devices if rule.concerns(name, port) and _may(identity, device)]
+        own = [rule for rule, device in self._devices if rule.concerns(name, port) and _is_granted(identity, device)]
         found = [literal] if literal else []
-        # The network is asked only for askers who could be let in: names that exist are not learned by trying.
+        # Names are resolved only for askers who could be allowed: nobody else may learn which names exist.
         if literal is None and rules and (own or identity.may_admin()):
             try:
                 found = await self._addresses(name, target, asker.turns)
@@ -125,14 +125,14 @@ class AllowedTargets:
             for address in found
             if any(rule.allows(name, address) for rule in rules) and not (port == asker.own_port and is_own(address))
         ]
-        granted = [endpoint for endpoint in allowed if _may(identity, endpoint.device)]
+        granted = [endpoint for endpoint in allowed if _is_granted(identity, endpoint.device)]
         if not granted:
-            # The same where it is not on the list and where it is for others: a list is not learned by trying.
+            # The same text whether a target is not listed or is for others: nobody may learn the list by trying.
             raise RequestError("the relay may not connect there", where=target, hint=_HINT)
         return granted[:MAX_ADDRESSES]
 
     def _device(self, name: str, address: Address, port: int) -> str:
-        """The device whose line an allowed target is; empty where it is none's."""
+        """Return the device whose line an allowed target is; empty if it is none."""
         for rule, device in self._devices:
             if rule.concerns(name, port) and rule.allows(name, address):
                 return device
@@ -148,8 +148,8 @@ class AllowedTargets:
         return list(dict.fromkeys(address for text in found if (address := _literal(text)) is not None))
 
 
-def _may(identity: Identity, device: str) -> bool:
-    """Bytes to a device's line are code that runs on it; what is no device's, the server's own may reach."""
+def _is_granted(identity: Identity, device: str) -> bool:
+    """A device's line takes `exec`: bytes sent to it are run as code. All other targets take an admin."""
     return identity.may_admin() or (device != "" and identity.may(Verb.EXEC, device))
 
 
@@ -158,7 +158,7 @@ def _socket_address(address: Address, port: int) -> tuple[socket.AddressFamily, 
 
 
 def _is_near(address: Address) -> bool:
-    """This computer, its link, or no single host at all."""
+    """Return whether an address is this computer, on its link, a metadata service, or no single host."""
     return (
         address.is_loopback
         or address.is_link_local
@@ -172,13 +172,13 @@ def _is_near(address: Address) -> bool:
 
 
 def is_own(address: Address) -> bool:
-    """An address of this computer, whichever of its networks it is on."""
+    """Return whether this is an address of this computer, on any of its interfaces."""
     if address.is_loopback or address.is_unspecified:
         return True
     family, at = _socket_address(address, 0)
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as sock:
-            sock.bind(at)  # sends nothing, and only one's own can be had
+            sock.bind(at)  # sends nothing, and succeeds only for an address of this computer
     except OSError:
         return False
     return True
@@ -193,20 +193,20 @@ def _is_name(name: str) -> bool:
 
 
 def _literal(host: str) -> Address | None:
-    """`host` as an address, an IPv4 address that is written as IPv6 as IPv4; None for a name."""
+    """Return `host` as an address, or None for a name. An IPv4 address within an IPv6 address becomes IPv4."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return None
     if isinstance(address, ipaddress.IPv6Address):
         if address.scope_id is not None or _is_tunnelled(address):
-            return None  # an interface of this computer is no part of where a peer may go, nor is a tunnel's end
+            return None  # a target may name neither an interface of this computer nor a tunnel
         return _inner(address) or address
     return address
 
 
 def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that the system, or a gateway of the network (NAT64, 6to4), would go on to."""
+    """Return the IPv4 address that the system, or a gateway of the network (NAT64, 6to4), would connect to, if any."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped
     if address.sixtofour is not None:
@@ -214,17 +214,17 @@ def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     if any(address in network for network in _TRANSLATED):
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     compatible = int(address)
-    # ::1 and :: are addresses of their own.
+    # ::1 and :: are IPv6 addresses.
     return ipaddress.IPv4Address(compatible) if 1 < compatible < 1 << 32 else None
 
 
 def _is_tunnelled(address: ipaddress.IPv6Address) -> bool:
-    """Teredo, a NAT64 of one's own, or ISATAP, which has `5efe` before the IPv4 address whatever the network."""
+    """Return whether this is Teredo, private NAT64, or ISATAP (`5efe` before the IPv4 address, in any network)."""
     return any(address in network for network in _TUNNELS) or (int(address) >> 32) & 0xFDFFFFFF == 0x5EFE
 
 
-def _parted(target: str) -> tuple[str, int]:
-    """Host and port of a target."""
+def _split(target: str) -> tuple[str, int]:
+    """Return the host and port of a target."""
     host, colon, port = target.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     host = host[1:-1] if bracketed else host
@@ -250,7 +250,7 @@ def _rule(text: str) -> _Rule:
     literal = _literal(bare)
     if slash:
         try:
-            # As it was written: the length counts the bits of that form.
+            # Not converted to IPv4: the prefix length counts the bits of the written form.
             return _Rule(ipaddress.ip_network(f"{bare}/{length}"), number)
         except ValueError as error:
             raise RequestError(f"not a network: {error}", where=text, hint=_EXAMPLE) from error

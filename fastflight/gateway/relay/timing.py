@@ -1,4 +1,4 @@
-"""How long a relayed stream takes for what: every 100 reads at debug level, and one line when it is over."""
+"""Measures a relayed stream: logs times for every 100 reads at debug level, and one line when the stream ends."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import structlog
 
 log = structlog.get_logger(__name__)
 
-# Reads between two lines.
+# Reads between two lines of the log.
 READS = 100
-# What its lines call a MB, as the daemon did that they follow: 6400 reads of 16 KB are 100 MB.
+# What the log lines call a MB: 6400 reads of 16 KB are 100 MB.
 MB = 1024 * 1024
 
 
 class Timing:
-    """The clock of one stream to `target`: from its connection to its end."""
+    """Counts the bytes and measures the time of one stream to `target`, from its creation to its end."""
 
     def __init__(self, target: str, *, detailed: bool) -> None:
-        """`detailed`: time each read; `read` is then to be told of each."""
+        """`detailed`: each read is timed; call `detail` after each `read`."""
         self.detailed = detailed
         self._target = target
         self._began = time.perf_counter()
@@ -28,12 +28,12 @@ class Timing:
         self._since = [0, 0, 0, 0]
 
     def read(self, size: int) -> None:
-        """The target has sent `size` bytes."""
+        """Count a read of `size` bytes from the target."""
         self.reads += 1
         self.received += size
 
     def detail(self, start: int, read: int, packed: int, sent: int, size: int) -> None:
-        """When a read began, came back, had its headers, and was with the system; in ns of the performance counter."""
+        """Add one read: when it started, returned, was packed and was sent, in ns of the performance counter."""
         since = self._since
         since[0] += read - start
         since[1] += packed - read
@@ -53,11 +53,11 @@ class Timing:
             self._since = [0, 0, 0, 0]
 
     def over(self, reason: str) -> None:
-        """The stream has ended."""
+        """Log that the stream has ended."""
         log.info("relayed", target=self._target, ended=reason, received=self.summary(), sent_bytes=self.sent)
 
     def summary(self) -> str:
-        """As in `100MB in 2340ms (42.74 MB/s, 6400 reads)`; less than a MB is told in bytes."""
+        """Return text such as `100MB in 2340ms (42.74 MB/s, 6400 reads)`; sizes under a MB are in bytes."""
         seconds = time.perf_counter() - self._began
         rate = self.received / MB / seconds if seconds else 0.0
         size = (

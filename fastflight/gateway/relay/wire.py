@@ -1,7 +1,7 @@
-"""The two ways to a client of the relay: its socket, or under TLS the transport that it came by.
+"""Connects the relay to a client: through its socket or, with TLS, through the asyncio transport of its connection.
 
-From `start` on, a `RelaySocket` passes what it receives to `heard` (empty bytes: the client has gone) and returns the
-`RelayOutput` to the client. A plain socket's output copies nothing; TLS copies each payload once.
+`start` returns the `RelayOutput` to the client. After `listen`, received bytes are passed to `received` (empty bytes:
+the client has gone). Output to a plain socket copies nothing; with TLS each payload is copied once.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ from typing import Protocol
 from fastflight.gateway.relay.outgoing import NOTHING, Buffers, RelayOutgoing
 from fastflight.transport.tcp_info import SendState, send_state
 
-# One read of a client: a message of 64 KB with what surrounds it, or many small ones.
+# Bytes of one read of a client: a message of 64 KB with its headers, or many small ones.
 READ_BYTES = 128 * 1024
 
-Heard = Callable[[bytes], None]
+Received = Callable[[bytes], None]
 
 
 class RelayOutput(Protocol):
-    """What goes to a client, in order."""
+    """Sends to a client, in order."""
 
     @property
     def size(self) -> int:
-        """Bytes that wait."""
+        """How many bytes wait."""
 
     @property
     def frames(self) -> int:
-        """Frames that wait."""
+        """How many frames wait."""
 
     def send(self, head: bytes, payload: memoryview = NOTHING, buffer: bytearray | None = None) -> None:
-        """Send `head` and then `payload`, a part of the lent `buffer`. After `close`: nothing."""
+        """Send `head` and then `payload`, a part of the lent `buffer`. Sends nothing after `close`."""
 
     def close(self) -> None:
-        """Throw away what waits."""
+        """Drop all that waits."""
 
 
 class RelaySocket(Protocol):
@@ -43,39 +43,39 @@ class RelaySocket(Protocol):
 
     @property
     def own_port(self) -> int | None:
-        """The port of this computer that the client came to."""
+        """The port of this computer that the client is connected to."""
 
-    def start(self, heard: Heard, drained: Callable[[], None], lost: Callable[[], None]) -> RelayOutput:
-        """Begin; `drained` is told whenever what waited was taken, `lost` when the client is gone."""
+    def start(self, received: Received, drained: Callable[[], None], lost: Callable[[], None]) -> RelayOutput:
+        """Set the callbacks. `drained` is called when waiting output was taken, `lost` when the client is gone."""
 
     def send_state(self) -> SendState | None:
-        """How much of what was sent has reached the client; None where the system does not tell."""
+        """Return how much output has reached the client; None if the system does not report it."""
 
     def listen(self) -> None:
-        """Hear the client, if it is not heard."""
+        """Start or resume receiving."""
 
     def look_again(self) -> None:
-        """Hear what there is, if it is heard at all, whatever the loop has told."""
+        """Try to receive, even if the loop reports nothing; do nothing while paused."""
 
     def rest(self) -> None:
-        """Hear it no more, for now."""
+        """Pause receiving."""
 
     def shut(self) -> None:
-        """Say that nothing follows. `OSError` where that cannot be said: then `close`."""
+        """Close the sending side. Raises `OSError` if this fails: then `close`."""
 
     def close(self) -> None:
-        """End it now."""
+        """Close the connection at once."""
 
 
 class SocketWire:
-    """The socket `sock`, which does not block, on the running loop."""
+    """A client at the non-blocking socket `sock`, on the running loop."""
 
     def __init__(self, sock: socket.socket, buffers: Buffers) -> None:
         self._sock = sock
         self._buffers = buffers
         self._loop = asyncio.get_running_loop()
         self._reading = False
-        self._heard: Heard = _unheard
+        self._received: Received = _ignore
         self._outgoing: RelayOutgoing | None = None
 
     @property
@@ -83,8 +83,8 @@ class SocketWire:
         name = self._sock.getsockname()
         return name[1] if isinstance(name, tuple) else None
 
-    def start(self, heard: Heard, drained: Callable[[], None], lost: Callable[[], None]) -> RelayOutgoing:
-        self._heard = heard
+    def start(self, received: Received, drained: Callable[[], None], lost: Callable[[], None]) -> RelayOutgoing:
+        self._received = received
         self._outgoing = RelayOutgoing(self._sock, self._buffers, drained, lost)
         return self._outgoing
 
@@ -97,7 +97,7 @@ class SocketWire:
             self._loop.add_reader(self._sock, self._readable)
 
     def look_again(self) -> None:
-        # libuv tells of an error once, in one event with the bytes before it, and watches no more.
+        # libuv reports an error once, in one event with the bytes before it, and then stops watching.
         if self._reading:
             self._readable()
 
@@ -122,21 +122,21 @@ class SocketWire:
             return
         except OSError:
             data = b""
-        self._heard(data)
+        self._received(data)
 
 
 class TransportWire(asyncio.Protocol):
-    """The connection of `transport`, which has been read so far by somebody else, and is paused."""
+    """A client at `transport`, which must be paused. `start` takes it over from its previous protocol."""
 
     def __init__(self, transport: asyncio.Transport, buffers: Buffers) -> None:
         self._transport = transport
         self._buffers = buffers
-        self._heard: Heard = _unheard
+        self._received: Received = _ignore
         self._drained: Callable[[], None] = _nothing
         self._lost: Callable[[], None] = _nothing
         self._full = False
         self._closed = False
-        # Frames that were sent since the transport was full.
+        # How many frames were sent since the transport became full.
         self.frames = 0
 
     @property
@@ -148,10 +148,10 @@ class TransportWire(asyncio.Protocol):
     def size(self) -> int:
         return self._transport.get_write_buffer_size()
 
-    def start(self, heard: Heard, drained: Callable[[], None], lost: Callable[[], None]) -> TransportWire:
-        self._heard, self._drained, self._lost = heard, drained, lost
+    def start(self, received: Received, drained: Callable[[], None], lost: Callable[[], None]) -> TransportWire:
+        self._received, self._drained, self._lost = received, drained, lost
         self._transport.set_protocol(self)
-        # It is full as soon as anything waits: how much may is the client's business.
+        # The transport counts as full as soon as anything waits. `RelayClient` limits how much may wait.
         self._transport.set_write_buffer_limits(high=0)
         return self
 
@@ -170,14 +170,14 @@ class TransportWire(asyncio.Protocol):
             self._transport.resume_reading()
 
     def look_again(self) -> None:
-        """Transports are told of each error."""
+        """Do nothing: transports report each error."""
 
     def rest(self) -> None:
         if not self._closed:
             self._transport.pause_reading()
 
     def shut(self) -> None:
-        self._transport.close()  # after what waits; TLS has no end of one direction
+        self._transport.close()  # sends what waits first; TLS cannot close one direction only
 
     def close(self) -> None:
         self._closed = True
@@ -196,16 +196,16 @@ class TransportWire(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if not self._closed:
-            self._heard(data)
+            self._received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._closed:
             self._lost()
 
 
-def _unheard(data: bytes) -> None:
-    """Before the start."""
+def _ignore(data: bytes) -> None:
+    """The `received` callback before `start`."""
 
 
 def _nothing() -> None:
-    """Before the start."""
+    """The other callbacks before `start`."""

@@ -1,11 +1,11 @@
-"""One accepted WebSocket: messages both ways, none over 1 MiB, and an end that says why.
+"""One accepted WebSocket: sends and receives messages of at most 1 MiB, and closes with a code and a reason.
 
-Sending waits while the client does not read: beside what one message holds, the transport buffers 64 KiB. Each message
-sent lets the loop's other tasks run, which a client that always reads would keep from it.
+Sending waits while the client does not read: the transport buffers 64 KiB in addition to one message. After each
+message the loop's other tasks run: otherwise a client that always reads would block them.
 
-The close codes: 1000 at the end of what was asked for, 1001 when the server shuts down, and for an error 4000 and the
-status that HTTP has for it. What is sent by the protocol below: 1009 to a message that is too big, 1002 and 1007 to
-what is no WebSocket, 1011 when the client did not answer a ping.
+Close codes: 1000 at the end of the request, 1001 when the server shuts down, 4000 plus the HTTP status for an error.
+The protocol below sends others: 1009 for a message that is too big, 1002 and 1007 for violations of the protocol, 1011
+if the client does not answer a ping.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from fastflight.errors import Stopped
 from fastflight.gateway.asgi import Receive, Send
 from fastflight.gateway.errors import error_answer_off_loop
 
-# A message, either way.
+# A message, in either direction.
 MAX_MESSAGE_BYTES = 1024 * 1024
-# What a close frame holds beside its code (RFC 6455, 5.5).
+# The reason in a close frame, next to its code (RFC 6455, 5.5).
 MAX_REASON_BYTES = 123
 NORMAL, GOING_AWAY, OF_STATUS = 1000, 1001, 4000
-# Until a client that does not read is told no more why it is left.
+# To send the error and the close frame; after that a client that does not read is disconnected without them.
 GOODBYE_SECONDS = 2.0
 
 
 def cut_reason(reason: str) -> str:
-    """`reason` as far as a close frame holds it, cut between characters."""
+    """Return as much of `reason` as a close frame holds, cut between characters."""
     return reason.encode(errors="replace")[:MAX_REASON_BYTES].decode(errors="ignore")
 
 
 class WebSocketChannel:
-    """An accepted WebSocket. One task sends, one receives."""
+    """An accepted WebSocket. One task may send and one may receive at a time."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive = receive
         self._send = send
 
     async def receive(self) -> bytes | str:
-        """The next message; `Stopped` once the client has left."""
+        """Return the next message; raise `Stopped` once the client has left."""
         while True:
             message = await self._receive()
             if message["type"] == "websocket.disconnect":
@@ -50,31 +50,31 @@ class WebSocketChannel:
                 return bytes(message.get("bytes") or b"") if text is None else text
 
     async def send(self, data: bytes | memoryview | str) -> None:
-        """Send a binary or a text message; `Stopped` once the client has left."""
+        """Send a binary or a text message; raise `Stopped` once the client has left."""
         content = {"text": data} if isinstance(data, str) else {"bytes": bytes(data)}
         try:
             await self._send({"type": "websocket.send", **content})
-        except OSError as error:  # as ASGI has it
+        except OSError as error:  # what ASGI servers raise then
             raise Stopped("the client has left") from error
         await asyncio.sleep(0)
 
     async def tell(self, **content: Any) -> None:
-        """Send what is beside the rows, as one JSON object."""
+        """Send one JSON object, for all that is not rows."""
         await self.send(json.dumps(content, default=str, ensure_ascii=False))
 
     async def fail(self, error: Exception) -> None:
-        """End with an error: a message and a close code, should the client still be there."""
+        """Send an error message and its close code; do nothing if the client has left."""
         status, body = await error_answer_off_loop(error)
-        told = json.loads(body)
+        content = json.loads(body)
         try:
             async with asyncio.timeout(GOODBYE_SECONDS):
-                await self.tell(error=told)
-                await self._close(OF_STATUS + status, told["text"])
+                await self.tell(error=content)
+                await self._close(OF_STATUS + status, content["text"])
         except (Stopped, TimeoutError):
             pass
 
     async def finish(self, code: int, reason: str) -> None:
-        """End as it should."""
+        """Close after a good end; do nothing if the client has left."""
         try:
             async with asyncio.timeout(GOODBYE_SECONDS):
                 await self._close(code, reason)

@@ -1,9 +1,9 @@
 """Rows as the messages of a WebSocket: Arrow in binary messages, or JSON in text messages.
 
-The binary messages are the parts of an Arrow IPC stream, in order: the schema, each record batch, at a good end the
-end-of-stream mark; put together they are the stream. As JSON, the first message has the columns, `{"columns": [...],
-"path": ...}`, and each batch is `{"rows": [{...}]}`, an object a row, its values as in JSON lines but for bytes, which
-are base64. Neither says anything but rows: notes, trailer and errors are messages of their own.
+The binary messages are the parts of an Arrow IPC stream, in order: the schema, each record batch and, at a good end,
+the end-of-stream mark. Joined, they are the stream. As JSON, the first message has the columns, `{"columns": [...],
+"path": ...}`, and each batch is `{"rows": [{...}]}` with an object for each row. Values are as in JSON lines, except
+bytes, which are base64. Notes, trailer and errors are no part of either: they are messages of their own.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Message: TypeAlias = bytes | memoryview | str
 
 
 class MessageEncoder(Protocol):
-    """The messages of one answer: `begin`, those of each batch, then `finish`."""
+    """Encodes one answer: call `begin`, `encode` for each batch, then `finish`."""
 
-    # Whether encoding a batch takes so long that the loop must not wait for it.
+    # Whether encoding a batch takes so long that it must not run on the loop.
     slow: bool
 
     def begin(self) -> Message: ...
@@ -38,7 +38,7 @@ class MessageEncoder(Protocol):
 
 
 class ArrowMessages:
-    """An IPC stream, a message for each part."""
+    """Encodes an Arrow IPC stream, with a message for each part."""
 
     slow = False
 
@@ -60,7 +60,7 @@ class ArrowMessages:
 
 
 class JsonMessages:
-    """An object for each batch."""
+    """Encodes a JSON object for each batch."""
 
     slow = True
 
@@ -81,7 +81,7 @@ class JsonMessages:
         for index in self._bytes:
             columns[index] = _base64(columns[index])
         lines = self._writer.encode(pa.RecordBatch.from_arrays(columns, schema=self._plain)).splitlines()
-        yield from _joined(lines)
+        yield from _row_messages(lines)
 
     def finish(self) -> None:
         return None
@@ -90,8 +90,8 @@ class JsonMessages:
 MESSAGES: Mapping[str, Callable[[pa.Schema], MessageEncoder]] = {"arrow": ArrowMessages, "json": JsonMessages}
 
 
-def _joined(lines: list[bytes]) -> Iterator[str]:
-    """`{"rows": [...]}`, or several of half as many rows where it is too big."""
+def _row_messages(lines: list[bytes]) -> Iterator[str]:
+    """Yield `{"rows": [...]}`; if it is too big, split the rows in halves until each message fits."""
     text = b'{"rows":[' + b",".join(lines) + b"]}"
     if len(text) <= MAX_MESSAGE_BYTES:
         yield text.decode()
@@ -99,8 +99,8 @@ def _joined(lines: list[bytes]) -> Iterator[str]:
         raise _too_big(len(text))
     else:
         half = len(lines) // 2
-        yield from _joined(lines[:half])
-        yield from _joined(lines[half:])
+        yield from _row_messages(lines[:half])
+        yield from _row_messages(lines[half:])
 
 
 def _base64(column: pa.Array) -> pa.Array:
@@ -115,6 +115,6 @@ def _is_bytes(type_: pa.DataType) -> bool:
 def _too_big(size: int) -> HttpRefusal:
     return HttpRefusal(
         413,
-        f"a row of {size} bytes is larger than a message, which has {MAX_MESSAGE_BYTES}",
-        hint="Ask by POST /stream",
+        f"a row of {size} bytes does not fit into a message of at most {MAX_MESSAGE_BYTES}",
+        hint="Use POST /stream",
     )

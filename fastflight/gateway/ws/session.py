@@ -1,11 +1,11 @@
-"""`/ws/session`: the rows of a request as they come, live ones above all.
+"""`/ws/session`: streams the rows of a request, above all live ones.
 
-The client gives the request in a ticket, in the query (`?request=`), or as its first message; its later messages are
-refused. `?as=` or the subprotocol (`arrow`, `json`) says how it wants the rows. Text messages say what is not rows:
-`{"note": ...}` at its place among them, `{"trailer": ...}` at the end, `{"error": ...}` instead of that.
+The request comes in a ticket, in the query (`?request=`), or as the client's first message; later messages are refused.
+`?as=` or the subprotocol (`arrow`, `json`) selects the encoding of the rows. Everything else comes in text messages:
+`{"note": ...}` in its place among the rows, then `{"trailer": ...}` at the end, or `{"error": ...}` instead.
 
-A client that does not read holds up the hand-off, then the source: a live session takes no more from its device's tap,
-which forgets what is old. When the client reads again, a note says exactly what it has missed.
+When a client does not read, the channel to it fills up and the source waits: a live session reads no more from its
+device's tap, which drops its oldest data. When the client reads again, a note says exactly what it has missed.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from fastflight.gateway.watching import until
 from fastflight.gateway.ws.channel import WebSocketChannel
 from fastflight.gateway.ws.messages import MESSAGES, Message, MessageEncoder
 from fastflight.gateway.ws.sockets import AcceptedUpgrade, Opening
-from fastflight.gateway.ws.tickets import other
+from fastflight.gateway.ws.tickets import wrong_ticket
 from fastflight.service import encode
 from fastflight.service.requests import Request
 
-# What waits between the source and a WebSocket. As much again may be in the sender's hands, and a batch beside each.
+# Bytes that wait between the source and a WebSocket. As many may be in the sender, and each may be one batch over.
 AHEAD_BYTES = 128 * 1024
-# A client that may give its request has opened the WebSocket for that.
+# To send the request, for clients that send it as their first message.
 FIRST_SECONDS = 10.0
 KEYS = ("as", "request", "ticket")
 
 
 class Sessions:
-    """The kind `session`."""
+    """Accepts WebSockets of the kind `session`."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        # Chunks that clients were too slow for, so far.
+        # Chunks that slow clients have missed, for metrics.
         self.missed = 0
 
     def __call__(self, opening: Opening) -> AcceptedUpgrade:
@@ -52,26 +52,26 @@ class Sessions:
             raise RequestError(f"{format_[:80]!r} is not a format here", where="as", hint=nearest(format_, MESSAGES))
 
         async def talk(channel: WebSocketChannel) -> str:
-            asked = await self._asked(opening, channel)
-            async with until(lambda: _silent(channel)):
-                async with self._backend.read(asked, ahead_bytes=AHEAD_BYTES, caller=opening.caller) as answer:
+            request = await self._request(opening, channel)
+            async with until(lambda: _refuse_messages(channel)):
+                async with self._backend.read(request, ahead_bytes=AHEAD_BYTES, caller=opening.caller) as answer:
                     return await self._send(MESSAGES[format_](answer.schema), answer, channel)
 
         return AcceptedUpgrade(talk, offered if offered == format_ else None)
 
-    async def _asked(self, opening: Opening, channel: WebSocketChannel) -> Request:
-        """What the client wants: what its ticket is for, or what it says."""
+    async def _request(self, opening: Opening, channel: WebSocketChannel) -> Request:
+        """Return the request of the client's ticket, query or first message."""
         grant, content = opening.grant, opening.query.get("request")
         if grant is not None:
             assert grant.request is not None, "tickets for sessions have one"
             if content is not None and encode(self._backend.decode(content.encode())) != encode(grant.request):
-                raise other("Leave the request out: the ticket has it")
+                raise wrong_ticket("Leave the request out: the ticket has it")
             return grant.request
-        said = await _first(channel) if content is None else content
-        return self._backend.decode(said.encode(errors="replace") if isinstance(said, str) else said)
+        data = await _first(channel) if content is None else content
+        return self._backend.decode(data.encode(errors="replace") if isinstance(data, str) else data)
 
     async def _send(self, encoder: MessageEncoder, answer: StreamedAnswer, channel: WebSocketChannel) -> str:
-        """All rows, and why there are no more."""
+        """Send all rows; return why they ended."""
         await channel.send(encoder.begin())
         async for batch, note in answer.batches:
             if note is not None:
@@ -105,9 +105,9 @@ async def _first(channel: WebSocketChannel) -> bytes | str:
         raise HttpRefusal(408, f"no request came within {FIRST_SECONDS:.0f} s", where="message") from None
 
 
-async def _silent(channel: WebSocketChannel) -> Exception:
-    """What ends it from the other side."""
+async def _refuse_messages(channel: WebSocketChannel) -> Exception:
+    """Wait for a message, which is an error here; raise `Stopped` when the client leaves."""
     await channel.receive()
     return RequestError(
-        "nothing more is taken here", where="message", hint="Open another WebSocket for another request"
+        "this WebSocket takes no more messages", where="message", hint="Open another WebSocket for another request"
     )

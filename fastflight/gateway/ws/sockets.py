@@ -1,8 +1,8 @@
-"""The gateway's WebSockets: `/ws/<kind>` and what follows it. From the upgrade to the close code.
+"""Serves the gateway's WebSockets at `/ws/<kind>`, from the upgrade to the close code.
 
-What is wrong with the upgrade itself (its page, its path, its ticket) is refused before it is accepted, with the status
-and content of any other answer. A browser does not show these to a page; so what is wrong with the request is told on
-the accepted WebSocket: a message `{"error": ...}`, then the close code.
+An upgrade with a wrong origin, path or ticket is refused before it is accepted, with the HTTP status and content of any
+other error. Browsers do not show these to a page. So an error of the request itself is sent on the accepted WebSocket:
+a message `{"error": ...}`, then the close code.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from fastflight.gateway.ws.tickets import Grant, Tickets
 from fastflight.sources.following import DRAINING
 
 PREFIX = "/ws/"
-# Open ones get this to come to their end by themselves when the gateway is closed; live sessions do, at a drain.
+# When the gateway closes, WebSockets get this long to end by themselves, as live sessions do when the server drains.
 END_SECONDS = 1.0
-# How often it is looked whether those that are open still may be.
+# How often the access of the callers of open WebSockets is checked.
 LOOK_SECONDS = 1.0
-# Keys of a query, of which there are three.
+# Keys that are parsed in a query; three have a meaning.
 MAX_KEYS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a client opens a WebSocket with. `rest` is what follows the kind in the path."""
+    """A request to open a WebSocket. `rest` is the part of the path after the kind."""
 
     rest: str
     query: Mapping[str, str]
@@ -43,13 +43,13 @@ class Opening:
     caller: Caller
 
 
-# What happens on a WebSocket; returns why it ends.
+# Serves one accepted WebSocket; returns why it ends.
 Talk: TypeAlias = Callable[[WebSocketChannel], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedUpgrade:
-    """An upgrade that is accepted."""
+    """How to serve an upgrade that is accepted."""
 
     talk: Talk
     subprotocol: str | None = None
@@ -57,7 +57,7 @@ class AcceptedUpgrade:
 
 
 class Sockets:
-    """The ASGI application behind the door. `kinds`: the name in the path, and what looks at the upgrade."""
+    """The ASGI application for WebSockets. `kinds` maps the name in the path to a function that accepts the upgrade."""
 
     def __init__(
         self,
@@ -65,19 +65,19 @@ class Sockets:
         tickets: Tickets,
         check: Callable[[Caller], None] = lambda caller: None,
     ) -> None:
-        """`check` raises once what a caller had proven holds no more; it is asked of all open ones."""
+        """`check` raises when a caller's access was revoked or changed. It is called once a second for all callers."""
         self._kinds = kinds
         self._tickets = tickets
         self._check = check
         self._open: dict[asyncio.Task[None], tuple[Caller, str]] = {}
-        # Those whose proof holds no more, and why.
-        self._put_out: dict[asyncio.Task[None], Exception] = {}
-        self._looking: asyncio.TimerHandle | None = None
+        # The WebSockets that are being ended because `check` raised, and its errors.
+        self._revocations: dict[asyncio.Task[None], Exception] = {}
+        self._next_check: asyncio.TimerHandle | None = None
         self._ending = False
-        self.put_out = 0
+        self.revoked = 0
 
     def open(self) -> Mapping[str, int]:
-        """How many of each kind are open."""
+        """Return how many of each kind are open."""
         return Counter(kind for _, kind in list(self._open.values()))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -86,36 +86,36 @@ class Sockets:
         try:
             if self._ending:
                 raise _shutting_down()
-            opened, caller = self._opened(scope)
+            accepted, caller = self._accept(scope)
         except Exception as error:
             await send_error(send, error, "websocket.http")
             return
-        self._open[task] = caller, opened.kind
-        if self._looking is None:
-            self._look()
+        self._open[task] = caller, accepted.kind
+        if self._next_check is None:
+            self._check_callers()
         try:
-            await send({"type": "websocket.accept", "subprotocol": opened.subprotocol})
-            await self._carry_out(opened.talk, WebSocketChannel(receive, send), task)
+            await send({"type": "websocket.accept", "subprotocol": accepted.subprotocol})
+            await self._carry_out(accepted.talk, WebSocketChannel(receive, send), task)
         finally:
             self._open.pop(task, None)
-            self._put_out.pop(task, None)
+            self._revocations.pop(task, None)
 
-    def admit(self, query: bytes, use: str, shown: Caller | None) -> Caller:
-        """Who opens a WebSocket that is none of these, for `use`: whose ticket is in `query`, or who has `shown` it."""
-        return self._admitted(_query(query), use, shown)[1]
+    def admit(self, query: bytes, use: str, authenticated: Caller | None) -> Caller:
+        """Return who opens another WebSocket, for `use`: the caller of the ticket in `query`, else `authenticated`."""
+        return self._redeem(_query(query), use, authenticated)[1]
 
-    def _admitted(self, query: dict[str, str], use: str, shown: Caller | None) -> tuple[Grant | None, Caller]:
-        """Take the ticket out of `query`, and use it up."""
+    def _redeem(self, query: dict[str, str], use: str, authenticated: Caller | None) -> tuple[Grant | None, Caller]:
+        """Remove the ticket from `query` and redeem it; return its grant and the caller."""
         ticket = query.pop("ticket", None)
         grant = None if ticket is None else self._tickets.redeem(ticket, use)
-        caller = shown if grant is None else grant.caller
+        caller = authenticated if grant is None else grant.caller
         if caller is None:
             raise unproven()
         self._check(caller)
         return grant, caller
 
     async def end(self, timeout: float) -> None:
-        """Accept no more; open ones have `timeout` seconds, at most `END_SECONDS`, and are then told that they end."""
+        """Accept no more; give open ones `timeout` seconds, at most `END_SECONDS`, then close them with an error."""
         self._ending = True
         if self._open:
             await asyncio.wait(self._open, timeout=min(timeout, END_SECONDS))
@@ -128,7 +128,7 @@ class Sockets:
         try:
             ended = await talk(channel)
         except asyncio.CancelledError:
-            why = self._put_out.get(task) or (_shutting_down() if self._ending else None)
+            why = self._revocations.get(task) or (_shutting_down() if self._ending else None)
             if why is None or task.uncancel():
                 raise
             await channel.fail(why)
@@ -137,33 +137,33 @@ class Sockets:
         else:
             await channel.finish(GOING_AWAY if ended == DRAINING else NORMAL, ended)
 
-    def _look(self) -> None:
-        """End those whose proof holds no more; look again as long as any is open."""
-        found: dict[Caller, Exception] = {}
+    def _check_callers(self) -> None:
+        """End WebSockets whose caller `check` refuses; repeat while any is open."""
+        refusals: dict[Caller, Exception] = {}
         for caller in {caller for caller, _ in self._open.values()}:
             try:
                 self._check(caller)
             except FastFlightError as error:
-                found[caller] = error
+                refusals[caller] = error
         for task, (caller, _) in self._open.items():
-            if caller in found and task not in self._put_out:
-                self._put_out[task] = found[caller]
-                self.put_out += 1
+            if caller in refusals and task not in self._revocations:
+                self._revocations[task] = refusals[caller]
+                self.revoked += 1
                 task.cancel()
         loop = asyncio.get_running_loop()
-        self._looking = loop.call_later(LOOK_SECONDS, self._look) if self._open else None
+        self._next_check = loop.call_later(LOOK_SECONDS, self._check_callers) if self._open else None
 
-    def _opened(self, scope: Scope) -> tuple[AcceptedUpgrade, Caller]:
+    def _accept(self, scope: Scope) -> tuple[AcceptedUpgrade, Caller]:
         kind, _, rest = scope["path"].removeprefix(PREFIX).partition("/")
         if not scope["path"].startswith(PREFIX) or kind not in self._kinds:
             if scope.get(CALLER) is None:
-                raise unproven()  # no ticket is for what is not there
+                raise unproven()  # there are no tickets for unknown paths
             known = [PREFIX + name for name in self._kinds]
             raise UnknownName("no WebSocket there", where=scope["path"][:80], hint=nearest(scope["path"][:80], known))
         query = _query(scope["query_string"])
-        grant, caller = self._admitted(query, kind, scope.get(CALLER))
-        opened = self._kinds[kind](Opening(rest, query, tuple(scope.get("subprotocols", ())), grant, caller))
-        return replace(opened, kind=kind), caller
+        grant, caller = self._redeem(query, kind, scope.get(CALLER))
+        accepted = self._kinds[kind](Opening(rest, query, tuple(scope.get("subprotocols", ())), grant, caller))
+        return replace(accepted, kind=kind), caller
 
 
 def _query(text: bytes) -> dict[str, str]:

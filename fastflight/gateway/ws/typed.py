@@ -1,4 +1,4 @@
-"""What somebody types on its way to a device: from the gateway's loop to an exchange on another one."""
+"""Passes what a user types in a terminal from the gateway's loop to an exchange with a device on another loop."""
 
 from __future__ import annotations
 
@@ -16,23 +16,26 @@ from fastflight.service.source import held_bytes
 from fastflight.tables.bare import one_content
 
 TYPED = pa.schema([pa.field("data", pa.binary(), nullable=False)])
-# What waits to be sent to the device: a pasted file, for which a line at 115200 baud takes a minute and a half.
+# Bytes that wait to be sent to the device: a pasted file. A line at 115200 baud takes a minute and a half for it.
 MAX_TYPED_BYTES = 1024 * 1024
 
 
 class Typed:
-    """Bytes in the order in which they were typed. Iterated by one task; `end` is its end."""
+    """A queue of typed bytes. One task iterates it, until `end` was called and all bytes were taken."""
 
     def __init__(self) -> None:
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
         self._ended = False
-        self._came = asyncio.Event()
+        self._changed = asyncio.Event()
 
     def put(self, data: bytes) -> None:
-        """Never waits, so that one who leaves is seen at once; `HttpRefusal` when too much waits."""
+        """Add bytes; raise `HttpRefusal` when too many wait.
+
+        This never waits, so that the task that receives notices at once when the client leaves.
+        """
         if not data:
-            return  # nothing of it would reach the device, and any number would wait
+            return  # nothing to send; the limit on bytes would not limit empty messages
         if self._bytes + len(data) > MAX_TYPED_BYTES:
             raise HttpRefusal(
                 413,
@@ -42,11 +45,11 @@ class Typed:
             )
         self._waiting.append(data)
         self._bytes += len(data)
-        self._came.set()
+        self._changed.set()
 
     def end(self) -> None:
         self._ended = True
-        self._came.set()
+        self._changed.set()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while True:
@@ -56,13 +59,13 @@ class Typed:
                 yield data
             if self._ended:
                 return
-            self._came.clear()
-            await self._came.wait()
+            self._changed.clear()
+            await self._changed.wait()
 
 
 @contextlib.asynccontextmanager
 async def handing_in(typed: AsyncIterator[bytes], handed: Channel[pa.RecordBatch]) -> AsyncIterator[None]:
-    """Hand in what is `typed`, for the length of the block."""
+    """Put what is `typed` into the channel while the block runs."""
     feeding = asyncio.ensure_future(_feed(typed, handed))
     try:
         yield
@@ -79,6 +82,6 @@ async def _feed(typed: AsyncIterator[bytes], handed: Channel[pa.RecordBatch]) ->
             await handed.aput(batch, held_bytes(batch, len(data)))
         handed.finish()
     except Stopped:
-        return  # the exchange has ended, and says why
+        return  # the exchange has ended, and its answer says why
     except Exception as error:
         handed.fail(error)

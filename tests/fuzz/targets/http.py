@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.errors import DataError, RequestError, Stopped
-from fastflight.gateway.content.accepting import chosen
+from fastflight.gateway.content.accepting import choose_format
 from fastflight.gateway.content.uploads import Content, UploadedRows, format_of_content
 from fastflight.gateway.errors import HttpRefusal
 from fastflight.tables import Layout
@@ -46,7 +46,7 @@ def run(data: bytes) -> None:
         except HttpRefusal as error:
             assert error.status == 415
         try:
-            assert chosen(None, text, OFFERED) in OFFERED
+            assert choose_format(None, text, OFFERED) in OFFERED
         except HttpRefusal as error:
             assert error.status == 406
         return
