@@ -27,7 +27,7 @@ from fastflight.gateway.asgi import (
 )
 from fastflight.gateway.callers import ANYONE, Caller, Callers
 from fastflight.gateway.door import VARY, Door, cors_headers, is_preflight, preflight_headers
-from fastflight.gateway.errors import HttpRefusal, send_error
+from fastflight.gateway.errors import HttpRefusal, read_only, send_error
 from fastflight.gateway.http.connections import Connections
 from fastflight.gateway.small import Make, Small
 
@@ -124,13 +124,7 @@ class FrontApplication:
             small = self._small.get(scope["path"])
             if small is not None:
                 if scope["method"] not in ("GET", "HEAD"):
-                    raise HttpRefusal(
-                        405,
-                        "this path is read-only",
-                        where=scope["path"],
-                        hint="Ask with GET",
-                        headers=[(b"allow", b"GET, HEAD")],
-                    )
+                    raise read_only(scope["path"])
                 await small.of(caller).answer(scope, send)
                 return
         except Exception as error:

@@ -45,7 +45,7 @@ def talk(
     """Run the exchange. Return when both sides have ended."""
     sync = dispatch.exchanger(source) if request.mode == "sync" else None
     asynchronous = dispatch.async_exchanger(source) if request.mode == "async" else None
-    incoming = Incoming(reader, stream)
+    incoming = Incoming(reader, stream, "do_exchange")
     incoming.waiting = contextlib.nullcontext
     batches = Channel[pa.RecordBatch](WAITING_BYTES)
     if sync is not None:

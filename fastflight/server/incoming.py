@@ -29,8 +29,10 @@ WAITING_BYTES = 1024 * 1024
 class Incoming(Iterator[pa.RecordBatch]):
     """The client's batches, each validated."""
 
-    def __init__(self, reader: flight.MetadataRecordBatchReader, stream: Stream) -> None:
+    def __init__(self, reader: flight.MetadataRecordBatchReader, stream: Stream, call: str) -> None:
+        """`call`: the method that errors name, `do_put` or `do_exchange`."""
         self._reader = reader
+        self._call = call
         self._stream = stream
         # The context that is entered around each wait for the client.
         self.waiting: Callable[[], AbstractContextManager[object]] = stream.waiting_for_client
@@ -39,8 +41,8 @@ class Incoming(Iterator[pa.RecordBatch]):
                 self.schema: pa.Schema = reader.schema
         except (pa.ArrowException, OSError) as error:
             stream.check()
-            raise DataError("the stream of batches does not begin with a schema", where="do_put") from error
-        vet_schema(self.schema, "do_put")
+            raise DataError("the stream of batches does not begin with a schema", where=call) from error
+        vet_schema(self.schema, call)
 
     def __next__(self) -> pa.RecordBatch:
         while True:
@@ -55,7 +57,7 @@ class Incoming(Iterator[pa.RecordBatch]):
             if batch.data is not None:
                 if fault := _fault(batch.data):
                     del batch
-                    raise DataError(f"a batch is corrupt: {fault}", where="do_put", hint="Nothing of it was used")
+                    raise DataError(f"a batch is corrupt: {fault}", where=self._call, hint="Nothing of it was used")
                 return self._counted(batch.data)
 
     def discard(self) -> bool:
@@ -64,12 +66,11 @@ class Incoming(Iterator[pa.RecordBatch]):
             return self._read() is not None
         return False
 
-    @staticmethod
-    def _check_metadata(metadata: pa.Buffer) -> None:
+    def _check_metadata(self, metadata: pa.Buffer) -> None:
         if metadata.size > MAX_APP_METADATA_BYTES:
             raise DataError(
                 f"{metadata.size} bytes of app metadata are too many: {MAX_APP_METADATA_BYTES} are allowed",
-                where="do_put",
+                where=self._call,
             )
         if metadata.to_pybytes() == ABORT:
             raise Stopped("the client aborted the upload", hint="What was there before is still there")
@@ -82,7 +83,7 @@ class Incoming(Iterator[pa.RecordBatch]):
             return None
         except (pa.ArrowException, OSError) as error:
             self._stream.check()
-            raise DataError("the upload is not a stream of record batches", where="do_put") from error
+            raise DataError("the upload is not a stream of record batches", where=self._call) from error
 
     def _counted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         self._stream.count(batch.num_rows, pa.ipc.get_record_batch_size(batch))

@@ -62,7 +62,7 @@ def take(
     shard: Shard,
 ) -> None:
     """Run the upload. Return when the source has all rows and the result was written to the client."""
-    incoming = Incoming(reader, stream)
+    incoming = Incoming(reader, stream, "do_put")
     sync = dispatch.writer(source) if request.mode == "sync" else None
     with _Acks(writer, incoming) as acks:
         if sync is not None:

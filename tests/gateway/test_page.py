@@ -46,7 +46,8 @@ def test_a_file_that_a_browser_has_is_not_sent_again() -> None:
     again = get("/page/page.js", None, (b"if-none-match", first.headers[b"etag"]))
     assert (again.status, again.body) == (304, b"")
     assert get("/page/page.js", method="HEAD").body == b""
-    assert get("/page/page.js", method="PUT").status == 405
+    refused = get("/page/page.js", method="PUT")
+    assert (refused.status, refused.headers[b"allow"]) == (405, b"GET, HEAD")
 
 
 def test_strangers_who_ask_for_the_page_and_do_not_read_share_one_of_each_file() -> None:

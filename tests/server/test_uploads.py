@@ -22,7 +22,7 @@ from fastflight.errors import Stopped
 from fastflight.server import uploads
 from fastflight.server.incoming import ABORT, MAX_APP_METADATA_BYTES
 from fastflight.service import Source
-from fastflight.service.source import Acknowledge, Progress, Summary
+from fastflight.service.source import Acknowledge, Progress, Reading, Summary
 
 from .conftest import SCHEMA, SOON, Running, Trial, serving
 
@@ -186,6 +186,22 @@ def test_app_metadata_has_a_limit(running: Running, mode: str) -> None:
         writer.done_writing()
         acks(reader)
     assert running.settled()
+
+
+def test_an_error_of_an_exchange_names_the_exchange() -> None:
+    def exchange(request: Trial, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Reading:
+        return Reading(SCHEMA, ([batch] for batch in batches))
+
+    with serving(trial=Source(Trial, exchange=exchange)) as running:
+        client = flight.connect(f"grpc://127.0.0.1:{running.server.port}")
+        writer, reader = client.do_exchange(command(type="trial", mode="sync"))
+        writer.begin(SCHEMA)
+        writer.write_with_metadata(BATCH, bytes(MAX_APP_METADATA_BYTES + 1))
+        with pytest.raises(pa.ArrowInvalid, match="do_exchange: .* are allowed"):
+            reader.read_all()
+        with pytest.raises(pa.ArrowException):
+            writer.close()
+        client.close()
 
 
 def test_one_that_is_ended_while_its_rows_wait_is_not_a_shorter_one(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from fastflight.concurrency import off_loop
 from fastflight.errors import UnknownName, nearest
 from fastflight.gateway.asgi import Application, Receive, Scope, Send
-from fastflight.gateway.errors import HttpRefusal, send_error
+from fastflight.gateway.errors import read_only, send_error
 
 STATIC = Path(__file__).parent / "static"
 # xterm.js writes <style> elements, so styles cannot be as strict as scripts.
@@ -59,7 +59,7 @@ class Page:
         if path in self._files or path == "/plots" or path.startswith("/plots/"):
             try:
                 if scope["method"] not in ("GET", "HEAD"):
-                    raise HttpRefusal(405, "this path is read-only", where=path, hint="Ask with GET")
+                    raise read_only(path)
                 media_type, body = await off_loop(self._content, path)
             except Exception as error:
                 await send_error(send, error)
