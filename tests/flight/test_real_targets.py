@@ -188,7 +188,7 @@ def test_actions_of_a_board_without_folders(small_board: Board) -> None:
     (stat,) = small_board.act("file.stat", device="demo", path="/log.csv")
     assert stat == {"path": "/log.csv", "kind": "file", "size": size, "modified": None}
     for name, more in (("file.mkdir", {}), ("file.rename", {"to": "/b.csv"}), ("file.hash", {})):
-        with pytest.raises(flight.FlightServerError, match="this board (has|can take) no"):
+        with pytest.raises(flight.FlightServerError, match="this board (has no|cannot)"):
             small_board.act(name, device="demo", path="/log.csv", **more)
     assert small_board.table(**keys).equals(TABLE)
     small_board.act("file.remove", device="demo", path="/log.csv")
