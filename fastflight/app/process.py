@@ -1,8 +1,8 @@
-"""The process of a server: its limit on file descriptors, the signals that end it, and an end in bounded time.
+"""The process of a server: limits on descriptors and memory, the signals that end it, and an end in bounded time.
 
-Call `raise_limit` at the start. While serving, enter `log_shortages`, and wait with what `stop_signal` gives. Put
-`end_within` around closing, and call `leave` last: a thread that hangs in the operating system (a name lookup, a port
-that does not open) or in gRPC would otherwise keep the process alive.
+Call `raise_limit` and `limit_arenas` at the start. While serving, enter `log_shortages`, and wait with what
+`stop_signal` gives. Put `end_within` around closing, and call `leave` last: a thread that hangs in the operating system
+(a name lookup, a port that does not open) or in gRPC would otherwise keep the process alive.
 
 Each connection and each board's line takes a descriptor. A process that has none left accepts no connections, and gRPC
 logs nothing about it.
@@ -11,6 +11,7 @@ logs nothing about it.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import sys
@@ -38,6 +39,12 @@ QUIET_SECONDS = 60.0
 # The limit to ask for where the system sets none.
 ENOUGH = 1_048_576
 
+# glibc makes eight arenas for each core, and the memory that a thread frees stays in its arena. Each Flight stream is a
+# thread, so every arena ends up with the free memory of a busy one. Two are enough: the interpreter's lock lets one
+# thread at a time allocate, and gRPC's threads use the other.
+ARENAS = 2
+M_ARENA_MAX = -8  # of malloc.h
+
 # Beyond `--drain`: what did not end by itself is stopped, boards go back to their REPL, files are synced. Each of these
 # has a limit of its own; together they usually take one or two seconds.
 END_SECONDS = 30.0
@@ -59,6 +66,18 @@ def raise_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (OSError, ValueError) as error:  # macOS has a lower limit of its own
         log.info("the limit on descriptors stays", limit=soft, wanted=wanted, reason=str(error))
+
+
+def limit_arenas() -> None:
+    """Have glibc use `ARENAS` arenas, unless the environment sets their number. Elsewhere do nothing.
+
+    docs/decisions/0035-a-servers-memory.md has the figures.
+    """
+    is_set = "MALLOC_ARENA_MAX" in os.environ or "arena_max" in os.environ.get("GLIBC_TUNABLES", "")
+    if sys.platform != "linux" or is_set:
+        return
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
 
 
 class ShortageLog:

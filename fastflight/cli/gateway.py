@@ -9,7 +9,7 @@ import typer
 
 from fastflight.app.extras import needs
 from fastflight.app.http_settings import http_address, http_origins
-from fastflight.app.process import END_SECONDS, end_within, leave, raise_limit, stop_signal
+from fastflight.app.process import END_SECONDS, end_within, leave, limit_arenas, raise_limit, stop_signal
 from fastflight.app.settings import DRAIN_SECONDS
 from fastflight.cli import screen
 from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
@@ -49,6 +49,7 @@ def gateway(
         raise typer.BadParameter(str(error)) from error
     with report_errors():
         raise_limit()
+        limit_arenas()
         with (
             stop_signal() as wait_for_signal,
             contextlib.ExitStack() as ending,

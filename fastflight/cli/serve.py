@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from fastflight.app.process import END_SECONDS, end_within, leave, log_shortages, raise_limit, stop_signal
+from fastflight.app.process import END_SECONDS, end_within, leave, limit_arenas, log_shortages, raise_limit, stop_signal
 from fastflight.app.settings import DRAIN_SECONDS, MAX_SHARDS, settings_of
 from fastflight.cli import screen
 from fastflight.cli.bridge import format_addresses
@@ -238,6 +238,7 @@ def serve(
     _warn_of_missing_ports(settings.devices)
     with report_errors():
         raise_limit()
+        limit_arenas()
         with (
             stop_signal() as wait_for_signal,
             contextlib.ExitStack() as ending,

@@ -32,14 +32,6 @@ class Batcher:
         self._bytes = 0
         self._since = 0.0
 
-    @property
-    def waiting_rows(self) -> int:
-        return self._rows
-
-    def deadline(self) -> float | None:
-        """Return the time from which `due` returns rows; None while no row waits."""
-        return self._since + self._flush_seconds if self._rows else None
-
     def add(self, batches: Sequence[pa.RecordBatch], now: float) -> list[pa.RecordBatch]:
         """Take batches. Return those that are full, and the rows that have waited too long."""
         ready: list[pa.RecordBatch] = []

@@ -101,7 +101,6 @@ class MessageSplitter:
         self._body: int | None = None
         self._kind = 0
         self._begun = False
-        self.is_file = False
         self.ended = False
 
     @property
@@ -133,7 +132,6 @@ class MessageSplitter:
             self._drop(self._need)
             return message
         if not self._begun and self._pending.startswith(FILE_MAGIC):
-            self.is_file = True
             self._drop(len(FILE_MAGIC))
             self._begun = True
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from fastflight.app.process import ShortageLog, log_shortages
+from fastflight.app.process import ARENAS, ShortageLog, log_shortages
 from fastflight.runtime.process import has_descriptors
 from fastflight.runtime.stream_registry import StreamRegistry
 
@@ -95,6 +96,49 @@ def test_a_shortage_is_logged_once_and_not_again_within_a_minute() -> None:
 def test_the_check_for_shortages_leaves_no_thread() -> None:
     with log_shortages():
         pass
+
+
+# Threads that all allocate at once, and the number of arenas that glibc then reports.
+COUNT_ARENAS = """
+import ctypes, threading
+from fastflight.app.process import limit_arenas
+limit_arenas()
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.open_memstream.restype = ctypes.c_void_p
+libc.malloc_info.argtypes = ctypes.c_int, ctypes.c_void_p
+libc.fclose.argtypes = (ctypes.c_void_p,)
+together = threading.Barrier(33)
+def allocate():
+    libc.malloc(5000)
+    together.wait()
+threads = [threading.Thread(target=allocate) for _ in range(32)]
+for thread in threads:
+    thread.start()
+together.wait()
+text, size = ctypes.c_char_p(), ctypes.c_size_t()
+stream = libc.open_memstream(ctypes.byref(text), ctypes.byref(size))
+libc.malloc_info(0, stream)
+libc.fclose(stream)
+print(text.value.count(b"<heap "))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no arenas")
+@pytest.mark.parametrize(
+    ("settings", "arenas"),
+    [({}, ARENAS), ({"MALLOC_ARENA_MAX": "5"}, 5), ({"GLIBC_TUNABLES": "glibc.malloc.arena_max=5"}, 5)],
+    ids=["by default", "MALLOC_ARENA_MAX", "GLIBC_TUNABLES"],
+)
+def test_the_number_of_arenas(settings: dict[str, str], arenas: int) -> None:
+    inherited = {
+        name: value for name, value in os.environ.items() if name not in ("MALLOC_ARENA_MAX", "GLIBC_TUNABLES")
+    }
+    command = [sys.executable, "-c", COUNT_ARENAS]
+    done = subprocess.run(
+        command, env=inherited | settings, capture_output=True, text=True, timeout=SECONDS, check=True
+    )
+    assert int(done.stdout) == arenas
 
 
 def test_a_signal_that_another_thread_is_given_is_heard() -> None:
