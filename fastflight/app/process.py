@@ -1,6 +1,6 @@
 """The process of a server: limits on descriptors and memory, the signals that end it, and an end in bounded time.
 
-Call `raise_limit` and `limit_arenas` at the start. While serving, enter `log_shortages`, and wait with what
+Call `raise_limit` and `limit_arenas` at the start. While serving, enter `watch_process`, and wait with what
 `stop_signal` gives. Put `end_within` around closing, and call `leave` last: a thread that hangs in the operating system
 (a name lookup, a port that does not open) or in gRPC would otherwise keep the process alive.
 
@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
+from typing import cast
 
 import structlog
 
@@ -44,6 +45,9 @@ ENOUGH = 1_048_576
 # thread at a time allocate, and gRPC's threads use the other.
 ARENAS = 2
 M_ARENA_MAX = -8  # of malloc.h
+# glibc keeps free memory that lies between used blocks, and under a mixed load there is ever more of it: `malloc_trim`
+# returns it to the system this often, in a few milliseconds (docs/decisions/0035-a-servers-memory.md).
+TRIM_SECONDS = 10.0
 
 # Beyond `--drain`: what did not end by itself is stopped, boards go back to their REPL, files are synced. Each of these
 # has a limit of its own; together they usually take one or two seconds.
@@ -69,15 +73,20 @@ def raise_limit() -> None:
 
 
 def limit_arenas() -> None:
-    """Have glibc use `ARENAS` arenas, unless the environment sets their number. Elsewhere do nothing.
+    """Have glibc use `ARENAS` arenas. Does nothing with another C library, or if the environment sets the number."""
+    mallopt = _glibc("mallopt", "MALLOC_ARENA_MAX", "arena_max")
+    if mallopt is not None:
+        mallopt(M_ARENA_MAX, ARENAS)
 
-    docs/decisions/0035-a-servers-memory.md has the figures.
-    """
-    is_set = "MALLOC_ARENA_MAX" in os.environ or "arena_max" in os.environ.get("GLIBC_TUNABLES", "")
-    if sys.platform != "linux" or is_set:
-        return
-    with contextlib.suppress(OSError, AttributeError):  # another C library
-        ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
+
+def _glibc(function: str, variable: str, tunable: str) -> Callable[..., int] | None:
+    """Return a function of glibc; None with another C library, or if the environment has the setting for it."""
+    if sys.platform != "linux" or variable in os.environ or tunable in os.environ.get("GLIBC_TUNABLES", ""):
+        return None
+    try:
+        return cast(Callable[..., int], getattr(ctypes.CDLL(None), function))
+    except (OSError, AttributeError):
+        return None
 
 
 class ShortageLog:
@@ -102,10 +111,26 @@ class ShortageLog:
             log.warning("no descriptors are left: connections are not accepted", hint="ulimit -n")
 
 
+class MemoryReturn:
+    """Returns free memory to the system every `TRIM_SECONDS`, unless the environment has a setting for that."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._trim = _glibc("malloc_trim", "MALLOC_TRIM_THRESHOLD_", "trim_threshold")
+        self._clock = clock
+        self._due = clock() + TRIM_SECONDS
+
+    def check(self) -> None:
+        """Call `malloc_trim` if it is time."""
+        if self._trim is not None and self._clock() >= self._due:
+            self._trim(0)
+            self._due = self._clock() + TRIM_SECONDS
+
+
 @contextmanager
-def log_shortages() -> Iterator[None]:
-    """Check the descriptors regularly, for as long as the block runs."""
-    thread = PeriodicThread(ShortageLog().check, CHECK_SECONDS, "descriptors")
+def watch_process() -> Iterator[None]:
+    """Check the descriptors and return free memory regularly, for as long as the block runs."""
+    checks = (ShortageLog().check, MemoryReturn().check)
+    thread = PeriodicThread(lambda: [check() for check in checks], CHECK_SECONDS, "process-watchdog")
     thread.start()
     try:
         yield

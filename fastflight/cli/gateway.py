@@ -9,7 +9,7 @@ import typer
 
 from fastflight.app.extras import needs
 from fastflight.app.http_settings import http_address, http_origins
-from fastflight.app.process import END_SECONDS, end_within, leave, limit_arenas, raise_limit, stop_signal
+from fastflight.app.process import END_SECONDS, end_within, leave, limit_arenas, raise_limit, stop_signal, watch_process
 from fastflight.app.settings import DRAIN_SECONDS
 from fastflight.cli import screen
 from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
@@ -61,6 +61,7 @@ def gateway(
                 timing=log_debug,
                 credentials=server.credentials,
             ) as running,
+            watch_process(),
         ):
             screen.line(f"listening on {running.url}; in front of {server.location}")
             wait_for_signal()

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from fastflight.app.process import END_SECONDS, end_within, leave, limit_arenas, log_shortages, raise_limit, stop_signal
+from fastflight.app.process import END_SECONDS, end_within, leave, limit_arenas, raise_limit, stop_signal, watch_process
 from fastflight.app.settings import DRAIN_SECONDS, MAX_SHARDS, settings_of
 from fastflight.cli import screen
 from fastflight.cli.bridge import format_addresses
@@ -243,7 +243,7 @@ def serve(
             stop_signal() as wait_for_signal,
             contextlib.ExitStack() as ending,
             open_server(settings) as running,
-            log_shortages(),
+            watch_process(),
         ):
             warn_of_unconfined_boards(running.devices.values())
             devices = ", ".join(f"{name} ({public_url(url)})" for name, url in running.devices.items())

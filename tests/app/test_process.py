@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from fastflight.app.process import ARENAS, ShortageLog, log_shortages
+from fastflight.app import process
+from fastflight.app.process import ARENAS, TRIM_SECONDS, ShortageLog, watch_process
 from fastflight.runtime.process import has_descriptors
 from fastflight.runtime.stream_registry import StreamRegistry
 
@@ -93,8 +94,8 @@ def test_a_shortage_is_logged_once_and_not_again_within_a_minute() -> None:
     assert warns(60, False)
 
 
-def test_the_check_for_shortages_leaves_no_thread() -> None:
-    with log_shortages():
+def test_watching_leaves_no_thread() -> None:
+    with watch_process():
         pass
 
 
@@ -139,6 +140,53 @@ def test_the_number_of_arenas(settings: dict[str, str], arenas: int) -> None:
         command, env=inherited | settings, capture_output=True, text=True, timeout=SECONDS, check=True
     )
     assert int(done.stdout) == arenas
+
+
+# Blocks of which each second one is freed, so that half of what is resident is free, and none of it is at the end.
+RETURN_MEMORY = """
+import ctypes
+from fastflight.app import process
+process.TRIM_SECONDS = 0.0
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.free.argtypes = (ctypes.c_void_p,)
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+blocks = [libc.malloc(100_000) for _ in range(1000)]
+for block in blocks:
+    ctypes.memset(block, 1, 100_000)
+full = resident()
+for block in blocks[::2]:
+    libc.free(block)
+process.MemoryReturn().check()
+print((full - resident()) // 40_000_000)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries decide for themselves")
+@pytest.mark.parametrize(
+    ("settings", "returned"),
+    [({}, 1), ({"MALLOC_TRIM_THRESHOLD_": "1000000000"}, 0)],
+    ids=["by default", "MALLOC_TRIM_THRESHOLD_"],
+)
+def test_free_memory_is_returned(settings: dict[str, str], returned: int) -> None:
+    own = ("MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
+    inherited = {name: value for name, value in os.environ.items() if name not in own}
+    command = [sys.executable, "-c", RETURN_MEMORY]
+    done = subprocess.run(
+        command, env=inherited | settings, capture_output=True, text=True, timeout=SECONDS, check=True
+    )
+    assert int(done.stdout) == returned
+
+
+def test_memory_is_returned_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, trims = 0.0, []
+    monkeypatch.setattr(process, "_glibc", lambda *_: trims.append)
+    memory = process.MemoryReturn(lambda: now)
+    for now in (1.0, TRIM_SECONDS, TRIM_SECONDS + 1, 2 * TRIM_SECONDS, 3 * TRIM_SECONDS):  # noqa: B007
+        memory.check()
+    assert len(trims) == 3
 
 
 def test_a_signal_that_another_thread_is_given_is_heard() -> None:
