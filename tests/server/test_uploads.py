@@ -8,8 +8,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +19,11 @@ import pytest
 
 from fastflight.concurrency import Channel
 from fastflight.concurrency.offload import unbroken
-from fastflight.errors import Stopped
+from fastflight.errors import DataError, Stopped
 from fastflight.server import uploads
-from fastflight.server.incoming import ABORT, MAX_APP_METADATA_BYTES
+from fastflight.server.incoming import ABORT, MAX_APP_METADATA_BYTES, Incoming
 from fastflight.service import Source
-from fastflight.service.source import Acknowledge, Progress, Reading, Summary
+from fastflight.service.source import Acknowledge, Progress, Summary
 
 from .conftest import SCHEMA, SOON, Running, Trial, serving
 
@@ -188,20 +189,19 @@ def test_app_metadata_has_a_limit(running: Running, mode: str) -> None:
     assert running.settled()
 
 
-def test_an_error_of_an_exchange_names_the_exchange() -> None:
-    def exchange(request: Trial, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Reading:
-        return Reading(SCHEMA, ([batch] for batch in batches))
+@pytest.mark.parametrize("call", ["do_put", "do_exchange"])
+def test_an_error_names_the_call(call: str) -> None:
+    """Over gRPC, a client may lose the reason to the end of its own side."""
 
-    with serving(trial=Source(Trial, exchange=exchange)) as running:
-        client = flight.connect(f"grpc://127.0.0.1:{running.server.port}")
-        writer, reader = client.do_exchange(command(type="trial", mode="sync"))
-        writer.begin(SCHEMA)
-        writer.write_with_metadata(BATCH, bytes(MAX_APP_METADATA_BYTES + 1))
-        with pytest.raises(pa.ArrowInvalid, match="do_exchange: .* are allowed"):
-            reader.read_all()
-        with pytest.raises(pa.ArrowException):
-            writer.close()
-        client.close()
+    class Reader:
+        schema = SCHEMA
+
+        def read_chunk(self) -> SimpleNamespace:
+            return SimpleNamespace(data=BATCH, app_metadata=pa.py_buffer(bytes(MAX_APP_METADATA_BYTES + 1)))
+
+    stream = SimpleNamespace(waiting_for_client=nullcontext, passing=lambda: None)
+    with pytest.raises(DataError, match=f"^{call}: .* are allowed"):
+        next(Incoming(cast(Any, Reader()), cast(Any, stream), call))
 
 
 def test_one_that_is_ended_while_its_rows_wait_is_not_a_shorter_one(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
