@@ -12,6 +12,7 @@ import pytest
 from fastflight.app.extras import MODULES, needs
 
 SECONDS = 60.0
+SERVE = "serve --server grpc://127.0.0.1:0 --http 0 --record demo --recordings kept".split()
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 RUN = (
     "import sys; sys.modules[{module!r}] = None; sys.argv[1:] = {words!r}; "
@@ -22,7 +23,7 @@ RUN = (
 @pytest.mark.parametrize(
     ("module", "words", "said"),
     [
-        ("fastapi", ["serve", "--server", "grpc://127.0.0.1:0", "--http", "0"], "--http needs the package fastapi"),
+        ("fastapi", SERVE, "--http needs the package fastapi"),
         ("uvicorn", ["gateway", "--http", "0"], "the gateway needs the package uvicorn"),
         ("cryptography", ["cert", "server", "localhost"], "`cert` needs the package cryptography"),
         ("matplotlib", ["plot", "demo", "--column", "celsius"], "`plot` needs the package matplotlib"),
