@@ -15,8 +15,8 @@ from fastflight.access.tokens import NAME
 from fastflight.app.access import pem
 from fastflight.app.extras import needs
 from fastflight.cli import screen
-from fastflight.cli.exits import report_errors
-from fastflight.cli.new_files import new_files, refuse_existing
+from fastflight.cli.exit_codes import report_errors
+from fastflight.cli.secret_files import new_files, refuse_existing
 from fastflight.errors import RequestError
 
 if TYPE_CHECKING:

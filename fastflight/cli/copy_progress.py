@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from fastflight.cli import screen
-from fastflight.cli.exits import Interrupted
+from fastflight.cli.exit_codes import Interrupted
 from fastflight.client import Copied, CopiedTree
 from fastflight.errors import TransportError
 

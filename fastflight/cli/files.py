@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.exits import asynchronous
-from fastflight.cli.options import DevicePath
-from fastflight.cli.target import AsJson, Interrupt, target
+from fastflight.cli.arguments import target
+from fastflight.cli.exit_codes import asynchronous
+from fastflight.cli.options import AsJson, DevicePath, Interrupt
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 
 
 @asynchronous

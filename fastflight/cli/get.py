@@ -11,15 +11,17 @@ from typing import Annotated, Any
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
+from fastflight.cli.arguments import Target, device_first, schema_of, target
 from fastflight.cli.copy_progress import copy_progress, print_file_result, print_tree_result
-from fastflight.cli.exits import REFUSED, asynchronous
+from fastflight.cli.exit_codes import REFUSED, asynchronous
 from fastflight.cli.options import (
+    AsJson,
     Columns,
     CopyOptions,
     Deflate,
     DevicePath,
     FormatOption,
+    Interrupt,
     ModeOption,
     Record,
     Recursive,
@@ -28,7 +30,7 @@ from fastflight.cli.options import (
     TransferOption,
 )
 from fastflight.cli.preview import Preview
-from fastflight.cli.target import AsJson, Interrupt, Target, device_first, schema_of, target
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.client import AsyncFastFlightClient, AsyncRowStream
 from fastflight.client.local import copied_as_is
 from fastflight.client.meaning import understood, whole

@@ -5,9 +5,9 @@ from __future__ import annotations
 import typer
 
 from fastflight.cli import (
-    board,
     bridge,
     cert,
+    devices,
     doctor,
     files,
     gateway,
@@ -21,7 +21,7 @@ from fastflight.cli import (
     tail,
     token,
 )
-from fastflight.cli.exits import Commands
+from fastflight.cli.exit_codes import Commands
 
 app = typer.Typer(
     cls=Commands,
@@ -34,12 +34,12 @@ app = typer.Typer(
 app.command()(serve.serve)
 app.command()(bridge.bridge)
 app.command()(gateway.gateway)
-app.command()(board.devices)
+app.command()(devices.devices)
 app.command()(stats.stats)
 app.command()(files.ls)
 app.command()(get.get)
 app.command()(put.put)
-app.command()(board.exec)
+app.command()(devices.exec)
 app.command()(tail.tail)
 app.command()(plot.plot)
 app.command()(record.record)
@@ -48,8 +48,8 @@ app.command()(record.recordings)
 app.command()(files.rm)
 app.command()(files.mkdir)
 app.command()(files.mv)
-app.command()(board.info)
-app.command()(board.reset)
+app.command()(devices.info)
+app.command()(devices.reset)
 app.command()(doctor.doctor)
 app.add_typer(token.app, name="token")
 app.add_typer(cert.app, name="cert")

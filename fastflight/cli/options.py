@@ -9,6 +9,7 @@ import typer
 from fastflight.app.settings import MAX_DRAIN_SECONDS
 from fastflight.service.requests import Format, Method, Mode
 
+DeviceName = Annotated[str, typer.Argument(metavar="DEVICE", help="A device's name, as `fastflight devices` shows it.")]
 DevicePath = Annotated[str, typer.Argument(metavar="DEVICE:PATH", help="A path on a device.")]
 FormatOption = Annotated[
     Format | None, typer.Option("--format", help="Format of the device's file. By default its ending decides.")
@@ -34,6 +35,8 @@ Ticks = Annotated[
 ModeOption = Annotated[
     Mode, typer.Option("--mode", help="Work in the thread of the call (sync) or on an event loop (async).")
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Interrupt = Annotated[bool, typer.Option("--interrupt", help="First stop the program that runs on the device.")]
 Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Copy a folder with its subfolders.")]
 SkipUnchanged = Annotated[bool, typer.Option("--skip-unchanged", help="Copy only files that differ by size or digest.")]
 Resume = Annotated[

@@ -10,12 +10,11 @@ import typer
 
 from fastflight.app.extras import needs
 from fastflight.cli import screen
-from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.board import DeviceName
-from fastflight.cli.exits import UNREACHABLE, asynchronous
-from fastflight.cli.options import ModeOption, Ticks
+from fastflight.cli.arguments import schema_of
+from fastflight.cli.exit_codes import UNREACHABLE, asynchronous
+from fastflight.cli.options import DeviceName, ModeOption, Ticks
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.cli.tail import CUT_SHORT
-from fastflight.cli.target import schema_of
 from fastflight.errors import DataError
 from fastflight.service.requests import SessionFormat
 

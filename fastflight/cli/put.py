@@ -9,15 +9,17 @@ from typing import Annotated
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
+from fastflight.cli.arguments import device_first, last_name, target
 from fastflight.cli.copy_progress import copy_progress, print_file_result, print_tree_result
-from fastflight.cli.exits import asynchronous
+from fastflight.cli.exit_codes import asynchronous
 from fastflight.cli.options import (
+    AsJson,
     Columns,
     CopyOptions,
     Deflate,
     DevicePath,
     FormatOption,
+    Interrupt,
     ModeOption,
     Record,
     Recursive,
@@ -25,7 +27,7 @@ from fastflight.cli.options import (
     SkipUnchanged,
     TransferOption,
 )
-from fastflight.cli.target import AsJson, Interrupt, device_first, last_name, target
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.client.local import copied_as_is
 
 

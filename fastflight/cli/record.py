@@ -15,12 +15,12 @@ import typer
 
 from fastflight.app.settings import DEVICE_NAME
 from fastflight.cli import screen
-from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.exits import Interrupted, asynchronous, usage_errors
+from fastflight.cli.exit_codes import Interrupted, asynchronous, usage_errors
+from fastflight.cli.local_recordings import reader_of
 from fastflight.cli.log import log_to_stderr
-from fastflight.cli.offline import reader_of
+from fastflight.cli.options import AsJson
 from fastflight.cli.replay import Folder
-from fastflight.cli.target import AsJson
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.concurrency import Shards
 from fastflight.device import Device, Inventory
 from fastflight.errors import TransportError

@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.exits import asynchronous
-from fastflight.cli.offline import OfflineRows, offline
-from fastflight.cli.options import Columns, ModeOption, Ticks
+from fastflight.cli.arguments import schema_of
+from fastflight.cli.exit_codes import asynchronous
+from fastflight.cli.local_recordings import LocalRows, recording_source
+from fastflight.cli.options import AsJson, Columns, ModeOption, Ticks
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.cli.tail import SessionStream, Show, check_output_options, follow, printer
-from fastflight.cli.target import AsJson, schema_of
 from fastflight.client import Missed
 from fastflight.client.call import build
 from fastflight.service.requests import Recording, SessionFormat
@@ -111,7 +111,7 @@ async def replay(
 @asynccontextmanager
 async def _open(request: Recording, folder: Path | None, server: Server) -> AsyncIterator[SessionStream]:
     if folder is not None:
-        yield OfflineRows(await offline(folder).aread(request))
+        yield LocalRows(await recording_source(folder).aread(request))
         return
     async with server.client() as client, await client.read_request(request) as stream:
         yield stream

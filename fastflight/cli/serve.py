@@ -14,7 +14,7 @@ from fastflight.app.process import END_SECONDS, end_within, leave, limit_arenas,
 from fastflight.app.settings import DRAIN_SECONDS, MAX_SHARDS, settings_of
 from fastflight.cli import screen
 from fastflight.cli.bridge import format_addresses
-from fastflight.cli.exits import report_errors
+from fastflight.cli.exit_codes import report_errors
 from fastflight.cli.log import DebugLog, JsonLog, log_to_stderr, warn_of_unconfined_boards
 from fastflight.cli.options import (
     ACCESS,

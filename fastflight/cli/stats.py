@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fastflight.cli import screen
-from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.exits import asynchronous
-from fastflight.cli.target import AsJson
+from fastflight.cli.exit_codes import asynchronous
+from fastflight.cli.options import AsJson
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.client.meaning import text, understood
 
 # From one reading of the metrics to the next.

@@ -17,12 +17,11 @@ from rich.live import Live
 from rich.text import Text
 
 from fastflight.cli import screen
-from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.board import DeviceName
-from fastflight.cli.exits import UNREACHABLE, Interrupted, asynchronous
-from fastflight.cli.options import Columns, ModeOption, Ticks
+from fastflight.cli.arguments import schema_of
+from fastflight.cli.exit_codes import UNREACHABLE, Interrupted, asynchronous
+from fastflight.cli.options import AsJson, Columns, DeviceName, ModeOption, Ticks
 from fastflight.cli.preview import rows_of
-from fastflight.cli.target import AsJson, schema_of
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.client import Missed
 from fastflight.service.requests import SessionFormat
 from fastflight.sources.following import DRAINING, GONE

@@ -16,9 +16,9 @@ from fastflight.access.identity import scopes
 from fastflight.access.tokens import CERTIFICATE_NAME, Book, Certificate, issued, unreserved
 from fastflight.app import token_file
 from fastflight.cli import screen
-from fastflight.cli.exits import report_errors
-from fastflight.cli.new_files import new_files, refuse_existing
-from fastflight.cli.target import AsJson
+from fastflight.cli.exit_codes import report_errors
+from fastflight.cli.options import AsJson
+from fastflight.cli.secret_files import new_files, refuse_existing
 from fastflight.errors import RequestError
 
 app = typer.Typer(help="Grant access to a server: by tokens, or by names of client certificates.", no_args_is_help=True)

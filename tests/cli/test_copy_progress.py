@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from fastflight.cli.copy_progress import copy_progress
-from fastflight.cli.exits import Interrupted
+from fastflight.cli.exit_codes import Interrupted
 from fastflight.errors import DataError, TransportClosed
 
 

@@ -1,4 +1,4 @@
-"""Parses `DEVICE:PATH` and schemas on the command line. Also defines the options `--json` and `--interrupt`."""
+"""Parses arguments of commands: `DEVICE:PATH`, schemas, and names of local files."""
 
 from __future__ import annotations
 
@@ -8,15 +8,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Annotated
 
 import typer
 
 from fastflight.client import AsyncFastFlightClient
 from fastflight.errors import RequestError, UnknownName, nearest
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-Interrupt = Annotated[bool, typer.Option("--interrupt", help="First stop the program that runs on the device.")]
 
 
 @asynccontextmanager

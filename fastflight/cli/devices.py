@@ -9,13 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.exits import asynchronous
-from fastflight.cli.target import AsJson, Interrupt
+from fastflight.cli.exit_codes import asynchronous
+from fastflight.cli.options import AsJson, DeviceName, Interrupt
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.concurrency import off_loop
 from fastflight.errors import RequestError
-
-DeviceName = Annotated[str, typer.Argument(metavar="DEVICE", help="A device's name, as `fastflight devices` shows it.")]
 
 
 @asynchronous

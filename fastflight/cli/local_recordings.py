@@ -24,12 +24,12 @@ def reader_of(folder: Path) -> StoreReader:
     return StoreReader(folder)
 
 
-def offline(folder: Path) -> RecordingSource:
+def recording_source(folder: Path) -> RecordingSource:
     """Return a source that answers `recording` requests from a folder."""
     return RecordingSource(reader_of(folder))
 
 
-class OfflineRows:
+class LocalRows:
     """The rows of `reading` behind the interface of a client's stream: a `SessionStream` of `tail`."""
 
     def __init__(self, reading: AsyncReading) -> None:
