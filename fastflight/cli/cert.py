@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fastflight.access.tokens import NAME
-from fastflight.app.access import pem
+from fastflight.app.access_settings import read_pem
 from fastflight.app.extras import needs
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import report_errors
@@ -94,7 +94,7 @@ def _authority(folder: Path) -> CertificateAuthority:
     paths = folder / "ca.pem", folder / "ca.key"
     if paths[0].exists() or paths[1].exists():
         try:
-            return CertificateAuthority.load(pem(paths[0]), pem(paths[1]))
+            return CertificateAuthority.load(read_pem(paths[0]), read_pem(paths[1]))
         except (ValueError, TypeError) as error:
             raise RequestError("these files are not a CA and its key", where=f"{paths[0]}, {paths[1]}") from error
     authority = CertificateAuthority.create()

@@ -18,7 +18,6 @@ import asyncio
 import contextlib
 import functools
 import signal
-import sys
 import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,9 +25,7 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec
 
 import typer
-from typer.core import TyperGroup
 
-from fastflight.app.process import abandon
 from fastflight.cli import screen
 from fastflight.errors import DeviceException, FastFlightError, IncompleteWarning, RequestError, TransportError
 
@@ -37,8 +34,6 @@ P = ParamSpec("P")
 REFUSED = 1
 UNREACHABLE = 3
 INTERRUPTED = 130
-# The base class of all errors of the command line's parser. Typer exports no name for it.
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 class Interrupted(Exception):
@@ -52,38 +47,6 @@ def usage_errors() -> Iterator[None]:
         yield
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
-
-
-class Commands(TyperGroup):
-    """The group of all commands. Escapes control characters in usage errors.
-
-    If standard output cannot be written (a full disk), any command ends with one line on stderr and exit code 1.
-    """
-
-    def main(self, *args: Any, **options: Any) -> Any:
-        try:
-            return super().main(*args, **options)
-        except OSError as error:
-            screen.discard_output(sys.stdout)
-            screen.complain(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
-            raise SystemExit(REFUSED) from error
-
-    def make_context(self, *args: Any, **options: Any) -> Any:
-        with _printable_usage():
-            return super().make_context(*args, **options)
-
-    def invoke(self, ctx: Any) -> Any:
-        with _printable_usage():
-            return super().invoke(ctx)
-
-
-@contextmanager
-def _printable_usage() -> Iterator[None]:
-    try:
-        yield
-    except UsageError as error:
-        error.message = screen.printable_lines(error.message)  # type: ignore[attr-defined]
-        raise
 
 
 @contextmanager
@@ -136,6 +99,8 @@ def asynchronous(command: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P,
             except typer.Exit as ended:
                 if ended.exit_code == INTERRUPTED:
                     offload.shutdown(wait=False, cancel_futures=True)
+                    from fastflight.app.process import abandon  # not at the top: it loads the log of servers
+
                     abandon(INTERRUPTED)
                 raise
 

@@ -14,8 +14,8 @@ from fastflight.app.settings import DRAIN_SECONDS
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import report_errors
 from fastflight.cli.log import DebugLog, JsonLog, log_to_stderr
-from fastflight.cli.options import Drain, HttpOrigins, RelayAllow
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
+from fastflight.cli.serving_options import Drain, HttpOrigins, RelayAllow
 from fastflight.errors import RequestError
 
 DEFAULT_HTTP = "8000"

@@ -1,23 +1,39 @@
-"""Reads recordings from a local folder, without a server."""
+"""Records to a local folder and reads recordings from it, without a server."""
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import typer
 
+from fastflight.app.settings import DEVICE_NAME
+from fastflight.cli import screen
+from fastflight.cli.exit_codes import Interrupted, usage_errors
+from fastflight.cli.log import log_to_stderr
 from fastflight.client import Missed
-from fastflight.errors import StorageError
+from fastflight.concurrency import Shards
+from fastflight.device import Device, Inventory
+from fastflight.errors import StorageError, TransportError
 from fastflight.log import StoreReader
 from fastflight.runtime.outgoing import aclose
 from fastflight.service.resolve import plain
 from fastflight.service.source import AsyncReading, Lot, Noted
+from fastflight.sources import Recordings
 from fastflight.sources.recording import RecordingSource
+from fastflight.sources.recordings import RecordingStatus, status_of
+from fastflight.transport.url import parse_url, public_url
+
+# The name of a recording if none can be made of the URL.
+DEFAULT_NAME = "device"
 
 
-def reader_of(folder: Path) -> StoreReader:
+def _reader_of(folder: Path) -> StoreReader:
     """Open the recordings in a folder. Raises `StorageError` if the folder does not exist."""
     if not folder.is_dir():
         raise StorageError("no such folder", where=str(folder), hint="Recordings are made by `fastflight record`")
@@ -26,7 +42,13 @@ def reader_of(folder: Path) -> StoreReader:
 
 def recording_source(folder: Path) -> RecordingSource:
     """Return a source that answers `recording` requests from a folder."""
-    return RecordingSource(reader_of(folder))
+    return RecordingSource(_reader_of(folder))
+
+
+def statuses(folder: Path) -> list[RecordingStatus]:
+    """Return the states of the recordings in a folder."""
+    reader = _reader_of(folder)
+    return [status_of(name, reader.log(name).statistics()) for name in reader.names()]
 
 
 class LocalRows:
@@ -61,3 +83,60 @@ class LocalRows:
             batch = item.batch if isinstance(item, Noted) else item
             if batch.num_rows:
                 yield batch.cast(self.schema)
+
+
+def name_of(url: str) -> str:
+    """Make a name for the recording of a device from the end of its URL: `ttyACM0`, or `127.0.0.1-2218`."""
+    rest = url.partition("?")[0].rpartition("://")[2].rstrip("/")
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", rest.rpartition("/")[2]).strip("-.")
+    return name if DEVICE_NAME.fullmatch(name) else DEFAULT_NAME
+
+
+async def record_here(url: str, name: str, folder: Path, seconds: float | None) -> RecordingStatus:
+    """Record a device to a folder, for `seconds` or until cancelled. Return the state of the recording.
+
+    Raises `Interrupted` if cancelled. In each case everything that was received is stored.
+    """
+    if not DEVICE_NAME.fullmatch(name):
+        raise typer.BadParameter(f"{name!r} cannot name a recording: use letters, digits, _ . -")
+    with usage_errors():
+        parse_url(url)
+    log_to_stderr(as_json=False)
+    interrupted = False
+    with ExitStack() as parts:
+        shards = Shards()
+        inventory = parts.enter_context(Inventory({name: url}, shards=shards))
+        recordings = Recordings(folder, inventory, holder=f"fastflight record {public_url(url)}")
+        parts.callback(recordings.close)
+        parts.enter_context(shards)
+        recordings.start(name)
+        try:
+            async with asyncio.timeout(seconds):
+                await _wait_until_open(inventory.device(name))
+                screen.complain(f"recording {public_url(url)} as {name} to {folder}")
+                await asyncio.Event().wait()
+        except TimeoutError:
+            pass
+        except asyncio.CancelledError:
+            interrupted = True
+        status = recordings.stop(name)
+    if interrupted:
+        raise Interrupted(summary(status, folder))
+    return status
+
+
+def summary(status: RecordingStatus, folder: Path) -> str:
+    """Describe in one line what a recording holds."""
+    lost = f", {status.lost:,} pieces of traffic lost" if status.lost else ""
+    return f"{status.name}: {status.rows:,} rows are kept in {folder}{lost}. Show them with fastflight replay"
+
+
+async def _wait_until_open(device: Device) -> None:
+    """Wait until the line is open. Raises `TransportError` at the first failure, though the device would try again."""
+    changed, loop = asyncio.Event(), asyncio.get_running_loop()
+    with device.tap.on_nudge(lambda: loop.call_soon_threadsafe(changed.set)):
+        while not device.is_open:
+            if device.trouble:
+                raise TransportError(device.trouble, where=device.name, hint="Is it plugged in, and not in use?")
+            await changed.wait()
+            changed.clear()

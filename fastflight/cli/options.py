@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share. Those of servers are in `serving_options`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Annotated, TypedDict
 
 import typer
 
-from fastflight.app.settings import MAX_DRAIN_SECONDS
 from fastflight.service.requests import Format, Method, Mode
 
 DeviceName = Annotated[str, typer.Argument(metavar="DEVICE", help="A device's name, as `fastflight devices` shows it.")]
@@ -62,44 +61,3 @@ class CopyOptions(TypedDict):
     deflate: bool | None
     mode: Mode
     interrupt: bool
-
-
-# Headings of groups of options in `--help`.
-DEVICES, NETWORK, RECORDINGS, LIMITS, ACCESS, LOGGING = (
-    "Devices",
-    "Network",
-    "Recordings",
-    "Limits",
-    "Access",
-    "Logging",
-)
-
-HttpOrigins = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--http-origin",
-        metavar="URL",
-        help="An origin whose pages may send requests over HTTP; may be given again.",
-        rich_help_panel=NETWORK,
-    ),
-]
-Drain = Annotated[
-    float,
-    typer.Option(
-        "--drain",
-        metavar="SECONDS",
-        min=0,
-        max=MAX_DRAIN_SECONDS,
-        help="Time for open streams and connected tools to end by themselves at shutdown.",
-        rich_help_panel=LIMITS,
-    ),
-]
-RelayAllow = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--relay-allow",
-        metavar="HOST:PORT",
-        help="Let browsers open TCP streams to this address through the gateway; may be given again.",
-        rich_help_panel=NETWORK,
-    ),
-]

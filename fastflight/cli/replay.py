@@ -17,7 +17,6 @@ import typer
 from fastflight.cli import screen
 from fastflight.cli.arguments import schema_of
 from fastflight.cli.exit_codes import asynchronous
-from fastflight.cli.local_recordings import LocalRows, recording_source
 from fastflight.cli.options import AsJson, Columns, ModeOption, Ticks
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.cli.tail import SessionStream, Show, check_output_options, follow, printer
@@ -111,6 +110,9 @@ async def replay(
 @asynccontextmanager
 async def _open(request: Recording, folder: Path | None, server: Server) -> AsyncIterator[SessionStream]:
     if folder is not None:
+        # Not at the top: it loads the server's devices and recordings.
+        from fastflight.cli.local_recordings import LocalRows, recording_source
+
         yield LocalRows(await recording_source(folder).aread(request))
         return
     async with server.client() as client, await client.read_request(request) as stream:

@@ -16,7 +16,7 @@ from fastflight.cli import screen
 from fastflight.cli.bridge import format_addresses
 from fastflight.cli.exit_codes import report_errors
 from fastflight.cli.log import DebugLog, JsonLog, log_to_stderr, warn_of_unconfined_boards
-from fastflight.cli.options import (
+from fastflight.cli.serving_options import (
     ACCESS,
     DEVICES,
     LIMITS,

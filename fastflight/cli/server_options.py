@@ -20,7 +20,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fastflight.app.access import pem
+from fastflight.app.access_settings import read_pem
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import report_errors, usage_errors
 from fastflight.client import DEFAULT_LOCATION, AsyncFastFlightClient, Credentials
@@ -123,9 +123,9 @@ def read_credentials(
         token = _read_token(token_file)
     return Credentials(
         token,
-        None if tls_ca is None else pem(tls_ca),
-        None if tls_cert is None else pem(tls_cert),
-        None if tls_key is None else pem(tls_key),
+        None if tls_ca is None else read_pem(tls_ca),
+        None if tls_cert is None else read_pem(tls_cert),
+        None if tls_key is None else read_pem(tls_key),
     )
 
 

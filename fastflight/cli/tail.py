@@ -23,14 +23,13 @@ from fastflight.cli.options import AsJson, Columns, DeviceName, ModeOption, Tick
 from fastflight.cli.preview import rows_of
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.client import Missed
-from fastflight.service.requests import SessionFormat
-from fastflight.sources.following import DRAINING, GONE
+from fastflight.service.requests import DEVICE_GONE, SERVER_DRAINING, SessionFormat
 from fastflight.tables import Layout, open_writer
 
 # The state of a recording without problems.
 RECORDING = "recording"
 # Ends of a session that the user did not ask for, and their messages.
-CUT_SHORT = {DRAINING: "error: the server shuts down", GONE: "error: the device is gone"}
+CUT_SHORT = {SERVER_DRAINING: "error: the server shuts down", DEVICE_GONE: "error: the device is gone"}
 # The status line updates its rate this often: slowly enough to be read, fast enough to follow a change.
 RATE_SECONDS = 1.0
 

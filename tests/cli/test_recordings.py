@@ -20,7 +20,7 @@ from fastflight.app.compose import open_server
 from fastflight.app.recording_settings import RecordingSettings, default_folder
 from fastflight.app.running import RunningServer
 from fastflight.app.settings import ServeSettings, settings_of
-from fastflight.cli.record import name_of
+from fastflight.cli.local_recordings import name_of
 from fastflight.cli.replay import GapReporter
 from fastflight.cli.tail import SessionStream
 from fastflight.client import FastFlightClient, Missed
