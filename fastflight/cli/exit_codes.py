@@ -14,22 +14,14 @@ code  means
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import functools
-import signal
 import warnings
-from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, ParamSpec
 
 import typer
 
 from fastflight.cli import screen
 from fastflight.errors import DeviceException, FastFlightError, IncompleteWarning, RequestError, TransportError
-
-P = ParamSpec("P")
 
 REFUSED = 1
 UNREACHABLE = 3
@@ -76,41 +68,7 @@ def report_errors() -> Iterator[None]:
     except OSError as error:
         screen.complain(f"error: {error.filename or 'this computer'}: {error.strerror or error}")
         raise typer.Exit(REFUSED) from error
-    except (KeyboardInterrupt, asyncio.CancelledError, Interrupted) as error:
+    except (KeyboardInterrupt, Interrupted) as error:
         rest = str(error) if isinstance(error, Interrupted) else ""
         screen.complain(f"interrupted: {rest}" if rest else "interrupted")
         raise typer.Exit(INTERRUPTED) from error
-
-
-def asynchronous(command: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Make a command of a coroutine function. Ctrl-C and SIGTERM cancel it, and so its open streams.
-
-    An interrupted command does not wait for server calls that have no answer yet: they end with the process.
-    """
-
-    @functools.wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        offload = ThreadPoolExecutor(thread_name_prefix="offload")
-        with asyncio.Runner() as runner:
-            runner.get_loop().set_default_executor(offload)
-            try:
-                with report_errors():
-                    runner.run(_until_terminated(command(*args, **kwargs)))
-            except typer.Exit as ended:
-                if ended.exit_code == INTERRUPTED:
-                    offload.shutdown(wait=False, cancel_futures=True)
-                    from fastflight.app.process import abandon  # not at the top: it loads the log of servers
-
-                    abandon(INTERRUPTED)
-                raise
-
-    return run
-
-
-async def _until_terminated(command: Coroutine[Any, Any, None]) -> None:
-    task = asyncio.current_task()
-    assert task is not None
-    # Windows has no signal handlers on event loops, and elsewhere only the main thread may set one.
-    with contextlib.suppress(NotImplementedError, ValueError, RuntimeError):
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    await command

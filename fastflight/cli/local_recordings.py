@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
+import math
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,20 +16,23 @@ import typer
 from fastflight.app.settings import DEVICE_NAME
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import Interrupted, usage_errors
+from fastflight.cli.interruption import LOOK_SECONDS
 from fastflight.cli.log import log_to_stderr
 from fastflight.client import Missed
 from fastflight.concurrency import Shards
 from fastflight.device import Device, Inventory
 from fastflight.errors import StorageError, TransportError
 from fastflight.log import StoreReader
-from fastflight.runtime.outgoing import aclose
+from fastflight.runtime.outgoing import close
 from fastflight.service.resolve import plain
-from fastflight.service.source import AsyncReading, Lot, Noted
+from fastflight.service.source import Lot, Noted, Reading
 from fastflight.sources import Recordings
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.recordings import RecordingStatus, status_of
 from fastflight.transport.url import parse_url, public_url
 
+# While a line opens, its state is looked at this often.
+OPENING_LOOK_SECONDS = 0.02
 # The name of a recording if none can be made of the URL.
 DEFAULT_NAME = "device"
 
@@ -54,7 +58,7 @@ def statuses(folder: Path) -> list[RecordingStatus]:
 class LocalRows:
     """The rows of `reading` behind the interface of a client's stream: a `SessionStream` of `tail`."""
 
-    def __init__(self, reading: AsyncReading) -> None:
+    def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self.schema: pa.Schema = plain(reading.schema)
         self.gaps: list[Missed] = []
@@ -68,13 +72,12 @@ class LocalRows:
     def summary(self) -> Mapping[str, Any]:
         return self._reading.summary()
 
-    async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
         try:
-            async for lot in self._reading.all_lots():
-                for batch in self._rows(lot):
-                    yield batch
+            for lot in self._reading.all_lots():
+                yield from self._rows(lot)
         finally:
-            await aclose(self._reading.lots)
+            close(self._reading.lots)
 
     def _rows(self, lot: Lot) -> Iterator[pa.RecordBatch]:
         for item in lot:
@@ -92,10 +95,10 @@ def name_of(url: str) -> str:
     return name if DEVICE_NAME.fullmatch(name) else DEFAULT_NAME
 
 
-async def record_here(url: str, name: str, folder: Path, seconds: float | None) -> RecordingStatus:
-    """Record a device to a folder, for `seconds` or until cancelled. Return the state of the recording.
+def record_here(url: str, name: str, folder: Path, seconds: float | None) -> RecordingStatus:
+    """Record a device to a folder, for `seconds` or until interrupted. Return the state of the recording.
 
-    Raises `Interrupted` if cancelled. In each case everything that was received is stored.
+    Raises `Interrupted` after Ctrl-C. In each case everything that was received is stored.
     """
     if not DEVICE_NAME.fullmatch(name):
         raise typer.BadParameter(f"{name!r} cannot name a recording: use letters, digits, _ . -")
@@ -103,6 +106,7 @@ async def record_here(url: str, name: str, folder: Path, seconds: float | None) 
         parse_url(url)
     log_to_stderr(as_json=False)
     interrupted = False
+    end = math.inf if seconds is None else time.monotonic() + seconds
     with ExitStack() as parts:
         shards = Shards()
         inventory = parts.enter_context(Inventory({name: url}, shards=shards))
@@ -111,13 +115,11 @@ async def record_here(url: str, name: str, folder: Path, seconds: float | None) 
         parts.enter_context(shards)
         recordings.start(name)
         try:
-            async with asyncio.timeout(seconds):
-                await _wait_until_open(inventory.device(name))
+            if _is_open_before(end, inventory.device(name)):
                 screen.complain(f"recording {public_url(url)} as {name} to {folder}")
-                await asyncio.Event().wait()
-        except TimeoutError:
-            pass
-        except asyncio.CancelledError:
+                while (left := end - time.monotonic()) > 0:
+                    time.sleep(min(LOOK_SECONDS, left))
+        except KeyboardInterrupt:
             interrupted = True
         status = recordings.stop(name)
     if interrupted:
@@ -131,12 +133,15 @@ def summary(status: RecordingStatus, folder: Path) -> str:
     return f"{status.name}: {status.rows:,} rows are kept in {folder}{lost}. Show them with fastflight replay"
 
 
-async def _wait_until_open(device: Device) -> None:
-    """Wait until the line is open. Raises `TransportError` at the first failure, though the device would try again."""
-    changed, loop = asyncio.Event(), asyncio.get_running_loop()
-    with device.tap.on_nudge(lambda: loop.call_soon_threadsafe(changed.set)):
-        while not device.is_open:
-            if device.trouble:
-                raise TransportError(device.trouble, where=device.name, hint="Is it plugged in, and not in use?")
-            await changed.wait()
-            changed.clear()
+def _is_open_before(end: float, device: Device) -> bool:
+    """Wait until the line is open, and return True; False if it is still closed at the time `end`.
+
+    Raises `TransportError` at the first failure, though the device would try again.
+    """
+    while not device.is_open:
+        if device.trouble:
+            raise TransportError(device.trouble, where=device.name, hint="Is it plugged in, and not in use?")
+        if time.monotonic() >= end:
+            return False
+        time.sleep(OPENING_LOOK_SECONDS)
+    return True

@@ -11,15 +11,15 @@ from typing import Annotated
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.exit_codes import asynchronous
+from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson
 from fastflight.cli.replay import Folder
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 
 
-@asynchronous
+@interruptible
 @with_server_options
-async def record(
+def record(
     device: Annotated[
         str, typer.Argument(metavar="DEVICE|URL", help="A device of the server; with --to, the URL of one.")
     ],
@@ -52,13 +52,13 @@ async def record(
         from fastflight.cli import local_recordings  # not at the top: it loads the server's devices and recordings
 
         name = name or local_recordings.name_of(device)
-        status = await local_recordings.record_here(device, name, to, seconds)
+        status = local_recordings.record_here(device, name, to, seconds)
         screen.as_json(asdict(status)) if json else screen.line(local_recordings.summary(status, to))
         return
     if name is not None or seconds is not None:
         raise typer.BadParameter("--name and --seconds need --to DIR")
-    async with server.client() as client:
-        recorded = await (client.stop_recording(device) if stop else client.start_recording(device))
+    with server.client() as client:
+        recorded = client.stop_recording(device) if stop else client.start_recording(device)
     if json:
         screen.as_json(asdict(recorded))
     elif stop:
@@ -68,17 +68,17 @@ async def record(
         screen.line(f"{device}: {recorded.state}; {recorded.rows:,} rows are kept{folder}")
 
 
-@asynchronous
+@interruptible
 @with_server_options
-async def recordings(recordings: Folder = None, json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
+def recordings(recordings: Folder = None, json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
     """List the recordings of the server, or of a local folder (--recordings)."""
     if recordings is not None:
         from fastflight.cli.local_recordings import statuses  # not at the top: it loads devices and recordings
 
         rows = [asdict(each) for each in statuses(recordings)]
     else:
-        async with server.client() as client:
-            rows = [asdict(each) for each in await client.recordings()]
+        with server.client() as client:
+            rows = [asdict(each) for each in client.recordings()]
         for row in rows:
             del row["folder"]  # empty here: a server sends it only when a recording starts
     if json:

@@ -23,7 +23,8 @@ import typer
 from fastflight.app.access_settings import read_pem
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import report_errors, usage_errors
-from fastflight.client import DEFAULT_LOCATION, AsyncFastFlightClient, Credentials
+from fastflight.cli.interruption import InterruptibleClient
+from fastflight.client import DEFAULT_LOCATION, Credentials
 from fastflight.errors import RequestError
 
 R = TypeVar("R")
@@ -40,10 +41,10 @@ class Server:
     location: str = DEFAULT_LOCATION
     credentials: Credentials = Credentials()
 
-    def client(self) -> AsyncFastFlightClient:
+    def client(self) -> InterruptibleClient:
         """Return a client of this server. A wrong URL or credential is reported as a wrong command line."""
         with usage_errors():
-            return AsyncFastFlightClient(self.location, credentials=self.credentials)
+            return InterruptibleClient(self.location, self.credentials)
 
 
 DEFAULT_SERVER = Server()
