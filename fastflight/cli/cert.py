@@ -62,9 +62,9 @@ def client(
     force: Force = False,
 ) -> None:
     """Make NAME.pem and NAME.key for a client of a server that runs with --client-ca ca.pem."""
+    if not NAME.fullmatch(name) or name.startswith(".") or name in ("ca", "server"):
+        raise typer.BadParameter(f"{name[:80]!r} is not a name for a client's files: use letters, digits, _ . @ -")
     with report_errors():
-        if not NAME.fullmatch(name) or name.startswith(".") or name in ("ca", "server"):
-            raise RequestError("not a name for a client's files", where=name[:80], hint="Use letters, digits, _ . @ -")
         written = _issue(directory, name, [], name, days, force)
         screen.line(f"grant access: fastflight token add {name} --certificate --scope read:*")
         screen.line(f"connect with: --tls-ca {directory / 'ca.pem'} --tls-cert {written[0]} --tls-key {written[1]}")

@@ -16,6 +16,7 @@ import typer
 
 from fastflight.cli import screen
 from fastflight.cli.arguments import schema_of
+from fastflight.cli.exit_codes import usage_errors
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson, Columns, ModeOption, Ticks
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
@@ -80,19 +81,20 @@ def replay(
 ) -> None:
     """Show a recording of a device: lines with their times, and what is missing and why."""
     check_output_options(raw, as_csv, json, columns)
-    request = build(
-        Recording,
-        name=name,
-        since_seconds=since,
-        limit_rows=lines,
-        format="bytes" if raw else format,
-        schema=schema_of(schema),
-        columns=columns.split(",") if columns else None,
-        ticks=ticks,
-        mode=mode,
-        **_bound("--from", "from", start),
-        **_bound("--to", "to", end),
-    )
+    with usage_errors():
+        request = build(
+            Recording,
+            name=name,
+            since_seconds=since,
+            limit_rows=lines,
+            format="bytes" if raw else format,
+            schema=schema_of(schema),
+            columns=columns.split(",") if columns else None,
+            ticks=ticks,
+            mode=mode,
+            **_bound("--from", "from", start),
+            **_bound("--to", "to", end),
+        )
     with _open(request, recordings, server) as stream:
         if speed is not None and "time" not in stream.schema.names:
             raise typer.BadParameter("--speed needs the column time: keep it in --columns")
