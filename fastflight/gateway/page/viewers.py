@@ -17,7 +17,7 @@ from fastflight.gateway.page.view import PageViewer
 from fastflight.gateway.watching import until
 from fastflight.gateway.ws.channel import WebSocketChannel
 from fastflight.gateway.ws.sockets import AcceptedUpgrade, Opening
-from fastflight.sources.following import DRAINING
+from fastflight.service.requests import SERVER_DRAINING
 
 # Callers with open pages, in front of a server elsewhere: each caller has their own sessions there.
 MAX_FLEETS = 16
@@ -48,7 +48,7 @@ class Viewers:
                 finally:
                     self._skipped_before += viewer.skipped
                     viewer.skipped = 0
-            return DRAINING
+            return SERVER_DRAINING
 
         return AcceptedUpgrade(talk)
 
