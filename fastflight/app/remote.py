@@ -32,7 +32,7 @@ from fastflight.gateway.backend import AHEAD_BYTES
 from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.crossing import threaded
 from fastflight.runtime.outgoing import Piece
-from fastflight.service import Catalog, Source, decode
+from fastflight.service import Catalog, Source, make_request
 from fastflight.service.requests import (
     DeviceExec,
     DeviceFile,
@@ -98,8 +98,8 @@ class RemoteBackend:
     def permit(self, request: Request, doing: Doing, caller: Caller) -> None:
         """Permit everything: the server decides when it gets the request."""
 
-    def decode(self, content: bytes) -> Request:
-        return decode(content, self._catalog)
+    def make_request(self, keys: Mapping[str, Any]) -> Request:
+        return make_request(keys, self._catalog)
 
     async def act(self, name: str, body: bytes, caller: Caller = ANYONE) -> list[Mapping[str, Any]]:
         return await off_loop(self._connection_of(caller).results, name, body or b"{}", TIMEOUTS.get(name))

@@ -142,7 +142,7 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
         """Stream the rows of any request: Arrow IPC, or by `Accept` or `?format=` JSON lines, CSV or lines of text."""
         format_ = choose_format(request.query_params.get("format"), request.headers.get("accept", ""), STREAM_FORMATS)
         make = encoder_of(format_, request.query_params.get("formulas"))
-        decoded = backend.decode(await Content(request.receive).whole(MAX_REQUEST_BYTES))
+        decoded = backend.make_request(parse(await Content(request.receive).whole(MAX_REQUEST_BYTES), "request"))
         return Streamed(backend, decoded, caller_of(request), make)
 
     @app.post("/tickets", openapi_extra=openapi.TICKET, status_code=201, tags=["rows"])
@@ -157,7 +157,7 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
                 raise RequestError(f"a ticket for {use} has no request", where="content", hint="Send no content")
             decoded = None
         else:
-            decoded = backend.decode(content)
+            decoded = backend.make_request(parse(content, "request"))
         if decoded is not None:
             backend.permit(decoded, "exchange" if use == "repl" else "read", caller_of(request))
         issued = tickets.issue(Grant(use, decoded, caller_of(request)))
@@ -184,7 +184,7 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
         format_ = choose_format(request.query_params.get("format"), request.headers.get("accept", ""), EXEC_FORMATS)
         make = encoder_of(format_, request.query_params.get("formulas"))
         content = parse(await Content(request.receive).whole(MAX_REQUEST_BYTES), "content")
-        decoded = backend.decode(json.dumps({**content, "type": "device.exec", "device": device}).encode())
+        decoded = backend.make_request({**content, "type": "device.exec", "device": device})
         return Streamed(backend, decoded, caller_of(request), make)
 
     @app.post("/actions/{name}", openapi_extra=openapi.ACTION, tags=["actions"])
@@ -201,7 +201,7 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
         query = dict(request.query_params)
         format_ = choose_format(query.pop("as", None), request.headers.get("accept", ""), ROW_FORMATS)
         make = encoder_of(format_, query.pop("formulas", None))
-        decoded = backend.decode(json.dumps({"type": "recording", "name": name, **keys_of(query)}).encode())
+        decoded = backend.make_request({"type": "recording", "name": name, **keys_of(query)})
         return Streamed(backend, decoded, caller_of(request), make)
 
     app.get(FILE, openapi_extra=openapi.GET_FILE, response_class=Response, tags=["files"])(files.get)

@@ -28,7 +28,7 @@ from fastflight.gateway.ws.typed import TYPED, handing_in
 from fastflight.runtime.outgoing import Account, Piece, Run, aruns, memory_of, runs
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
-from fastflight.service import Catalog, decode, dispatch
+from fastflight.service import Catalog, dispatch, make_request
 from fastflight.service.requests import Doing, Request
 from fastflight.service.resolve import ResolvedRequest
 from fastflight.service.source import PartialUpload, Progress, Reading, Refused, Summary
@@ -72,8 +72,8 @@ class LocalBackend:
     def permit(self, request: Request, doing: Doing, caller: Caller) -> None:
         self._authority.authorize(caller.identity, request, doing)
 
-    def decode(self, content: bytes) -> Request:
-        return decode(content, self._catalog)
+    def make_request(self, keys: Mapping[str, Any]) -> Request:
+        return make_request(keys, self._catalog)
 
     async def act(self, name: str, body: bytes, caller: Caller = ANYONE) -> list[Mapping[str, Any]]:
         call = self._actions.call(name, body, caller.identity)

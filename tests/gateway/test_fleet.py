@@ -185,8 +185,8 @@ class Busy:
         self.open = self.most = 0
         self.changed = asyncio.Event()
 
-    def decode(self, content: bytes) -> bytes:
-        return content
+    def make_request(self, keys: Mapping[str, Any]) -> Mapping[str, Any]:
+        return keys
 
     @asynccontextmanager
     async def read(self, request: object, *, caller: object) -> AsyncIterator[None]:

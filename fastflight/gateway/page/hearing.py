@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -93,7 +92,7 @@ class SessionEar:
 
 async def _follow(backend: Backend, device: str, caller: Caller, ear: SessionEar, room: asyncio.Semaphore) -> None:
     keys: dict[str, Any] = {"type": "device.session", "device": device, "reconnect": True, "flush_ms": 100}
-    request = backend.decode(json.dumps({**keys, "since_seconds": SINCE_SECONDS}).encode())
+    request = backend.make_request({**keys, "since_seconds": SINCE_SECONDS})
     while True:
         with contextlib.suppress(FastFlightError):
             async with room, backend.read(request, caller=caller) as answer:
@@ -105,4 +104,4 @@ async def _follow(backend: Backend, device: str, caller: Caller, ear: SessionEar
                         time_ns = 0 if waited else int(row["time"].timestamp() * 1e6) * 1000
                         ear.put(Chunk(row["seq"], time_ns, row["direction"], row["data"], waited=waited))
         await asyncio.sleep(AGAIN_SECONDS)
-        request = backend.decode(json.dumps(keys).encode())
+        request = backend.make_request(keys)

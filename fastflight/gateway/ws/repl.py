@@ -8,8 +8,6 @@ about missed data, the trailer, an error.
 
 from __future__ import annotations
 
-import json
-
 from fastflight.errors import RequestError, nearest
 from fastflight.gateway.backend import Backend, StreamedAnswer
 from fastflight.gateway.watching import until
@@ -36,8 +34,8 @@ class Repls:
             raise wrong_ticket("It is for another device")
 
         async def talk(channel: WebSocketChannel) -> str:
-            content = {"type": DeviceSession.type, "device": opening.rest, "flush_ms": 0}
-            request = self._backend.decode(json.dumps(content).encode())
+            keys = {"type": DeviceSession.type, "device": opening.rest, "flush_ms": 0}
+            request = self._backend.make_request(keys)
             terminal_input = Typed()
             async with until(lambda: _receive_input(channel, terminal_input)):
                 async with self._backend.talk(

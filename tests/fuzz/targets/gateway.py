@@ -24,7 +24,7 @@ from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.door import Door
 from fastflight.runtime.outgoing import Piece
 from fastflight.runtime.tracing import REQUEST_ID_FORM
-from fastflight.service import decode
+from fastflight.service import make_request
 from fastflight.service.requests import FILE_DESCRIPTION, DeviceFile, Request
 from tests.fuzz.looping import Loop
 from tests.fuzz.material import Material, cut
@@ -83,8 +83,8 @@ class Canned:
     def permit(self, request: Request, doing: str, caller: Caller) -> None:
         pass
 
-    def decode(self, content: bytes) -> Request:
-        return decode(content, CATALOG)
+    def make_request(self, keys: Mapping[str, Any]) -> Request:
+        return make_request(keys, CATALOG)
 
     @contextlib.asynccontextmanager
     async def read(
