@@ -103,7 +103,12 @@ class RowsAnswer(FileAnswer):
 
 
 class BytesAnswer(FileAnswer):
-    """Answers with the bytes of a file, as `conditions` allow."""
+    """Answers with the bytes of a file, as `conditions` allow.
+
+    The board is opened once for a whole file, HEAD, a range, 304 and 412. It is opened twice if what to read depends on
+    the file's description: for its last bytes (`bytes=-N`), for If-None-Match if the client has another version, and
+    for the whole file where a range does not apply (If-Range names another version, or there is no entity tag).
+    """
 
     def __init__(self, keys: Mapping[str, Any], listing: ListingAnswer, conditions: Conditions) -> None:
         self._keys = {**keys, "format": "raw", "describe": "digest"}
