@@ -1,4 +1,4 @@
-"""Builds the gateway's application: cached answers, WebSockets and the live page in front, FastAPI's routes behind."""
+"""Builds the gateway's application: small answers, WebSockets and the live page in front, FastAPI's routes behind."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Unreachable(Stopped):
 
 
 def behind(backend: Backend, tickets: Tickets) -> FastAPI:
-    """Build the FastAPI application for all routes that are not cached."""
+    """Build the FastAPI application for all other routes."""
     app = FastAPI(
         title="fastflight",
         description=openapi.DESCRIPTION,

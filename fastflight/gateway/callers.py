@@ -84,29 +84,20 @@ class Callers:
         """The caller of requests that need no authentication."""
         return ANYONE if self._open else STRANGER
 
-    def ready(self, headers: Iterable[Header], certificate: str = "") -> Caller | None:
-        """Return the caller if no question to the backend is needed; else None."""
+    async def of(self, headers: Iterable[Header], certificate: str = "") -> Caller:
+        """Return the caller; raise `Unauthenticated` if the request does not authenticate."""
         if self._open:
             return ANYONE
         authorization = _authorization(headers)
         if authorization is None:
-            return None
-        caller, until = self._believed.get(_digest(authorization, certificate), (None, 0.0))
-        return caller if until > self._clock() else None
-
-    async def of(self, headers: Iterable[Header], certificate: str = "") -> Caller:
-        """Return the caller; raise `Unauthenticated` if the request does not authenticate."""
-        headers = list(headers)
-        caller = self.ready(headers, certificate)
-        if caller is not None:
-            return caller
-        authorization = _authorization(headers)
-        if authorization is None:
             raise unproven()
+        key = _digest(authorization, certificate)
+        known, until = self._believed.get(key, (None, 0.0))
+        if known is not None and until > self._clock():
+            return known
         caller = await self._judge.identify(authorization, certificate)
         if len(self._believed) >= MAX_BELIEVED:
             self._believed.clear()
-        key = _digest(authorization, certificate)
         self._believed[key] = caller, self._clock() + BELIEVED_SECONDS
         # The caller may hold the token, which must not stay in memory.
         asyncio.get_running_loop().call_later(BELIEVED_SECONDS, self._believed.pop, key, None)

@@ -29,7 +29,7 @@ from fastflight.gateway.callers import ANYONE, Caller, Callers
 from fastflight.gateway.door import VARY, Door, cors_headers, is_preflight, preflight_headers
 from fastflight.gateway.errors import HttpRefusal, read_only, send_error
 from fastflight.gateway.http.connections import Connections
-from fastflight.gateway.small import Make, Small
+from fastflight.gateway.small import Make, SmallAnswer
 
 # Methods whose content is used.
 WITH_CONTENT = frozenset(("POST", "PUT", "PATCH", "DELETE"))
@@ -67,37 +67,11 @@ class FrontApplication:
         self._sockets = sockets
         self._callers = callers
         self._public = frozenset(public)
-        self._uses_cors = door.has_others
-        more = [VARY] if self._uses_cors else []
-        self._small = {path: Small(make, more) for path, make in small.items()}
-        self._small_urls = {path.encode(): (each, path in self._public) for path, each in self._small.items()}
+        self._small = {path: SmallAnswer(make) for path, make in small.items()}
         self._behind = behind
         # For metrics: the connections, which `listen` limits, and the answers by method and status.
         self.connections = Connections()
         self.answers: Counter[tuple[str, int]] = Counter()
-
-    def ready(self, url: bytes, headers: Iterable[Header], certificate: str = "") -> tuple[bytes, bool] | None:
-        """Return a cached answer to a GET, and whether its caller has authenticated; None if there is none.
-
-        This needs no task. After None, the caller of this method must call the application.
-        """
-        small, public = self._small_urls.get(url, (None, False))
-        if small is None:
-            return None
-        if self._callers is None:
-            caller: Caller | None = ANYONE
-        else:
-            caller = self._callers.stranger if public else self._callers.ready(headers, certificate)
-        answer = None if caller is None else small.of(caller).ready(headers)
-        if answer is not None:
-            try:
-                self._door.check(headers)
-            except HttpRefusal:
-                return None
-            if self._uses_cors and self._door.other(headers) is not None:
-                return None
-            self.answers["GET", 200] += 1
-        return None if answer is None or caller is None else (answer, caller.proven)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         send = begin(scope, send)
@@ -125,7 +99,7 @@ class FrontApplication:
             if small is not None:
                 if scope["method"] not in ("GET", "HEAD"):
                     raise read_only(scope["path"])
-                await small.of(caller).answer(scope, send)
+                await small.answer(caller, scope, send)
                 return
         except Exception as error:
             await send_error(send, error)
@@ -199,8 +173,7 @@ def _with_cors(send: Send, origin: bytes | None) -> Send:
 
     async def send_with_cors(message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = [each for each in message["headers"] if each != VARY]
-            message = {**message, "headers": [*headers, *more]}
+            message = {**message, "headers": [*message["headers"], *more]}
         await send(message)
 
     return send_with_cors

@@ -1,21 +1,20 @@
-"""The gateway's door, and the small answers that it keeps: asked as an ASGI server asks, without a network."""
+"""The gateway's door, and its small answers: asked as an ASGI server asks, without a network."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 import pytest
 
 from fastflight.access.identity import NOBODY
 from fastflight.errors import BusyError
 from fastflight.gateway import callers
-from fastflight.gateway.asgi import Message, Receive, Scope, Send
+from fastflight.gateway.asgi import Receive, Scope, Send
 from fastflight.gateway.callers import ANYONE, Caller, Callers
 from fastflight.gateway.door import Door
 from fastflight.gateway.errors import ErrorAnswers
 from fastflight.gateway.front import FrontApplication
-from fastflight.gateway.small import LIFETIME_SECONDS, CachedAnswer, SmallContent
+from fastflight.gateway.small import SmallAnswer, SmallContent
 
 from .asking import HERE, Answered, ask, scope
 
@@ -38,46 +37,15 @@ class Counter:
         return SmallContent(b"%d" % self.made)
 
 
-@dataclass
-class Clock:
-    now: float = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_an_answer_is_kept_for_its_lifetime() -> None:
+def test_each_answer_is_made_when_it_is_asked_for() -> None:
     async def run() -> None:
-        counter, clock = Counter(), Clock(now=1.0)
-        kept = CachedAnswer(counter.make, clock)
-        for _ in range(3):
-            await kept.answer(scope(), (first := Answered()).take)
-        clock.now += LIFETIME_SECONDS
-        await kept.answer(scope(), (second := Answered()).take)
+        small = SmallAnswer(Counter().make)
+        first, second = Answered(), Answered()
+        for answered in (first, second):
+            await small.answer(ANYONE, scope(), answered.take)
         assert (first.body, second.body) == (b"1", b"2")
         assert first.headers[b"content-length"] == b"1"
         assert first.headers[b"etag"] != second.headers[b"etag"]
-
-    asyncio.run(run())
-
-
-def test_head_and_content_are_of_one_answer_however_slowly_they_are_sent() -> None:
-    async def run() -> None:
-        counter, clock = Counter(), Clock(now=1.0)
-        counter.made = 9  # the next one is longer than the one before
-        kept = CachedAnswer(counter.make, clock)
-        slow, others = Answered(), Answered()
-
-        async def send(message: Message) -> None:
-            if message["type"] == "http.response.start":  # its connection has no room
-                clock.now += LIFETIME_SECONDS
-                counter.made = 99
-                await kept.answer(scope(), others.take)
-            await slow.take(message)
-
-        await kept.answer(scope(), send)
-        assert (slow.body, others.body) == (b"10", b"100")
-        assert slow.headers[b"content-length"] == b"2"
 
     asyncio.run(run())
 
@@ -86,8 +54,8 @@ def test_those_who_come_together_share_one_making() -> None:
     async def run() -> None:
         counter = Counter()
         counter.gate.clear()
-        kept = CachedAnswer(counter.make)
-        asking = [asyncio.ensure_future(kept.answer(scope(), Answered().take)) for _ in range(10)]
+        small = SmallAnswer(counter.make)
+        asking = [asyncio.ensure_future(small.answer(ANYONE, scope(), Answered().take)) for _ in range(10)]
         await asyncio.sleep(0)
         asking[0].cancel()  # one that leaves ends nothing for the others
         counter.gate.set()
@@ -200,8 +168,6 @@ def test_pages_of_an_allowed_origin_may_read_and_are_told_so() -> None:
         stranger = (HERE, (b"origin", b"http://evil.example"), (b"access-control-request-method", b"PUT"))
         refused = await ask(front, scope("/small", "OPTIONS", stranger))
         assert (refused.status, refused.headers.get(b"access-control-allow-origin")) == (403, None)
-        assert front.ready(b"/small", [HERE, (b"origin", there)]) is None
-        assert b"vary: origin" in (front.ready(b"/small", [HERE]) or (b"", False))[0]
 
     asyncio.run(run())
 
@@ -230,7 +196,7 @@ def test_no_token_stays_in_memory_for_the_sake_of_small_answers(monkeypatch: pyt
         shown = (b"authorization", b"Bearer secret")
         for _ in range(3):
             assert (await ask(front, scope(headers=(HERE, shown)))).status == 200
-        assert front._small["/small"]._others == {}
+        assert front._small["/small"]._making == {}
         while known._believed:  # noqa: ASYNC110 - a timer tells nobody
             await asyncio.sleep(0)
 

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol, with limits that it lacks and a fast path for cached answers.
+"""uvicorn's HTTP protocol, with limits that it lacks.
 
 Limits requests in size and time, including requests that a client sends before it has its previous answers. The task
 that answers is told when its client leaves. A request that breaks a limit gets an error if its answer is next on the
@@ -32,7 +32,6 @@ from fastflight.gateway.http.websocket import WebSocket
 from fastflight.gateway.relay.relay import PATH, Relay
 from fastflight.transport.tcp_info import send_state
 
-OK = b"HTTP/1.1 200 OK\r\n"
 AGAIN = "Ask again"
 # Pipelining: requests that wait for previous answers, and the bytes of their heads and content. Browsers send none.
 MAX_AHEAD, MAX_AHEAD_BYTES = 64, 64 * 1024
@@ -41,10 +40,7 @@ LEAVE_SECONDS = 5.0
 
 
 class HttpConnection(HttpToolsProtocol):
-    """uvicorn's protocol, with limits that it lacks (size and time of a head, stalled content), and a fast path.
-
-    If `FrontApplication.ready` has the answer, it is written at once, without a task, events, timers and a scope, which
-    would be most of its cost. Any unusual request takes uvicorn's way.
+    """uvicorn's protocol, with limits that it lacks: size and time of a head, stalled content.
 
     A client may send some requests before it has its previous answers. While a task answers one of them, nothing else
     is written, and the task is told when the connection ends.
@@ -58,8 +54,6 @@ class HttpConnection(HttpToolsProtocol):
         self._head = Head()
         # The content of the current request has not come to its end.
         self._in_content = False
-        # The current request was answered on the fast path.
-        self._answered = False
         # The request that a task answers, or was the last to answer. The current one (`cycle`) may wait behind it.
         self._answering: RequestResponseCycle | None = None
         # The last answer is sent; what the client still sends is ignored.
@@ -69,12 +63,6 @@ class HttpConnection(HttpToolsProtocol):
         self.proven = False
         self.origin = ""
         self._certificate = ""
-        # uvicorn's default headers, which it replaces once a second, and their encoding.
-        self._defaults: list[tuple[bytes, bytes]] | None = None
-        self._defaults_bytes = b""
-        self._ready: Callable[[bytes, list[tuple[bytes, bytes]], str], tuple[bytes, bool] | None] = getattr(
-            self.app, "ready", _not_ready
-        )
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -154,11 +142,8 @@ class HttpConnection(HttpToolsProtocol):
         self._refuse(self._head.refusal or HttpRefusal(400, "not a request of HTTP/1.1", hint=hint))
 
     def on_message_begin(self) -> None:
-        """Prepare for a head. The scope is made later, and only if the fast path has no answer."""
-        self.url = b""
-        self.headers = []
+        super().on_message_begin()
         self._head = Head()
-        self.expect_100_continue = False
         self.resting = False
         self.due = self._limits.now + HEAD_SECONDS
 
@@ -176,53 +161,26 @@ class HttpConnection(HttpToolsProtocol):
         self._limits.note_request(self)
         self._head.check(self.parser.get_http_version())
         self.url, self.headers = self._head.in_origin_form(self.url, self.headers)
+        self.scope["headers"] = self.headers
         self._head_bytes = 0  # from here on it counts the bytes around the chunks of the content
         self._in_content = True
         self.due = self._limits.now + CONTENT_STALL_SECONDS
-        parser = self.parser
-        if (
-            (self.cycle is None or self.cycle.response_complete)
-            and not self.flow.write_paused
-            and parser.get_method() == b"GET"
-            and parser.get_http_version() == "1.1"
-            and parser.should_keep_alive()
-            and not parser.should_upgrade()
-            and (ready := self._ready(self.url, self.headers, self._certificate)) is not None
-        ):
-            data, proven = ready
-            self.proven = self.proven or proven
-            self._answered = True
-            defaults = self.server_state.default_headers
-            if defaults is not self._defaults:
-                self._defaults = defaults
-                self._defaults_bytes = b"".join(b"%b: %b\r\n" % header for header in defaults)
-            self.transport.write(b"".join((OK, self._defaults_bytes, data)))
-        else:
-            url, headers, expects = self.url, self.headers, self.expect_100_continue
-            super().on_message_begin()
-            self.url, self.headers, self.expect_100_continue = url, headers, expects
-            self.scope["headers"] = headers
-            before = self.cycle
-            super().on_headers_complete()
-            if self.cycle is not before:  # not an upgrade to a WebSocket
-                self.cycle.__class__ = _Cycle  # uvicorn has no other way to replace the class
-                self.cycle.transport = _AnswerTransport(self.transport, self._end)  # type: ignore[assignment]
+        before = self.cycle
+        super().on_headers_complete()
+        if self.cycle is not before:  # not an upgrade to a WebSocket
+            self.cycle.__class__ = _Cycle  # uvicorn has no other way to replace the class
+            self.cycle.transport = _AnswerTransport(self.transport, self._end)  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0
         self.due = self._limits.now + CONTENT_STALL_SECONDS
-        if not self._answered:
-            super().on_body(body)
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._head_bytes = 0
         self._in_content = False
         self.due = None
-        if self._answered:
-            self._answered = False
-            self.on_response_complete()
-        else:
-            super().on_message_complete()
+        super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answering = cycle
@@ -250,7 +208,7 @@ class HttpConnection(HttpToolsProtocol):
         """Whether the client takes what is written next for the answer to the current request."""
         answering = self._answering
         if answering is None or answering.response_complete:
-            return not self._answered
+            return True
         return self._in_content and answering is self.cycle and not answering.response_started
 
     def _ahead_bytes(self) -> int:
@@ -313,8 +271,3 @@ def certificate_name(tls: ssl.SSLObject | None) -> str:
         return str(value) if kind in ("DNS", "email", "URI") else ""
     common = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
     return str((common or [""])[0])
-
-
-def _not_ready(url: bytes, headers: list[tuple[bytes, bytes]], certificate: str) -> tuple[bytes, bool] | None:
-    """The `ready` of applications that have none: no answer."""
-    return None
