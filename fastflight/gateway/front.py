@@ -17,24 +17,21 @@ from fastflight.gateway.asgi import (
     CALLER,
     CERTIFICATE,
     EMPTY,
+    AnswerSender,
     Application,
     Header,
-    Message,
     Receive,
     Scope,
     Send,
-    begin,
 )
 from fastflight.gateway.callers import ANYONE, Caller, Callers
-from fastflight.gateway.door import VARY, Door, cors_headers, is_preflight, preflight_headers
+from fastflight.gateway.door import PREFLIGHT_HEADERS, Door, is_preflight
 from fastflight.gateway.errors import HttpRefusal, read_only, send_error
 from fastflight.gateway.http.connections import Connections
 from fastflight.gateway.small import Make, SmallAnswer
 
 # Methods whose content is used.
 WITH_CONTENT = frozenset(("POST", "PUT", "PATCH", "DELETE"))
-# Methods that are counted by name; all others are counted as `other`.
-METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"))
 
 
 class SocketApplication(Protocol):
@@ -74,24 +71,21 @@ class FrontApplication:
         self.answers: Counter[tuple[str, int]] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        send = begin(scope, send)
+        send = sender = AnswerSender(scope, send, self.answers)
         if scope["type"] == "websocket":
             await self._upgrade(scope, receive, send)
             return
-        send = self._counted(scope["method"], send)
         try:
             self._door.check(scope["headers"])
         except HttpRefusal as error:
             await send_error(send, error)
             return
-        if self._door.has_others:
-            origin = self._door.other(scope["headers"])
-            if origin is not None and is_preflight(scope["method"], scope["headers"]):
-                heads = [*preflight_headers(origin), VARY]
-                await send({"type": "http.response.start", "status": 204, "headers": heads})
-                await send(EMPTY)
-                return
-            send = _with_cors(send, origin)
+        origin = self._door.other(scope["headers"])
+        sender.headers += self._door.cors_headers(origin)
+        if origin is not None and is_preflight(scope["method"], scope["headers"]):
+            await send({"type": "http.response.start", "status": 204, "headers": PREFLIGHT_HEADERS})
+            await send(EMPTY)
+            return
         try:
             scope[CALLER] = caller = await self._caller(scope)
             _check_coding(scope)
@@ -105,16 +99,6 @@ class FrontApplication:
             await send_error(send, error)
             return
         await self._behind(scope, receive, send)
-
-    def _counted(self, method: str, send: Send) -> Send:
-        known = method if method in METHODS else "other"
-
-        async def count_and_send(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                self.answers[known, message["status"]] += 1
-            await send(message)
-
-        return count_and_send
 
     async def _caller(self, scope: Scope) -> Caller:
         """Return the caller; raise `Unauthenticated` if there is none and the path is not public."""
@@ -165,15 +149,3 @@ def _check_coding(scope: Scope) -> None:
                 hint="Send the content as it is, without this header",
                 headers=[(b"accept-encoding", b"identity")],
             )
-
-
-def _with_cors(send: Send, origin: bytes | None) -> Send:
-    """Return a `send` that lets pages of `origin` read the answer (CORS); None: no other origin."""
-    more = [VARY, *(cors_headers(origin) if origin is not None else [])]
-
-    async def send_with_cors(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message["headers"], *more]}
-        await send(message)
-
-    return send_with_cors
