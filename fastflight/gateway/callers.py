@@ -8,11 +8,14 @@ decision.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+import ipaddress
+import ssl
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from fastflight.access.identity import ANYBODY, NOBODY, Identity, unproven
 from fastflight.gateway.asgi import Header
@@ -112,3 +115,19 @@ def _authorization(headers: Iterable[Header]) -> str | None:
 
 def _digest(authorization: str, certificate: str) -> bytes:
     return hashlib.sha256(f"{authorization}\0{certificate}".encode()).digest()
+
+
+def certificate_name(tls: ssl.SSLObject | None) -> str:
+    """Return the name in a verified client certificate: its first alternative name, else its common name.
+
+    gRPC gives the Flight edge the same name. Empty if there is none, or if the first alternative name is of another
+    kind than DNS, email, URI and IP address.
+    """
+    certificate: Any = (tls.getpeercert() if tls is not None else None) or {}
+    for kind, value in certificate.get("subjectAltName", ()):
+        if kind == "IP Address":
+            with contextlib.suppress(ValueError):
+                return str(ipaddress.ip_address(value))
+        return str(value) if kind in ("DNS", "email", "URI") else ""
+    common = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    return str((common or [""])[0])

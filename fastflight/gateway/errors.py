@@ -141,7 +141,7 @@ async def send_error(send: Send, error: BaseException, kind: str = "http") -> No
     if status == 503:
         seconds = error.retry_after_seconds if isinstance(error, ResourceExhausted) else RETRY_SECONDS
         headers.append((b"retry-after", b"%d" % math.ceil(seconds)))
-    if kind != "http":  # for plain HTTP, `http.listening` adds these
+    if kind != "http":  # for plain HTTP, uvicorn adds these
         headers += EVERYWHERE
     await send({"type": f"{kind}.response.start", "status": status, "headers": headers})
     await send({"type": f"{kind}.response.body", "body": body})

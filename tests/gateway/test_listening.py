@@ -122,7 +122,7 @@ def test_one_that_is_refused_and_does_not_read_its_last_answer_is_cut(
         running.run(small())
         raw.sendall(f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
         assert raw.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 200"
-        for name in ("http.protocol.HEAD_SECONDS", "http.connections.STALL_SECONDS"):
+        for name in ("http.uvicorn_overrides.HEAD_SECONDS", "http.connections.STALL_SECONDS"):
             monkeypatch.setattr(f"fastflight.gateway.{name}", 0.05)
         raw.sendall(behind)
         running.run(cut())
@@ -288,7 +288,7 @@ def test_one_that_asks_for_more_and_leaves_cancels_the_source(running: Running, 
 def test_no_refusal_stands_in_an_answer(listening: Gateway, monkeypatch: pytest.MonkeyPatch, behind: str) -> None:
     monkeypatch.setattr("fastflight.gateway.http.connections.LOOK_SECONDS", 0.05)
     with begun(listening) as raw:
-        monkeypatch.setattr("fastflight.gateway.http.protocol.HEAD_SECONDS", 0.05)
+        monkeypatch.setattr("fastflight.gateway.http.uvicorn_overrides.HEAD_SECONDS", 0.05)
         raw.sendall(BEHIND[behind])
         with suppress(ConnectionError):
             assert raw.recv(65536) == b""
@@ -334,7 +334,7 @@ def test_who_stops_sending_is_left(
 ) -> None:
     def hurry() -> None:
         for name in ("HEAD_SECONDS", "CONTENT_STALL_SECONDS"):
-            monkeypatch.setattr(f"fastflight.gateway.http.protocol.{name}", 0.05)
+            monkeypatch.setattr(f"fastflight.gateway.http.uvicorn_overrides.{name}", 0.05)
 
     monkeypatch.setattr("fastflight.gateway.http.connections.LOOK_SECONDS", 0.05)
     if not sent:
@@ -352,7 +352,7 @@ def test_who_stops_sending_is_left(
 def test_who_asks_nothing_more_is_left_and_not_called_late(
     running: Running, monkeypatch: pytest.MonkeyPatch, path: bytes
 ) -> None:
-    monkeypatch.setattr("fastflight.gateway.http.protocol.KEEP_ALIVE_SECONDS", 0.05)
+    monkeypatch.setattr("fastflight.gateway.http.uvicorn_overrides.KEEP_ALIVE_SECONDS", 0.05)
     monkeypatch.setattr("fastflight.gateway.http.connections.LOOK_SECONDS", 0.05)
     connections = Connections()
     with listen(running.app, running.shard, 0, connections=connections) as gateway:

@@ -82,7 +82,7 @@ def test_a_certificate_says_who_asks(verify: ssl.VerifyMode) -> None:
 
 @pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", b""])
 def test_who_does_not_shake_hands_gets_nothing(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
-    monkeypatch.setattr("fastflight.gateway.http.listening.HANDSHAKE_SECONDS", 0.05)
+    monkeypatch.setattr("fastflight.gateway.http.uvicorn_overrides.HANDSHAKE_SECONDS", 0.05)
     with ExitStack() as parts:
         served = served_with(ssl.CERT_OPTIONAL, parts)
         with socket.create_connection(("127.0.0.1", served.gateway.port), SOON) as plain:

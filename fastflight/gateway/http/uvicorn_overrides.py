@@ -1,24 +1,28 @@
-"""uvicorn's HTTP protocol, with limits that it lacks.
+"""All that the gateway overrides of uvicorn, each with its reason; nothing else in the gateway touches its insides.
 
-Limits requests in size and time, including requests that a client sends before it has its previous answers. The task
-that answers is told when its client leaves. A request that breaks a limit gets an error if its answer is next on the
-connection; otherwise the connection is closed without one.
+`Server` serves an ASGI application with `HttpProtocol` and `WebSocketProtocol`, which limit clients in size and time
+where uvicorn does not. The methods and attributes that they override or use are those of uvicorn 0.54, so
+pyproject.toml pins that version. Before you raise it, compare this file with `uvicorn.server`,
+`uvicorn.protocols.http.httptools_impl` and `uvicorn.protocols.websockets.websockets_sansio_impl`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import ipaddress
+import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.frames import Frame
 
-from fastflight.gateway.asgi import CALLER, CERTIFICATE
-from fastflight.gateway.errors import HttpRefusal, closing_answer
+from fastflight.gateway.asgi import CALLER, CERTIFICATE, Application
+from fastflight.gateway.callers import certificate_name
+from fastflight.gateway.errors import EVERYWHERE, HttpRefusal, closing_answer
 from fastflight.gateway.http.connections import (
     CONTENT_STALL_SECONDS,
     HEAD_SECONDS,
@@ -28,8 +32,8 @@ from fastflight.gateway.http.connections import (
     origin_of,
 )
 from fastflight.gateway.http.head import MAX_HEAD_BYTES, Head
-from fastflight.gateway.http.websocket import WebSocket
 from fastflight.gateway.relay.relay import PATH, Relay
+from fastflight.gateway.ws.channel import MAX_MESSAGE_BYTES
 from fastflight.transport.tcp_info import send_state
 
 AGAIN = "Ask again"
@@ -37,13 +41,26 @@ AGAIN = "Ask again"
 MAX_AHEAD, MAX_AHEAD_BYTES = 64, 64 * 1024
 # For a client that is answered while it still sends to read the answer. TCP would destroy it if closed at once.
 LEAVE_SECONDS = 5.0
+# For a client to read the end of a WebSocket.
+LINGER_SECONDS = 5.0
+# How often the client of a WebSocket gets a ping, and how long it has to answer. A client that stalls for a moment must
+# first read what was sent before the ping.
+PING_SECONDS = 15.0
+PONG_SECONDS = 45.0
+# For a TLS handshake, from connecting; enough for a slow phone.
+HANDSHAKE_SECONDS = 10.0
+# Connections that wait in the operating system while the loop is busy.
+BACKLOG = 1024
+# For the sources of requests that are cancelled to clean up.
+STOP_SECONDS = 5.0
 
 
-class HttpConnection(HttpToolsProtocol):
-    """uvicorn's protocol, with limits that it lacks: size and time of a head, stalled content.
+class HttpProtocol(HttpToolsProtocol):
+    """One connection. Limits the size and time of heads, the time of content, and pipelining, which uvicorn does not.
 
     A client may send some requests before it has its previous answers. While a task answers one of them, nothing else
-    is written, and the task is told when the connection ends.
+    is written, and the task is told when the connection ends. A request that breaks a limit gets an error if its answer
+    is next on the connection; otherwise the connection is closed without one.
     """
 
     def __init__(self, *args: Any, limits: Connections, relay: Relay | None = None, **kwargs: Any) -> None:
@@ -65,6 +82,7 @@ class HttpConnection(HttpToolsProtocol):
         self._certificate = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Count the connection, start its deadline, and pass the client's certificate on in the scope's `state`."""
         super().connection_made(transport)
         self._certificate = certificate_name(transport.get_extra_info("ssl_object"))
         self.app_state = {**self.app_state, CERTIFICATE: self._certificate}
@@ -74,9 +92,10 @@ class HttpConnection(HttpToolsProtocol):
             self._refuse(HttpRefusal(503, "too many connections", hint="Close some, or try again later"))
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Tell the task that answers. uvicorn tells only the current request, which may wait behind that one."""
         self._limits.remove(self)
         if self._answering is not None and not self._answering.response_complete:
-            self._answering.disconnected = True  # uvicorn tells only the current request
+            self._answering.disconnected = True
             self._answering.message_event.set()
         super().connection_lost(exc)
         self.pipeline.clear()
@@ -115,7 +134,7 @@ class HttpConnection(HttpToolsProtocol):
             self.scope["headers"] = [header for header in self.headers if header[0] != b"cookie"]
             super().handle_websocket_upgrade()
             upgraded = self.transport.get_protocol()
-            assert isinstance(upgraded, WebSocket)
+            assert isinstance(upgraded, WebSocketProtocol)
             upgraded.on_closed = partial(self._limits.remove, self)
             return
         self._limits.remove(self)
@@ -123,6 +142,7 @@ class HttpConnection(HttpToolsProtocol):
         self._relay.take_over(self.transport, self.headers, self.url.partition(b"?")[2], self._certificate)
 
     def data_received(self, data: bytes) -> None:
+        """Limit the bytes of heads that are not complete, and of requests that wait for previous answers."""
         if self._leaving:
             return
         self._head_bytes += len(data)
@@ -138,16 +158,19 @@ class HttpConnection(HttpToolsProtocol):
                 self.flow.resume_reading()  # only reading notices that the client leaves
 
     def send_400_response(self, msg: str) -> None:
+        """Refuse with the gateway's own error instead of text. The parser hides the reason that `Head` had."""
         hint = "What follows on this connection is not read"
         self._refuse(self._head.refusal or HttpRefusal(400, "not a request of HTTP/1.1", hint=hint))
 
     def on_message_begin(self) -> None:
+        """Start the deadline of the head."""
         super().on_message_begin()
         self._head = Head()
         self.resting = False
         self.due = self._limits.now + HEAD_SECONDS
 
     def on_url(self, url: bytes) -> None:
+        """Check the target's size while it comes."""
         self._head.target(url)
         super().on_url(url)
 
@@ -158,6 +181,7 @@ class HttpConnection(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
+        """Check the head, then let uvicorn start the task, with a cycle that leaves the closing to this protocol."""
         self._limits.note_request(self)
         self._head.check(self.parser.get_http_version())
         self.url, self.headers = self._head.in_origin_form(self.url, self.headers)
@@ -172,22 +196,25 @@ class HttpConnection(HttpToolsProtocol):
             self.cycle.transport = _AnswerTransport(self.transport, self._end)  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
+        """Start the deadline of the content anew."""
         self._head_bytes = 0
         self.due = self._limits.now + CONTENT_STALL_SECONDS
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        """End the deadline: the client now waits for the gateway."""
         self._head_bytes = 0
         self._in_content = False
         self.due = None
         super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Note which request is answered: uvicorn knows only the one that came last."""
         self._answering = cycle
         super()._start_asgi_task(cycle, app)
 
     def on_response_complete(self) -> None:
-        """As in uvicorn, but with `due` instead of a timer for each answer."""
+        """Do as uvicorn does, but with `due` instead of a timer for each answer, and end after an early answer."""
         self.server_state.total_requests += 1
         caller: Any = None if self._answering is None else self._answering.scope.get(CALLER)
         self.proven = self.proven or (caller is not None and caller.proven)
@@ -240,16 +267,17 @@ class HttpConnection(HttpToolsProtocol):
 
 
 class _Cycle(RequestResponseCycle):
-    """One request and its answer. An answer that begins before the content has ended says that it is the last one."""
+    """One request and its answer."""
 
     def send(self, message: Any) -> Any:
+        """Say in an answer that begins before the content has ended that it is the last one on the connection."""
         if self.more_body and not self.response_started:
             self.keep_alive = False
         return super().send(message)
 
 
 class _AnswerTransport:
-    """The transport for one answer: `close` calls the protocol instead of closing it."""
+    """The transport for one answer: `close` calls the protocol, which may let the client read before it closes."""
 
     def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
         self.write = transport.write
@@ -257,17 +285,126 @@ class _AnswerTransport:
         self.close = close
 
 
-def certificate_name(tls: ssl.SSLObject | None) -> str:
-    """Return the name in a verified client certificate: its first alternative name, else its common name.
+class WebSocketProtocol(WebSocketsSansIOProtocol):
+    """One connection, from the upgrade on. `on_closed` is called when it has ended.
 
-    gRPC gives the Flight edge the same name. Empty if there is none, or if the first alternative name is of another
-    kind than DNS, email, URI and IP address.
+    Disconnects clients that do not read or that close their side, and bounds the memory that a client's messages take.
     """
-    certificate: Any = (tls.getpeercert() if tls is not None else None) or {}
-    for kind, value in certificate.get("subjectAltName", ()):
-        if kind == "IP Address":
-            with contextlib.suppress(ValueError):
-                return str(ipaddress.ip_address(value))
-        return str(value) if kind in ("DNS", "email", "URI") else ""
-    common = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
-    return str((common or [""])[0])
+
+    _abort_timer: asyncio.TimerHandle | None = None
+    # The answer to the newest ping, while the client does not read.
+    _pong = b""
+    # The fragments of the current message, joined.
+    _parts: bytearray | None = None
+    on_closed: Callable[[], None] = staticmethod(lambda: None)
+
+    def data_received(self, data: bytes) -> None:
+        """Answer handshakes that the WebSocket library cannot read. uvicorn leaves the client without an answer."""
+        super().data_received(data)
+        if self.conn.handshake_exc is not None and not self.handshake_initiated:
+            hint = "At most 128 headers, none over 8 KiB, and no content"
+            self.transport.write(
+                closing_answer(HttpRefusal(400, "not a handshake of a WebSocket", where="head", hint=hint), {})
+            )
+            self.transport.close()
+
+    def eof_received(self) -> None:
+        """Treat a client that has closed its side as gone. uvicorn would first wait until all output is sent."""
+        self.queue.put_nowait({"type": "websocket.disconnect", "code": 1006})
+
+    def handle_ping(self) -> None:
+        """Answer pings while the client reads; when it reads again, answer the newest one for all (RFC 6455, 5.5.3)."""
+        answers = self.conn.data_to_send()
+        if self.writable.is_set() or self.conn.close_sent is not None:
+            self.transport.write(b"".join(answers))
+        elif answers:
+            self._pong = answers[-1]
+
+    def resume_writing(self) -> None:
+        """Answer the newest ping that has waited."""
+        super().resume_writing()
+        pong, self._pong = self._pong, b""
+        if pong and not self.close_sent:
+            self.transport.write(pong)
+
+    def handle_cont(self, event: Frame) -> None:
+        """Join the fragments of a message as they come. uvicorn keeps each, so empty ones would take memory."""
+        if self._parts is None:
+            self._parts = bytearray(self.frames[0])
+        self._parts += event.data
+        if event.fin:
+            self.frames, self._parts = [bytes(self._parts)], None
+            self.send_receive_event_to_app()
+
+    def keepalive_timeout(self) -> None:
+        """Abort. uvicorn would wait until a client that does not answer has read all output."""
+        super().keepalive_timeout()
+        self.transport.abort()
+
+    def on_task_complete(self, task: asyncio.Task[None]) -> None:
+        """Abort the connection if the client does not read the rest within `LINGER_SECONDS`."""
+        super().on_task_complete(task)
+        if not self.disconnected:
+            self._abort_timer = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Free the place of the connection among those that are limited."""
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
+        super().connection_lost(exc)
+        self.on_closed()
+
+
+class Server(uvicorn.Server):
+    """Serves `app` at sockets that are bound already."""
+
+    def __init__(
+        self, app: Application, connections: Connections, relay: Relay | None, tls: ssl.SSLContext | None
+    ) -> None:
+        config = uvicorn.Config(
+            app,
+            http=partial(HttpProtocol, relay=relay, limits=connections),  # type: ignore[arg-type]  # called as the class is
+            ws=WebSocketProtocol,
+            ws_max_size=MAX_MESSAGE_BYTES,
+            ws_ping_interval=PING_SECONDS,
+            ws_ping_timeout=PONG_SECONDS,
+            ws_per_message_deflate=False,  # on this computer it costs more than it saves
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            headers=[(name.decode(), value.decode()) for name, value in EVERYWHERE],
+            server_header=False,
+            proxy_headers=False,  # their headers are not trusted: no proxy is expected in front
+        )
+        super().__init__(config)
+        self.tls = tls
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen. uvicorn takes TLS only as paths of files, and does not limit the time of a handshake."""
+        await self.lifespan.startup()
+        loop = asyncio.get_running_loop()
+        protocol: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
+        make = partial(protocol, config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        limit = None if self.tls is None else HANDSHAKE_SECONDS
+        self.servers = [
+            await loop.create_server(make, sock=each, backlog=BACKLOG, ssl=self.tls, ssl_handshake_timeout=limit)
+            for each in sockets or ()
+        ]
+        self.started = True
+
+    def stop(self, timeout: float) -> None:
+        """Accept no more connections; `serve` returns when the open answers have ended, or after `timeout` seconds."""
+        self.config.timeout_graceful_shutdown = timeout  # type: ignore[assignment]  # also parts of seconds
+        self.should_exit = True
+
+    async def end_connections(self) -> None:
+        """Cancel the remaining requests, and abort connections whose client does not read. uvicorn waits for both."""
+        tasks = list(self.server_state.tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=STOP_SECONDS)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)
