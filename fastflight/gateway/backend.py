@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from fastflight.gateway.callers import ANYONE, Caller
+from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.runtime.outgoing import Note, Piece
 from fastflight.service.requests import Doing, Request
 from fastflight.service.source import Summary

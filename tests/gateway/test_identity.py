@@ -1,4 +1,4 @@
-"""Who asks, over HTTP and WebSocket: nobody gets past the door without a proof, and nobody gets what is not theirs."""
+"""Who asks, over HTTP and WebSocket: nobody gets in without a proof, and nobody gets what is not theirs."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from fastflight.client.connection import ServerConnection
 from fastflight.concurrency import Shard, Shards
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.gateway import application
-from fastflight.gateway.callers import ANYONE, Caller
+from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog

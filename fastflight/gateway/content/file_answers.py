@@ -18,8 +18,8 @@ from starlette.responses import JSONResponse, Response
 
 from fastflight.errors import BusyError, DataError
 from fastflight.gateway.asgi import Receive, Scope, Send
+from fastflight.gateway.auth import Caller
 from fastflight.gateway.backend import Backend, StreamedAnswer
-from fastflight.gateway.callers import Caller
 from fastflight.gateway.content.conditions import Conditions
 from fastflight.gateway.content.formats import ENCODERS, BodyEncoder, Data
 from fastflight.gateway.content.streaming import AnswerStart, Streamed, path_of, while_connected

@@ -16,9 +16,8 @@ from starlette.responses import JSONResponse, Response
 
 from fastflight.errors import FileMissing, RequestError
 from fastflight.gateway.asgi import CALLER
+from fastflight.gateway.auth import Caller
 from fastflight.gateway.backend import Backend
-from fastflight.gateway.callers import Caller
-from fastflight.gateway.content.accepting import choose_format
 from fastflight.gateway.content.conditions import Conditions
 from fastflight.gateway.content.file_answers import (
     LOOK,
@@ -30,6 +29,7 @@ from fastflight.gateway.content.file_answers import (
     etag_of,
 )
 from fastflight.gateway.content.formats import BodyEncoder, encoder_of
+from fastflight.gateway.content.negotiation import choose_format
 from fastflight.gateway.content.streaming import while_connected
 from fastflight.gateway.content.uploads import Content, UploadedRows, format_of_content
 from fastflight.gateway.errors import HttpRefusal

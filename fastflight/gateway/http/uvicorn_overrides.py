@@ -21,7 +21,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import Frame
 
 from fastflight.gateway.asgi import CALLER, CERTIFICATE, Application
-from fastflight.gateway.callers import certificate_name
+from fastflight.gateway.auth import certificate_name
 from fastflight.gateway.errors import EVERYWHERE, HttpRefusal, closing_answer
 from fastflight.gateway.http.connections import (
     CONTENT_STALL_SECONDS,

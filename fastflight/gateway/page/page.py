@@ -18,7 +18,7 @@ from fastflight.concurrency import off_loop
 from fastflight.errors import UnknownName, nearest
 from fastflight.gateway.asgi import Application, Receive, Scope, Send
 from fastflight.gateway.errors import read_only, send_error
-from fastflight.gateway.small import SmallContent, send_content
+from fastflight.gateway.shared_answers import AnswerContent, send_content
 
 STATIC = Path(__file__).parent / "static"
 # xterm.js writes <style> elements, so styles cannot be as strict as scripts.
@@ -69,17 +69,17 @@ class Page:
         else:
             await self._behind(scope, receive, send)
 
-    def _content(self, path: str) -> SmallContent:
+    def _content(self, path: str) -> AnswerContent:
         if path in self._files:
             file = self._files[path]
-            return SmallContent(_read(file), TYPES[file.suffix])
+            return AnswerContent(_read(file), TYPES[file.suffix])
         plots = self._found_plots()
         name = path.removeprefix("/plots").removeprefix("/")
         if not name:
-            return SmallContent(json.dumps({"plots": [f"/plots/{quote(each)}" for each in plots]}).encode())
+            return AnswerContent(json.dumps({"plots": [f"/plots/{quote(each)}" for each in plots]}).encode())
         if name not in plots:
             raise UnknownName("no such plot", where=name, hint=nearest(name, plots))
-        return SmallContent(plots[name].read_bytes(), TYPES[".png"])
+        return AnswerContent(plots[name].read_bytes(), TYPES[".png"])
 
     def _found_plots(self) -> Mapping[str, Path]:
         if self._plots is None or not self._plots.is_dir():

@@ -15,9 +15,9 @@ import asyncio
 from fastflight.concurrency import off_loop
 from fastflight.errors import RequestError, nearest
 from fastflight.gateway.backend import Backend, StreamedAnswer
+from fastflight.gateway.cancellation import cancel_when
 from fastflight.gateway.content.streaming import CELLS_ON_LOOP, CELLS_PER_SLICE
 from fastflight.gateway.errors import HttpRefusal
-from fastflight.gateway.watching import until
 from fastflight.gateway.ws.channel import WebSocketChannel
 from fastflight.gateway.ws.messages import MESSAGES, Message, MessageEncoder
 from fastflight.gateway.ws.sockets import AcceptedUpgrade, Opening
@@ -54,7 +54,7 @@ class Sessions:
 
         async def talk(channel: WebSocketChannel) -> str:
             request = await self._request(opening, channel)
-            async with until(lambda: _refuse_messages(channel)):
+            async with cancel_when(lambda: _refuse_messages(channel)):
                 async with self._backend.read(request, ahead_bytes=AHEAD_BYTES, caller=opening.caller) as answer:
                     return await self._send(MESSAGES[format_](answer.schema), answer, channel)
 

@@ -1,8 +1,8 @@
-"""The first ASGI application of the gateway: checks and authenticates each request, and answers the small ones.
+"""The first ASGI application of the gateway: checks and authenticates each request, and answers those for its state.
 
-The door (`gateway.door`) checks each request's host and origin. If the backend requires authentication, requests
-without it are refused here, before their content is read; only `/health`, `/health/ready` and the files of the page
-are public. Small answers (`gateway.small`) are sent from here; all other requests go to the application behind.
+Each request's host and origin are checked (`gateway.origins`). If the backend requires authentication, requests without
+it are refused here, before their content is read; only `/health`, `/health/ready` and the files of the page are public.
+Shared answers (`gateway.shared_answers`) are sent from here; all other requests go to the applications behind.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from fastflight.gateway.asgi import (
     Scope,
     Send,
 )
-from fastflight.gateway.callers import ANYONE, Caller, Callers
-from fastflight.gateway.door import PREFLIGHT_HEADERS, Door, is_preflight
+from fastflight.gateway.auth import ANYONE, Caller, RequestAuthenticator
 from fastflight.gateway.errors import HttpRefusal, read_only, send_error
 from fastflight.gateway.http.connections import Connections
-from fastflight.gateway.small import Make, SmallAnswer
+from fastflight.gateway.origins import PREFLIGHT_HEADERS, OriginPolicy, is_preflight
+from fastflight.gateway.shared_answers import Make, SharedAnswer
 
 # Methods whose content is used.
 WITH_CONTENT = frozenset(("POST", "PUT", "PATCH", "DELETE"))
@@ -44,27 +44,27 @@ class SocketApplication(Protocol):
     async def end(self, timeout: float) -> None: ...
 
 
-class FrontApplication:
-    """The ASGI application in front of `behind`. `small` maps paths to functions that make their answers."""
+class GatewayMiddleware:
+    """The ASGI application in front of `behind`. `shared` maps paths to functions that make their answers."""
 
     def __init__(
         self,
-        door: Door,
-        small: Mapping[str, Make],
+        policy: OriginPolicy,
+        shared: Mapping[str, Make],
         behind: Application,
         sockets: SocketApplication | None = None,
-        callers: Callers | None = None,
+        authenticator: RequestAuthenticator | None = None,
         public: Collection[str] = (),
     ) -> None:
         """`sockets` serves WebSockets; None: there are none.
 
-        `callers` authenticates requests; None: everybody is accepted. The `public` paths need no authentication.
+        `authenticator` authenticates requests; None: everybody is accepted. The `public` paths need no authentication.
         """
-        self._door = door
+        self._policy = policy
         self._sockets = sockets
-        self._callers = callers
+        self._authenticator = authenticator
         self._public = frozenset(public)
-        self._small = {path: SmallAnswer(make) for path, make in small.items()}
+        self._shared = {path: SharedAnswer(make) for path, make in shared.items()}
         self._behind = behind
         # For metrics: the connections, which `listen` limits, and the answers by method and status.
         self.connections = Connections()
@@ -76,12 +76,12 @@ class FrontApplication:
             await self._upgrade(scope, receive, send)
             return
         try:
-            self._door.check(scope["headers"])
+            self._policy.check(scope["headers"])
         except HttpRefusal as error:
             await send_error(send, error)
             return
-        origin = self._door.other(scope["headers"])
-        sender.headers += self._door.cors_headers(origin)
+        origin = self._policy.allowed_origin(scope["headers"])
+        sender.headers += self._policy.cors_headers(origin)
         if origin is not None and is_preflight(scope["method"], scope["headers"]):
             await send({"type": "http.response.start", "status": 204, "headers": PREFLIGHT_HEADERS})
             await send(EMPTY)
@@ -89,11 +89,11 @@ class FrontApplication:
         try:
             scope[CALLER] = caller = await self._caller(scope)
             _check_coding(scope)
-            small = self._small.get(scope["path"])
-            if small is not None:
+            shared = self._shared.get(scope["path"])
+            if shared is not None:
                 if scope["method"] not in ("GET", "HEAD"):
                     raise read_only(scope["path"])
-                await small.answer(caller, scope, send)
+                await shared.answer(caller, scope, send)
                 return
         except Exception as error:
             await send_error(send, error)
@@ -102,16 +102,16 @@ class FrontApplication:
 
     async def _caller(self, scope: Scope) -> Caller:
         """Return the caller; raise `Unauthenticated` if there is none and the path is not public."""
-        if self._callers is None:
+        if self._authenticator is None:
             return ANYONE
         if scope["path"] in self._public:
-            return self._callers.stranger
-        return await self._callers.of(scope["headers"], scope.get("state", {}).get(CERTIFICATE, ""))
+            return self._authenticator.unauthenticated
+        return await self._authenticator.authenticate(scope["headers"], scope.get("state", {}).get(CERTIFICATE, ""))
 
     async def _upgrade(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check and authenticate an upgrade to a WebSocket, then pass it on. A refused one is never accepted."""
         try:
-            self._door.check(scope["headers"])
+            self._policy.check(scope["headers"])
             if self._sockets is None:
                 raise HttpRefusal(404, "no WebSocket there", where=scope["path"])
             with contextlib.suppress(Unauthenticated):  # then it needs a ticket
@@ -123,11 +123,11 @@ class FrontApplication:
 
     async def admit_to_relay(self, headers: Iterable[Header], query: bytes, certificate: str) -> Caller:
         """Return who opens the relay's WebSocket, or raise why not. The rules are those of the other WebSockets."""
-        if self._callers is None or self._sockets is None:
+        if self._authenticator is None or self._sockets is None:
             return ANYONE
         authenticated = None
         with contextlib.suppress(Unauthenticated):  # then it needs a ticket
-            authenticated = await self._callers.of(headers, certificate)
+            authenticated = await self._authenticator.authenticate(headers, certificate)
         return self._sockets.admit(query, "relay", authenticated)
 
     async def end(self, timeout: float) -> None:

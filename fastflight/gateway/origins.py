@@ -33,7 +33,7 @@ PREFLIGHT_HEADERS: tuple[Header, ...] = (
 EXPOSED_HEADERS = b"accept-ranges, content-disposition, content-range, etag, fastflight-path, retry-after"
 
 
-class Door:
+class OriginPolicy:
     """Accepts or refuses requests; see the module."""
 
     def __init__(self, origins: Iterable[str] = (), hosts: Iterable[str] = (), *, secure: bool = False) -> None:
@@ -47,7 +47,7 @@ class Door:
         # Verdicts by Host header; bounded, since clients choose them.
         self._known: dict[bytes, bool] = {}
 
-    def other(self, headers: Iterable[Header]) -> bytes | None:
+    def allowed_origin(self, headers: Iterable[Header]) -> bytes | None:
         """Return the request's origin if it is an allowed one, else None."""
         origin = next((value for name, value in headers if name == b"origin"), b"")
         return origin if origin in self._origins else None

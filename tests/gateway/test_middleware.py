@@ -1,4 +1,4 @@
-"""The gateway's door, and its small answers: asked as an ASGI server asks, without a network."""
+"""The gateway's middleware, and its shared answers: asked as an ASGI server asks, without a network."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 
 from fastflight.access.identity import NOBODY
 from fastflight.errors import BusyError
-from fastflight.gateway import callers
+from fastflight.gateway import auth
 from fastflight.gateway.asgi import Receive, Scope, Send
-from fastflight.gateway.callers import ANYONE, Caller, Callers
-from fastflight.gateway.door import Door
+from fastflight.gateway.auth import ANYONE, Caller, RequestAuthenticator
 from fastflight.gateway.errors import ErrorAnswers
-from fastflight.gateway.front import FrontApplication
-from fastflight.gateway.small import SmallAnswer, SmallContent
+from fastflight.gateway.middleware import GatewayMiddleware
+from fastflight.gateway.origins import OriginPolicy
+from fastflight.gateway.shared_answers import AnswerContent, SharedAnswer
 
 from .asking import HERE, Answered, ask, scope
 
@@ -31,15 +31,15 @@ class Counter:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def make(self, caller: Caller = ANYONE) -> SmallContent:
+    async def make(self, caller: Caller = ANYONE) -> AnswerContent:
         await self.gate.wait()
         self.made += 1
-        return SmallContent(b"%d" % self.made)
+        return AnswerContent(b"%d" % self.made)
 
 
 def test_each_answer_is_made_when_it_is_asked_for() -> None:
     async def run() -> None:
-        small = SmallAnswer(Counter().make)
+        small = SharedAnswer(Counter().make)
         first, second = Answered(), Answered()
         for answered in (first, second):
             await small.answer(ANYONE, scope(), answered.take)
@@ -54,7 +54,7 @@ def test_those_who_come_together_share_one_making() -> None:
     async def run() -> None:
         counter = Counter()
         counter.gate.clear()
-        small = SmallAnswer(counter.make)
+        small = SharedAnswer(counter.make)
         asking = [asyncio.ensure_future(small.answer(ANYONE, scope(), Answered().take)) for _ in range(10)]
         await asyncio.sleep(0)
         asking[0].cancel()  # one that leaves ends nothing for the others
@@ -70,13 +70,13 @@ def test_a_failure_is_told_and_not_kept() -> None:
     async def run() -> None:
         failures = [BusyError("in use", where="demo")]
 
-        async def make(caller: Caller) -> SmallContent:
+        async def make(caller: Caller) -> AnswerContent:
             if failures:
                 raise failures.pop()
-            return SmallContent(b"{}")
+            return AnswerContent(b"{}")
 
-        front = FrontApplication(Door(), {"/small": make}, behind)
-        refused, well = await ask(front, scope()), await ask(front, scope())
+        middleware = GatewayMiddleware(OriginPolicy(), {"/small": make}, behind)
+        refused, well = await ask(middleware, scope()), await ask(middleware, scope())
         assert (refused.status, refused.json["text"]) == (503, "demo: in use")
         assert (well.status, well.body) == (200, b"{}")
 
@@ -85,11 +85,11 @@ def test_a_failure_is_told_and_not_kept() -> None:
 
 def test_a_client_that_has_it_is_not_sent_it_again() -> None:
     async def run() -> None:
-        front = FrontApplication(Door(), {"/small": _empty}, behind)
-        etag = (await ask(front, scope())).headers[b"etag"]
-        same = await ask(front, scope(headers=(HERE, (b"if-none-match", b'"other", W/' + etag))))
-        other = await ask(front, scope(headers=(HERE, (b"if-none-match", b'"other"'))))
-        head = await ask(front, scope(method="HEAD"))
+        middleware = GatewayMiddleware(OriginPolicy(), {"/small": _empty}, behind)
+        etag = (await ask(middleware, scope())).headers[b"etag"]
+        same = await ask(middleware, scope(headers=(HERE, (b"if-none-match", b'"other", W/' + etag))))
+        other = await ask(middleware, scope(headers=(HERE, (b"if-none-match", b'"other"'))))
+        head = await ask(middleware, scope(method="HEAD"))
         assert (same.status, same.body, same.headers[b"etag"]) == (304, b"", etag)
         assert (other.status, other.body) == (200, b"{}")
         assert (head.status, head.body, head.headers[b"content-length"]) == (200, b"", b"2")
@@ -98,7 +98,7 @@ def test_a_client_that_has_it_is_not_sent_it_again() -> None:
 
 
 def test_what_is_behind_fails_with_its_status_and_its_text() -> None:
-    answered = asyncio.run(ask(FrontApplication(Door(), {}, ErrorAnswers(behind)), scope("/other")))
+    answered = asyncio.run(ask(GatewayMiddleware(OriginPolicy(), {}, ErrorAnswers(behind)), scope("/other")))
     assert answered.status == 503
     assert answered.headers[b"retry-after"] == b"1"
     assert answered.json == {
@@ -140,47 +140,47 @@ def test_what_is_behind_fails_with_its_status_and_its_text() -> None:
     ],
 )
 def test_a_page_from_elsewhere_gets_nothing(headers: tuple[tuple[bytes, bytes], ...], status: int) -> None:
-    front = FrontApplication(Door(["https://notebook.example"]), {"/small": _empty}, behind)
-    assert asyncio.run(ask(front, scope(headers=headers))).status == status
+    middleware = GatewayMiddleware(OriginPolicy(["https://notebook.example"]), {"/small": _empty}, behind)
+    assert asyncio.run(ask(middleware, scope(headers=headers))).status == status
 
 
-async def _empty(caller: Caller) -> SmallContent:
-    return SmallContent(b"{}")
+async def _empty(caller: Caller) -> AnswerContent:
+    return AnswerContent(b"{}")
 
 
 def test_pages_of_an_allowed_origin_may_read_and_are_told_so() -> None:
     there = b"https://notebook.example"
-    front = FrontApplication(Door([there.decode()]), {"/small": _empty}, ErrorAnswers(behind))
+    middleware = GatewayMiddleware(OriginPolicy([there.decode()]), {"/small": _empty}, ErrorAnswers(behind))
 
     async def run() -> None:
-        shared = await ask(front, scope(headers=(HERE, (b"origin", there))))
+        shared = await ask(middleware, scope(headers=(HERE, (b"origin", there))))
         assert shared.headers[b"access-control-allow-origin"] == there
         assert shared.headers[b"vary"] == b"origin"
-        own = await ask(front, scope(headers=(HERE,)))
+        own = await ask(middleware, scope(headers=(HERE,)))
         assert (own.headers.get(b"access-control-allow-origin"), own.headers[b"vary"]) == (None, b"origin")
-        failed = await ask(front, scope("/other", headers=(HERE, (b"origin", there))))
+        failed = await ask(middleware, scope("/other", headers=(HERE, (b"origin", there))))
         assert (failed.status, failed.headers[b"access-control-allow-origin"]) == (503, there)
         asks = (HERE, (b"origin", there), (b"access-control-request-method", b"PUT"))
-        before = await ask(front, scope("/devices/x/files/y", "OPTIONS", asks))
+        before = await ask(middleware, scope("/devices/x/files/y", "OPTIONS", asks))
         assert (before.status, before.headers[b"access-control-allow-origin"]) == (204, there)
         assert b"authorization" in before.headers[b"access-control-allow-headers"]
         assert b"PUT" in before.headers[b"access-control-allow-methods"]
         stranger = (HERE, (b"origin", b"http://evil.example"), (b"access-control-request-method", b"PUT"))
-        refused = await ask(front, scope("/small", "OPTIONS", stranger))
+        refused = await ask(middleware, scope("/small", "OPTIONS", stranger))
         assert (refused.status, refused.headers.get(b"access-control-allow-origin")) == (403, None)
 
     asyncio.run(run())
 
 
 def test_without_allowed_origins_nothing_is_shared() -> None:
-    front = FrontApplication(Door(), {"/small": _empty}, behind)
-    answered = asyncio.run(ask(front, scope(headers=(HERE, (b"origin", b"http://127.0.0.1:8000")))))
+    middleware = GatewayMiddleware(OriginPolicy(), {"/small": _empty}, behind)
+    answered = asyncio.run(ask(middleware, scope(headers=(HERE, (b"origin", b"http://127.0.0.1:8000")))))
     assert answered.status == 200
     assert not any(name.startswith((b"access-control", b"vary")) for name in answered.headers)
 
 
 def test_no_token_stays_in_memory_for_the_sake_of_small_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callers, "BELIEVED_SECONDS", 0.01)
+    monkeypatch.setattr(auth, "CACHE_SECONDS", 0.01)
 
     class Elsewhere:
         """A server that judges by itself, and so has to be shown what its caller showed."""
@@ -191,13 +191,13 @@ def test_no_token_stays_in_memory_for_the_sake_of_small_answers(monkeypatch: pyt
             return Caller(NOBODY, authorization)
 
     async def work() -> None:
-        known = Callers(Elsewhere())
-        front = FrontApplication(Door(), {"/small": _empty}, behind, None, known)
+        known = RequestAuthenticator(Elsewhere())
+        middleware = GatewayMiddleware(OriginPolicy(), {"/small": _empty}, behind, None, known)
         shown = (b"authorization", b"Bearer secret")
         for _ in range(3):
-            assert (await ask(front, scope(headers=(HERE, shown)))).status == 200
-        assert front._small["/small"]._making == {}
-        while known._believed:  # noqa: ASYNC110 - a timer tells nobody
+            assert (await ask(middleware, scope(headers=(HERE, shown)))).status == 200
+        assert middleware._shared["/small"]._making == {}
+        while known._cached:  # noqa: ASYNC110 - a timer tells nobody
             await asyncio.sleep(0)
 
     asyncio.run(asyncio.wait_for(work(), 10))
