@@ -29,9 +29,12 @@ from fastflight.gateway.errors import HttpRefusal, read_only, send_error
 from fastflight.gateway.http.connections import Connections
 from fastflight.gateway.origins import PREFLIGHT_HEADERS, OriginPolicy, is_preflight
 from fastflight.gateway.shared_answers import Make, SharedAnswer
+from fastflight.runtime import tracing as trace
 
 # Methods whose content is used.
 WITH_CONTENT = frozenset(("POST", "PUT", "PATCH", "DELETE"))
+# Headers whose requests need an answer of their own: a 304, one with the request's own id, or one after its content.
+SPECIAL = frozenset((b"if-none-match", b"x-request-id", b"traceparent", b"content-length", b"transfer-encoding"))
 
 
 class SocketApplication(Protocol):
@@ -65,10 +68,29 @@ class GatewayMiddleware:
         self._authenticator = authenticator
         self._public = frozenset(public)
         self._shared = {path: SharedAnswer(make) for path, make in shared.items()}
+        # The answers that are the same for all clients: without authentication, and without pages of other origins.
+        same_for_all = (authenticator is None or authenticator.is_open) and not policy.cors_headers(None)
+        self._ready = {path.encode(): each for path, each in self._shared.items()} if same_for_all else {}
         self._behind = behind
         # For metrics: the connections, which `listen` limits, and the answers by method and status.
         self.connections = Connections()
         self.answers: Counter[tuple[str, int]] = Counter()
+
+    def ready(self, url: bytes, headers: Iterable[Header]) -> bytes | None:
+        """Return the headers and body of the answer to a GET, if it is ready; else None.
+
+        This needs no task. After None, the caller of this method must call the application.
+        """
+        shared = self._ready.get(url)
+        answer = None if shared is None else shared.ready()
+        if answer is None or any(name in SPECIAL for name, _ in headers):
+            return None
+        try:
+            self._policy.check(headers)
+        except HttpRefusal:
+            return None
+        self.answers["GET", 200] += 1
+        return b"%b: %b\r\n%b" % (trace.REQUEST_ID.encode(), trace.new_trace().request_id.encode(), answer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         send = sender = AnswerSender(scope, send, self.answers)

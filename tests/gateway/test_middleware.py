@@ -8,19 +8,28 @@ import pytest
 
 from fastflight.access.identity import NOBODY
 from fastflight.errors import BusyError
-from fastflight.gateway import auth
+from fastflight.gateway import auth, shared_answers
 from fastflight.gateway.asgi import Receive, Scope, Send
 from fastflight.gateway.auth import ANYONE, Caller, RequestAuthenticator
 from fastflight.gateway.errors import ErrorAnswers
 from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.gateway.origins import OriginPolicy
-from fastflight.gateway.shared_answers import AnswerContent, SharedAnswer
+from fastflight.gateway.shared_answers import LIFETIME_SECONDS, AnswerContent, SharedAnswer
 
 from .asking import HERE, Answered, ask, scope
 
 
 async def behind(scope: Scope, receive: Receive, send: Send) -> None:
     raise BusyError("in use", holder="a bridge", where="demo", hint="Wait")
+
+
+class Guarded:
+    """A server that judges by itself, and so has to be shown what its caller showed."""
+
+    guarded = None
+
+    async def identify(self, authorization: str, certificate: str) -> Caller:
+        return Caller(NOBODY, authorization)
 
 
 class Counter:
@@ -46,6 +55,56 @@ def test_each_answer_is_made_when_it_is_asked_for() -> None:
         assert (first.body, second.body) == (b"1", b"2")
         assert first.headers[b"content-length"] == b"1"
         assert first.headers[b"etag"] != second.headers[b"etag"]
+
+    asyncio.run(run())
+
+
+def test_an_answer_is_ready_for_its_lifetime() -> None:
+    async def run() -> None:
+        now = [1.0]
+        shared = SharedAnswer(Counter().make, lambda: now[0])
+        assert shared.ready() is None
+        await shared.answer(ANYONE, scope(), Answered().take)
+        assert (shared.ready() or b"").endswith(b"\r\n\r\n1")
+        now[0] += LIFETIME_SECONDS
+        assert shared.ready() is None
+
+    asyncio.run(run())
+
+
+PLAIN = [HERE]
+NOT_PLAIN = {
+    "a condition": [HERE, (b"if-none-match", b'"other"')],
+    "an id": [HERE, (b"x-request-id", b"1")],
+    "content": [HERE, (b"content-length", b"1")],
+    "another host": [(b"host", b"evil.example")],
+    "another origin": [HERE, (b"origin", b"http://evil.example")],
+}
+
+
+@pytest.mark.parametrize("headers", NOT_PLAIN.values(), ids=NOT_PLAIN.keys())
+def test_an_answer_is_ready_for_plain_requests_alone(
+    monkeypatch: pytest.MonkeyPatch, headers: list[tuple[bytes, bytes]]
+) -> None:
+    monkeypatch.setattr(shared_answers, "LIFETIME_SECONDS", 60.0)
+    middleware = GatewayMiddleware(OriginPolicy(), {"/small": _empty}, behind)
+    assert middleware.ready(b"/small", PLAIN) is None
+    asyncio.run(ask(middleware, scope()))
+    assert middleware.ready(b"/small", PLAIN) is not None
+    assert middleware.ready(b"/small", headers) is None
+    assert middleware.ready(b"/other", PLAIN) is None
+
+
+@pytest.mark.parametrize("origins", [["https://notebook.example"], []])
+def test_no_answer_is_ready_where_it_depends_on_the_client(monkeypatch: pytest.MonkeyPatch, origins: list[str]) -> None:
+    """On the origin of its page, or on its token."""
+    monkeypatch.setattr(shared_answers, "LIFETIME_SECONDS", 60.0)
+    authenticator = None if origins else RequestAuthenticator(Guarded())
+    middleware = GatewayMiddleware(OriginPolicy(origins), {"/small": _empty}, behind, None, authenticator)
+
+    async def run() -> None:
+        assert (await ask(middleware, scope(headers=(HERE, (b"authorization", b"Bearer secret"))))).status == 200
+        assert middleware.ready(b"/small", PLAIN) is None
 
     asyncio.run(run())
 
@@ -182,16 +241,8 @@ def test_without_allowed_origins_nothing_is_shared() -> None:
 def test_no_token_stays_in_memory_for_the_sake_of_small_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth, "CACHE_SECONDS", 0.01)
 
-    class Elsewhere:
-        """A server that judges by itself, and so has to be shown what its caller showed."""
-
-        guarded = None
-
-        async def identify(self, authorization: str, certificate: str) -> Caller:
-            return Caller(NOBODY, authorization)
-
     async def work() -> None:
-        known = RequestAuthenticator(Elsewhere())
+        known = RequestAuthenticator(Guarded())
         middleware = GatewayMiddleware(OriginPolicy(), {"/small": _empty}, behind, None, known)
         shown = (b"authorization", b"Bearer secret")
         for _ in range(3):

@@ -65,7 +65,7 @@ class Page:
             except Exception as error:
                 await send_error(send, error)
             else:
-                await send_content(scope, send, content, HEADERS)
+                await send_content(scope, send, content, *HEADERS)
         else:
             await self._behind(scope, receive, send)
 
