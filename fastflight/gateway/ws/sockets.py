@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl
 from fastflight.access.identity import unproven
 from fastflight.errors import FastFlightError, RequestError, Stopped, UnknownName, nearest
 from fastflight.gateway.asgi import CALLER, Receive, Scope, Send
-from fastflight.gateway.callers import Caller
+from fastflight.gateway.auth import Caller
 from fastflight.gateway.errors import send_error
 from fastflight.gateway.ws.channel import GOING_AWAY, NORMAL, WebSocketChannel
 from fastflight.gateway.ws.tickets import Grant, Tickets
