@@ -61,7 +61,7 @@ class HttpProtocol(HttpToolsProtocol):
     """One connection. Limits the size and time of heads, the time of content, and pipelining, which uvicorn does not.
 
     A client may send some requests before it has its previous answers. While a task answers one of them, nothing else
-    is written, and the task is told when the connection ends. A request that breaks a limit gets an error if its answer
+    is written, and the task learns when the connection ends. A request that breaks a limit gets an error if its answer
     is next on the connection; otherwise the connection is closed without one.
     """
 
