@@ -236,7 +236,7 @@ def read_exactly(file: File, offset: int, size: int) -> bytes:
 
 
 def read_damaged(file: File, start: int, stop: int) -> bytes:
-    """Return all bytes from `start` to `stop`, with zeros for those that cannot be read."""
+    """Return all bytes from `start` to `stop`, with zeros for bytes that cannot be read."""
     pieces: list[bytes] = []
     while start < stop:
         size = min(PIECE_BYTES, stop - start)

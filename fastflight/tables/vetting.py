@@ -25,7 +25,7 @@ from fastflight.tables.schemas import MAX_COLUMNS, MAX_DIGITS
 
 # Columns and the fields nested in them. Arrow allows any number, and each costs some hundred bytes in every batch.
 MAX_FIELDS = 4 * MAX_COLUMNS
-# Arrow's reader stops at 64 levels. The functions here, and those that write JSON, recurse once per level.
+# Arrow's reader stops at 64 levels. The functions here and the JSON lines writer recurse once per level.
 MAX_DEPTH = 32
 # pyarrow accepts these types in a schema but has no class for their values: every access to a column is a KeyError.
 _UNSUPPORTED = frozenset((pa.lib.Type_INTERVAL_MONTHS, pa.lib.Type_INTERVAL_DAY_TIME))
