@@ -9,14 +9,13 @@ the files are leftovers, which the next writer that opens the folder removes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from fastflight.errors import StorageError
+from fastflight.errors import DataError, StorageError
 from fastflight.log.compacted import LOG_COLUMN, SEQ_COLUMN, Compacted, parquet_names, share
 from fastflight.log.content import Codec, LogState
 from fastflight.log.disk import Disk, File, failure, write_all, write_new
@@ -25,12 +24,14 @@ from fastflight.log.places import Place, Places, seal
 from fastflight.log.reading import StorePart
 from fastflight.log.segment import Read, Segment
 from fastflight.log.store import Store
+from fastflight.tables.arrow import ByteSink
+from fastflight.tables.parquet import ROW_GROUP_BYTES, RowGroupWriter
 
 # The most segments in one part: enough that a slow board gets many rows in it.
 MAX_SEGMENTS = 16
-# A row group is always read whole, so it has few enough rows that a small range is cheap to read.
+# A row group is always read whole, so it has few enough rows that a small range is cheap to read. Runs share a row
+# group, because each row group costs a reader 6 kB of memory when it opens the file.
 GROUP_ROWS = 64 * 1024
-GROUP_BYTES = 8 * 1024 * 1024
 
 # Rows whose numbers have no hole; None instead of a batch for numbers that were never written.
 Run: TypeAlias = tuple[IndexEntry, pa.RecordBatch | None]
@@ -90,33 +91,6 @@ def _run(segments: Sequence[Segment], unfit: set[str]) -> list[Segment]:
     return run
 
 
-class _FileSink:
-    """The file object that Arrow writes to."""
-
-    def __init__(self, file: File) -> None:
-        self._file = file
-        self.closed = False
-
-    def write(self, data: bytes) -> int:
-        write_all(self._file, [bytes(data)])
-        return len(data)
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        self.closed = True
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
-
-
 class _Written(NamedTuple):
     """A Parquet file: the entries of its logs by stream, its places, and its size.
 
@@ -172,38 +146,39 @@ class _Compaction:
         """Write Parquet file `number` of the part."""
         with suppress(FileNotFoundError):
             self._disk.remove(name)
+        file = self._disk.create(name)
+        try:
+            located = self._write_rows(file, logs)
+            places = seal(file, number)
+            file.sync()
+            return _Written(located, places, file.size())
+        except (DataError, pa.ArrowNotImplementedError):  # a type that Parquet does not support
+            raise _Unfit(self._run[0]) from None
+        finally:
+            file.close()
+
+    def _write_rows(self, file: File, logs: Sequence[tuple[LogState, Codec]]) -> dict[int, Entries]:
+        """Write the rows of logs of one schema. Return their entries by stream, as in `_Written`."""
         schema = logs[0][1].schema
         wide = pa.schema(
             [pa.field(LOG_COLUMN, pa.string()), pa.field(SEQ_COLUMN, pa.uint64()), *schema], schema.metadata
         )
         located = {state.stream: Entries() for state, _ in logs}
-        group = 0
-        file = self._disk.create(name)
-        try:
-            try:
-                sink = pa.PythonFile(_FileSink(file), "w")
-                # Page checksums are for other tools: this project uses the seal's checksums of whole row groups.
-                with pq.ParquetWriter(sink, wide, compression="zstd", write_page_checksum=True) as writer:
-                    for state, codec in logs:
-                        for runs in _group_runs(self._runs(state.stream, codec)):
-                            batches = [
-                                _add_log_columns(batch, wide, state.name, entry.first)
-                                for entry, batch in runs
-                                if batch is not None
-                            ]
-                            for entry in [entry for entry, _ in runs]:  # no variable keeps the last batch in memory
-                                located[state.stream].add(entry._replace(offset=group))
-                            runs.clear()  # free the batches before the next ones are made
-                            if batches:
-                                writer.write_batch(_concat_and_clear(batches), row_group_size=GROUP_ROWS * 2)
-                                group += 1
-            except pa.ArrowNotImplementedError:  # a type that Parquet does not support
-                raise _Unfit(self._run[0]) from None
-            places = seal(file, number)
-            file.sync()
-            return _Written(located, places, file.size())
-        finally:
-            file.close()
+        sink = ByteSink()
+        # Page checksums are for other tools: this project uses the seal's checksums of whole row groups.
+        options = {"compression": "zstd", "write_page_checksum": True}
+        with closing(RowGroupWriter(sink, wide, max_rows=GROUP_ROWS, **options)) as writer:
+            for state, codec in logs:
+                for entry, batch in self._runs(state.stream, codec):
+                    if batch is not None:
+                        group = writer.write(_add_log_columns(batch, wide, state.name, entry.first))
+                        entry = entry._replace(offset=group)
+                        write_all(file, [sink.take()])
+                    located[state.stream].add(entry)
+                    del batch  # free it before the next one is read
+                writer.end_row_group()
+        write_all(file, [sink.take()])
+        return located
 
     def _runs(self, number: int, codec: Codec) -> Iterator[Run]:
         """Yield a log's rows in runs without a hole, and the numbers that were never written."""
@@ -212,7 +187,7 @@ class _Compaction:
         size = 0
         for piece, batch in self._pieces(number, codec):
             apart = batch is None or piece.first != lot.first + lot.rows
-            if waiting and (apart or lot.rows + piece.rows > GROUP_ROWS or size >= GROUP_BYTES):
+            if waiting and (apart or lot.rows + piece.rows > GROUP_ROWS or size >= ROW_GROUP_BYTES):
                 yield lot, _concat_and_clear(waiting)
                 size = 0
             if batch is None:
@@ -311,26 +286,6 @@ def _concat_and_clear(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     """Return all `batches` as one, and clear the list, so that it keeps no copy in memory. One batch is not copied."""
     taken, batches[:] = tuple(batches), ()
     return taken[0] if len(taken) == 1 else pa.concat_batches(taken)
-
-
-def _group_runs(runs: Iterable[Run]) -> Iterator[list[Run]]:
-    """Yield the runs of one log that share a row group.
-
-    Each row group costs a reader 6 kB of memory when it opens the file, even with few rows, so runs are combined.
-    """
-    group: list[Run] = []
-    rows = size = 0
-    for entry, batch in runs:
-        more = batch.nbytes if batch is not None else 0
-        if batch is not None and rows and (rows + entry.rows > GROUP_ROWS or size + more > GROUP_BYTES):
-            yield group
-            group, rows, size = [], 0, 0
-        group.append((entry, batch))
-        if batch is not None:
-            rows += entry.rows
-            size += more
-    if group:
-        yield group
 
 
 def _add_log_columns(batch: pa.RecordBatch, schema: pa.Schema, name: str, first: int) -> pa.RecordBatch:

@@ -18,6 +18,7 @@ from fastflight.log import NumberedRows, Range, Store, StoreReader, compact, com
 from fastflight.log.compacted import Compacted
 from fastflight.log.content import TIME_TYPE
 from fastflight.log.segment import Read
+from fastflight.tables import parquet
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers, time_of
 
 SMALL = 2000
@@ -167,7 +168,9 @@ def test_holes_cost_no_row_groups(tmp_path: Path) -> None:
 
 def test_it_holds_three_row_groups_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It works beside everything else that a server does. A row group is no larger than is said, but for one lot."""
-    monkeypatch.setattr(compaction, "GROUP_BYTES", limit := 200_000)
+    limit = 200_000
+    monkeypatch.setattr(compaction, "ROW_GROUP_BYTES", limit)
+    monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", limit)
     monkeypatch.setattr(segment, "JOINED_BYTES", joined := 20_000)
     record = pa.record_batch([pa.array(range(100), TIME_TYPE), pa.array([b"x" * 100] * 100)], schema=PLAIN)
     with Store(tmp_path, sync_ms=0, segment_bytes=1_000_000) as store:
