@@ -14,13 +14,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from fastflight.log.batch_log import Damage, Extent, LogStatistics, Range
 from fastflight.log.compacted import PARQUET_NAME, Compacted, find_compacted
 from fastflight.log.disk import TEMPORARY, Disk
 from fastflight.log.index import BEGINNING, END_OF_TIME, Entries
 from fastflight.log.reading import Snapshot, StorePart
 from fastflight.log.record import SEGMENT_HEADER
 from fastflight.log.segment import SEGMENT_NAME, Segment, grow, load, parse_segment_name, scan_segment, sidecar_name
+from fastflight.log.values import Damage, Extent, LogStatistics, Range
 
 
 def load_parts(disk: Disk, *, writing: bool, known: Sequence[StorePart] = ()) -> list[StorePart]:

@@ -12,11 +12,11 @@ from typing import NamedTuple, Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastflight.log.batch_log import Missing, NumberedRows, Range, Reason
 from fastflight.log.content import TIME_COLUMN, Codec
 from fastflight.log.disk import failure
 from fastflight.log.index import BEGINNING, END_OF_TIME, Entries, Index, IndexEntry
 from fastflight.log.segment import Read
+from fastflight.log.values import Missing, NumberedRows, Range, Reason
 
 
 class StorePart(Protocol):

@@ -22,20 +22,7 @@ from zlib import crc32
 import pyarrow as pa
 
 from fastflight.errors import DataError, RequestError, SequenceConflict, UnknownName, nearest
-from fastflight.log.age import Ages
-from fastflight.log.batch_log import (
-    EVERYTHING,
-    Damage,
-    Extent,
-    LogStatistics,
-    Missing,
-    NumberedRows,
-    Range,
-    Retention,
-    StoreStatistics,
-)
-from fastflight.log.commit import Commit, CommitTicket
-from fastflight.log.committer import Committer
+from fastflight.log.committer import Commit, Committer, Ticket
 from fastflight.log.content import MAX_NAME_BYTES, Codec, LogState, stream_of
 from fastflight.log.disk import Disk, LocalDisk, failure, make_private
 from fastflight.log.index import LOST, MAX_SEQ, PAUSE
@@ -43,7 +30,18 @@ from fastflight.log.lock import LOCK_NAME, FileLock
 from fastflight.log.parts import damage_of, extents, load_parts, log_statistics
 from fastflight.log.reading import LogReading, Snapshot, StorePart, retry_missing
 from fastflight.log.record import RecordKind
+from fastflight.log.retention import Retention, RetentionCheck
 from fastflight.log.segment import Segment
+from fastflight.log.values import (
+    EVERYTHING,
+    Damage,
+    Extent,
+    LogStatistics,
+    Missing,
+    NumberedRows,
+    Range,
+    StoreStatistics,
+)
 from fastflight.log.writer import Item, SegmentWriter, WrittenRecord
 
 # Small enough that a scan after a crash takes a fraction of a second, and that retention deletes in small steps.
@@ -64,7 +62,10 @@ class Prepared(NamedTuple):
 
 
 class Log:
-    """One log of a `Store`. Any thread may use it."""
+    """One log of a `Store`. Any thread may use it.
+
+    It has many readers but only one writer at a time: a second writer notices the first one by the `expected` number.
+    """
 
     def __init__(self, store: Store, state: LogState, state_ordinal: int) -> None:
         self.name = state.name
@@ -82,42 +83,61 @@ class Log:
 
     @property
     def schema(self) -> pa.Schema:
+        """The schema of its batches."""
         return self.codec.schema
 
     @property
     def next_seq(self) -> int:
+        """The number that the next appended row gets."""
         return self.assigned_end
 
     def append(
         self, batch: pa.RecordBatch, *, expected: int | None = None, first: int | None = None, paused_until: int = 0
-    ) -> CommitTicket:
+    ) -> Ticket:
+        """Append `batch`, and return a ticket. Waits only while too much data already waits for the disk.
+
+        `expected` is the number that the caller takes for `next_seq`. `first` is the number of the first row, if it
+        is larger than `next_seq`: the numbers left out are reported as "never written", and count as lost. Those of
+        them below `paused_until` are reported as "not recorded", and do not count as lost.
+
+        Raises `SequenceConflict`, and appends nothing, if `expected` is not `next_seq` or `first` is below it, and
+        `DataError` for a batch that does not fit the log.
+        """
         prepared = self._prepare(batch)
         while True:
             ticket = self._store.offer(self, prepared, expected, first, paused_until)
-            if isinstance(ticket, CommitTicket):
+            if isinstance(ticket, Ticket):
                 return ticket
             ticket.wait(None)
 
     async def aappend(
         self, batch: pa.RecordBatch, *, expected: int | None = None, first: int | None = None, paused_until: int = 0
-    ) -> CommitTicket:
+    ) -> Ticket:
+        """As `append`, on an event loop, which goes on while this waits."""
         prepared = self._prepare(batch)
         while True:
             ticket = self._store.offer(self, prepared, expected, first, paused_until)
-            if isinstance(ticket, CommitTicket):
+            if isinstance(ticket, Ticket):
                 return ticket
             await ticket.await_end()
 
     def read(self, wanted: Range = EVERYTHING) -> Generator[NumberedRows | Missing, None, None]:
+        """Yield the durable rows in the order of their numbers, up to the end of the log when reading began."""
         return LogReading(self._store, self.number, self.codec, wanted).run()
 
-    def trim(self, before_seq: int) -> CommitTicket:
+    def trim(self, before_seq: int) -> Ticket:
+        """Delete the rows before a number. Reading does not return them again; their disk space is freed later.
+
+        The ticket is done when the deletion is durable.
+        """
         return self._store.trim(self, before_seq)
 
     def statistics(self) -> LogStatistics:
+        """Return the present statistics of the log."""
         return retry_missing(lambda: log_statistics(self._store.snapshot(self.number), self.number))
 
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
+        """Return where the rows of a range are stored now, in the order of their numbers."""
         return retry_missing(lambda: extents(self._store.snapshot(self.number), self.number, wanted))
 
     def _prepare(self, batch: pa.RecordBatch) -> Prepared:
@@ -159,9 +179,7 @@ class Store:
         except OSError as error:
             raise failure(error, "opening the recordings") from error
         self._disk = disk if disk is not None else LocalDisk(folder)
-        self._retention = retention or Retention()
-        self._clock = clock
-        self._ages = Ages(clock, ticks)
+        self._retention = RetentionCheck(retention or Retention(), clock, ticks)
         # Held by `sweep` and `compact`, which both remove parts, so that only one of them runs at a time.
         self.maintenance_lock = threading.Lock()
         self._appends = 0
@@ -186,6 +204,7 @@ class Store:
         self._committer = Committer(self._writer, self, sync_ms, folder.name)
 
     def names(self) -> list[str]:
+        """Return the names of all logs, sorted."""
         with self._committer.changed:
             return sorted(log.name for log in self._logs.values())
 
@@ -210,6 +229,7 @@ class Store:
             return log
 
     def log(self, name: str) -> Log:
+        """Return an existing log. Raises `UnknownName` if there is none of that name."""
         with self._committer.changed:
             log = self._logs.get(stream_of(name))
             if log is None:
@@ -218,6 +238,7 @@ class Store:
             return log
 
     def statistics(self) -> StoreStatistics:
+        """Return the present statistics of the store."""
         with self._committer.changed:
             return StoreStatistics(
                 logs=len(self._logs),
@@ -232,7 +253,7 @@ class Store:
             )
 
     def close(self) -> None:
-        """Write the appends that wait, and close the store.
+        """Write the appends that wait, and close the store. `append` raises `Stopped` from then on.
 
         Waits for a running sweep or compaction, which stops at its next step.
         """
@@ -256,7 +277,7 @@ class Store:
 
     def offer(
         self, log: Log, batch: Prepared, expected: int | None, first: int | None, paused_until: int
-    ) -> CommitTicket | Commit:
+    ) -> Ticket | Commit:
         """Assign numbers to an append, queue it, and return its ticket.
 
         If too much data waits for the disk, return the commit to wait for before the next call instead.
@@ -281,22 +302,22 @@ class Store:
             items.append(Item(RecordKind.BATCH, state, log.number, start, *batch))
             log.assigned_end = last + 1
             self._appends += 1
-            return CommitTicket(start, last, self._committer.put(items))
+            return Ticket(start, last, self._committer.put(items))
 
-    def trim(self, log: Log, before_seq: int) -> CommitTicket:
-        """Delete a log's rows before a number. The ticket is done when the deletion is durable."""
+    def trim(self, log: Log, before_seq: int) -> Ticket:
+        """Do what `Log.trim` says."""
         with self._committer.changed:
             self._committer.check()
             first = min(max(before_seq, log.first), log.assigned_end)
-            return CommitTicket(first, first - 1, self._committer.put([_state(log, first)]))
+            return Ticket(first, first - 1, self._committer.put([_state(log, first)]))
 
     def sweep(self) -> int:
         """Delete the oldest parts that are trimmed or exceed the retention. Return how many. Call it now and then.
 
-        No part counts as too old until the clock has been steady for ten minutes in this process (see `age`).
+        No part counts as too old until the clock has been steady for ten minutes in this process (see `retention`).
         """
         with self.maintenance_lock:
-            self._ages.update()
+            self._retention.update()
             return self._sweep()
 
     def _sweep(self) -> int:
@@ -364,15 +385,7 @@ class Store:
         if len(self._parts) < 2:
             return None  # the newest segment stays
         part = self._parts[0]
-        limits = self._retention
-        if limits.max_seconds is not None and self._ages.trusted:
-            now = int(self._clock() * 1e6)
-            # The rows of a part are older than the next part. If the next part has no creation time, or one in the
-            # future from a wrong clock, the part after it counts, which was created even later.
-            created = next((other.index.created for other in self._parts[1:] if 0 < other.index.created <= now), now)
-            if now - created > limits.max_seconds * 1e6:
-                return part
-        if limits.max_bytes is not None and sum(part.size for part in self._parts) > limits.max_bytes:
+        if self._retention.exceeded(self._parts):
             return part
         trimmed = all(
             number in self._logs and self._logs[number].first >= stream.next

@@ -13,11 +13,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from fastflight.errors import UnknownName, nearest
-from fastflight.log.batch_log import EVERYTHING, Damage, Extent, LogStatistics, Missing, NumberedRows, Range
 from fastflight.log.content import Codec, stream_of
 from fastflight.log.disk import Disk, LocalDisk
 from fastflight.log.parts import damage_of, extents, load_parts, log_statistics
 from fastflight.log.reading import LogReading, Snapshot, StorePart, retry_missing
+from fastflight.log.values import EVERYTHING, Damage, Extent, LogStatistics, Missing, NumberedRows, Range
 
 
 class LogReader:
@@ -30,16 +30,16 @@ class LogReader:
         self._codec = codec
 
     def read(self, wanted: Range = EVERYTHING) -> Generator[NumberedRows | Missing, None, None]:
-        """As `BatchLog.read`."""
+        """As `Log.read`."""
         return LogReading(self._reader, stream_of(self.name), self._codec, wanted).run()
 
     def statistics(self) -> LogStatistics:
-        """As `BatchLog.statistics`."""
+        """As `Log.statistics`."""
         number = stream_of(self.name)
         return retry_missing(lambda: log_statistics(self._reader.snapshot(number), number))
 
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
-        """As `BatchLog.extents`."""
+        """As `Log.extents`."""
         number = stream_of(self.name)
         return retry_missing(lambda: extents(self._reader.snapshot(number), number, wanted))
 
