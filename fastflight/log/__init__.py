@@ -19,6 +19,7 @@ from fastflight.log.committer import Ticket
 from fastflight.log.compaction import compact
 from fastflight.log.retention import Retention
 from fastflight.log.store import Log, Store
+from fastflight.log.store_reader import LogReader, StoreReader
 from fastflight.log.values import (
     EVERYTHING,
     Appended,
@@ -30,7 +31,6 @@ from fastflight.log.values import (
     Range,
     StoreStatistics,
 )
-from fastflight.log.viewer import LogReader, StoreReader
 
 __all__ = [
     "EVERYTHING",

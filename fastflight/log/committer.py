@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from fastflight.errors import FastFlightError, Stopped, StorageError
 from fastflight.log.disk import failure
 from fastflight.log.values import Appended
-from fastflight.log.writer import Item, SegmentWriter, WrittenRecord
+from fastflight.log.writer import NewRecord, SegmentWriter, WrittenRecord
 
 # `append` waits while this much data waits for the disk: one second for a disk that writes 64 MB/s.
 MAX_WAITING_BYTES = 64 * 1024 * 1024
@@ -105,7 +105,7 @@ class Ticket:
 class CommitListener(Protocol):
     """Receives the outcome of each group. Both methods are called with `changed` held."""
 
-    def group_committed(self, items: Sequence[Item], written: Sequence[WrittenRecord]) -> None:
+    def group_committed(self, records: Sequence[NewRecord], written: Sequence[WrittenRecord]) -> None:
         """A group is durable."""
 
     def group_failed(self) -> None:
@@ -123,7 +123,7 @@ class Committer:
         self._writer = writer
         self._listener = listener
         self._seconds = sync_ms / 1000
-        self._items: list[Item] = []
+        self._records: list[NewRecord] = []
         # The group that new appends join, and the group that is being written.
         self._commit = Commit()
         self._running: Commit | None = None
@@ -142,28 +142,28 @@ class Committer:
         self.check()
         if self.waiting_bytes < MAX_WAITING_BYTES:
             return None
-        return self._commit if self._items else self._running
+        return self._commit if self._records else self._running
 
     def check(self) -> None:
         """Raise `Stopped` if the committer is closed."""
         if self._closing:
             raise Stopped("the recording log is closed", hint="Ask again when it is open")
 
-    def put(self, items: Sequence[Item], *, urgent: bool = False) -> Commit:
-        """Queue items to be written, all or none, and return their commit. `changed` must be held."""
-        if not self._items:
+    def put(self, records: Sequence[NewRecord], *, urgent: bool = False) -> Commit:
+        """Queue records to be written, all or none, and return their commit. `changed` must be held."""
+        if not self._records:
             self._due = time.monotonic() + self._seconds
             self.changed.notify_all()
-        self._items += items
+        self._records += records
         before = self.waiting_bytes
-        self.waiting_bytes += sum(len(item.body) for item in items)
+        self.waiting_bytes += sum(len(record.body) for record in records)
         if urgent or before < EAGER_BYTES <= self.waiting_bytes:
             self._urgent = self._urgent or urgent
             self.changed.notify_all()
         return self._commit
 
     def close(self) -> None:
-        """Write the items that wait, and end the thread."""
+        """Write the records that wait, and end the thread."""
         with self.changed:
             self._closing = True
             self.changed.notify_all()
@@ -174,43 +174,43 @@ class Committer:
             with self.changed:
                 while not self._ready():
                     self.changed.wait(self._seconds_until_due())
-                if not self._items:
+                if not self._records:
                     return
-                items, self._items = self._items, []
+                records, self._records = self._records, []
                 commit, self._commit = self._commit, Commit()
                 self._running, self._urgent = commit, False
-            self._write_group(items, commit)
-            del items, commit  # else they stay in memory until the next group
+            self._write_group(records, commit)
+            del records, commit  # else they stay in memory until the next group
 
     def _ready(self) -> bool:
         if self._closing:
             return True
-        return bool(self._items) and (
+        return bool(self._records) and (
             self._urgent or self.waiting_bytes >= EAGER_BYTES or time.monotonic() >= self._due
         )
 
     def _seconds_until_due(self) -> float | None:
-        return max(self._due - time.monotonic(), 0) if self._items else None
+        return max(self._due - time.monotonic(), 0) if self._records else None
 
-    def _write_group(self, items: list[Item], commit: Commit) -> None:
+    def _write_group(self, records: list[NewRecord], commit: Commit) -> None:
         error: Exception | None = None
         written: list[WrittenRecord] = []
         try:
-            written = self._writer.write(items)
+            written = self._writer.write(records)
         except Exception as problem:  # the thread's edge: waiters must get an error, whatever went wrong
             error = problem.with_traceback(None)  # the frames of a traceback would keep the group in memory
         with self.changed:
             self._running = None
             if error is None:
-                self.waiting_bytes -= sum(len(item.body) for item in items)
+                self.waiting_bytes -= sum(len(record.body) for record in records)
                 self.commits += 1
-                self._listener.group_committed(items, written)
+                self._listener.group_committed(records, written)
                 later = None
             else:
                 # Appends that were numbered after these rows cannot be stored without them.
                 later, self._commit = self._commit, Commit()
-                self.failed += len(items) + len(self._items)
-                self._items, self.waiting_bytes, self._urgent = [], 0, False
+                self.failed += len(records) + len(self._records)
+                self._records, self.waiting_bytes, self._urgent = [], 0, False
                 self._listener.group_failed()
             self.changed.notify_all()
         make_error = _error_factory(error) if error is not None else None
