@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.errors import DataError
-from fastflight.tables.bare import stored_type
+from fastflight.tables.bare import plain_type
 from fastflight.tables.ipc import MAX_BODY_BYTES, MAX_MESSAGE_ROWS, MAX_METADATA_BYTES
 from fastflight.tables.schemas import MAX_COLUMNS, MAX_DIGITS
 
@@ -186,7 +186,7 @@ def _vet_spread(values: pa.Array, rows: int) -> None:
     elif any(test(type_) for test in _BINARY):
         width = pc.max(pc.binary_length(values)).as_py() or 0
     else:
-        width = 0 if pa.types.is_null(type_) else (stored_type(type_).bit_width + 7) // 8
+        width = 0 if pa.types.is_null(type_) else (plain_type(type_).bit_width + 7) // 8
     _vet_size(width * rows)
 
 
