@@ -138,7 +138,7 @@ class Device:
 
     @contextlib.contextmanager
     def lease(self, holder: str, *, timeout: float | None = None, interrupt: bool = False) -> Iterator[Session]:
-        """Own the device for a `with` block. `holder` names the owner in the `BusyError` of others.
+        """Own the device for a `with` block. `holder` names the owner in the `BusyError` that other callers get.
 
         Raises `BusyError` if another owner keeps the device for longer than `timeout` seconds (None: the device's
         default), or if a program runs on the board and `interrupt` is false. `TransportError` if the board cannot be

@@ -21,7 +21,7 @@ from fastflight.transport.tapped import TappedPort
 
 log = structlog.get_logger(__name__)
 
-# Named in the `BusyError` of others if the task does not release the lock in time.
+# Named in the `BusyError` that other callers get if the task does not release the lock in time.
 HOLDER = "a listener"
 # A board that was reset is back within a second or two; one that was unplugged may stay away for days.
 FIRST_RETRY_SECONDS = 0.5

@@ -5,35 +5,36 @@
         log.append(batch).result()                   # returns when the rows are durable
         for item in log.read(Range(from_seq=100)):   # NumberedRows, and Missing where rows are absent
 
-`batch_log` defines the interface, which a replicated engine can implement too. `Store` is the embedded engine; on an
-event loop, `await log.aappend(batch)` and await the ticket that it returns. `StoreReader` reads a folder while another
-process writes it.
+A store holds logs by name. A log holds rows of one schema, numbered from 0 in the order of appending; a batch of n
+rows takes n numbers. Each number is used once. Rows that were lost before the append, deleted by a trim, or damaged on
+the disk leave a hole, which reading reports as `Missing`. Every row has a time (the column `time`, us UTC); times need
+not ascend.
+
+`append` returns a `Ticket` at once. The rows are durable when the ticket is done, and not before. On an event loop,
+`await log.aappend(batch)` and await the ticket that it returns. `StoreReader` reads a folder while another process
+writes it.
 """
 
-from fastflight.log.batch_log import (
+from fastflight.log.committer import Ticket
+from fastflight.log.compaction import compact
+from fastflight.log.retention import Retention
+from fastflight.log.store import Log, Store
+from fastflight.log.store_reader import LogReader, StoreReader
+from fastflight.log.values import (
     EVERYTHING,
     Appended,
-    BatchLog,
-    BatchStore,
     Damage,
     Extent,
     LogStatistics,
     Missing,
     NumberedRows,
     Range,
-    Retention,
     StoreStatistics,
-    Ticket,
 )
-from fastflight.log.compaction import compact
-from fastflight.log.store import Log, Store
-from fastflight.log.viewer import LogReader, StoreReader
 
 __all__ = [
     "EVERYTHING",
     "Appended",
-    "BatchLog",
-    "BatchStore",
     "Damage",
     "Extent",
     "Log",

@@ -1,21 +1,24 @@
 """Group commit: one thread writes and syncs the appends of all logs of a store.
 
-With `sync_ms` 0 the thread writes as soon as an append waits; the appends that arrive during a sync form the next
-group. Otherwise it writes a group `sync_ms` after its first append, or earlier when `EAGER_BYTES` wait. When a group
-fails, all appends that were numbered after it fail too.
+All appends that wait at one moment, of all logs, share one `Commit`: one write, one sync, and one wake-up for each
+event loop, whether they come from one board or a thousand. With `sync_ms` 0 the thread writes as soon as an append
+waits; the appends that arrive during a sync form the next group. Otherwise it writes a group `sync_ms` after its first
+append, or earlier when `EAGER_BYTES` wait. When a group fails, all appends that were numbered after it fail too.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Protocol
 
 from fastflight.errors import FastFlightError, Stopped, StorageError
-from fastflight.log.commit import Commit
 from fastflight.log.disk import failure
-from fastflight.log.writer import Item, SegmentWriter, WrittenRecord
+from fastflight.log.values import Appended
+from fastflight.log.writer import NewRecord, SegmentWriter, WrittenRecord
 
 # `append` waits while this much data waits for the disk: one second for a disk that writes 64 MB/s.
 MAX_WAITING_BYTES = 64 * 1024 * 1024
@@ -23,10 +26,86 @@ MAX_WAITING_BYTES = 64 * 1024 * 1024
 EAGER_BYTES = 8 * 1024 * 1024
 
 
+class Commit:
+    """A group of appends that succeed or fail together. The committer calls `finish` once."""
+
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._loops: dict[asyncio.AbstractEventLoop, asyncio.Event] = {}
+        self._make_error: Callable[[], FastFlightError] | None = None
+
+    @property
+    def done(self) -> bool:
+        return self._ended.is_set()
+
+    def finish(self, make_error: Callable[[], FastFlightError] | None = None) -> None:
+        """End the commit and wake its waiters. If it has failed, `make_error` makes an error for each of them."""
+        self._make_error = make_error
+        with self._lock:
+            self._ended.set()
+            waiting, self._loops = self._loops, {}
+        for loop, event in waiting.items():
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there
+                loop.call_soon_threadsafe(event.set)
+
+    def check(self) -> None:
+        """Raise the error if the commit has failed."""
+        if self._make_error is not None:
+            raise self._make_error()
+
+    def wait(self, timeout: float | None) -> bool:
+        return self._ended.wait(timeout)
+
+    async def await_end(self) -> None:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if self._ended.is_set():
+                return
+            event = self._loops.get(loop)
+            if event is None:
+                event = self._loops[loop] = asyncio.Event()
+        await event.wait()
+
+
+class Ticket:
+    """An append that may still wait for the disk. The append happens even if nobody waits for its ticket."""
+
+    __slots__ = ("_commit", "first", "last")
+
+    def __init__(self, first: int, last: int, commit: Commit) -> None:
+        # The numbers that the first and the last row get if the append succeeds.
+        self.first = first
+        self.last = last
+        self._commit = commit
+
+    @property
+    def done(self) -> bool:
+        """Whether the append has ended, so that `result` returns or raises at once."""
+        return self._commit.done
+
+    def result(self, timeout: float | None = None) -> Appended:
+        """Wait until the rows are durable.
+
+        Raises `StorageError` if the append failed, `TimeoutError` if it has not ended after `timeout` seconds.
+        """
+        if not self._commit.wait(timeout):
+            raise TimeoutError("the disk has not answered yet")
+        self._commit.check()
+        return Appended(self.first, self.last)
+
+    def __await__(self) -> Generator[Any, None, Appended]:
+        """As `result`, on any event loop. Cancelling ends the wait, not the append."""
+        if not self._commit.done:
+            yield from self._commit.await_end().__await__()
+        self._commit.check()
+        return Appended(self.first, self.last)
+
+
 class CommitListener(Protocol):
     """Receives the outcome of each group. Both methods are called with `changed` held."""
 
-    def group_committed(self, items: Sequence[Item], written: Sequence[WrittenRecord]) -> None:
+    def group_committed(self, records: Sequence[NewRecord], written: Sequence[WrittenRecord]) -> None:
         """A group is durable."""
 
     def group_failed(self) -> None:
@@ -44,7 +123,7 @@ class Committer:
         self._writer = writer
         self._listener = listener
         self._seconds = sync_ms / 1000
-        self._items: list[Item] = []
+        self._records: list[NewRecord] = []
         # The group that new appends join, and the group that is being written.
         self._commit = Commit()
         self._running: Commit | None = None
@@ -63,28 +142,28 @@ class Committer:
         self.check()
         if self.waiting_bytes < MAX_WAITING_BYTES:
             return None
-        return self._commit if self._items else self._running
+        return self._commit if self._records else self._running
 
     def check(self) -> None:
         """Raise `Stopped` if the committer is closed."""
         if self._closing:
             raise Stopped("the recording log is closed", hint="Ask again when it is open")
 
-    def put(self, items: Sequence[Item], *, urgent: bool = False) -> Commit:
-        """Queue items to be written, all or none, and return their commit. `changed` must be held."""
-        if not self._items:
+    def put(self, records: Sequence[NewRecord], *, urgent: bool = False) -> Commit:
+        """Queue records to be written, all or none, and return their commit. `changed` must be held."""
+        if not self._records:
             self._due = time.monotonic() + self._seconds
             self.changed.notify_all()
-        self._items += items
+        self._records += records
         before = self.waiting_bytes
-        self.waiting_bytes += sum(len(item.body) for item in items)
+        self.waiting_bytes += sum(len(record.body) for record in records)
         if urgent or before < EAGER_BYTES <= self.waiting_bytes:
             self._urgent = self._urgent or urgent
             self.changed.notify_all()
         return self._commit
 
     def close(self) -> None:
-        """Write the items that wait, and end the thread."""
+        """Write the records that wait, and end the thread."""
         with self.changed:
             self._closing = True
             self.changed.notify_all()
@@ -95,43 +174,43 @@ class Committer:
             with self.changed:
                 while not self._ready():
                     self.changed.wait(self._seconds_until_due())
-                if not self._items:
+                if not self._records:
                     return
-                items, self._items = self._items, []
+                records, self._records = self._records, []
                 commit, self._commit = self._commit, Commit()
                 self._running, self._urgent = commit, False
-            self._write_group(items, commit)
-            del items, commit  # else they stay in memory until the next group
+            self._write_group(records, commit)
+            del records, commit  # else they stay in memory until the next group
 
     def _ready(self) -> bool:
         if self._closing:
             return True
-        return bool(self._items) and (
+        return bool(self._records) and (
             self._urgent or self.waiting_bytes >= EAGER_BYTES or time.monotonic() >= self._due
         )
 
     def _seconds_until_due(self) -> float | None:
-        return max(self._due - time.monotonic(), 0) if self._items else None
+        return max(self._due - time.monotonic(), 0) if self._records else None
 
-    def _write_group(self, items: list[Item], commit: Commit) -> None:
+    def _write_group(self, records: list[NewRecord], commit: Commit) -> None:
         error: Exception | None = None
         written: list[WrittenRecord] = []
         try:
-            written = self._writer.write(items)
+            written = self._writer.write(records)
         except Exception as problem:  # the thread's edge: waiters must get an error, whatever went wrong
             error = problem.with_traceback(None)  # the frames of a traceback would keep the group in memory
         with self.changed:
             self._running = None
             if error is None:
-                self.waiting_bytes -= sum(len(item.body) for item in items)
+                self.waiting_bytes -= sum(len(record.body) for record in records)
                 self.commits += 1
-                self._listener.group_committed(items, written)
+                self._listener.group_committed(records, written)
                 later = None
             else:
                 # Appends that were numbered after these rows cannot be stored without them.
                 later, self._commit = self._commit, Commit()
-                self.failed += len(items) + len(self._items)
-                self._items, self.waiting_bytes, self._urgent = [], 0, False
+                self.failed += len(records) + len(self._records)
+                self._records, self.waiting_bytes, self._urgent = [], 0, False
                 self._listener.group_failed()
             self.changed.notify_all()
         make_error = _error_factory(error) if error is not None else None

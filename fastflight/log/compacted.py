@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from fastflight.log.content import TIME_COLUMN, TIME_TYPE, Codec, LogState, stream_of
+from fastflight.log.content import TIME_COLUMN, TIME_TYPE, Codec, LogState, log_number
 from fastflight.log.disk import Disk
 from fastflight.log.index import MAX_SEQ, Entries, Index, IndexEntry, stored_entries
-from fastflight.log.places import FOOTER, Place, Places, read_seal
-from fastflight.log.segment import SEGMENT_NAME, Read, parse_segment_name, read_exactly
+from fastflight.log.sections import FOOTER, Section, Sections, read_seal
+from fastflight.log.segment import SEGMENT_NAME, ReadResult, parse_segment_name, read_exactly
 
 INDEX_NAME = re.compile(r"(\d{12})-(\d{12})\.parts")
 PARQUET_NAME = re.compile(r"(\d{12})-(\d{12})\.(\d+)of(\d+)\.parquet")
@@ -34,9 +34,9 @@ LOG_COLUMN = "fastflight.log"
 SEQ_COLUMN = "fastflight.seq"
 
 # The columns from which the index of a row group can be derived.
-DERIVED = [(LOG_COLUMN, pa.string()), (SEQ_COLUMN, pa.uint64()), (TIME_COLUMN, TIME_TYPE)]
+INDEX_COLUMNS = [(LOG_COLUMN, pa.string()), (SEQ_COLUMN, pa.uint64()), (TIME_COLUMN, TIME_TYPE)]
 # The errors of reading a damaged file. Arrow's own read errors include `OSError`.
-UNREADABLE = (pa.ArrowException, OSError, ValueError, struct.error)
+READ_ERRORS = (pa.ArrowException, OSError, ValueError, struct.error)
 
 _TABLE = struct.Struct("<8sQII")
 _MAGIC = b"FFPRT 1\n"
@@ -44,13 +44,13 @@ _MAGIC = b"FFPRT 1\n"
 
 @dataclass(slots=True, eq=False)
 class Compacted:
-    """A part made of Parquet files. `places` has the place of every row group, then of every footer."""
+    """A part made of Parquet files. `sections` has every row group, then every footer."""
 
     disk: Disk
     ordinal: int
     last_ordinal: int
     names: list[str]
-    places: Places
+    sections: Sections
     size: int
     index: Index = field(default_factory=Index)
 
@@ -63,16 +63,16 @@ class Compacted:
         return [self.name, *self.names]
 
     def entries(self, number: int) -> Entries | None:
-        """Return the entries of a stream; None if it has none here. Only entries that had to be derived are cached."""
-        stream = self.index.streams.get(number)
-        if stream is None:
+        """Return the entries of a log; None if it has none here. Only entries that had to be derived are cached."""
+        log_index = self.index.logs.get(number)
+        if log_index is None:
             return None
-        if stream.entries is not None:
-            return stream.entries
-        entries = stored_entries(stream, self.disk, self.name, self._sidecar)
+        if log_index.entries is not None:
+            return log_index.entries
+        entries = stored_entries(log_index, self.disk, self.name, self._sidecar)
         if entries is None:
-            derived = self.derive_index().streams.get(number)
-            entries = stream.entries = derived.entries if derived is not None else Entries()
+            derived = self.derive_index().logs.get(number)
+            entries = log_index.entries = derived.entries if derived is not None else Entries()
         return entries
 
     def derive_index(self) -> Index:
@@ -82,97 +82,99 @@ class Compacted:
         """
         index = Index()
         footers: dict[int, pq.FileMetaData | None] = {}
-        for number, place in enumerate(self.places):
-            if place.group == FOOTER:
+        for number, section in enumerate(self.sections):
+            if section.group == FOOTER:
                 continue
-            if place.file not in footers:
-                footers[place.file] = self._footer(place.file)
-            metadata = footers[place.file]
-            table = self._columns(place, metadata, [name for name, _ in DERIVED]) if metadata else None
+            if section.file not in footers:
+                footers[section.file] = self._footer(section.file)
+            metadata = footers[section.file]
+            table = self._columns(section, metadata, [name for name, _ in INDEX_COLUMNS]) if metadata else None
             try:
                 if table is None or metadata is None:
                     raise ValueError("a row group that is damaged")
-                _add_row_group(index, number, place, table, _schema(metadata))
-            except UNREADABLE:
-                index.add_damage(place.offset, place.size)
+                _add_row_group(index, number, section, table, _schema(metadata))
+            except READ_ERRORS:
+                index.add_damage(section.offset, section.size)
         return index
 
     @property
     def _sidecar(self) -> int:
         """The offset of the sidecar in the index file."""
-        return _TABLE.size + len(self.places.packed)
+        return _TABLE.size + len(self.sections.packed)
 
-    def read(self, entries: Entries, start: int, stop: int, number: int, codec: Codec) -> Generator[Read, None, None]:
+    def read(
+        self, entries: Entries, start: int, stop: int, number: int, codec: Codec
+    ) -> Generator[ReadResult, None, None]:
         footers: dict[int, pq.FileMetaData | None] = {}
         at, group = -1, None
         for i in range(start, stop):
             entry = entries[i]
             if not entry.size:
-                yield Read(entry, None)
+                yield ReadResult(entry, None)
                 continue
-            place = self.places[entry.offset]
-            if place.file not in footers:
-                footers[place.file] = self._footer(place.file)
-            metadata = footers[place.file]
+            section = self.sections[entry.offset]
+            if section.file not in footers:
+                footers[section.file] = self._footer(section.file)
+            metadata = footers[section.file]
             if at != entry.offset:
                 at, group = entry.offset, None  # free this row group before the next one is read
-                group = self._group(place, metadata, codec) if metadata is not None else None
+                group = self._group(section, metadata, codec) if metadata is not None else None
             if group is not None:
-                yield Read(entry, group.run(entry))
+                yield ReadResult(entry, group.run(entry))
             else:
-                self.index.add_damage(place.offset, place.size)
-                yield Read(entry, None, f"{self.names[place.file]} is damaged at byte {place.offset}")
+                self.index.add_damage(section.offset, section.size)
+                yield ReadResult(entry, None, f"{self.names[section.file]} is damaged at byte {section.offset}")
 
     def encode(self) -> Iterator[bytes]:
         """Yield the content of the index file."""
-        table = self.places.packed
-        start = _TABLE.pack(_MAGIC, self.size, len(self.places), 0)
-        yield _TABLE.pack(_MAGIC, self.size, len(self.places), crc32(table, crc32(start)))
+        table = self.sections.packed
+        start = _TABLE.pack(_MAGIC, self.size, len(self.sections), 0)
+        yield _TABLE.pack(_MAGIC, self.size, len(self.sections), crc32(table, crc32(start)))
         yield table
         yield from self.index.encode(self.size)
 
     def _footer(self, number: int) -> pq.FileMetaData | None:
-        place = next(place for place in self.places if place.file == number and place.group == FOOTER)
-        data = self._read_verified(place)
+        section = next(section for section in self.sections if section.file == number and section.group == FOOTER)
+        data = self._read_verified(section)
         if data is None:
             return None
         return pq.read_metadata(pa.BufferReader(data))
 
-    def _group(self, place: Place, metadata: pq.FileMetaData, codec: Codec) -> _Group | None:
-        table = self._columns(place, metadata)
+    def _group(self, section: Section, metadata: pq.FileMetaData, codec: Codec) -> _Group | None:
+        table = self._columns(section, metadata)
         if table is None:
             return None
         try:
-            return _Group(table.column(SEQ_COLUMN), conform(table.drop_columns([SEQ_COLUMN]), codec.schema))
-        except UNREADABLE:
+            return _Group(table.column(SEQ_COLUMN), to_batch(table.drop_columns([SEQ_COLUMN]), codec.schema))
+        except READ_ERRORS:
             return None
 
-    def _columns(self, place: Place, metadata: pq.FileMetaData, names: Sequence[str] = ()) -> pa.Table | None:
+    def _columns(self, section: Section, metadata: pq.FileMetaData, names: Sequence[str] = ()) -> pa.Table | None:
         """Return the columns `names` of a row group, by default all but the log's name; None if it is damaged."""
-        data = self._read_verified(place)
+        data = self._read_verified(section)
         if data is None:
             return None
-        size = metadata.serialized_size + place.offset + place.size
+        size = metadata.serialized_size + section.offset + section.size
         try:
-            window = _VerifiedBytes(place.offset, data, size)
+            window = _VerifiedBytes(section.offset, data, size)
             with pq.ParquetFile(window, metadata=metadata) as file:
                 columns = list(names) or [name for name in file.schema_arrow.names if name != LOG_COLUMN]
-                return file.read_row_group(place.group, columns=columns, use_threads=False)
-        except UNREADABLE:
+                return file.read_row_group(section.group, columns=columns, use_threads=False)
+        except READ_ERRORS:
             return None
 
-    def _read_verified(self, place: Place) -> bytes | None:
-        """Return the bytes at `place`; None if they cannot be read or their checksum is wrong."""
-        file = self.disk.open(self.names[place.file])
+    def _read_verified(self, section: Section) -> bytes | None:
+        """Return the bytes of a section; None if they cannot be read or their checksum is wrong."""
+        file = self.disk.open(self.names[section.file])
         try:
-            data = read_exactly(file, place.offset, place.size)
+            data = read_exactly(file, section.offset, section.size)
         except FileNotFoundError:
             raise
         except OSError:
             return None
         finally:
             file.close()
-        return data if len(data) == place.size and crc32(data) == place.crc else None
+        return data if len(data) == section.size and crc32(data) == section.crc else None
 
 
 def _schema(metadata: pq.FileMetaData) -> pa.Schema:
@@ -198,12 +200,12 @@ class _Group(NamedTuple):
         return self.rows.slice(pc.index(self.numbers, entry.first).as_py(), entry.rows)
 
 
-def share(place: Place, rows: int, of: int) -> int:
+def stored_bytes(section: Section, rows: int, of: int) -> int:
     """Return the bytes that `rows` of the `of` rows in a row group take; at least 1: size 0 means no rows."""
-    return max(1, place.size * rows // of)
+    return max(1, section.size * rows // of)
 
 
-def conform(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
+def to_batch(table: pa.Table, schema: pa.Schema) -> pa.RecordBatch:
     """Return a row group as one batch of exactly `schema`."""
     columns = [pa.concat_arrays(column.chunks) for column in table.columns]
     fitted = [
@@ -246,7 +248,7 @@ class _VerifiedBytes(io.RawIOBase):
 
 
 def parquet_names(first: int, last: int, count: int) -> list[str]:
-    """Return the names of a part's Parquet files. `Place.file` is an index into this list."""
+    """Return the names of a part's Parquet files. `Section.file` is an index into this list."""
     return [f"{first:012d}-{last:012d}.{number}of{count}.parquet" for number in range(1, count + 1)]
 
 
@@ -282,10 +284,10 @@ def _load_part(disk: Disk, first: int, last: int, names: list[str], index: str) 
         if len(start) < _TABLE.size:
             return None
         magic, size, count, crc = _TABLE.unpack(start)
-        table = file.read(_TABLE.size, Places.packed_size(count))
+        table = file.read(_TABLE.size, Sections.packed_size(count))
         if magic != _MAGIC or crc32(table, crc32(_TABLE.pack(magic, size, count, 0))) != crc:
             return None
-        part = Compacted(disk, first, last, names, Places(table), size)
+        part = Compacted(disk, first, last, names, Sections(table), size)
         sidecar = Index.decode(lambda at, length: file.read(part._sidecar + at, length), size)
         if sidecar is None:
             return None
@@ -302,10 +304,10 @@ def rebuild_part(disk: Disk, first: int, last: int, names: list[str], listed: Co
 
     A file without an intact seal, or that is not in `listed`, becomes damage.
     """
-    part = Compacted(disk, first, last, names, Places(), 0)
+    part = Compacted(disk, first, last, names, Sections(), 0)
     damage: list[tuple[int, int]] = []
-    groups: list[Place] = []
-    footers: list[Place] = []
+    groups: list[Section] = []
+    footers: list[Section] = []
     for number, name in enumerate(names):
         if name not in listed:
             damage.append((0, 0))
@@ -314,36 +316,39 @@ def rebuild_part(disk: Disk, first: int, last: int, names: list[str], listed: Co
         try:
             part.size += file.size()
             *file_groups, footer = read_seal(file, number)
-        except UNREADABLE:
+        except READ_ERRORS:
             damage.append((0, file.size()))
         else:
             groups += file_groups
             footers.append(footer)
         finally:
             file.close()
-    part.places = Places.of([*groups, *footers])
+    part.sections = Sections.of([*groups, *footers])
     part.index = part.derive_index()
     for place in damage:
         part.index.add_damage(*place)
     return part
 
 
-def _add_row_group(index: Index, number: int, place: Place, table: pa.Table, wide: pa.Schema) -> None:
-    """Add the row group at place `number` to `index`. Raises `ValueError` if it is not as it was written."""
-    if [(field.name, field.type) for field in table.schema] != DERIVED:
+def _add_row_group(index: Index, number: int, section: Section, table: pa.Table, wide: pa.Schema) -> None:
+    """Add a row group, which is section `number` of its part, to `index`.
+
+    Raises `ValueError` if it is not as it was written.
+    """
+    if [(field.name, field.type) for field in table.schema] != INDEX_COLUMNS:
         raise ValueError("other columns")
     if not table.num_rows or any(column.null_count for column in table.columns):
         raise ValueError("a row without a log, a number or a time")
     name, numbers = table.column(0)[0].as_py(), table.column(1).to_pylist()
-    known = index.streams.get(stream_of(name))
+    known = index.logs.get(log_number(name))
     least = known.next if known is not None else 0
     if not all(low < high for low, high in pairwise([least - 1, *numbers, MAX_SEQ])):
         raise ValueError("numbers that do not ascend")
     times = table.column(2).combine_chunks().cast(pa.int64()).to_pylist()
     schema = pa.schema([field for field in wide if field.name not in (LOG_COLUMN, SEQ_COLUMN)], wide.metadata)
     # Which rows were trimmed is unknown; the rows that are here were not.
-    stream = index.set_state(LogState(0, numbers[0], name, Codec(schema).message))
+    log_index = index.set_state(LogState(0, numbers[0], name, Codec(schema).message))
     ends = [at for at in range(1, len(numbers)) if numbers[at] != numbers[at - 1] + 1]
     for start, end in pairwise([0, *ends, len(numbers)]):
-        size, run_times = share(place, end - start, len(numbers)), times[start:end]
-        stream.add(IndexEntry(number, size, numbers[start], end - start, min(run_times), max(run_times)))
+        size, run_times = stored_bytes(section, end - start, len(numbers)), times[start:end]
+        log_index.add(IndexEntry(number, size, numbers[start], end - start, min(run_times), max(run_times)))

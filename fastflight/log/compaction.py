@@ -9,34 +9,35 @@ the files are leftovers, which the next writer that opens the folder removes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from fastflight.errors import StorageError
-from fastflight.log.compacted import LOG_COLUMN, SEQ_COLUMN, Compacted, parquet_names, share
+from fastflight.errors import DataError, StorageError
+from fastflight.log.compacted import LOG_COLUMN, SEQ_COLUMN, Compacted, parquet_names, stored_bytes
 from fastflight.log.content import Codec, LogState
 from fastflight.log.disk import Disk, File, failure, write_all, write_new
 from fastflight.log.index import BEGINNING, END_OF_TIME, Entries, IndexEntry
-from fastflight.log.places import Place, Places, seal
 from fastflight.log.reading import StorePart
-from fastflight.log.segment import Read, Segment
+from fastflight.log.sections import Section, Sections, seal
+from fastflight.log.segment import ReadResult, Segment
 from fastflight.log.store import Store
+from fastflight.tables.arrow import ByteSink
+from fastflight.tables.parquet import ROW_GROUP_BYTES, RowGroupWriter
 
 # The most segments in one part: enough that a slow board gets many rows in it.
 MAX_SEGMENTS = 16
-# A row group is always read whole, so it has few enough rows that a small range is cheap to read.
+# A row group is always read whole, so it has few enough rows that a small range is cheap to read. Runs share a row
+# group, because each row group costs a reader 6 kB of memory when it opens the file.
 GROUP_ROWS = 64 * 1024
-GROUP_BYTES = 8 * 1024 * 1024
 
 # Rows whose numbers have no hole; None instead of a batch for numbers that were never written.
 Run: TypeAlias = tuple[IndexEntry, pa.RecordBatch | None]
 
 
-class _Unfit(Exception):
+class _NotCompactable(Exception):
     """A segment that cannot be compacted."""
 
     def __init__(self, segment: StorePart) -> None:
@@ -44,118 +45,91 @@ class _Unfit(Exception):
         self.segment = segment
 
 
-def compact(store: Store, turn: Callable[[], object] = lambda: None) -> list[str]:
+def compact(store: Store, on_batch: Callable[[], object] = lambda: None) -> list[str]:
     """Compact the closed segments, and return the names of the new parts.
 
-    Other threads can append and read meanwhile. `turn` is called after each batch that is read. It may sleep, to leave
-    time to other work. If it raises, the exception ends the compaction, and the segments that are not replaced yet
-    stay. Raises `StorageError` if the disk fails, and `Stopped` if the store is closed.
+    Other threads can append and read meanwhile. `on_batch` is called after each batch that is read. It may sleep, to
+    leave time to other work. If it raises, the exception ends the compaction, and the segments that are not replaced
+    yet stay. Raises `StorageError` if the disk fails, and `Stopped` if the store is closed.
     """
 
-    def turn_if_open() -> None:
+    def after_batch() -> None:
         store.check()
-        turn()
+        on_batch()
 
     with store.maintenance_lock:
         store.check()
-        return _compact(store, turn_if_open)
+        return _compact(store, after_batch)
 
 
-def _compact(store: Store, turn: Callable[[], object]) -> list[str]:
+def _compact(store: Store, on_batch: Callable[[], object]) -> list[str]:
     made: list[str] = []
-    unfit: set[str] = set()
-    while run := _run(store.closed_segments(), unfit):
+    skipped: set[str] = set()
+    while segments := _next_segments(store.closed_segments(), skipped):
         try:
-            part = _Compaction(store, run, turn).part()
-        except _Unfit as found:
-            unfit.add(found.segment.name)
+            part = _Compaction(store, segments, on_batch).run()
+        except _NotCompactable as error:
+            skipped.add(error.segment.name)
         except OSError as error:
             raise failure(error, "compacting") from error
         else:
-            store.replace(run, part)
+            store.replace(segments, part)
             made.append(part.name)
     return made
 
 
-def _run(segments: Sequence[Segment], unfit: set[str]) -> list[Segment]:
+def _next_segments(closed: Sequence[Segment], skipped: set[str]) -> list[Segment]:
     """Return the first consecutive segments that can be compacted together."""
-    run: list[Segment] = []
-    for segment in segments:
-        fit = segment.name not in unfit and not segment.index.damage
-        following = not run or segment.ordinal == run[-1].ordinal + 1
-        if fit and following and len(run) < MAX_SEGMENTS:
-            run.append(segment)
-        elif run:
+    segments: list[Segment] = []
+    for segment in closed:
+        compactable = segment.name not in skipped and not segment.index.damage
+        consecutive = not segments or segment.ordinal == segments[-1].ordinal + 1
+        if compactable and consecutive and len(segments) < MAX_SEGMENTS:
+            segments.append(segment)
+        elif segments:
             break
-    return run
+    return segments
 
 
-class _FileSink:
-    """The file object that Arrow writes to."""
-
-    def __init__(self, file: File) -> None:
-        self._file = file
-        self.closed = False
-
-    def write(self, data: bytes) -> int:
-        write_all(self._file, [bytes(data)])
-        return len(data)
-
-    def flush(self) -> None:
-        pass
-
-    def close(self) -> None:
-        self.closed = True
-
-    def writable(self) -> bool:
-        return True
-
-    def readable(self) -> bool:
-        return False
-
-    def seekable(self) -> bool:
-        return False
-
-
-class _Written(NamedTuple):
-    """A Parquet file: the entries of its logs by stream, its places, and its size.
+class _WrittenFile(NamedTuple):
+    """A Parquet file: the entries of its logs by number, its sections, and its size.
 
     The offset of an entry is the number of its row group in the file.
     """
 
-    located: dict[int, Entries]
-    places: list[Place]
+    entries_by_log: dict[int, Entries]
+    sections: list[Section]
     size: int
 
 
 class _Compaction:
-    """Rewrites one run of segments as Parquet."""
+    """Rewrites consecutive segments as one compacted part."""
 
-    def __init__(self, store: Store, run: Sequence[Segment], turn: Callable[[], object]) -> None:
-        self._run = run
-        self._turn = turn
-        self._disk: Disk = run[0].disk
+    def __init__(self, store: Store, segments: Sequence[Segment], on_batch: Callable[[], object]) -> None:
+        self._segments = segments
+        self._on_batch = on_batch
+        self._disk: Disk = segments[0].disk
         self._firsts: dict[int, int] = {}
         # The logs of each schema: each schema becomes one file.
         self._files: dict[bytes, list[tuple[LogState, Codec]]] = {}
-        for number in sorted({number for segment in run for number in segment.index.streams}):
-            state = next((s.state for part in run if (s := part.index.streams.get(number)) and s.state.name), None)
+        for number in sorted({number for segment in segments for number in segment.index.logs}):
+            state = next((s.state for part in segments if (s := part.index.logs.get(number)) and s.state.name), None)
             if state is None:
-                raise _Unfit(next(part for part in run if number in part.index.streams))
+                raise _NotCompactable(next(part for part in segments if number in part.index.logs))
             self._firsts[number] = max(store.snapshot(number).first, 0)
             codec = store.log(state.name).codec
             self._files.setdefault(codec.message, []).append((state, codec))
 
-    def part(self) -> Compacted:
+    def run(self) -> Compacted:
         """Write the Parquet files, verify them, write their index file, and return the new part."""
-        first, last = self._run[0].ordinal, self._run[-1].ordinal
+        first, last = self._segments[0].ordinal, self._segments[-1].ordinal
         names = parquet_names(first, last, len(self._files))
-        part = Compacted(self._disk, first, last, names, Places(), 0)
-        part.index.salt, part.index.created = 0, self._run[0].index.created
+        part = Compacted(self._disk, first, last, names, Sections(), 0)
+        part.index.salt, part.index.created = 0, self._segments[0].index.created
         try:
             files = enumerate(zip(names, self._files.values(), strict=True))
             written = [self._write(number, name, logs) for number, (name, logs) in files]
-            self._describe(part, written)
+            self._fill_index(part, written)
             for logs in self._files.values():
                 for state, codec in logs:
                     self._verify(part, state, codec)
@@ -168,42 +142,43 @@ class _Compaction:
             raise
         return part
 
-    def _write(self, number: int, name: str, logs: Sequence[tuple[LogState, Codec]]) -> _Written:
+    def _write(self, number: int, name: str, logs: Sequence[tuple[LogState, Codec]]) -> _WrittenFile:
         """Write Parquet file `number` of the part."""
         with suppress(FileNotFoundError):
             self._disk.remove(name)
+        file = self._disk.create(name)
+        try:
+            entries_by_log = self._write_rows(file, logs)
+            sections = seal(file, number)
+            file.sync()
+            return _WrittenFile(entries_by_log, sections, file.size())
+        except (DataError, pa.ArrowNotImplementedError):  # a type that Parquet does not support
+            raise _NotCompactable(self._segments[0]) from None
+        finally:
+            file.close()
+
+    def _write_rows(self, file: File, logs: Sequence[tuple[LogState, Codec]]) -> dict[int, Entries]:
+        """Write the rows of logs of one schema. Return their entries, as in `_WrittenFile`."""
         schema = logs[0][1].schema
         wide = pa.schema(
             [pa.field(LOG_COLUMN, pa.string()), pa.field(SEQ_COLUMN, pa.uint64()), *schema], schema.metadata
         )
-        located = {state.stream: Entries() for state, _ in logs}
-        group = 0
-        file = self._disk.create(name)
-        try:
-            try:
-                sink = pa.PythonFile(_FileSink(file), "w")
-                # Page checksums are for other tools: this project uses the seal's checksums of whole row groups.
-                with pq.ParquetWriter(sink, wide, compression="zstd", write_page_checksum=True) as writer:
-                    for state, codec in logs:
-                        for runs in _group_runs(self._runs(state.stream, codec)):
-                            batches = [
-                                _add_log_columns(batch, wide, state.name, entry.first)
-                                for entry, batch in runs
-                                if batch is not None
-                            ]
-                            for entry in [entry for entry, _ in runs]:  # no variable keeps the last batch in memory
-                                located[state.stream].add(entry._replace(offset=group))
-                            runs.clear()  # free the batches before the next ones are made
-                            if batches:
-                                writer.write_batch(_concat_and_clear(batches), row_group_size=GROUP_ROWS * 2)
-                                group += 1
-            except pa.ArrowNotImplementedError:  # a type that Parquet does not support
-                raise _Unfit(self._run[0]) from None
-            places = seal(file, number)
-            file.sync()
-            return _Written(located, places, file.size())
-        finally:
-            file.close()
+        entries_by_log = {state.number: Entries() for state, _ in logs}
+        sink = ByteSink()
+        # Page checksums are for other tools: this project uses the seal's checksums of whole row groups.
+        options = {"compression": "zstd", "write_page_checksum": True}
+        with closing(RowGroupWriter(sink, wide, max_rows=GROUP_ROWS, **options)) as writer:
+            for state, codec in logs:
+                for entry, batch in self._runs(state.number, codec):
+                    if batch is not None:
+                        group = writer.write(_add_log_columns(batch, wide, state.name, entry.first))
+                        entry = entry._replace(offset=group)
+                        write_all(file, [sink.take()])
+                    entries_by_log[state.number].add(entry)
+                    del batch  # free it before the next one is read
+                writer.end_row_group()
+        write_all(file, [sink.take()])
+        return entries_by_log
 
     def _runs(self, number: int, codec: Codec) -> Iterator[Run]:
         """Yield a log's rows in runs without a hole, and the numbers that were never written."""
@@ -212,7 +187,7 @@ class _Compaction:
         size = 0
         for piece, batch in self._pieces(number, codec):
             apart = batch is None or piece.first != lot.first + lot.rows
-            if waiting and (apart or lot.rows + piece.rows > GROUP_ROWS or size >= GROUP_BYTES):
+            if waiting and (apart or lot.rows + piece.rows > GROUP_ROWS or size >= ROW_GROUP_BYTES):
                 yield lot, _concat_and_clear(waiting)
                 size = 0
             if batch is None:
@@ -231,15 +206,15 @@ class _Compaction:
     def _pieces(self, number: int, codec: Codec) -> Iterator[Run]:
         """Yield a log's rows that are not trimmed, at most `GROUP_ROWS` each; None for numbers never written."""
         start = self._firsts[number]
-        for segment in self._run:
+        for segment in self._segments:
             entries = segment.entries(number)
             if entries is None:
                 continue
-            with closing(segment.read_joined(entries, entries.after(start), len(entries), number, codec)) as reads:
+            with closing(segment.read_joined(entries, entries.index_from(start), len(entries), number, codec)) as reads:
                 for entry, batch, reason in reads:
-                    self._turn()
+                    self._on_batch()
                     if reason:
-                        raise _Unfit(segment)
+                        raise _NotCompactable(segment)
                     first = max(entry.first, start)
                     if batch is None:
                         yield entry._replace(first=first, rows=entry.last + 1 - first), None
@@ -252,45 +227,45 @@ class _Compaction:
                             size = entry.size * rows // entry.rows + 1
                             yield IndexEntry(0, size, at, rows, *codec.times(piece)), piece
 
-    def _describe(self, part: Compacted, written: Sequence[_Written]) -> None:
-        """Fill in the part's places and its index from the files that were written."""
+    def _fill_index(self, part: Compacted, written: Sequence[_WrittenFile]) -> None:
+        """Fill in the part's sections and its index from the files that were written."""
         for logs in self._files.values():
             for state, _ in logs:
-                shares = [s for segment in self._run if (s := segment.index.streams.get(state.stream)) is not None]
-                first = self._firsts[state.stream]
-                begin, next_ = max(shares[0].begin, first), max(max(s.next for s in shares), first)
-                stream = part.index.set_state(
-                    shares[-1].state._replace(name=state.name, schema=state.schema, first=first)
+                indexes = [each for segment in self._segments if (each := segment.index.logs.get(state.number))]
+                first = self._firsts[state.number]
+                begin, next_ = max(indexes[0].begin, first), max(max(each.next for each in indexes), first)
+                log_index = part.index.set_state(
+                    indexes[-1].state._replace(name=state.name, schema=state.schema, first=first)
                 )
-                stream.begin, stream.next = begin, next_
-        groups: list[Place] = []
-        footers: list[Place] = []
-        for located, (*places, footer), file_size in written:
+                log_index.begin, log_index.next = begin, next_
+        groups: list[Section] = []
+        footers: list[Section] = []
+        for entries_by_log, (*sections, footer), file_size in written:
             part.size += file_size
             footers.append(footer)
             rows: Counter[int] = Counter()
-            for entries in located.values():
+            for entries in entries_by_log.values():
                 for entry in entries:
                     rows[entry.offset] += entry.rows if entry.size else 0
-            for stream_number, entries in located.items():
-                stream = part.index.streams[stream_number]
-                end = stream.next
+            for number, entries in entries_by_log.items():
+                log_index = part.index.logs[number]
+                end = log_index.next
                 for entry in entries:
                     if entry.size:
-                        size = share(places[entry.offset], entry.rows, rows[entry.offset])
+                        size = stored_bytes(sections[entry.offset], entry.rows, rows[entry.offset])
                         entry = entry._replace(offset=len(groups) + entry.offset, size=size)
-                    stream.add(entry)
-                stream.next = max(end, stream.next)
-            groups += places
-        part.places = Places.of([*groups, *footers])
+                    log_index.add(entry)
+                log_index.next = max(end, log_index.next)
+            groups += sections
+        part.sections = Sections.of([*groups, *footers])
 
     def _verify(self, part: Compacted, state: LogState, codec: Codec) -> None:
         """Compare the rows in the files with those in the segments. Raises `StorageError` if they differ."""
-        entries = part.entries(state.stream)
+        entries = part.entries(state.number)
         assert entries is not None
-        reads = part.read(entries, 0, len(entries), state.stream, codec)
-        for entry, batch in self._runs(state.stream, codec):
-            at, copy, reason = next(reads, Read(entry, None, "too few rows"))
+        reads = part.read(entries, 0, len(entries), state.number, codec)
+        for entry, batch in self._runs(state.number, codec):
+            at, copy, reason = next(reads, ReadResult(entry, None, "too few rows"))
             same = batch is copy if batch is None or copy is None else _equal(batch, copy)
             if reason or not same or (entry.first, entry.rows) != (at.first, at.rows):
                 raise _verification_error(state, entry, reason or "other values")
@@ -311,26 +286,6 @@ def _concat_and_clear(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     """Return all `batches` as one, and clear the list, so that it keeps no copy in memory. One batch is not copied."""
     taken, batches[:] = tuple(batches), ()
     return taken[0] if len(taken) == 1 else pa.concat_batches(taken)
-
-
-def _group_runs(runs: Iterable[Run]) -> Iterator[list[Run]]:
-    """Yield the runs of one log that share a row group.
-
-    Each row group costs a reader 6 kB of memory when it opens the file, even with few rows, so runs are combined.
-    """
-    group: list[Run] = []
-    rows = size = 0
-    for entry, batch in runs:
-        more = batch.nbytes if batch is not None else 0
-        if batch is not None and rows and (rows + entry.rows > GROUP_ROWS or size + more > GROUP_BYTES):
-            yield group
-            group, rows, size = [], 0, 0
-        group.append((entry, batch))
-        if batch is not None:
-            rows += entry.rows
-            size += more
-    if group:
-        yield group
 
 
 def _add_log_columns(batch: pa.RecordBatch, schema: pa.Schema, name: str, first: int) -> pa.RecordBatch:

@@ -37,11 +37,11 @@ class LogState(NamedTuple):
     schema: bytes
 
     @property
-    def stream(self) -> int:
-        return stream_of(self.name)
+    def number(self) -> int:
+        return log_number(self.name)
 
 
-def stream_of(name: str) -> int:
+def log_number(name: str) -> int:
     """Return the number that identifies a log in records. It depends only on the name."""
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
 

@@ -170,7 +170,7 @@ def _restrict(path: Path, is_kind: Callable[[int], bool], mode: int) -> None:
 
 def write_all(file: File, pieces: Sequence[bytes | memoryview]) -> None:
     """Append all of `pieces`, in several writes if the system accepts fewer bytes at a time."""
-    rest = list(pieces)
+    rest = [piece for piece in pieces if piece]  # a write of nothing returns 0, which would look like a failure
     at = 0
     while at < len(rest):
         written = file.write(rest[at : at + PIECES_PER_WRITE])

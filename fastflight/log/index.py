@@ -1,16 +1,16 @@
 """The index of one part (a segment or a compacted part): the position of each log's batches.
 
-A log is called a stream here, and has a number (`content.stream_of`). An `Index` has the state and the entries of each
-stream, in the order of their sequence numbers. It is written as a sidecar file when a segment is closed, and derived
-from the part again if the sidecar is missing or damaged. A sidecar lists every record. With a sparse index, reading one
-log would mean reading all records, because its batches are scattered among those of a thousand other logs.
+Logs are identified by their numbers (`content.log_number`). An `Index` has the state and the entries of each log, in
+the order of their sequence numbers. It is written as a sidecar file when a segment is closed, and derived from the part
+again if the sidecar is missing or damaged. A sidecar lists every record. With a sparse index, reading one log would
+mean reading all records, because its batches are scattered among those of a thousand other logs.
 
-An index that is opened again reads only its summary. It reads the entries of a stream on demand, because there are
+An index that is opened again reads only its summary. It reads the entries of a log on demand, because there are
 600 kB of entries for each GB of segments, and a folder may have years of recordings.
 
-    sidecar   magic 8, salt u64, covered u64, created i64, streams u32, damage u32,
-              size of summary u32, its crc u32; summary: a row and a state for each stream, then the places of
-              damage; then the entries, a run per stream
+    sidecar   magic 8, salt u64, covered u64, created i64, logs u32, damage u32,
+              size of summary u32, its crc u32; summary: a row and a state for each log, then the places of damage;
+              then the entries of one log after another
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class IndexEntry(NamedTuple):
 
 
 class Entries:
-    """The records of one stream in one part, in ascending order. One thread may add while others read."""
+    """The records of one log in one part, in ascending order. One thread may add while others read."""
 
     def __init__(self, numbers: array[int] | None = None) -> None:
         self._numbers = array("q") if numbers is None else numbers
@@ -87,11 +87,11 @@ class Entries:
     def add(self, entry: IndexEntry) -> None:
         self._numbers.extend(entry)
 
-    def after(self, seq: int) -> int:
+    def index_from(self, seq: int) -> int:
         """Return the index of the first entry whose last number is `seq` or above."""
         return bisect_right(range(len(self)), seq - 1, key=lambda i: self[i].last)
 
-    def before(self, seq: int) -> int:
+    def index_until(self, seq: int) -> int:
         """Return the index after the last entry whose first number is below `seq`."""
         return bisect_left(range(len(self)), seq, key=lambda i: self[i].first)
 
@@ -139,28 +139,28 @@ class LogIndex:
 
 
 class Index:
-    """The streams of one part by number, and the places in it that cannot be read."""
+    """The logs of one part by number, and the places in it that cannot be read."""
 
     def __init__(self, salt: int = 0, created: int = 0) -> None:
         self.salt = salt
         # When the part was created, in us UTC by the host's clock; 0 if unknown.
         self.created = created
-        self.streams: dict[int, LogIndex] = {}
+        self.logs: dict[int, LogIndex] = {}
         self.damage: dict[tuple[int, int], None] = {}
 
     def set_state(self, state: LogState) -> LogIndex:
-        """Add or update the stream of `state`, and return it. An update never lowers the first or the next number."""
-        stream = self.streams.get(state.stream)
-        if stream is None:
-            stream = self.streams[state.stream] = LogIndex(state, state.next, state.next)
+        """Add or update the log of `state`, and return it. An update never lowers the first or the next number."""
+        log_index = self.logs.get(state.number)
+        if log_index is None:
+            log_index = self.logs[state.number] = LogIndex(state, state.next, state.next)
         else:
-            stream.state = state._replace(first=max(stream.state.first, state.first))
-            stream.next = max(stream.next, state.next)
-        return stream
+            log_index.state = state._replace(first=max(log_index.state.first, state.first))
+            log_index.next = max(log_index.next, state.next)
+        return log_index
 
     def add_unnamed(self, number: int, first: int) -> LogIndex:
-        """Add a stream whose state was damaged, and return it. Another part or `Store.open` supplies its name."""
-        return self.streams.setdefault(number, LogIndex(LogState(0, 0, "", b""), first, first))
+        """Add a log whose state was damaged, and return it. Another part or `Store.open` supplies its name."""
+        return self.logs.setdefault(number, LogIndex(LogState(0, 0, "", b""), first, first))
 
     def add_damage(self, offset: int, size: int) -> None:
         """Record a place that cannot be read."""
@@ -168,41 +168,41 @@ class Index:
 
     @property
     def last_time(self) -> int:
-        return max((stream.last_time for stream in self.streams.values()), default=BEGINNING)
+        return max((log_index.last_time for log_index in self.logs.values()), default=BEGINNING)
 
     @property
     def rows(self) -> int:
-        return sum(stream.rows for stream in self.streams.values())
+        return sum(log_index.rows for log_index in self.logs.values())
 
     def encode(self, covered: int) -> Iterator[bytes]:
         """Yield the sidecar of a part of `covered` bytes. All entries must be loaded. Sets `LogIndex.stored`."""
         summary: list[bytes] = []
         runs: list[bytes] = []
         at = 0
-        for number, stream in self.streams.items():
-            assert stream.entries is not None
-            run = stream.entries.tobytes()
-            state = encode_state(stream.state)
-            stream.stored = (at, len(run), crc32(run))
-            row = (number, stream.begin, stream.next, stream.rows, stream.bytes, stream.first_time)
-            summary.append(_SUMMARY.pack(*row, stream.last_time, at, len(run) // _ENTRY_BYTES, crc32(run)))
+        for number, log_index in self.logs.items():
+            assert log_index.entries is not None
+            run = log_index.entries.tobytes()
+            state = encode_state(log_index.state)
+            log_index.stored = (at, len(run), crc32(run))
+            row = (number, log_index.begin, log_index.next, log_index.rows, log_index.bytes, log_index.first_time)
+            summary.append(_SUMMARY.pack(*row, log_index.last_time, at, len(run) // _ENTRY_BYTES, crc32(run)))
             summary.append(len(state).to_bytes(4, "little") + state)
             runs.append(run)
             at += len(run)
         summary += [_DAMAGE.pack(*place) for place in self.damage]
         text = b"".join(summary)
-        for stream in self.streams.values():
-            offset, size, crc = stream.stored
-            stream.stored = (_HEADER.size + len(text) + offset, size, crc)
-        header = (_MAGIC, self.salt, covered, self.created, len(self.streams), len(self.damage), len(text))
+        for log_index in self.logs.values():
+            offset, size, crc = log_index.stored
+            log_index.stored = (_HEADER.size + len(text) + offset, size, crc)
+        header = (_MAGIC, self.salt, covered, self.created, len(self.logs), len(self.damage), len(text))
         yield _HEADER.pack(*header, crc32(text, crc32(_HEADER.pack(*header, 0))))
         yield text
         yield from runs
 
     def release(self) -> None:
         """Free the entries. The sidecar must have been written: they are read from there on demand."""
-        for stream in self.streams.values():
-            stream.entries = None
+        for log_index in self.logs.values():
+            log_index.entries = None
 
     @classmethod
     def decode(cls, read: Callable[[int, int], bytes], covered: int | None = None) -> Index | None:
@@ -213,32 +213,32 @@ class Index:
         start = read(0, _HEADER.size)
         if len(start) < _HEADER.size:
             return None
-        magic, salt, its_covered, created, streams, damage, size, crc = _HEADER.unpack(start)
+        magic, salt, its_covered, created, logs, damage, size, crc = _HEADER.unpack(start)
         if magic != _MAGIC or covered not in (None, its_covered):
             return None
         text = read(_HEADER.size, size)
         if len(text) < size or crc32(text, crc32(start[:-4] + bytes(4))) != crc:
             return None
         index, at, runs = cls(salt, created), 0, _HEADER.size + size
-        for _ in range(streams):
+        for _ in range(logs):
             number, begin, next_, rows, size, low, high, run, count, run_crc = _SUMMARY.unpack_from(text, at)
             at += _SUMMARY.size
             length = int.from_bytes(text[at : at + 4], "little")
             state = decode_state(text[at + 4 : at + 4 + length])
             at += 4 + length
             stored = (runs + run, count * _ENTRY_BYTES, run_crc)
-            index.streams[number] = LogIndex(state, begin, next_, rows, size, low, high, None, None, stored)
+            index.logs[number] = LogIndex(state, begin, next_, rows, size, low, high, None, None, stored)
         for place in _DAMAGE.iter_unpack(text[at : at + damage * _DAMAGE.size]):
             index.add_damage(*place)
         return index
 
 
-def stored_entries(stream: LogIndex, disk: Disk, name: str, origin: int = 0) -> Entries | None:
-    """Read the entries of `stream` from the sidecar, which begins at `origin` in file `name`.
+def stored_entries(log_index: LogIndex, disk: Disk, name: str, origin: int = 0) -> Entries | None:
+    """Read the entries of a log from the sidecar, which begins at `origin` in file `name`.
 
     Returns None if they are damaged or the file cannot be read.
     """
-    offset, size, crc = stream.stored
+    offset, size, crc = log_index.stored
     try:
         file = disk.open(name)
         try:

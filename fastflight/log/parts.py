@@ -14,13 +14,21 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from fastflight.log.batch_log import Damage, Extent, LogStatistics, Range
 from fastflight.log.compacted import PARQUET_NAME, Compacted, find_compacted
 from fastflight.log.disk import TEMPORARY, Disk
 from fastflight.log.index import BEGINNING, END_OF_TIME, Entries
 from fastflight.log.reading import Snapshot, StorePart
 from fastflight.log.record import SEGMENT_HEADER
-from fastflight.log.segment import SEGMENT_NAME, Segment, grow, load, parse_segment_name, scan_segment, sidecar_name
+from fastflight.log.segment import (
+    SEGMENT_NAME,
+    Segment,
+    load_segment,
+    parse_segment_name,
+    scan_appended,
+    scan_segment,
+    sidecar_name,
+)
+from fastflight.log.values import Damage, Extent, LogStatistics, Range
 
 
 def load_parts(disk: Disk, *, writing: bool, known: Sequence[StorePart] = ()) -> list[StorePart]:
@@ -45,15 +53,15 @@ def load_parts(disk: Disk, *, writing: bool, known: Sequence[StorePart] = ()) ->
     known_segments = {part.name: part for part in known if isinstance(part, Segment)}
     for name in live:
         part = known_segments.get(name)
-        if part is not None and grow(part):
+        if part is not None and scan_appended(part):
             parts.append(part)
         else:
             # The last segment may have grown, so a sidecar of it cannot be trusted.
-            parts.append(scan_segment(disk, name, closed=False) if name == live[-1] else load(disk, name))
+            parts.append(scan_segment(disk, name, closed=False) if name == live[-1] else load_segment(disk, name))
     return sorted(parts, key=lambda part: part.ordinal)
 
 
-def damage_of(parts: Sequence[StorePart]) -> list[Damage]:
+def known_damage(parts: Sequence[StorePart]) -> list[Damage]:
     """Return the places that are known to be damaged."""
     return [Damage(part.name, offset, size) for part in parts for offset, size in part.index.damage]
 
@@ -64,15 +72,15 @@ def log_statistics(snapshot: Snapshot, number: int) -> LogStatistics:
     following = snapshot.first
     first_time, last_time = END_OF_TIME, BEGINNING
     for part in snapshot.parts:
-        stream = part.index.streams.get(number)
-        if stream is None or stream.next <= snapshot.first:
+        log_index = part.index.logs.get(number)
+        if log_index is None or log_index.next <= snapshot.first:
             continue
-        first_time, last_time = min(first_time, stream.first_time), max(last_time, stream.last_time)
-        lost += stream.next - following
-        following = stream.next
-        if stream.begin >= snapshot.first:
-            rows, size = rows + stream.rows, size + stream.bytes
-            lost -= stream.rows + _paused(part, number)
+        first_time, last_time = min(first_time, log_index.first_time), max(last_time, log_index.last_time)
+        lost += log_index.next - following
+        following = log_index.next
+        if log_index.begin >= snapshot.first:
+            rows, size = rows + log_index.rows, size + log_index.bytes
+            lost -= log_index.rows + _paused(part, number)
             continue
         entries = part.entries(number)
         for entry in entries or Entries():
@@ -89,18 +97,18 @@ def log_statistics(snapshot: Snapshot, number: int) -> LogStatistics:
         first_time if timed else None,
         last_time if timed else None,
         lost,
-        tuple(damage_of([part for part in snapshot.parts if number in part.index.streams])),
+        tuple(known_damage([part for part in snapshot.parts if number in part.index.logs])),
     )
 
 
 def _paused(part: StorePart, number: int) -> int:
     """Return how many numbers of a log are in pauses of a part. Loads the entries once, if the log has holes there."""
-    stream = part.index.streams[number]
-    if stream.next - stream.begin == stream.rows:
+    log_index = part.index.logs[number]
+    if log_index.next - log_index.begin == log_index.rows:
         return 0
-    if stream.paused is None:
-        stream.paused = sum(entry.rows for entry in part.entries(number) or Entries() if entry.is_pause)
-    return stream.paused
+    if log_index.paused is None:
+        log_index.paused = sum(entry.rows for entry in part.entries(number) or Entries() if entry.is_pause)
+    return log_index.paused
 
 
 def extents(snapshot: Snapshot, number: int, wanted: Range) -> list[Extent]:
@@ -111,16 +119,18 @@ def extents(snapshot: Snapshot, number: int, wanted: Range) -> list[Extent]:
     stop = END_OF_TIME if wanted.until_time is None else wanted.until_time
     found: list[Extent] = []
     for part in snapshot.parts:
-        stream = part.index.streams.get(number)
-        if stream is None or stream.next <= low or stream.begin >= high:
+        log_index = part.index.logs.get(number)
+        if log_index is None or log_index.next <= low or log_index.begin >= high:
             continue
-        if stream.first_time >= stop or stream.last_time < start:
+        if log_index.first_time >= stop or log_index.last_time < start:
             continue
-        first, last = max(stream.begin, low), min(stream.next, high) - 1
-        rows, size = stream.rows, stream.bytes
-        if first > stream.begin or last < stream.next - 1:
+        first, last = max(log_index.begin, low), min(log_index.next, high) - 1
+        rows, size = log_index.rows, log_index.bytes
+        if first > log_index.begin or last < log_index.next - 1:
             entries = part.entries(number) or Entries()
-            batches = [entries[i] for i in range(entries.after(first), entries.before(last + 1)) if entries[i].size]
+            batches = [
+                entries[i] for i in range(entries.index_from(first), entries.index_until(last + 1)) if entries[i].size
+            ]
             rows = sum(min(entry.last, last) + 1 - max(entry.first, first) for entry in batches)
             size = sum(entry.size for entry in batches)
         if rows:

@@ -12,11 +12,11 @@ from typing import NamedTuple, Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastflight.log.batch_log import Missing, NumberedRows, Range, Reason
 from fastflight.log.content import TIME_COLUMN, Codec
 from fastflight.log.disk import failure
 from fastflight.log.index import BEGINNING, END_OF_TIME, Entries, Index, IndexEntry
-from fastflight.log.segment import Read
+from fastflight.log.segment import ReadResult
+from fastflight.log.values import Missing, NumberedRows, Range, Reason
 
 
 class StorePart(Protocol):
@@ -45,10 +45,12 @@ class StorePart(Protocol):
         """The size of its data, in bytes."""
 
     def entries(self, number: int) -> Entries | None:
-        """Return the entries of a stream; None if it has none here."""
+        """Return the entries of a log; None if it has none here."""
 
-    def read(self, entries: Entries, start: int, stop: int, number: int, codec: Codec) -> Generator[Read, None, None]:
-        """Yield a `Read` for each of `entries[start:stop]`: its batch, or the reason why it cannot be read."""
+    def read(
+        self, entries: Entries, start: int, stop: int, number: int, codec: Codec
+    ) -> Generator[ReadResult, None, None]:
+        """Yield a `ReadResult` for each of `entries[start:stop]`: its batch, or the reason why it cannot be read."""
 
 
 class Snapshot(NamedTuple):
@@ -59,7 +61,7 @@ class Snapshot(NamedTuple):
     next: int
 
 
-class View(Protocol):
+class SnapshotSource(Protocol):
     """Knows the parts of a store: a `Store` or a `StoreReader`."""
 
     def snapshot(self, number: int) -> Snapshot:
@@ -88,8 +90,8 @@ def retry_missing(read: Callable[[], T]) -> T:
 class LogReading:
     """One pass over a log, for the range `wanted`. `run` yields its rows and its missing numbers."""
 
-    def __init__(self, view: View, number: int, codec: Codec, wanted: Range) -> None:
-        self._view = view
+    def __init__(self, source: SnapshotSource, number: int, codec: Codec, wanted: Range) -> None:
+        self._source = source
         self._number = number
         self._codec = codec
         self._from = BEGINNING if wanted.from_time is None else wanted.from_time
@@ -103,7 +105,7 @@ class LogReading:
         self._inside = not self._timed
 
     def run(self) -> Generator[NumberedRows | Missing, None, None]:
-        snapshot = self._view.snapshot(self._number)
+        snapshot = self._source.snapshot(self._number)
         stop = snapshot.next if self._wanted.until_seq is None else min(snapshot.next, self._wanted.until_seq + 1)
         gone: set[str] = set()
         while True:
@@ -123,21 +125,21 @@ class LogReading:
                     raise failure(error, "reading the recordings", part.name) from error
             else:
                 break
-            snapshot = self._view.snapshot(self._number)
+            snapshot = self._source.snapshot(self._number)
         if self._cursor < stop:
             yield from self._hole(stop - 1, "damaged")
 
     def _part(self, part: StorePart, stop: int) -> Iterator[NumberedRows | Missing]:
-        stream = part.index.streams.get(self._number)
-        if stream is None or stream.next <= self._cursor or stream.begin >= stop:
+        log_index = part.index.logs.get(self._number)
+        if log_index is None or log_index.next <= self._cursor or log_index.begin >= stop:
             return
-        if self._timed and not self._overlaps(stream.first_time, stream.last_time):
-            yield from self._skip(part, stream.begin, min(stream.next, stop))
+        if self._timed and not self._overlaps(log_index.first_time, log_index.last_time):
+            yield from self._skip(part, log_index.begin, min(log_index.next, stop))
             return
         entries = part.entries(self._number)
         if entries is None:
             return
-        i, j = entries.after(self._cursor), entries.before(stop)
+        i, j = entries.index_from(self._cursor), entries.index_until(stop)
         while i < j:
             entry = entries[i]
             if self._timed and not self._overlaps(entry.first_time, entry.last_time) and entry.size:
@@ -151,7 +153,7 @@ class LogReading:
                 yield from self._entry(part, read, stop)
             i = end
 
-    def _entry(self, part: StorePart, read: Read, stop: int) -> Iterator[NumberedRows | Missing]:
+    def _entry(self, part: StorePart, read: ReadResult, stop: int) -> Iterator[NumberedRows | Missing]:
         entry = read.entry
         if entry.first > self._cursor:
             yield from self._hole(entry.first - 1, "damaged", part.name)

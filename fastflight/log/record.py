@@ -1,7 +1,7 @@
 """The binary format of a segment: a header, then records, each at a multiple of 8 bytes.
 
     segment   "FFLOG 1\\n"  salt u64  ordinal u64  created i64 (us UTC)  crc u32, zeros up to 64 bytes
-    record    "FFr1"  header crc u32  kind u32  body crc u32  stream u64  first u64  rows u64  length u64
+    record    "FFr1"  header crc u32  kind u32  body crc u32  log u64  first u64  rows u64  length u64
               first time i64  last time i64 (us UTC), then `length` bytes of body, zeros up to a multiple of 8
 
 All integers are little endian. The crc32 of a record's header begins with the segment's salt and the record's offset,
@@ -54,7 +54,7 @@ class Header(NamedTuple):
 
     kind: int
     body_crc: int
-    stream: int
+    log_number: int
     first: int
     rows: int
     length: int
@@ -68,7 +68,7 @@ class SegmentHeader(NamedTuple):
     created: int
 
 
-class Found(NamedTuple):
+class FoundRecord(NamedTuple):
     """A record in a buffer: its offset in the segment, its size with padding, and its header.
 
     `intact` tells whether the checksum of its body is right.
@@ -100,7 +100,7 @@ def record_size(length: int) -> int:
     return RECORD_HEADER.size + length + -length % ALIGNMENT
 
 
-def frame(header: Header, body: bytes | memoryview, salt: int, offset: int) -> list[bytes | memoryview]:
+def encode_record(header: Header, body: bytes | memoryview, salt: int, offset: int) -> list[bytes | memoryview]:
     """Return the bytes of the record, to be written at `offset`, in pieces."""
     packed = RECORD_HEADER.pack(RECORD_MAGIC, 0, *header)
     crc = crc32(memoryview(packed)[8:], crc32(_SEAL.pack(salt, offset)))
@@ -125,7 +125,7 @@ def parse_header(data: memoryview, at: int, salt: int, offset: int) -> Header | 
     return header if header.length <= MAX_BODY_BYTES else None
 
 
-def find(data: memoryview, at: int, salt: int, offset: int) -> Found | None:
+def find_record(data: memoryview, at: int, salt: int, offset: int) -> FoundRecord | None:
     """Return the record that starts at `data[at:]`; None if its header is damaged or `data` ends within it."""
     header = parse_header(data, at, salt, offset)
     if header is None:
@@ -134,10 +134,10 @@ def find(data: memoryview, at: int, salt: int, offset: int) -> Found | None:
     size = record_size(header.length)
     if at + size > len(data):
         return None
-    return Found(offset, size, header, crc32(data[body : body + header.length]) == header.body_crc)
+    return FoundRecord(offset, size, header, crc32(data[body : body + header.length]) == header.body_crc)
 
 
-def scan(data: bytes, salt: int, origin: int) -> Iterator[Found]:
+def scan_records(data: bytes, salt: int, origin: int) -> Iterator[FoundRecord]:
     """Yield every record in `data`, which begins at `origin` in its segment. Any record may be not `intact`.
 
     After damage the scan continues at the next intact header. Bytes between records are damaged or unfinished.
@@ -145,7 +145,7 @@ def scan(data: bytes, salt: int, origin: int) -> Iterator[Found]:
     view = memoryview(data)
     at = 0
     while at < len(data):
-        found = find(view, at, salt, origin + at)
+        found = find_record(view, at, salt, origin + at)
         if found is not None:
             yield found
             at += found.size
@@ -156,31 +156,32 @@ def scan(data: bytes, salt: int, origin: int) -> Iterator[Found]:
         at += -at % ALIGNMENT
 
 
-class Shifted(NamedTuple):
+class ShiftedRecord(NamedTuple):
     """An intact record that is `shift` bytes behind the place where it was written; before it if negative."""
 
-    found: Found
+    found: FoundRecord
     shift: int
 
 
-def scan_shifted(data: bytes, salt: int, origin: int) -> Iterator[Shifted]:
+def scan_shifted_records(data: bytes, salt: int, origin: int) -> Iterator[ShiftedRecord]:
     """Yield the intact records in `data` that are not where they were written, because bytes were inserted or cut out.
 
-    `Found.offset` is the present offset. `data` begins at `origin` in its segment, and has no record at its own place.
+    `FoundRecord.offset` is the present offset. `data` begins at `origin` in its segment, and has no record where it was
+    written.
     """
     view = memoryview(data)
     at = data.find(RECORD_MAGIC)
     shift, strays = 0, MAX_STRAYS
     while at >= 0:
-        found = find(view, at, salt, origin + at - shift)
-        if found is None and strays and _is_sound(view, at):
+        found = find_record(view, at, salt, origin + at - shift)
+        if found is None and strays and _has_intact_body(view, at):
             strays -= 1
             shift = _shift(view, at, salt, origin + at)
-            found = find(view, at, salt, origin + at - shift)
+            found = find_record(view, at, salt, origin + at - shift)
         if found is None or not found.intact:
             at = data.find(RECORD_MAGIC, at + 1)
             continue
-        yield Shifted(found._replace(offset=origin + at), shift)
+        yield ShiftedRecord(found._replace(offset=origin + at), shift)
         at += found.size
         if data[at : at + len(RECORD_MAGIC)] != RECORD_MAGIC:
             at = data.find(RECORD_MAGIC, at)
@@ -201,7 +202,7 @@ def is_unfinished(tail: bytes, salt: int, offset: int) -> bool:
     return size > len(tail) or written + UNWRITTEN_BYTES <= size
 
 
-def _is_sound(data: memoryview, at: int) -> bool:
+def _has_intact_body(data: memoryview, at: int) -> bool:
     """Return whether a record at `data[at:]` has an intact body. The checksum of its header is not verified."""
     if len(data) - at < RECORD_HEADER.size:
         return False

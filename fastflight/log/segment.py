@@ -21,14 +21,14 @@ from fastflight.log.index import Entries, Index, IndexEntry, stored_entries
 from fastflight.log.record import (
     RECORD_HEADER,
     SEGMENT_HEADER,
-    Found,
+    FoundRecord,
     Header,
     RecordKind,
-    find,
+    find_record,
     is_unfinished,
     parse_segment_header,
-    scan,
-    scan_shifted,
+    scan_records,
+    scan_shifted_records,
 )
 
 # The salt is also in the name, so that a damaged header does not make the whole segment unreadable.
@@ -60,7 +60,7 @@ def sidecar_name(name: str) -> str:
     return name.rpartition(".")[0] + ".idx"
 
 
-class Read(NamedTuple):
+class ReadResult(NamedTuple):
     """The result of reading an entry: its batch, or None and the reason; no reason if it has no rows."""
 
     entry: IndexEntry
@@ -77,7 +77,7 @@ class Segment:
     ordinal: int
     end: int
     index: Index = field(default_factory=Index)
-    # Offsets from which on records are not where they were written, each with the distance (record.scan_shifted).
+    # Offsets from which on records are not where they were written, each with the distance.
     shifts: list[tuple[int, int]] = field(default_factory=list)
     # Whether nothing more is written to it.
     closed: bool = False
@@ -96,30 +96,32 @@ class Segment:
         return self.end
 
     def entries(self, number: int) -> Entries | None:
-        """Return the entries of a stream; None if it has none here.
+        """Return the entries of a log; None if it has none here.
 
         Scans the file if its sidecar is damaged or missing.
         """
-        stream = self.index.streams.get(number)
-        if stream is None:
+        log_index = self.index.logs.get(number)
+        if log_index is None:
             return None
-        if stream.entries is None:
-            stream.entries = stored_entries(stream, self.disk, sidecar_name(self.name))
-        if stream.entries is None:
+        if log_index.entries is None:
+            log_index.entries = stored_entries(log_index, self.disk, sidecar_name(self.name))
+        if log_index.entries is None:
             scanned = scan_segment(self.disk, self.name, closed=True)
             self.index, self.shifts = scanned.index, scanned.shifts
-            stream = self.index.streams.get(number)
-        return stream.entries if stream is not None else None
+            log_index = self.index.logs.get(number)
+        return log_index.entries if log_index is not None else None
 
-    def read(self, entries: Entries, start: int, stop: int, number: int, codec: Codec) -> Generator[Read, None, None]:
+    def read(
+        self, entries: Entries, start: int, stop: int, number: int, codec: Codec
+    ) -> Generator[ReadResult, None, None]:
         """Yield the batches of `entries[start:stop]`. The file is open until the iterator ends or is closed."""
         with closing(self._bodies(entries, start, stop, number)) as bodies:
             for entry, body, reason in bodies:
-                yield Read(entry, codec.decode(body) if body is not None else None, reason)
+                yield ReadResult(entry, codec.decode(body) if body is not None else None, reason)
 
     def read_joined(
         self, entries: Entries, start: int, stop: int, number: int, codec: Codec
-    ) -> Generator[Read, None, None]:
+    ) -> Generator[ReadResult, None, None]:
         """As `read`, but join small records whose rows follow each other without a hole into one batch.
 
         A call to Arrow releases the interpreter's lock. If other threads want the lock, a call for each small record
@@ -135,7 +137,7 @@ class Segment:
                     yield _decode_joined(lot, codec)
                     lot, size = [], 0
                 if body is None:
-                    yield Read(entry, None, reason)
+                    yield ReadResult(entry, None, reason)
                 else:
                     lot.append((entry, body.to_pybytes()))
                     size += entry.size
@@ -176,7 +178,7 @@ class Segment:
                 yield entry, None, ""
                 continue
             at = entry.offset - origin
-            found = find(view, at, self.index.salt, entry.offset - self._shift(entry.offset))
+            found = find_record(view, at, self.index.salt, entry.offset - self._shift(entry.offset))
             if found is not None and _matches(found, entry, number):
                 yield entry, buffer.slice(at + RECORD_HEADER.size, found.header.length), ""
             else:
@@ -188,7 +190,7 @@ class Segment:
         return next((shift for place, shift in reversed(self.shifts) if place <= offset), 0)
 
 
-def _decode_joined(lot: list[tuple[IndexEntry, bytes]], codec: Codec) -> Read:
+def _decode_joined(lot: list[tuple[IndexEntry, bytes]], codec: Codec) -> ReadResult:
     entries = [entry for entry, _ in lot]
     whole = IndexEntry(
         entries[0].offset,
@@ -198,15 +200,15 @@ def _decode_joined(lot: list[tuple[IndexEntry, bytes]], codec: Codec) -> Read:
         min(entry.first_time for entry in entries),
         max(entry.last_time for entry in entries),
     )
-    return Read(whole, codec.decode_joined([body for _, body in lot]))
+    return ReadResult(whole, codec.decode_joined([body for _, body in lot]))
 
 
-def _matches(found: Found, entry: IndexEntry, number: int) -> bool:
+def _matches(found: FoundRecord, entry: IndexEntry, number: int) -> bool:
     header = found.header
     return (
         found.intact
         and header.kind == RecordKind.BATCH
-        and header.stream == number
+        and header.log_number == number
         and header.first == entry.first
         and header.rows == entry.rows
     )
@@ -236,7 +238,7 @@ def read_exactly(file: File, offset: int, size: int) -> bytes:
 
 
 def read_damaged(file: File, start: int, stop: int) -> bytes:
-    """Return all bytes from `start` to `stop`, with zeros for those that cannot be read."""
+    """Return all bytes from `start` to `stop`, with zeros for bytes that cannot be read."""
     pieces: list[bytes] = []
     while start < stop:
         size = min(PIECE_BYTES, stop - start)
@@ -296,7 +298,7 @@ def scan_segment(disk: Disk, name: str, *, closed: bool) -> Segment:
         file.close()
 
 
-def grow(segment: Segment) -> bool:
+def scan_appended(segment: Segment) -> bool:
     """Add the records that were appended to a segment since it was scanned.
 
     Return False if the segment must be scanned again from its beginning.
@@ -314,15 +316,15 @@ def grow(segment: Segment) -> bool:
         file.close()
 
 
-def _scan(file: File, segment: Segment, size: int) -> tuple[list[Found], bytes]:
+def _scan(file: File, segment: Segment, size: int) -> tuple[list[FoundRecord], bytes]:
     """Add the records from `segment.end` on to the index, up to the last intact one.
 
     Return the records after that one, which are not intact, and all bytes after it.
     """
     origin = segment.end
     data = read_damaged(file, origin, size)
-    view, waiting = memoryview(data), list[Found]()
-    for found in scan(data, segment.index.salt, origin):
+    view, waiting = memoryview(data), list[FoundRecord]()
+    for found in scan_records(data, segment.index.salt, origin):
         if not found.intact:
             waiting.append(found)
             continue
@@ -332,7 +334,7 @@ def _scan(file: File, segment: Segment, size: int) -> tuple[list[Found], bytes]:
         waiting.clear()
         _add_found(segment, found, view, origin)
     behind = segment.end
-    for found, shift in scan_shifted(data[behind - origin :], segment.index.salt, behind):
+    for found, shift in scan_shifted_records(data[behind - origin :], segment.index.salt, behind):
         for broken in [each for each in waiting if each.offset + each.size <= found.offset]:
             add_record(segment, broken.offset, broken.size, broken.header, None)
         waiting.clear()
@@ -342,7 +344,7 @@ def _scan(file: File, segment: Segment, size: int) -> tuple[list[Found], bytes]:
     return waiting, data[segment.end - origin :]
 
 
-def _add_found(segment: Segment, found: Found, view: memoryview, origin: int) -> None:
+def _add_found(segment: Segment, found: FoundRecord, view: memoryview, origin: int) -> None:
     body = view[found.offset - origin + RECORD_HEADER.size :][: found.header.length]
     add_record(segment, found.offset, found.size, found.header, body)
 
@@ -359,15 +361,15 @@ def add_record(segment: Segment, offset: int, size: int, header: Header, body: b
         if body is not None:
             index.set_state(decode_state(body))
         return
-    stream = index.streams.get(header.stream) or index.add_unnamed(header.stream, header.first)
-    if header.first < stream.next and len(stream.entries or ()):
+    log_index = index.logs.get(header.log_number) or index.add_unnamed(header.log_number, header.first)
+    if header.first < log_index.next and len(log_index.entries or ()):
         return  # The record repeats numbers that are already there: each number is used once.
     batch = header.kind == RecordKind.BATCH
     place = (offset, size) if batch else (0, 0)
-    stream.add(IndexEntry(*place, header.first, header.rows, header.first_time, header.last_time))
+    log_index.add(IndexEntry(*place, header.first, header.rows, header.first_time, header.last_time))
 
 
-def load(disk: Disk, name: str) -> Segment:
+def load_segment(disk: Disk, name: str) -> Segment:
     """Load a closed segment from its sidecar, or scan it if the sidecar is missing or damaged."""
     file = disk.open(name)
     try:

@@ -4,8 +4,8 @@ The records of all logs are in the same file, in the order of the appends. So a 
 sync, while a file for each board would cost a thousand (docs/decisions/0013-the-recording-log.md has the figures).
 There is no manifest: the file names tell which segments exist, and each segment has the names of its logs.
 
-A folder has one `Store`, which writes; `fastflight.log.viewer.StoreReader` can read at the same time. Opening a store
-cuts off an unfinished write that a crash left at the end, and reports it in `statistics().damage`.
+A folder has one `Store`, which writes; a `StoreReader` can read at the same time. Opening a store cuts off an
+unfinished write that a crash left at the end, and reports it in `statistics().damage`.
 """
 
 from __future__ import annotations
@@ -22,8 +22,17 @@ from zlib import crc32
 import pyarrow as pa
 
 from fastflight.errors import DataError, RequestError, SequenceConflict, UnknownName, nearest
-from fastflight.log.age import Ages
-from fastflight.log.batch_log import (
+from fastflight.log.committer import Commit, Committer, Ticket
+from fastflight.log.content import MAX_NAME_BYTES, Codec, LogState, log_number
+from fastflight.log.disk import Disk, LocalDisk, failure, make_private
+from fastflight.log.index import LOST, MAX_SEQ, PAUSE
+from fastflight.log.lock import LOCK_NAME, FileLock
+from fastflight.log.parts import extents, known_damage, load_parts, log_statistics
+from fastflight.log.reading import LogReading, Snapshot, StorePart, retry_missing
+from fastflight.log.record import RecordKind
+from fastflight.log.retention import Retention, RetentionCheck
+from fastflight.log.segment import Segment
+from fastflight.log.values import (
     EVERYTHING,
     Damage,
     Extent,
@@ -31,20 +40,9 @@ from fastflight.log.batch_log import (
     Missing,
     NumberedRows,
     Range,
-    Retention,
     StoreStatistics,
 )
-from fastflight.log.commit import Commit, CommitTicket
-from fastflight.log.committer import Committer
-from fastflight.log.content import MAX_NAME_BYTES, Codec, LogState, stream_of
-from fastflight.log.disk import Disk, LocalDisk, failure, make_private
-from fastflight.log.index import LOST, MAX_SEQ, PAUSE
-from fastflight.log.lock import LOCK_NAME, FileLock
-from fastflight.log.parts import damage_of, extents, load_parts, log_statistics
-from fastflight.log.reading import LogReading, Snapshot, StorePart, retry_missing
-from fastflight.log.record import RecordKind
-from fastflight.log.segment import Segment
-from fastflight.log.writer import Item, SegmentWriter, WrittenRecord
+from fastflight.log.writer import NewRecord, SegmentWriter, WrittenRecord
 
 # Small enough that a scan after a crash takes a fraction of a second, and that retention deletes in small steps.
 SEGMENT_BYTES = 64 * 1024 * 1024
@@ -54,7 +52,7 @@ SEGMENT_SECONDS = 3600.0
 SYNC_MS = 100.0
 
 
-class Prepared(NamedTuple):
+class EncodedBatch(NamedTuple):
     """An encoded batch that has no sequence numbers yet."""
 
     rows: int
@@ -64,12 +62,15 @@ class Prepared(NamedTuple):
 
 
 class Log:
-    """One log of a `Store`. Any thread may use it."""
+    """One log of a `Store`. Any thread may use it.
+
+    It has many readers but only one writer at a time: a second writer notices the first one by the `expected` number.
+    """
 
     def __init__(self, store: Store, state: LogState, state_ordinal: int) -> None:
         self.name = state.name
         self.codec = Codec(pa.ipc.read_schema(pa.py_buffer(state.schema)))
-        self.number = state.stream
+        self.number = state.number
         # The first number that is not trimmed.
         self.first = state.first
         # The number after the last durable row.
@@ -82,49 +83,68 @@ class Log:
 
     @property
     def schema(self) -> pa.Schema:
+        """The schema of its batches."""
         return self.codec.schema
 
     @property
     def next_seq(self) -> int:
+        """The number that the next appended row gets."""
         return self.assigned_end
 
     def append(
         self, batch: pa.RecordBatch, *, expected: int | None = None, first: int | None = None, paused_until: int = 0
-    ) -> CommitTicket:
-        prepared = self._prepare(batch)
+    ) -> Ticket:
+        """Append `batch`, and return a ticket. Waits only while too much data already waits for the disk.
+
+        `expected` is the number that the caller takes for `next_seq`. `first` is the number of the first row, if it
+        is larger than `next_seq`: the numbers left out are reported as "never written", and count as lost. Those of
+        them below `paused_until` are reported as "not recorded", and do not count as lost.
+
+        Raises `SequenceConflict`, and appends nothing, if `expected` is not `next_seq` or `first` is below it, and
+        `DataError` for a batch that does not fit the log.
+        """
+        encoded = self._encode(batch)
         while True:
-            ticket = self._store.offer(self, prepared, expected, first, paused_until)
-            if isinstance(ticket, CommitTicket):
+            ticket = self._store.queue_append(self, encoded, expected, first, paused_until)
+            if isinstance(ticket, Ticket):
                 return ticket
             ticket.wait(None)
 
     async def aappend(
         self, batch: pa.RecordBatch, *, expected: int | None = None, first: int | None = None, paused_until: int = 0
-    ) -> CommitTicket:
-        prepared = self._prepare(batch)
+    ) -> Ticket:
+        """As `append`, on an event loop, which goes on while this waits."""
+        encoded = self._encode(batch)
         while True:
-            ticket = self._store.offer(self, prepared, expected, first, paused_until)
-            if isinstance(ticket, CommitTicket):
+            ticket = self._store.queue_append(self, encoded, expected, first, paused_until)
+            if isinstance(ticket, Ticket):
                 return ticket
             await ticket.await_end()
 
     def read(self, wanted: Range = EVERYTHING) -> Generator[NumberedRows | Missing, None, None]:
+        """Yield the durable rows in the order of their numbers, up to the end of the log when reading began."""
         return LogReading(self._store, self.number, self.codec, wanted).run()
 
-    def trim(self, before_seq: int) -> CommitTicket:
+    def trim(self, before_seq: int) -> Ticket:
+        """Delete the rows before a number. Reading does not return them again; their disk space is freed later.
+
+        The ticket is done when the deletion is durable.
+        """
         return self._store.trim(self, before_seq)
 
     def statistics(self) -> LogStatistics:
+        """Return the present statistics of the log."""
         return retry_missing(lambda: log_statistics(self._store.snapshot(self.number), self.number))
 
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
+        """Return where the rows of a range are stored now, in the order of their numbers."""
         return retry_missing(lambda: extents(self._store.snapshot(self.number), self.number, wanted))
 
-    def _prepare(self, batch: pa.RecordBatch) -> Prepared:
+    def _encode(self, batch: pa.RecordBatch) -> EncodedBatch:
         if not batch.num_rows:
             raise DataError("a batch without rows", where=self.name, hint="There is nothing to keep")
         body = self.codec.encode(batch)
-        return Prepared(batch.num_rows, self.codec.times(batch), body, crc32(body))
+        return EncodedBatch(batch.num_rows, self.codec.times(batch), body, crc32(body))
 
 
 class Store:
@@ -159,9 +179,7 @@ class Store:
         except OSError as error:
             raise failure(error, "opening the recordings") from error
         self._disk = disk if disk is not None else LocalDisk(folder)
-        self._retention = retention or Retention()
-        self._clock = clock
-        self._ages = Ages(clock, ticks)
+        self._retention = RetentionCheck(retention or Retention(), clock, ticks)
         # Held by `sweep` and `compact`, which both remove parts, so that only one of them runs at a time.
         self.maintenance_lock = threading.Lock()
         self._appends = 0
@@ -186,6 +204,7 @@ class Store:
         self._committer = Committer(self._writer, self, sync_ms, folder.name)
 
     def names(self) -> list[str]:
+        """Return the names of all logs, sorted."""
         with self._committer.changed:
             return sorted(log.name for log in self._logs.values())
 
@@ -196,7 +215,7 @@ class Store:
         """
         if not name or len(name.encode()) > MAX_NAME_BYTES:
             raise RequestError("a log's name has 1 to 255 bytes", where=name[:MAX_NAME_BYTES])
-        message, number = Codec(schema).message, stream_of(name)
+        message, number = Codec(schema).message, log_number(name)
         with self._committer.changed:
             log = self._logs.get(number)
             if log is None:
@@ -210,14 +229,16 @@ class Store:
             return log
 
     def log(self, name: str) -> Log:
+        """Return an existing log. Raises `UnknownName` if there is none of that name."""
         with self._committer.changed:
-            log = self._logs.get(stream_of(name))
+            log = self._logs.get(log_number(name))
             if log is None:
                 known = [log.name for log in self._logs.values()]
                 raise UnknownName("no such recording", where=name, hint=nearest(name, known))
             return log
 
     def statistics(self) -> StoreStatistics:
+        """Return the present statistics of the store."""
         with self._committer.changed:
             return StoreStatistics(
                 logs=len(self._logs),
@@ -228,11 +249,11 @@ class Store:
                 commits=self._committer.commits,
                 failed=self._committer.failed,
                 waiting_bytes=self._committer.waiting_bytes,
-                damage=(*damage_of(self._parts), *self._torn),
+                damage=(*known_damage(self._parts), *self._torn),
             )
 
     def close(self) -> None:
-        """Write the appends that wait, and close the store.
+        """Write the appends that wait, and close the store. `append` raises `Stopped` from then on.
 
         Waits for a running sweep or compaction, which stops at its next step.
         """
@@ -254,9 +275,9 @@ class Store:
     ) -> None:
         self.close()
 
-    def offer(
-        self, log: Log, batch: Prepared, expected: int | None, first: int | None, paused_until: int
-    ) -> CommitTicket | Commit:
+    def queue_append(
+        self, log: Log, batch: EncodedBatch, expected: int | None, first: int | None, paused_until: int
+    ) -> Ticket | Commit:
         """Assign numbers to an append, queue it, and return its ticket.
 
         If too much data waits for the disk, return the commit to wait for before the next call instead.
@@ -275,28 +296,30 @@ class Store:
             state = LogState(log.first, log.assigned_end, log.name, log.codec.message)
             pause_end = min(max(log.assigned_end, paused_until), start)
             holes = ((log.assigned_end, pause_end, PAUSE), (pause_end, start, LOST))
-            items = [
-                Item(RecordKind.SKIP, state, log.number, at, end - at, times) for at, end, times in holes if end > at
+            records = [
+                NewRecord(RecordKind.SKIP, state, log.number, at, end - at, times)
+                for at, end, times in holes
+                if end > at
             ]
-            items.append(Item(RecordKind.BATCH, state, log.number, start, *batch))
+            records.append(NewRecord(RecordKind.BATCH, state, log.number, start, *batch))
             log.assigned_end = last + 1
             self._appends += 1
-            return CommitTicket(start, last, self._committer.put(items))
+            return Ticket(start, last, self._committer.put(records))
 
-    def trim(self, log: Log, before_seq: int) -> CommitTicket:
-        """Delete a log's rows before a number. The ticket is done when the deletion is durable."""
+    def trim(self, log: Log, before_seq: int) -> Ticket:
+        """Do what `Log.trim` says."""
         with self._committer.changed:
             self._committer.check()
             first = min(max(before_seq, log.first), log.assigned_end)
-            return CommitTicket(first, first - 1, self._committer.put([_state(log, first)]))
+            return Ticket(first, first - 1, self._committer.put([_state(log, first)]))
 
     def sweep(self) -> int:
         """Delete the oldest parts that are trimmed or exceed the retention. Return how many. Call it now and then.
 
-        No part counts as too old until the clock has been steady for ten minutes in this process (see `age`).
+        No part counts as too old until the clock has been steady for ten minutes in this process (see `retention`).
         """
         with self.maintenance_lock:
-            self._ages.update()
+            self._retention.update()
             return self._sweep()
 
     def _sweep(self) -> int:
@@ -339,20 +362,20 @@ class Store:
             log = self._logs[number]
             return Snapshot(list(self._parts), log.first, log.durable_end)
 
-    def group_committed(self, items: Sequence[Item], written: Sequence[WrittenRecord]) -> None:
+    def group_committed(self, records: Sequence[NewRecord], written: Sequence[WrittenRecord]) -> None:
         """Make a durable group visible to readers. The committer's lock is held."""
         segment = self._writer.segment
         assert segment is not None
         self._writer.add_to_index(written)
         if not self._parts or self._parts[-1] is not segment:
             self._parts.append(segment)
-        for item in items:
-            log = self._logs[item.stream]
+        for record in records:
+            log = self._logs[record.log_number]
             log.state_ordinal = segment.ordinal
-            if item.kind is RecordKind.STATE:
-                log.first = max(log.first, item.state.first)
+            if record.kind is RecordKind.STATE:
+                log.first = max(log.first, record.state.first)
             else:
-                log.durable_end = item.first + item.rows
+                log.durable_end = record.first + record.rows
 
     def group_failed(self) -> None:
         """Free the numbers of the appends that failed. The committer's lock is held."""
@@ -364,25 +387,17 @@ class Store:
         if len(self._parts) < 2:
             return None  # the newest segment stays
         part = self._parts[0]
-        limits = self._retention
-        if limits.max_seconds is not None and self._ages.trusted:
-            now = int(self._clock() * 1e6)
-            # The rows of a part are older than the next part. If the next part has no creation time, or one in the
-            # future from a wrong clock, the part after it counts, which was created even later.
-            created = next((other.index.created for other in self._parts[1:] if 0 < other.index.created <= now), now)
-            if now - created > limits.max_seconds * 1e6:
-                return part
-        if limits.max_bytes is not None and sum(part.size for part in self._parts) > limits.max_bytes:
+        if self._retention.exceeded(self._parts):
             return part
         trimmed = all(
-            number in self._logs and self._logs[number].first >= stream.next
-            for number, stream in part.index.streams.items()
+            number in self._logs and self._logs[number].first >= log_index.next
+            for number, log_index in part.index.logs.items()
         )
         return part if trimmed and not part.index.damage else None
 
     def _end_in(self, part: StorePart, log: Log) -> int:
-        stream = part.index.streams.get(log.number)
-        return min(stream.next, log.durable_end) if stream is not None else 0
+        log_index = part.index.logs.get(log.number)
+        return min(log_index.next, log.durable_end) if log_index is not None else 0
 
     def _remove(self, part: StorePart) -> None:
         for name in part.files:
@@ -391,26 +406,26 @@ class Store:
 
     def _find_logs(self) -> None:
         for part in self._parts:
-            for number, stream in part.index.streams.items():
-                if not stream.state.name:
+            for number, log_index in part.index.logs.items():
+                if not log_index.state.name:
                     continue
                 log = self._logs.get(number)
                 if log is None:
-                    log = self._logs[number] = Log(self, stream.state, part.last_ordinal)
+                    log = self._logs[number] = Log(self, log_index.state, part.last_ordinal)
                 log.state_ordinal = part.last_ordinal
-                log.first = max(log.first, stream.state.first)
+                log.first = max(log.first, log_index.state.first)
         for log in self._logs.values():
-            shares = [part.index.streams[log.number] for part in self._parts if log.number in part.index.streams]
-            log.durable_end = log.assigned_end = max(share.next for share in shares)
+            indexes = [part.index.logs[log.number] for part in self._parts if log.number in part.index.logs]
+            log.durable_end = log.assigned_end = max(index.next for index in indexes)
             # Numbers in parts that no longer exist were deleted.
-            log.first = max(log.first, shares[0].begin)
+            log.first = max(log.first, indexes[0].begin)
 
     def _initial_state(self, name: str, number: int, message: bytes) -> LogState:
         """Return the state of a log that is new, or whose state records are all damaged."""
-        shares = [part.index.streams[number] for part in self._parts if number in part.index.streams]
-        begin = shares[0].begin if shares else 0
-        return LogState(begin, max((share.next for share in shares), default=0), name, message)
+        indexes = [part.index.logs[number] for part in self._parts if number in part.index.logs]
+        begin = indexes[0].begin if indexes else 0
+        return LogState(begin, max((index.next for index in indexes), default=0), name, message)
 
 
-def _state(log: Log, first: int) -> Item:
-    return Item(RecordKind.STATE, LogState(first, log.assigned_end, log.name, log.codec.message), log.number)
+def _state(log: Log, first: int) -> NewRecord:
+    return NewRecord(RecordKind.STATE, LogState(first, log.assigned_end, log.name, log.codec.message), log.number)

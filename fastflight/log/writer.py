@@ -18,19 +18,19 @@ from zlib import crc32
 from fastflight.log.content import LogState, encode_state
 from fastflight.log.disk import Disk, File, write_all, write_new
 from fastflight.log.index import LOST, Index
-from fastflight.log.record import SEGMENT_HEADER, Header, RecordKind, frame, record_size, segment_header
+from fastflight.log.record import SEGMENT_HEADER, Header, RecordKind, encode_record, record_size, segment_header
 from fastflight.log.segment import Segment, add_record, segment_name, sidecar_name
 
 # The most records in a segment. After a crash the newest segment is scanned, which takes about 10 us for each record.
 SEGMENT_RECORDS = 32 * 1024
 
 
-class Item(NamedTuple):
+class NewRecord(NamedTuple):
     """A record to write, by `kind`: rows, numbers that are left out, or only the log's `state`."""
 
     kind: RecordKind
     state: LogState
-    stream: int
+    log_number: int
     first: int = 0
     rows: int = 0
     times: tuple[int, int] = LOST
@@ -85,7 +85,7 @@ class SegmentWriter:
         self._file.sync()
         return max(torn, 0)
 
-    def write(self, items: Sequence[Item]) -> list[WrittenRecord]:
+    def write(self, records: Sequence[NewRecord]) -> list[WrittenRecord]:
         """Write and sync a group. Raises `OSError` if that fails: then nothing of it is stored."""
         self._roll_back()
         segment, file = self._open_segment()
@@ -93,15 +93,16 @@ class SegmentWriter:
         pieces: list[bytes | memoryview] = []
         written: list[WrittenRecord] = []
         named: set[int] = set()
-        for item in items:
+        for record in records:
             if (
-                item.kind is not RecordKind.STATE
-                and item.stream not in named
-                and item.stream not in segment.index.streams
+                record.kind is not RecordKind.STATE
+                and record.log_number not in named
+                and record.log_number not in segment.index.logs
             ):
-                at = self._frame(_state_item(item.state), segment, at, pieces, written)
-            named.add(item.stream)  # for a STATE item too: the states of later items do not have its changes yet
-            at = self._frame(item, segment, at, pieces, written)
+                at = self._encode(_state_record(record.state), segment, at, pieces, written)
+            # Also for a STATE record, because the states of later records do not have its changes yet.
+            named.add(record.log_number)
+            at = self._encode(record, segment, at, pieces, written)
         try:
             self._needs_rollback = True
             write_all(file, pieces)
@@ -139,16 +140,21 @@ class SegmentWriter:
         many = self._records >= SEGMENT_RECORDS
         return many or self.segment.end >= self._segment_bytes or not 0 <= age < self._segment_seconds
 
-    def _frame(
-        self, item: Item, segment: Segment, at: int, pieces: list[bytes | memoryview], written: list[WrittenRecord]
+    def _encode(
+        self,
+        record: NewRecord,
+        segment: Segment,
+        at: int,
+        pieces: list[bytes | memoryview],
+        written: list[WrittenRecord],
     ) -> int:
-        body, crc = item.body, item.crc
-        if item.kind is RecordKind.STATE:
-            body = encode_state(item.state)
+        body, crc = record.body, record.crc
+        if record.kind is RecordKind.STATE:
+            body = encode_state(record.state)
             crc = crc32(body)
-        header = Header(item.kind, crc, item.stream, item.first, item.rows, len(body), *item.times)
+        header = Header(record.kind, crc, record.log_number, record.first, record.rows, len(body), *record.times)
         size = record_size(len(body))
-        pieces += frame(header, body, segment.index.salt, at)
+        pieces += encode_record(header, body, segment.index.salt, at)
         written.append(WrittenRecord(at, size, header, body))
         return at + size
 
@@ -196,5 +202,5 @@ class SegmentWriter:
                 write_new(self._disk, sidecar_name(self.segment.name), sidecar)
 
 
-def _state_item(state: LogState) -> Item:
-    return Item(RecordKind.STATE, state, state.stream)
+def _state_record(state: LogState) -> NewRecord:
+    return NewRecord(RecordKind.STATE, state, state.number)

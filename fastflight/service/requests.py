@@ -24,7 +24,8 @@ class Verb(StrEnum):
     SESSION = "session"
     # Run and stop code on a device: exec, reset, `interrupt`, bytes sent to a session (the raw REPL).
     EXEC = "exec"
-    # Read the server's statistics, start and stop recordings, cancel streams of others. Implies no other verb.
+    # Read the server's statistics, start and stop recordings, cancel streams of other identities.
+    # Implies no other verb.
     ADMIN = "admin"
 
 

@@ -14,9 +14,7 @@ import structlog
 
 from fastflight.device import Inventory
 from fastflight.errors import BusyError, FastFlightError, RequestError, StorageError, UnknownName
-from fastflight.log import StoreReader
-from fastflight.log.store import Log
-from fastflight.log.viewer import LogReader
+from fastflight.log import Log, LogReader, StoreReader
 from fastflight.sources.recordings import NoRecordings, Recordings, RecordingStatus, number_after, status_of
 
 log = structlog.get_logger(__name__)

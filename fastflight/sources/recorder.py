@@ -24,7 +24,7 @@ import structlog
 
 from fastflight.device import Device
 from fastflight.errors import FastFlightError, SequenceConflict
-from fastflight.log import BatchLog, Ticket
+from fastflight.log import Log, Ticket
 from fastflight.sources.recorded_rows import BEGAN, log_batch
 from fastflight.transport.chunk_buffer import KEPT_BYTES, Chunk, Gap
 
@@ -57,7 +57,7 @@ class Recorder:
     Await `run` on the device's loop. To stop, call `end`, wait until `run` returns, then call `finish`.
     """
 
-    def __init__(self, device: Device, device_log: BatchLog, gather_seconds: float) -> None:
+    def __init__(self, device: Device, device_log: Log, gather_seconds: float) -> None:
         self.device = device
         # Rows that were stored and tries that failed, since the recorder began.
         self.rows = 0

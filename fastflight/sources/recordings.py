@@ -25,11 +25,8 @@ import structlog
 
 from fastflight.device import Inventory
 from fastflight.errors import RequestError, Stopped, StorageError
-from fastflight.log import Retention, Store, compact
-from fastflight.log.batch_log import LogStatistics
+from fastflight.log import Log, LogReader, LogStatistics, Retention, Store, compact
 from fastflight.log.disk import Disk
-from fastflight.log.store import Log
-from fastflight.log.viewer import LogReader
 from fastflight.sources.recorded_rows import LOG_SCHEMA, format_damage, log_batch
 from fastflight.sources.recorder import Recorder
 from fastflight.transport.chunk_buffer import Chunk

@@ -139,12 +139,11 @@ def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-class _ByteSink(io.RawIOBase):
-    """The file object that pyarrow's stream writer writes. `take` returns and removes what was written."""
+class ByteSink(io.RawIOBase):
+    """A file object for pyarrow's writers. `take` removes and returns the bytes that were written."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
-        self._size = 0
 
     def writable(self) -> bool:
         return True
@@ -152,11 +151,7 @@ class _ByteSink(io.RawIOBase):
     def write(self, data: object) -> int:
         part = bytes(memoryview(data))  # type: ignore[arg-type]
         self._parts.append(part)
-        self._size += len(part)
         return len(part)
-
-    def tell(self) -> int:
-        return self._size
 
     def take(self) -> bytes:
         parts, self._parts = self._parts, []
@@ -168,7 +163,7 @@ class ArrowWriter:
 
     def __init__(self, layout: Layout, schema: pa.Schema) -> None:
         self._schema = project(schema, layout.columns)
-        self._sink = _ByteSink()
+        self._sink = ByteSink()
         self._writer: pa.ipc.RecordBatchStreamWriter | None = None
 
     def begin(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Small batches and arrays made without pandas, and columns converted to the plain type that they are stored in.
+"""Small batches and arrays made without pandas, and columns without encodings.
 
 When Arrow first makes an array from Python values (`pa.array([1])`, `pa.scalar`, `from_pylist`, `empty_table`), it
 imports pandas: 1.3 s of processor time, many seconds on a busy machine. Meanwhile a client's write would hold its
@@ -41,39 +41,39 @@ def _one(data: bytes, type_: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(type_, 1, [None, ends, pa.py_buffer(data)])
 
 
-def stored(column: pa.Array) -> pa.Array:
-    """Return the values of a checked column in its plain type.
+def plain_values(column: pa.Array) -> pa.Array:
+    """Return a checked column in its plain type.
 
     Dictionaries and run-end encoding are decoded; an extension column becomes its storage.
     """
     type_ = column.type
     if isinstance(type_, pa.BaseExtensionType):
-        return stored(column.storage)
+        return plain_values(column.storage)
     if pa.types.is_dictionary(type_):
-        return stored(decoded(column))
-    return stored(_decoded_runs(column)) if pa.types.is_run_end_encoded(type_) else column
+        return plain_values(decoded(column))
+    return plain_values(_decoded_runs(column)) if pa.types.is_run_end_encoded(type_) else column
 
 
 def decoded(column: pa.DictionaryArray) -> pa.Array:
     """Return the decoded values of a dictionary column."""
-    plain = _PLAIN.get(column.type.value_type)
-    if plain is None:
+    value_type = _PLAIN.get(column.type.value_type)
+    if value_type is None:
         return column.dictionary_decode()
-    values = pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(plain)).dictionary_decode()
+    values = pa.DictionaryArray.from_arrays(column.indices, column.dictionary.cast(value_type)).dictionary_decode()
     return values.cast(column.type.value_type)
 
 
 def _decoded_runs(column: pa.RunEndEncodedArray) -> pa.Array:
-    plain = _PLAIN.get(column.type.value_type)
-    if plain is None:
+    value_type = _PLAIN.get(column.type.value_type)
+    if value_type is None:
         return pc.run_end_decode(column)
-    runs = pa.RunEndEncodedArray.from_arrays(column.run_ends, column.values.cast(plain))
+    runs = pa.RunEndEncodedArray.from_arrays(column.run_ends, column.values.cast(value_type))
     return pc.run_end_decode(runs.slice(column.offset, len(column))).cast(column.type.value_type)
 
 
-def stored_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type of the array that `stored` returns for a column of `type_`."""
+def plain_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type of the array that `plain_values` returns for a column of `type_`."""
     if isinstance(type_, pa.BaseExtensionType):
-        return stored_type(type_.storage_type)
+        return plain_type(type_.storage_type)
     encoded = pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_)
-    return stored_type(type_.value_type) if encoded else type_
+    return plain_type(type_.value_type) if encoded else type_

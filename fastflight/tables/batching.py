@@ -33,7 +33,7 @@ class Batcher:
         self._since = 0.0
 
     def add(self, batches: Sequence[pa.RecordBatch], now: float) -> list[pa.RecordBatch]:
-        """Take batches. Return those that are full, and the rows that have waited too long."""
+        """Add batches. Return full batches, and rows that have waited too long."""
         ready: list[pa.RecordBatch] = []
         for batch in batches:
             for piece in self._pieces(batch):

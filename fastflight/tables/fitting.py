@@ -21,8 +21,8 @@ Test = Callable[[Any], object]
 
 _BLANKS = " \t"
 _DAY_SECONDS = 24 * 60 * 60
-# Cells that match WHOLE or NUMBER are certainly numbers; a cast decides about other cells. Cells that do not match the
-# two patterns of times are certainly none; a cast decides about those that do.
+# A cell that matches WHOLE or NUMBER is a number; otherwise a cast decides. A cell that does not match the patterns of
+# times is no time; otherwise a cast decides.
 WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII).fullmatch
 NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?", re.ASCII).fullmatch
 _MOMENT = re.compile(r"[ \t]*[0-9][0-9TZ:+. -]{3,40}[ \t]*", re.ASCII).fullmatch

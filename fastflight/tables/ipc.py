@@ -175,7 +175,7 @@ class MessageSplitter:
 
 
 class Dictionaries:
-    """Counts the bytes of a stream's dictionaries: of those in use, and of those that no batch has used yet."""
+    """Counts the bytes of a stream's dictionaries: those in use, and new ones that no batch has used yet."""
 
     def __init__(self) -> None:
         self._sizes: dict[int, int] = {}

@@ -34,8 +34,8 @@ from fastflight.tables.rows import RowSplitter
 from fastflight.tables.schemas import (
     MAX_COLUMNS,
     MAX_LIST_VALUES,
+    has_large_list,
     holds_decimals,
-    lists_too_much,
     project,
     schema_from_names,
     values_in,
@@ -79,7 +79,7 @@ class JsonGrammar:
                     where=f"schema.{field.name}",
                     hint="Read it as string, or keep such columns in an arrow or packed file",
                 )
-            if lists_too_much(field.type):
+            if has_large_list(field.type):
                 raise RequestError(
                     f"a list of objects with more than {MAX_LIST_VALUES} values",
                     where=f"schema.{field.name}",

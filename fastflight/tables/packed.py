@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.errors import DataError, RequestError, nearest
-from fastflight.tables.bare import stored
+from fastflight.tables.bare import plain_values
 from fastflight.tables.codec import Layout, Rejected, read_in_runs
 from fastflight.tables.record import Field, Record
 from fastflight.tables.schemas import conform, schema_from_names
@@ -167,7 +167,7 @@ class PackedWriter:
 
     def _values(self, column: pa.Array, field: Field) -> np.ndarray[Any, Any]:
         where = f"column {field.name}"
-        column = stored(column)
+        column = plain_values(column)
         if column.null_count:
             raise DataError("a packed record can not hold null", where=where, hint="Fill or drop the nulls first")
         try:

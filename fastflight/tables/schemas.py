@@ -156,11 +156,11 @@ def values_in(type_: pa.DataType) -> int:
     return 1 + sum(values_in(type_.field(index).type) for index in range(type_.num_fields))
 
 
-def lists_too_much(type_: pa.DataType) -> bool:
+def has_large_list(type_: pa.DataType) -> bool:
     """Return whether a type contains a list whose elements take memory for more than `MAX_LIST_VALUES` values."""
     inner = [type_.field(index).type for index in range(type_.num_fields)]
     here = pa.types.is_list(type_) and values_in(type_.value_type) > MAX_LIST_VALUES
-    return here or any(map(lists_too_much, inner))
+    return here or any(map(has_large_list, inner))
 
 
 def project(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:

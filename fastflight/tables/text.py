@@ -150,12 +150,12 @@ class TextReader:
             try:
                 batch = self._grammar.parse(item.data)
             except pa.ArrowInvalid:
-                batch = self._sift(item)
+                batch = self._read_good_rows(item)
             if batch.num_rows:
                 batches.append(batch)
         return batches
 
-    def _sift(self, block: RowBlock) -> pa.RecordBatch:
+    def _read_good_rows(self, block: RowBlock) -> pa.RecordBatch:
         """Read the good rows of a block that fails as a whole, and reject the others."""
         offset = block.offset
         accepted: list[RowBlock] = []

@@ -19,13 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.errors import DataError
-from fastflight.tables.bare import stored_type
+from fastflight.tables.bare import plain_type
 from fastflight.tables.ipc import MAX_BODY_BYTES, MAX_MESSAGE_ROWS, MAX_METADATA_BYTES
 from fastflight.tables.schemas import MAX_COLUMNS, MAX_DIGITS
 
 # Columns and the fields nested in them. Arrow allows any number, and each costs some hundred bytes in every batch.
 MAX_FIELDS = 4 * MAX_COLUMNS
-# Arrow's reader stops at 64 levels. The functions here, and those that write JSON, recurse once per level.
+# Arrow's reader stops at 64 levels. The functions here and the JSON lines writer recurse once per level.
 MAX_DEPTH = 32
 # pyarrow accepts these types in a schema but has no class for their values: every access to a column is a KeyError.
 _UNSUPPORTED = frozenset((pa.lib.Type_INTERVAL_MONTHS, pa.lib.Type_INTERVAL_DAY_TIME))
@@ -186,7 +186,7 @@ def _vet_spread(values: pa.Array, rows: int) -> None:
     elif any(test(type_) for test in _BINARY):
         width = pc.max(pc.binary_length(values)).as_py() or 0
     else:
-        width = 0 if pa.types.is_null(type_) else (stored_type(type_).bit_width + 7) // 8
+        width = 0 if pa.types.is_null(type_) else (plain_type(type_).bit_width + 7) // 8
     _vet_size(width * rows)
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.errors import DataError
-from fastflight.tables.bare import stored, stored_type
+from fastflight.tables.bare import plain_type, plain_values
 from fastflight.tables.codec import Layout
 from fastflight.tables.schemas import conform, project, require_unique
 
@@ -30,7 +30,7 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 def as_text(column: pa.Array, name: str) -> pa.Array:
     """Return the values of a column as strings; nulls stay null. Nested types are not supported."""
-    column = stored(column)
+    column = plain_values(column)
     type_ = column.type
     _require_years(column, name)
     if pa.types.is_float16(type_):
@@ -87,7 +87,7 @@ class CsvWriter:
         self._schema = project(schema, layout.columns)
         require_unique(self._schema)
         for field in self._schema:
-            type_ = stored_type(field.type)
+            type_ = plain_type(field.type)
             if _is_bytes(type_):
                 raise _refuse(field, "csv", "Write it as arrow or packed, or encode it as text first")
             if pa.types.is_nested(type_):
@@ -107,7 +107,7 @@ class CsvWriter:
         cells = []
         for name, column in zip(self._schema.names, batch.columns, strict=True):
             text = as_text(column, name)
-            cells.append(_quoted(text, r'[",\r\n]|^$') if _is_string(stored_type(column.type)) else text)
+            cells.append(_quoted(text, r'[",\r\n]|^$') if _is_string(plain_type(column.type)) else text)
         comma, line_feed, nothing = (pa.scalar(text, TEXT) for text in (",", "\n", ""))
         rows = pc.binary_join_element_wise(*cells, comma, null_handling="replace", null_replacement="")
         lines = pc.binary_join_element_wise(rows, nothing, line_feed)
@@ -139,7 +139,7 @@ class JsonlWriter:
         self._nulls = layout.not_finite == "null"
         require_unique(self._schema)
         for field in self._schema:
-            type_ = stored_type(field.type)
+            type_ = plain_type(field.type)
             if pa.types.is_nested(type_):
                 _require_json(field, type_)
             elif _is_bytes(type_) or any(test(type_) for test in _WITHOUT_JSON):
@@ -176,7 +176,7 @@ class JsonlWriter:
 
 
 def _may_be_infinite(type_: pa.DataType) -> bool:
-    type_ = stored_type(type_)
+    type_ = plain_type(type_)
     return bool(pa.types.is_floating(type_) or pa.types.is_nested(type_))
 
 
@@ -195,7 +195,7 @@ def _require_json(field: pa.Field, type_: pa.DataType) -> None:
 
 
 def _json_values(column: pa.Array, name: str) -> list[Any]:
-    column = stored(column)
+    column = plain_values(column)
     type_ = column.type
     if pa.types.is_temporal(type_) or pa.types.is_decimal(type_):
         values: list[Any] = as_text(column, name).to_pylist()

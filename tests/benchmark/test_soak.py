@@ -20,7 +20,7 @@ import pytest
 
 from fastflight.client import Missed
 from fastflight.errors import BusyError, FastFlightError
-from fastflight.log.compacted import Compacted, Places, parquet_names
+from fastflight.log.compacted import Compacted, Sections, parquet_names
 from fastflight.log.disk import LocalDisk
 from fastflight.log.segment import segment_name
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
@@ -133,7 +133,7 @@ def test_a_few_samples_of_another_kind_weigh_nothing() -> None:
 
 def test_whether_recordings_are_compacted_is_seen_by_their_files() -> None:
     segments = [segment_name(4, 1), "store.lock"]
-    made = [Compacted(LocalDisk(Path()), 0, 1, [], Places(), 0).name, *parquet_names(0, 1, 2)]
+    made = [Compacted(LocalDisk(Path()), 0, 1, [], Sections(), 0).name, *parquet_names(0, 1, 2)]
     begun = parquet_names(2, 3, 1)
     assert compaction([]) == compaction(segments) == (0, False)
     assert compaction([*segments, *made]) == (1, False)

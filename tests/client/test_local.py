@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
@@ -57,7 +56,8 @@ def test_a_file_of_the_same_ending_is_sent_as_it_is(tmp_path: Path) -> None:
 def test_tables_are_read_from_every_ending(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     if name == "indexed.arrow":
-        pyarrow.feather.write_feather(TABLE, str(path), compression="uncompressed")
+        with pa.ipc.new_file(path, TABLE.schema) as writer:
+            writer.write_table(TABLE)
     else:
         with SavedFile(path, TABLE.schema) as file:
             for batch in TABLE.to_batches():

@@ -20,6 +20,12 @@ def test_rows_without_any_value_are_rows_in_parquet_too() -> None:
     assert pyarrow.parquet.read_table(io.BytesIO(b"".join(written))).num_rows == 3
 
 
+def test_a_parquet_file_has_no_metadata_of_the_stream() -> None:
+    encoder = ParquetEncoder(pa.schema([("n", pa.int64())], {"fastflight.path": "sync"}))
+    written = [encoder.begin(), encoder.finish({})]
+    assert pyarrow.parquet.read_schema(io.BytesIO(b"".join(written))).metadata is None
+
+
 def test_a_text_that_is_null_is_an_empty_line() -> None:
     schema = pa.schema([("text", pa.string())])
     lines = LinesEncoder(schema).encode(pa.record_batch([pa.array(["None", None, "", "a"])], schema=schema), None)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fastflight.errors import SequenceConflict, StorageError
-from fastflight.log import Appended, BatchLog, Log, Store
+from fastflight.log import Appended, Log, Store
 from fastflight.log import committer as committer_module
 from fastflight.log.disk import File, LocalDisk
 from tests.log.disks import FailingDisk, MemoryDisk
@@ -18,7 +18,7 @@ from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
 
 
 def test_the_numbers_are_those_of_append(tmp_path: Path) -> None:
-    async def main(log: BatchLog) -> None:
+    async def main(log: Log) -> None:
         assert await (await log.aappend(batch_of("demo", 0, 5))) == Appended(0, 4)
         assert await (await log.aappend(batch_of("demo", 8, 2), expected=5, first=8)) == Appended(8, 9)
         with pytest.raises(SequenceConflict):
@@ -37,7 +37,6 @@ def test_append_and_aappend_take_the_same() -> None:
         return [str(each) for each in inspect.signature(method).parameters.values()]  # type: ignore[arg-type]
 
     assert parameters(Log.append) == parameters(Log.aappend)
-    assert parameters(BatchLog.append) == parameters(BatchLog.aappend) == parameters(Log.append)
 
 
 def test_the_loop_goes_on_while_the_disk_does_not(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from fastflight.errors import BusyError, Stopped, StorageError
 from fastflight.log import NumberedRows, Range, Store, StoreReader, compact, compaction, segment
 from fastflight.log.compacted import Compacted
 from fastflight.log.content import TIME_TYPE
-from fastflight.log.segment import Read
+from fastflight.log.segment import ReadResult
+from fastflight.tables import parquet
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers, time_of
 
 SMALL = 2000
@@ -67,7 +68,7 @@ def test_where_its_batches_lie_is_left_on_the_disk(tmp_path: Path) -> None:
         assert everything(store) == before
         parts = [part for part in store.snapshot(store.log("a").number).parts if isinstance(part, Compacted)]
         assert parts
-        assert all(stream.entries is None for part in parts for stream in part.index.streams.values())
+        assert all(stream.entries is None for part in parts for stream in part.index.logs.values())
         for part in parts:  # where they cannot be read they are told from the rows
             (tmp_path / part.name).write_bytes(b"")
         assert everything(store) == {name: (rows, [(23, 25, "damaged")]) for name, (rows, _) in before.items()}
@@ -167,7 +168,9 @@ def test_holes_cost_no_row_groups(tmp_path: Path) -> None:
 
 def test_it_holds_three_row_groups_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It works beside everything else that a server does. A row group is no larger than is said, but for one lot."""
-    monkeypatch.setattr(compaction, "GROUP_BYTES", limit := 200_000)
+    limit = 200_000
+    monkeypatch.setattr(compaction, "ROW_GROUP_BYTES", limit)
+    monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", limit)
     monkeypatch.setattr(segment, "JOINED_BYTES", joined := 20_000)
     record = pa.record_batch([pa.array(range(100), TIME_TYPE), pa.array([b"x" * 100] * 100)], schema=PLAIN)
     with Store(tmp_path, sync_ms=0, segment_bytes=1_000_000) as store:
@@ -190,11 +193,11 @@ def test_it_holds_three_row_groups_at_most(tmp_path: Path, monkeypatch: pytest.M
         (lambda reads: reads[:-1], "too few rows"),
         (lambda reads: [*reads, reads[-1]], "too many rows"),
         (lambda reads: [read._replace(batch=read.batch and read.batch.slice(1)) for read in reads], "other values"),
-        (lambda reads: [Read(read.entry, None, "it is damaged") for read in reads], "it is damaged"),
+        (lambda reads: [ReadResult(read.entry, None, "it is damaged") for read in reads], "it is damaged"),
     ],
 )
 def test_what_comes_back_changed_is_not_put_in_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, come_back: Callable[[list[Read]], list[Read]], why: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, come_back: Callable[[list[ReadResult]], list[ReadResult]], why: str
 ) -> None:
     filled(tmp_path)
     read = Compacted.read

@@ -12,11 +12,11 @@ from fastflight.log.record import (
     ALIGNMENT,
     Header,
     RecordKind,
-    find,
-    frame,
+    encode_record,
+    find_record,
     parse_segment_header,
     record_size,
-    scan,
+    scan_records,
     segment_header,
 )
 
@@ -32,13 +32,13 @@ def test_a_record_comes_back_from_where_it_was_put(
 ) -> None:
     stream, first, rows = numbers
     header = Header(RecordKind.BATCH, crc32(body), stream, first, rows, len(body), *times)
-    data = b"".join(frame(header, body, salt, 64))
+    data = b"".join(encode_record(header, body, salt, 64))
     assert len(data) == record_size(len(body)) and len(data) % ALIGNMENT == 0
-    found = find(memoryview(data), 0, salt, 64)
+    found = find_record(memoryview(data), 0, salt, 64)
     assert found == (64, len(data), header, True)
-    assert find(memoryview(data), 0, salt, 72) is None
-    assert find(memoryview(data), 0, salt ^ 1, 64) is None
-    assert find(memoryview(data[:-1]), 0, salt, 64) is None
+    assert find_record(memoryview(data), 0, salt, 72) is None
+    assert find_record(memoryview(data), 0, salt ^ 1, 64) is None
+    assert find_record(memoryview(data[:-1]), 0, salt, 64) is None
 
 
 @given(bodies=st.lists(st.binary(max_size=40), max_size=8), junk=st.binary(max_size=64))
@@ -46,14 +46,14 @@ def test_a_scan_finds_all_records_and_stops_at_what_is_none(bodies: list[bytes],
     data = b""
     for number, body in enumerate(bodies):
         data += b"".join(
-            frame(Header(RecordKind.BATCH, crc32(body), 1, number, 1, len(body), 0, 0), body, 7, 64 + len(data))
+            encode_record(Header(RecordKind.BATCH, crc32(body), 1, number, 1, len(body), 0, 0), body, 7, 64 + len(data))
         )
-    assert [found.header.first for found in scan(data + junk, 7, 64)] == list(range(len(bodies)))
+    assert [found.header.first for found in scan_records(data + junk, 7, 64)] == list(range(len(bodies)))
 
 
 @given(junk=st.binary(max_size=500))
 def test_junk_holds_no_record(junk: bytes) -> None:
-    assert list(scan(junk + b"FFr1" + junk, 7, 64)) == []
+    assert list(scan_records(junk + b"FFr1" + junk, 7, 64)) == []
     assert parse_segment_header(junk) is None
 
 

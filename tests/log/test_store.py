@@ -12,15 +12,13 @@ import pytest
 from fastflight.errors import BusyError, DataError, RequestError, SequenceConflict, Stopped, UnknownName
 from fastflight.log import (
     Appended,
-    BatchLog,
-    BatchStore,
+    Log,
     Missing,
     NumberedRows,
     Range,
     Retention,
     Store,
     StoreReader,
-    Ticket,
     compact,
 )
 from fastflight.log.index import MAX_SEQ
@@ -29,7 +27,7 @@ from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers, t
 SMALL = 4000
 
 
-def filled(store: Store, name: str = "demo", rows: int = 100, lot: int = 10) -> BatchLog:
+def filled(store: Store, name: str = "demo", rows: int = 100, lot: int = 10) -> Log:
     log = store.open(name, SCHEMA)
     for first in range(0, rows, lot):
         log.append(batch_of(name, first, lot)).result()
@@ -49,11 +47,9 @@ def test_what_was_acknowledged_is_there_after_opening_again(tmp_path: Path) -> N
         assert numbers(checked("demo", log.read())) == {0, 1, 2, 3}
 
 
-def test_the_store_is_what_the_contract_says(tmp_path: Path) -> None:
+def test_a_ticket_has_the_numbers_of_its_rows(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        contract: BatchStore = store
-        log: BatchLog = contract.open("demo", SCHEMA)
-        ticket: Ticket = log.append(batch_of("demo", 0, 1))
+        ticket = store.open("demo", SCHEMA).append(batch_of("demo", 0, 1))
         assert ticket.result() == Appended(ticket.first, ticket.last)
         assert ticket.done
 

@@ -7,7 +7,7 @@ import pytest
 
 from fastflight.errors import DataError
 from fastflight.tables import Layout, open_writer
-from fastflight.tables.bare import stored, stored_type
+from fastflight.tables.bare import plain_type, plain_values
 from fastflight.tables.ipc import MAX_BODY_BYTES, MAX_MESSAGE_ROWS, MAX_METADATA_BYTES
 from fastflight.tables.schemas import MAX_COLUMNS
 from fastflight.tables.vetting import MAX_DEPTH, MAX_FIELDS, vet_batch, vet_schema
@@ -118,8 +118,8 @@ def test_what_stands_in_the_place_of_a_null_does_not_count() -> None:
 )
 def test_values_as_all_know_them(column: pa.Array, values: list[object]) -> None:
     vet_batch(batch(column))
-    assert stored(column).to_pylist() == values
-    assert stored(column).type == stored_type(column.type)
+    assert plain_values(column).to_pylist() == values
+    assert plain_values(column).type == plain_type(column.type)
 
 
 UUID = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16)], pa.binary(16)))

@@ -8,7 +8,6 @@ trailer, in the custom metadata of messages: a note of the source under `fastfli
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from fastflight.errors import DataError, RequestError
 from fastflight.runtime.outgoing import Note
 from fastflight.service.wire import format_value
 from fastflight.tables import Layout, open_writer
+from fastflight.tables.arrow import ByteSink
 from fastflight.tables.bare import empty
 from fastflight.tables.codec import RowWriter
 from fastflight.tables.parquet import RowGroupWriter
@@ -154,8 +154,8 @@ class ParquetEncoder:
     enough = False
 
     def __init__(self, schema: pa.Schema) -> None:
-        self._sink = _ParquetSink()
-        self._writer = RowGroupWriter(self._sink, schema)
+        self._sink = ByteSink()
+        self._writer = RowGroupWriter(self._sink, schema.remove_metadata())
 
     def begin(self) -> Data:
         return self._sink.take()
@@ -170,30 +170,6 @@ class ParquetEncoder:
 
     def fail(self, error: Mapping[str, Any]) -> Data:
         return b""
-
-
-class _ParquetSink(io.RawIOBase):
-    """A file for a Parquet writer to append to. `take` removes and returns what was written."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-        self._position = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def write(self, data: Any) -> int:
-        part = bytes(memoryview(data))
-        self._parts.append(part)
-        self._position += len(part)
-        return len(part)
-
-    def take(self) -> bytes:
-        parts, self._parts = self._parts, []
-        return b"".join(parts)
 
 
 def _without_formulas(column: pa.Array) -> pa.Array:

@@ -13,11 +13,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from fastflight.errors import UnknownName, nearest
-from fastflight.log.batch_log import EVERYTHING, Damage, Extent, LogStatistics, Missing, NumberedRows, Range
-from fastflight.log.content import Codec, stream_of
+from fastflight.log.content import Codec, log_number
 from fastflight.log.disk import Disk, LocalDisk
-from fastflight.log.parts import damage_of, extents, load_parts, log_statistics
+from fastflight.log.parts import extents, known_damage, load_parts, log_statistics
 from fastflight.log.reading import LogReading, Snapshot, StorePart, retry_missing
+from fastflight.log.values import EVERYTHING, Damage, Extent, LogStatistics, Missing, NumberedRows, Range
 
 
 class LogReader:
@@ -30,17 +30,17 @@ class LogReader:
         self._codec = codec
 
     def read(self, wanted: Range = EVERYTHING) -> Generator[NumberedRows | Missing, None, None]:
-        """As `BatchLog.read`."""
-        return LogReading(self._reader, stream_of(self.name), self._codec, wanted).run()
+        """As `Log.read`."""
+        return LogReading(self._reader, log_number(self.name), self._codec, wanted).run()
 
     def statistics(self) -> LogStatistics:
-        """As `BatchLog.statistics`."""
-        number = stream_of(self.name)
+        """As `Log.statistics`."""
+        number = log_number(self.name)
         return retry_missing(lambda: log_statistics(self._reader.snapshot(number), number))
 
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
-        """As `BatchLog.extents`."""
-        number = stream_of(self.name)
+        """As `Log.extents`."""
+        number = log_number(self.name)
         return retry_missing(lambda: extents(self._reader.snapshot(number), number, wanted))
 
 
@@ -54,29 +54,27 @@ class StoreReader:
 
     def names(self) -> list[str]:
         """Return the names of the logs in the folder, sorted."""
-        return sorted(
-            {s.state.name for part in self._load() for s in list(part.index.streams.values()) if s.state.name}
-        )
+        return sorted({s.state.name for part in self._load() for s in list(part.index.logs.values()) if s.state.name})
 
     def log(self, name: str) -> LogReader:
         """Return an existing log. Raises `UnknownName` if there is none of that name."""
-        number = stream_of(name)
+        number = log_number(name)
         for part in self._load():
-            stream = part.index.streams.get(number)
-            if stream is not None and stream.state.name == name:
-                return LogReader(self, name, Codec(pa.ipc.read_schema(pa.py_buffer(stream.state.schema))))
+            log_index = part.index.logs.get(number)
+            if log_index is not None and log_index.state.name == name:
+                return LogReader(self, name, Codec(pa.ipc.read_schema(pa.py_buffer(log_index.state.schema))))
         raise UnknownName("no such recording", where=name, hint=nearest(name, self.names()))
 
     def damage(self) -> list[Damage]:
         """Return the places that are known to be damaged."""
-        return damage_of(self._load())
+        return known_damage(self._load())
 
     def snapshot(self, number: int) -> Snapshot:
         """Return the present snapshot of a log."""
         parts = self._load()
-        shares = [part.index.streams[number] for part in parts if number in part.index.streams]
-        first = max((max(share.state.first for share in shares), shares[0].begin)) if shares else 0
-        return Snapshot(parts, first, max((share.next for share in shares), default=0))
+        indexes = [part.index.logs[number] for part in parts if number in part.index.logs]
+        first = max((max(index.state.first for index in indexes), indexes[0].begin)) if indexes else 0
+        return Snapshot(parts, first, max((index.next for index in indexes), default=0))
 
     def _load(self) -> list[StorePart]:
         """Return the parts in the folder. Segments that were loaded before are not scanned from their beginning."""

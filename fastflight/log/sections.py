@@ -1,4 +1,4 @@
-"""The places of row groups and footers in Parquet files, each with the crc32 of its bytes.
+"""The sections of Parquet files, which are row groups and footers, each with the crc32 of its bytes.
 
 The same checksums are stored in the file itself, as a seal before the footer, where Parquet readers ignore extra bytes.
 So the file can be verified without any other file.
@@ -21,14 +21,14 @@ from fastflight.log.segment import read_exactly
 
 # The end of a Parquet file: the footer's size, and a magic.
 _PARQUET_END = struct.Struct("<I4s")
-_PLACE = struct.Struct("<IiQQI")
+_SECTION = struct.Struct("<IiQQI")
 _SUM = struct.Struct("<I")
 _SEAL_END = struct.Struct("<II8s")
 _SEAL_MAGIC = b"FFSUM 1\n"
 FOOTER = -1
 
 
-class Place(NamedTuple):
+class Section(NamedTuple):
     """Bytes of a file with their crc32: row group `group` of file number `file`, or its `FOOTER`."""
 
     file: int
@@ -38,40 +38,40 @@ class Place(NamedTuple):
     crc: int
 
 
-class Places:
-    """A packed sequence of `Place`. A GB of recordings has hundreds; as objects they take eight times the memory."""
+class Sections:
+    """A packed sequence of `Section`. A GB of recordings has hundreds; as objects they take eight times the memory."""
 
     __slots__ = ("packed",)
 
     def __init__(self, packed: bytes = b"") -> None:
-        """Raises `struct.error` for bytes that are not a whole number of places."""
-        if len(packed) % _PLACE.size:
-            raise struct.error("not a whole number of places")
+        """Raises `struct.error` for bytes that are not a whole number of sections."""
+        if len(packed) % _SECTION.size:
+            raise struct.error("not a whole number of sections")
         self.packed = packed
 
     @classmethod
-    def of(cls, places: Iterable[Place]) -> Places:
-        return cls(b"".join(_PLACE.pack(*place) for place in places))
+    def of(cls, sections: Iterable[Section]) -> Sections:
+        return cls(b"".join(_SECTION.pack(*section) for section in sections))
 
     @staticmethod
     def packed_size(count: int) -> int:
-        """Return the packed size of `count` places."""
-        return count * _PLACE.size
+        """Return the packed size of `count` sections."""
+        return count * _SECTION.size
 
     def __len__(self) -> int:
-        return len(self.packed) // _PLACE.size
+        return len(self.packed) // _SECTION.size
 
-    def __getitem__(self, number: int) -> Place:
+    def __getitem__(self, number: int) -> Section:
         if not 0 <= number < len(self):
             raise IndexError(number)
-        return Place(*_PLACE.unpack_from(self.packed, number * _PLACE.size))
+        return Section(*_SECTION.unpack_from(self.packed, number * _SECTION.size))
 
-    def __iter__(self) -> Iterator[Place]:
-        return (Place(*place) for place in _PLACE.iter_unpack(self.packed))
+    def __iter__(self) -> Iterator[Section]:
+        return (Section(*section) for section in _SECTION.iter_unpack(self.packed))
 
 
-def seal(file: File, number: int) -> list[Place]:
-    """Insert the seal into a new Parquet file. Return the places of its row groups, then of its footer."""
+def seal(file: File, number: int) -> list[Section]:
+    """Insert the seal into a new Parquet file. Return its row groups, then its footer."""
     start, footer = _footer(file)
     groups = [(at, size, crc32(read_exactly(file, at, size))) for at, size in _row_groups(footer, start)]
     sums = b"".join(_SUM.pack(crc) for *_, crc in groups) + _SUM.pack(crc32(footer))
@@ -79,12 +79,12 @@ def seal(file: File, number: int) -> list[Place]:
     sums += _SUM.pack(crc32(sums)) + _SEAL_MAGIC
     file.truncate(start)
     write_all(file, [sums, footer])
-    places = [Place(number, group, *place) for group, place in enumerate(groups)]
-    return [*places, Place(number, FOOTER, start + len(sums), len(footer), crc32(footer))]
+    sections = [Section(number, group, *rest) for group, rest in enumerate(groups)]
+    return [*sections, Section(number, FOOTER, start + len(sums), len(footer), crc32(footer))]
 
 
-def read_seal(file: File, number: int) -> list[Place]:
-    """Return the places of a sealed file's row groups, then of its footer.
+def read_seal(file: File, number: int) -> list[Section]:
+    """Return the row groups of a sealed file, then its footer.
 
     Raises `ArrowInvalid` if the seal or the footer is damaged.
     """
@@ -99,8 +99,8 @@ def read_seal(file: File, number: int) -> list[Place]:
     if crc32(footer) != footer_crc:
         raise pa.ArrowInvalid("another footer than was sealed")
     groups = zip(_row_groups(footer, end), group_crcs, strict=True)
-    places = [Place(number, group, *place, crc) for group, (place, crc) in enumerate(groups)]
-    return [*places, Place(number, FOOTER, start, len(footer), footer_crc)]
+    sections = [Section(number, group, *place, crc) for group, (place, crc) in enumerate(groups)]
+    return [*sections, Section(number, FOOTER, start, len(footer), footer_crc)]
 
 
 def _footer(file: File) -> tuple[int, bytes]:

@@ -1,0 +1,61 @@
+"""Decides whether a store has exceeded its retention: the limits of age and size.
+
+The age of a recording comes from the time of day, because a recording outlives the process that made it. If the clock
+jumps a year ahead, all recordings seem a year old, and retention would delete them for good. So an age counts only
+after the clock has kept pace with the monotonic clock for `STEADY_SECONDS`. This is enough for the system to correct
+its clock, or for a person to notice a mistyped date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fastflight.log.reading import StorePart
+
+# A computer without a battery-backed clock gets the time seconds, or at most some minutes, after its start.
+STEADY_SECONDS = 600.0
+# A larger difference between the clocks means that the clock was set. The system slews a clock by 0.05 %, which is a
+# fraction of this between two updates a minute apart.
+STEP_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """Limits of age and size, above which a store deletes its oldest rows; None means no limit.
+
+    A store deletes whole segments, so it may keep a little more than the limits.
+    """
+
+    max_seconds: float | None = None
+    max_bytes: int | None = None
+
+
+class RetentionCheck:
+    """Call `update` now and then. `clock` is the time of day in seconds, `ticks` a monotonic clock."""
+
+    def __init__(self, limits: Retention, clock: Callable[[], float], ticks: Callable[[], float]) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._ticks = ticks
+        self._last = clock(), ticks()
+        self._steady_since = self._last[1]
+
+    def update(self) -> None:
+        """Compare both clocks, to find out whether the clock was set since the last call."""
+        before, (now, ticks) = self._last, (self._clock(), self._ticks())
+        self._last = now, ticks
+        if abs((now - before[0]) - (ticks - before[1])) > STEP_SECONDS:
+            self._steady_since = ticks
+
+    def exceeded(self, parts: Sequence[StorePart]) -> bool:
+        """Return whether the oldest of `parts`, which come in order, is too old, or all together are too large."""
+        max_seconds, max_bytes = self._limits.max_seconds, self._limits.max_bytes
+        if max_seconds is not None and self._last[1] - self._steady_since >= STEADY_SECONDS:
+            now = int(self._clock() * 1e6)
+            # The rows of a part are older than the next part. If the next part has no creation time, or one in the
+            # future from a wrong clock, the part after it counts, which was created even later.
+            created = next((part.index.created for part in parts[1:] if 0 < part.index.created <= now), now)
+            if now - created > max_seconds * 1e6:
+                return True
+        return max_bytes is not None and sum(part.size for part in parts) > max_bytes

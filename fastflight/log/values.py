@@ -1,0 +1,115 @@
+"""What the log takes and returns: rows and their numbers, ranges, damage and statistics.
+
+Ranges of numbers include both ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """The numbers of the first and the last row that an append has made durable."""
+
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedRows:
+    """Rows of a log. The first row has the number `first`, the others follow without a hole."""
+
+    first: int
+    batch: pa.RecordBatch
+
+    @property
+    def last(self) -> int:
+        return self.first + int(self.batch.num_rows) - 1
+
+
+Reason = Literal["trimmed", "damaged", "never written", "not recorded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Numbers without rows: `first` to `last`, both included. `where` names the damaged place, if there is one."""
+
+    first: int
+    last: int
+    reason: Reason
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """The rows to read: `from_time <= time < until_time` in us UTC, and `from_seq <= number <= until_seq`.
+
+    None means no limit.
+    """
+
+    from_seq: int | None = None
+    until_seq: int | None = None
+    from_time: int | None = None
+    until_time: int | None = None
+
+
+EVERYTHING = Range()
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A place in the store's files that cannot be read: damaged bytes, or (`torn`) an unfinished write at the end."""
+
+    file: str
+    offset: int
+    bytes: int
+    torn: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogStatistics:
+    """One log: its durable rows, their stored bytes, their numbers and their times (us UTC)."""
+
+    rows: int
+    bytes: int
+    first_seq: int
+    next_seq: int
+    first_time: int | None
+    last_time: int | None
+    # Numbers without a row from `first_seq` on, as far as this is known without reading; pauses are not counted.
+    lost: int = 0
+    # Damaged places in the files that hold this log. Only reading shows whether they held rows of it.
+    damage: tuple[Damage, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Numbers `first` to `last` of a log that are stored in one file or group of files: read them in one pass.
+
+    `rows` is the number of rows in it, `bytes` their stored size; both ignore damage. With a time range, both are
+    upper limits.
+    """
+
+    first: int
+    last: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreStatistics:
+    """The whole store. `commits` counts the groups written since it was opened, `failed` the records that failed."""
+
+    logs: int
+    rows: int
+    bytes: int
+    parts: int
+    appends: int
+    commits: int
+    failed: int
+    waiting_bytes: int
+    damage: tuple[Damage, ...]
