@@ -27,9 +27,9 @@ from fastflight.app.settings import settings_of
 from fastflight.client import FastFlightClient
 from fastflight.client.credentials import NONE, Credentials
 from fastflight.errors import FastFlightError
-from fastflight.testing.chaos import ChaosProxy, Fault, Kind, Way
 from fastflight_benchmark import ending
 from fastflight_benchmark.faulting.guard import certified
+from tests.support.chaos import ChaosProxy, Fault, Kind, Way
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

@@ -15,10 +15,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from fastflight.app.compose import open_server
 from fastflight.app.settings import ServeSettings
-from fastflight.testing.browser import OPTIONS, chromium
 from fastflight_benchmark import ending
 from fastflight_benchmark.live.fleet import printing
 from fastflight_benchmark.live.printing import Options as Boards
+from tests.support.browser import OPTIONS, chromium
 
 DESKTOP = {"width": 1100, "height": 720}
 PHONE = {"width": 360, "height": 720}

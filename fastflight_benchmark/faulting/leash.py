@@ -4,7 +4,7 @@
 
 Says `ready` once it has loaded what it needs, and begins at a line of its input: on a busy machine a program takes long
 to load, which is not the time that its work takes. The end of its input is its own. At SIGUSR1 it says where it is. Its
-clock may be set: `fastflight.testing.clock`.
+clock may be set: `tests.support.clock`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import threading
 
 from fastflight.cli.entry import choose_pool
-from fastflight.testing import clock
+from tests.support import clock
 
 # As of a program that lost its terminal.
 LOST = 129

@@ -32,16 +32,16 @@ from typing import Self
 from pyarrow import flight
 
 from fastflight.client import FastFlightClient
-from fastflight.testing.chaos import ChaosProxy
-from fastflight.testing.clock import SettableClock
-from fastflight.testing.small_disk import SmallDisk
-from fastflight.testing.targets import TargetMissing
 from fastflight_benchmark.faulting.guard import OPEN, guarded
 from fastflight_benchmark.faulting.portname import PortName
 from fastflight_benchmark.faulting.program import Program
 from fastflight_benchmark.faulting.talker import PROGRAM
 from fastflight_benchmark.faulting.target import Target
 from fastflight_benchmark.simulated import SimulatedBoard
+from tests.support.chaos import ChaosProxy
+from tests.support.clock import SettableClock
+from tests.support.small_disk import SmallDisk
+from tests.support.targets import TargetMissing
 
 HOST = "127.0.0.1"
 # How a device is reached: the schemes of device URLs.

@@ -14,8 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from fastflight.testing.chaos import ChaosProxy, Fault, Kind, Way, drawn
-from fastflight.testing.small_disk import BLOCK_BYTES
 from fastflight_benchmark.faulting.guard import HELLO_BYTES, OPEN
 from fastflight_benchmark.faulting.stage import (
     BRIDGE_BOARD,
@@ -34,6 +32,8 @@ from fastflight_benchmark.faulting.stage import (
     later,
 )
 from fastflight_benchmark.faulting.works import PutProcess, Rows, Work
+from tests.support.chaos import ChaosProxy, Fault, Kind, Way, drawn
+from tests.support.small_disk import BLOCK_BYTES
 
 # Of a strike by the clock: no work is done much later than this.
 MOMENT_SECONDS = 1.0

@@ -18,7 +18,6 @@ from websockets.frames import Close
 from websockets.http11 import Response
 
 from fastflight.errors import FastFlightError, TransportClosed
-from fastflight.testing.chaos import Fault, Kind, Way
 from fastflight_benchmark.faulting import report, trial
 from fastflight_benchmark.faulting.browsing import BROKEN, HttpPut, WebSession, unfinished
 from fastflight_benchmark.faulting.campaign import Campaign
@@ -38,6 +37,7 @@ from fastflight_benchmark.faulting.works import (
     code_of,
     code_of_answer,
 )
+from tests.support.chaos import Fault, Kind, Way
 
 # Any fixed numbers: together each hop of the stage is struck, and each kind of work done.
 SEED = 4

@@ -9,9 +9,9 @@ import pytest
 
 from fastflight.client import FastFlightClient
 from fastflight.errors import TransportClosed
-from fastflight.testing.chaos import Fault, Kind, Way
 from fastflight_benchmark import flip_campaign
 from fastflight_benchmark.flip_campaign import CONTENT, RIGHT, TYPED, WORKS, WRONG, Line, campaign
+from tests.support.chaos import Fault, Kind, Way
 
 FLIPS = 18
 SEED = 1

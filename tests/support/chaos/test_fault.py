@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.testing.chaos import Fault, Kind, Way, drawn
+from tests.support.chaos import Fault, Kind, Way, drawn
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 
-from fastflight.testing.targets import TargetMissing
+from tests.support.targets import TargetMissing
 
 VARIABLE = "FASTFLIGHT_CHROMIUM"
 NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")

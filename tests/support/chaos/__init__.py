@@ -10,9 +10,9 @@
 `AsyncChaosProxy` is the same for a loop.
 """
 
-from fastflight.testing.chaos.course import Break, Course, Pass, Step, Wait
-from fastflight.testing.chaos.fault import ENDINGS, Fault, Kind, Way, drawn
-from fastflight.testing.chaos.proxy import AsyncChaosProxy, ChaosProxy
+from tests.support.chaos.course import Break, Course, Pass, Step, Wait
+from tests.support.chaos.fault import ENDINGS, Fault, Kind, Way, drawn
+from tests.support.chaos.proxy import AsyncChaosProxy, ChaosProxy
 
 __all__ = [
     "ENDINGS",

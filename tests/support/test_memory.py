@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fastflight.errors import ProtocolError, TransportClosed, TransportTimeout
 from fastflight.protocol.conversation import Conversation, Deliver, Fetch, Pause, Receive, Send
-from fastflight.testing.memory import Answer, Entry, HangUp, Silence, abandon, cut, play
+from tests.support.memory import Answer, Entry, HangUp, Silence, abandon, cut, play
 
 
 def ask(question: bytes, until: bytes = b"\n") -> Conversation[bytes]:

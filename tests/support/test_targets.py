@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.testing import targets
+from tests.support import targets
 
 # Real firmware on a loaded machine: far above what an answer takes.
 ANSWER_SECONDS = 20.0
@@ -177,7 +177,7 @@ def test_an_emulator_that_ends_at_once_is_broken_and_not_missing(
 
 
 def test_the_npm_package_is_looked_up_in_the_environment_and_then_in_the_repository(tmp_path: Path) -> None:
-    source = tmp_path / "fastflight" / "testing" / "targets.py"
+    source = tmp_path / "tests" / "support" / "targets.py"
     assert targets.webassembly_package({}, source) is None
     installed = tmp_path / targets.INSTALLED_PACKAGE
     installed.mkdir(parents=True)

@@ -142,7 +142,7 @@ def _start_emulator(target: str, emulator: str, firmware: Path) -> tuple[subproc
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port: int = probe.getsockname()[1]
-        process = subprocess.Popen(  # noqa: S603  # a test's own target, no shell
+        process = subprocess.Popen(  # a test's own target, no shell
             _emulator_command(emulator, firmware, port),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from fastflight.testing.leaks import held, leaked
+from tests.support.leaks import held, leaked
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="descriptors and children are read from /proc")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from fastflight.testing.targets import TargetMissing
+from tests.support.targets import TargetMissing
 
 FILLER = ".filler"
 HINT = "Run as root on Linux, where a container may mount"
@@ -62,4 +62,4 @@ class SmallDisk:
 
 
 def _run(*command: str) -> None:
-    subprocess.run(command, capture_output=True, text=True, timeout=MOUNT_SECONDS, check=True)  # noqa: S603  # no shell
+    subprocess.run(command, capture_output=True, text=True, timeout=MOUNT_SECONDS, check=True)  # no shell

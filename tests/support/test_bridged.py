@@ -7,7 +7,7 @@ import pytest
 
 from fastflight.bridge import Bridge, Ports
 from fastflight.errors import TransportError
-from fastflight.testing import bridged
+from tests.support import bridged
 
 
 def test_gives_ports_that_reach_the_device_and_leaves_nothing() -> None:

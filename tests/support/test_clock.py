@@ -1,6 +1,6 @@
 """A server whose clock is set while it works: rows, sessions, writes, limits and recordings go on as before.
 
-The server is a process of its own, of which Python's clock is set (`fastflight.testing.clock`).
+The server is a process of its own, of which Python's clock is set (`tests.support.clock`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from fastflight.access.tokens import Book, issued
 from fastflight.client import FastFlightClient
 from fastflight.client.credentials import Credentials
 from fastflight.errors import Unauthenticated
-from fastflight.testing.clock import VARIABLE, SettableClock
 from fastflight_benchmark.faulting.program import Program
+from tests.support.clock import VARIABLE, SettableClock
 
 HOUR, DAY, YEAR = 3_600, 86_400, 365 * 86_400
 JUMPS = (HOUR, -HOUR, DAY, -DAY, 10 * YEAR, -10 * YEAR)
@@ -57,7 +57,7 @@ def serving(tmp_path: Path, clock: SettableClock) -> Iterator[Program]:
 def test_a_process_follows(clock: SettableClock) -> None:
     code = (
         "import os, sys, time\n"
-        "from fastflight.testing.clock import follow\n"
+        "from tests.support.clock import follow\n"
         "right, ticks = time.time, time.monotonic\n"
         "follow(os.environ)\n"
         "for line in sys.stdin:\n"

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self, TypeVar
 
-from fastflight.testing.chaos.course import Break, Course, Pass, Wait
-from fastflight.testing.chaos.fault import ENDINGS, Fault, Kind, Way
+from tests.support.chaos.course import Break, Course, Pass, Wait
+from tests.support.chaos.fault import ENDINGS, Fault, Kind, Way
 
 T = TypeVar("T")
 

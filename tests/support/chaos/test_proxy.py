@@ -10,8 +10,8 @@ from contextlib import suppress
 
 import pytest
 
-from fastflight.testing.chaos import AsyncChaosProxy, ChaosProxy, Kind
-from fastflight.testing.chaos import proxy as proxies
+from tests.support.chaos import AsyncChaosProxy, ChaosProxy, Kind
+from tests.support.chaos import proxy as proxies
 
 SOON = 20.0
 DATA = bytes(range(256)) * 40

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.testing.chaos import Break, Course, Fault, Kind, Pass, Step, Wait, Way, drawn
+from tests.support.chaos import Break, Course, Fault, Kind, Pass, Step, Wait, Way, drawn
 
 DATA = bytes(range(200))
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from fastflight.testing.chaos.fault import ENDINGS, Fault, Kind
+from tests.support.chaos.fault import ENDINGS, Fault, Kind
 
 # Of odd pieces: none is a size that anybody reads, and most are shorter than any frame's header.
 ODD_BYTES = (1, 2, 3, 5, 7, 11, 13, 61, 251, 1021)
