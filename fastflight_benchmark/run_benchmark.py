@@ -17,12 +17,11 @@ from rich.console import Console
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import FastFlightError
 from fastflight_benchmark import ending, output
+from fastflight_benchmark.report import PIPE_COLUMNS
 from fastflight_benchmark.selection import Selection
 from fastflight_benchmark.suites import SELECTABLE, SUITES, Options
 
 INTERRUPTED = 130
-# Tables need this where the output is a file or a pipe.
-PIPE_COLUMNS = 140
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

@@ -1,4 +1,4 @@
-"""The results of the suites `transfer`, `boards` and `faults` on the screen."""
+"""The results of the suites `transfer` and `boards` on the screen."""
 
 from __future__ import annotations
 

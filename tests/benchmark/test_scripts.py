@@ -20,11 +20,9 @@ from fastflight_benchmark.spawned import spawned
 SOON = 30.0
 FOLDER = Path(fastflight_benchmark.__file__).parent
 SCRIPTS = ["start_flight_server", "mock_data_service", "run_benchmark", "plot_benchmark_results"]
-SCRIPTS += ["fault_campaign", "transfer_fault_campaign"]
 
 
-def started(script: str, *arguments: str, folder: Path | None = None) -> subprocess.Popen[str]:
-    """`folder` is for its temporary files."""
+def started(script: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, f"{script}.py", *arguments],
         cwd=FOLDER,
@@ -32,7 +30,7 @@ def started(script: str, *arguments: str, folder: Path | None = None) -> subproc
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "120"} | ({"TMPDIR": str(folder)} if folder else {}),
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "120"},
     )
 
 
@@ -59,7 +57,7 @@ def test_wrong_arguments_are_said_in_words(tmp_path: Path) -> None:
     no_result.with_suffix(".json").write_text("{}")
 
     for app, argument, says in (
-        (run_benchmark.app, "--suite=flihgt", "is not one of flight, requests, memory, transfer, boards, faults"),
+        (run_benchmark.app, "--suite=flihgt", "is not one of flight, requests, memory, transfer, boards, bridge"),
         (run_benchmark.app, f"--output={tmp_path}", "cannot be written: Is a directory"),
         (run_benchmark.app, f"--output={no_result}/file.csv", "cannot be written"),
         (plot_benchmark_results.app, str(tmp_path / "missing.csv"), "No such file"),
@@ -68,21 +66,6 @@ def test_wrong_arguments_are_said_in_words(tmp_path: Path) -> None:
         result = CliRunner(env={"NO_COLOR": "1"}).invoke(app, [argument])
         assert result.exit_code == 2
         assert unwrapped(says) in unwrapped(result.output)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the script is for Linux")
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_campaign_that_is_stopped_ends_what_it_started(stop: signal.Signals, tmp_path: Path) -> None:
-    if signal.getsignal(stop) is signal.SIG_IGN:
-        pytest.skip("what these tests are started to ignore, scripts do, too")
-    with started("server_kill_campaign", "--runs", "1000", folder=tmp_path) as process:
-        campaign = psutil.Process(process.pid)
-        while not (servers := campaign.children()):
-            assert process.poll() is None
-        process.send_signal(stop)
-        process.communicate(timeout=SOON)
-    assert not psutil.wait_procs(servers, timeout=SOON)[1]
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT for one process")

@@ -19,7 +19,7 @@ from fastflight.access.tokens import Book, issued
 from fastflight.client import FastFlightClient
 from fastflight.client.credentials import Credentials
 from fastflight.errors import Unauthenticated
-from fastflight_benchmark.faulting.program import Program
+from tests.campaigns.faulting.program import Program
 from tests.support.clock import VARIABLE, SettableClock
 
 HOUR, DAY, YEAR = 3_600, 86_400, 365 * 86_400

@@ -1,0 +1,45 @@
+"""The command `fastflight` on a leash: it ends, at once, when whoever started it does, however that came.
+
+    python -m tests.campaigns.faulting.leash ARGUMENTS
+
+Says `ready` once it has loaded what it needs, and begins at a line of its input: on a busy machine a program takes long
+to load, which is not the time that its work takes. The end of its input is its own. At SIGUSR1 it says where it is. Its
+clock may be set: `tests.support.clock`.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import os
+import signal
+import sys
+import threading
+
+from fastflight.cli.entry import choose_pool
+from tests.support import clock
+
+# As of a program that lost its terminal.
+LOST = 129
+
+
+def main() -> None:
+    faulthandler.register(signal.SIGUSR1)
+    clock.follow(os.environ)
+    choose_pool(os.environ, sys.platform)
+    app = importlib.import_module("fastflight.cli.main").app  # now: all of it takes the clock that it finds
+    print("ready", flush=True)
+    if not sys.stdin.readline():
+        os._exit(LOST)
+    threading.Thread(target=_hold, name="leash", daemon=True).start()
+    app()
+
+
+def _hold() -> None:
+    while os.read(0, 1):
+        pass
+    os._exit(LOST)
+
+
+if __name__ == "__main__":
+    main()

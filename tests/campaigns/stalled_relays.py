@@ -1,0 +1,87 @@
+"""What a WebSocket client that stops reading costs the relay, and what those beside it notice.
+
+    python -m tests.campaigns.stalled_relays
+
+Clients ask the relay for half a gigabyte each, give all the credit that the protocol has, and never read. The relay's
+memory is taken before, and when it stands still; another client's transfers are timed before, and beside them.
+"""
+
+from __future__ import annotations
+
+import socket
+import statistics
+import time
+from typing import Annotated
+
+import psutil
+import typer
+
+from fastflight.errors import TransportError
+from fastflight.protocol.relay import MAX_CREDIT, Opened, RelayConnection
+from fastflight_benchmark import ending, machine
+from fastflight_benchmark.relaying.client import Client, Job, say, shake_hands
+from fastflight_benchmark.relaying.content import MIB
+from fastflight_benchmark.relaying.measuring import RELAYS, SEEDER
+from fastflight_benchmark.relaying.relays import OURS
+from fastflight_benchmark.spawned import spawned
+
+READ_BYTES = 128 * 1024
+SIZE = 100 * MIB
+ENDLESS = 512 * MIB
+TRANSFERS = 5
+# The relay stands still when its memory is the same so many times, so many seconds apart.
+ALIKE, APART = 5, 0.2
+
+
+def main(clients: Annotated[int, typer.Option(min=1, metavar="N", help="How many stop reading.")] = 10) -> None:
+    """Print the relay's memory for each client that stalls, and the other one's rates."""
+    with spawned(SEEDER) as seeder, spawned(RELAYS, OURS, str(READ_BYTES)) as relay:
+        process = psutil.Process(relay.pid)
+        job = Job(OURS, relay.location, seeder.location, SIZE, READ_BYTES, READ_BYTES, whole=False)
+        _rates(job)  # what the first transfers load stays
+        alone, before = _rates(job), process.memory_info().rss
+        stalled = [_stalled(relay.location, seeder.location) for _ in range(clients)]
+        try:
+            after = _settled(process)
+            beside = _rates(job)
+        finally:
+            for sock in stalled:
+                sock.close()
+    each = (after - before) / clients / MIB
+    typer.echo(f"{clients} clients that do not read: {each:.2f} MiB each, of {before / MIB:.0f} MiB in all before")
+    typer.echo(f"another client: {alone:,.0f} MiB/s alone, {beside:,.0f} beside them ({beside / alone:.2f})")
+    typer.echo(machine.in_one_line(machine.describe()))
+
+
+def _rates(job: Job) -> float:
+    client = Client()
+    return statistics.median(SIZE / MIB / client.carry_out(job).seconds for _ in range(TRANSFERS))
+
+
+def _stalled(relay: str, seeder: str) -> socket.socket:
+    """A client that has asked, and does not read."""
+    host, _, port = relay.rpartition(":")
+    sock = socket.create_connection((host, int(port)))
+    shake_hands(sock, relay)
+    side = RelayConnection(accepts=False, window_bytes=MAX_CREDIT)
+    request = f"{ENDLESS} {READ_BYTES}\n".encode()
+    say(sock, side.open(1, seeder))
+    head = sock.recv(2, socket.MSG_WAITALL)
+    (event,) = side.feed(sock.recv(head[1], socket.MSG_WAITALL))
+    if not isinstance(event, Opened):
+        raise TransportError(f"the stream was not opened: {event}", where=seeder)
+    say(sock, side.data(1, len(request)) + request)
+    return sock
+
+
+def _settled(process: psutil.Process) -> int:
+    seen: list[int] = []
+    while len(seen) < ALIKE or len(set(seen[-ALIKE:])) > 1:
+        time.sleep(APART)
+        seen.append(process.memory_info().rss)
+    return seen[-1]
+
+
+if __name__ == "__main__":
+    ending.like_ctrl_c()
+    typer.run(main)
