@@ -15,9 +15,10 @@ from pathlib import Path
 import pandas as pd
 import typer
 
-from fastflight_benchmark import machine, output, summary, targets
+from fastflight_benchmark import machine, output, targets
 from fastflight_benchmark.contenders import AIO, ASYNC, BARE, MODES, NAMESAKE_ASYNC, NAMESAKE_SYNC, SYNC
 from fastflight_benchmark.report import batch_title, delay_title
+from fastflight_benchmark.suites.flight import summary
 from fastflight_benchmark.targets import Judged
 
 DOCS = Path(__file__).parents[1] / "docs"

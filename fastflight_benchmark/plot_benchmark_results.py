@@ -11,10 +11,12 @@ import typer
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from fastflight_benchmark import output, peer_plots, plots, summary, transfer_plots
-from fastflight_benchmark.bridging import plots as bridge_plots
-from fastflight_benchmark.live import plots as live_plots
-from fastflight_benchmark.relaying import plots as relay_plots
+from fastflight_benchmark import output, plots
+from fastflight_benchmark.suites.bridge import plots as bridge_plots
+from fastflight_benchmark.suites.flight import peer_plots, summary
+from fastflight_benchmark.suites.relay import plots as relay_plots
+from fastflight_benchmark.suites.sessions import plots as sessions_plots
+from fastflight_benchmark.suites.transfer import plots as transfer_plots
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -82,7 +84,7 @@ FIGURES: Mapping[str, Callable[..., dict[str, Figure]]] = {
     "transfer": transfer_plots.transfer,
     "boards": transfer_plots.boards,
     "bridge": bridge_plots.bridge,
-    "sessions": live_plots.sessions,
+    "sessions": sessions_plots.sessions,
     "relay": relay_plots.relay,
 }
 

@@ -8,6 +8,7 @@ than it was asked to.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -17,10 +18,36 @@ from rich.console import Console
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import FastFlightError
 from fastflight_benchmark import ending, output
+from fastflight_benchmark.options import Options
 from fastflight_benchmark.report import PIPE_COLUMNS
 from fastflight_benchmark.selection import Selection
-from fastflight_benchmark.suites import SELECTABLE, SUITES, Options
+from fastflight_benchmark.suites import endpoints, identity, memory, page
+from fastflight_benchmark.suites.boards import suite as boards
+from fastflight_benchmark.suites.bridge import suite as bridge
+from fastflight_benchmark.suites.flight import suite as flight
+from fastflight_benchmark.suites.http import suite as http
+from fastflight_benchmark.suites.relay import suite as relay
+from fastflight_benchmark.suites.requests import suite as requests
+from fastflight_benchmark.suites.sessions import suite as sessions
+from fastflight_benchmark.suites.transfer import suite as transfer
 
+# By name, the function that runs a suite, writes its files, and returns how many requests failed.
+SUITES: Mapping[str, Callable[[Options], int]] = {
+    "flight": flight.run,
+    "requests": requests.run,
+    "memory": memory.run,
+    "transfer": transfer.run,
+    "boards": boards.run,
+    "bridge": bridge.run,
+    "http": http.run,
+    "relay": relay.run,
+    "page": page.run,
+    "endpoints": endpoints.run,
+    "sessions": sessions.run,
+    "identity": identity.run,
+}
+# Suites whose cells can be chosen, and whose server can be profiled.
+SELECTABLE = frozenset({"flight", "requests"})
 INTERRUPTED = 130
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

@@ -20,9 +20,9 @@ from fastflight.errors import DataError, FastFlightError
 from fastflight.service.requests import Mock, Mode
 from fastflight_benchmark import machine, output, report
 from fastflight_benchmark.mock_data_service import WrongPath, expected_bytes
+from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER
 from fastflight_benchmark.spawned import spawned
-from fastflight_benchmark.suites.options import Options
 
 MODES: tuple[Mode, ...] = ("sync", "async")
 # Seconds the source takes for a row: large beside what a row costs otherwise.

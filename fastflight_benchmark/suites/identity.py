@@ -21,16 +21,18 @@ import pandas as pd
 import trustme
 
 from fastflight.errors import DataError
-from fastflight_benchmark import contenders, machine, output, report, requests_report, requests_summary
+from fastflight_benchmark import contenders, machine, output, report
 from fastflight_benchmark.loading.calling import DO_GET, GET_FLIGHT_INFO
 from fastflight_benchmark.loading.pool import Calls, Loaders
+from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers import constant
 from fastflight_benchmark.peers.running import CONSTANT_MODULES, SERVER, Served
-from fastflight_benchmark.requests_summary import RAW_COLUMNS
 from fastflight_benchmark.spawned import spawned
-from fastflight_benchmark.suites import requests
-from fastflight_benchmark.suites.options import Options
-from fastflight_benchmark.suites.requests import AROUND_SECONDS, WARM_UP_SECONDS
+from fastflight_benchmark.suites.requests import report as requests_report
+from fastflight_benchmark.suites.requests import suite as requests
+from fastflight_benchmark.suites.requests import summary as requests_summary
+from fastflight_benchmark.suites.requests.suite import AROUND_SECONDS, WARM_UP_SECONDS
+from fastflight_benchmark.suites.requests.summary import RAW_COLUMNS
 
 OPEN, TRACE, TOKEN, TLS, TLS_TOKEN = OURS = ("open", "trace", "token", "tls", "tls-token")
 BARE, BARE_TOKEN, BARE_TLS = ("bare", "bare-token", "bare-tls")

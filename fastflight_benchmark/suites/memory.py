@@ -24,15 +24,16 @@ from urllib.parse import quote
 
 import pandas as pd
 import psutil
+from rich.console import Console
 
 from fastflight.client import FastFlightClient, RowStream
 from fastflight.errors import DataError, FastFlightError
 from fastflight.service.requests import Mode
 from fastflight_benchmark import machine, output, report
 from fastflight_benchmark.mock_data_service import MIB, WrongPath
+from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER
 from fastflight_benchmark.spawned import spawned
-from fastflight_benchmark.suites.options import Options
 
 MODES: tuple[Mode, ...] = ("sync", "async")
 FAST, SLOW = "fast", "slow"
@@ -132,7 +133,7 @@ def run(options: Options, sizes: Sequence[int] = ()) -> int:
     raw = pd.DataFrame(rows, columns=COLUMNS)
     result = worst(raw)
     output.save(options.output, result, {"raw": raw}, description)
-    report.show_memory(options.console, result)
+    show(options.console, result)
     failed = raw[raw["error"] != ""]
     report.show_failures(options.console, failed["error"])
     report.show_foot(options.console, description, options.output)
@@ -177,6 +178,20 @@ def worst(raw: pd.DataFrame) -> pd.DataFrame:
     right = raw[raw["error"] == ""]
     rows = right.groupby(["mode", "reader", "file_mb"])["held_mb"].idxmax()
     return raw.loc[rows, [name for name in COLUMNS if name != "error"]].reset_index(drop=True)
+
+
+def show(console: Console, result: pd.DataFrame) -> None:
+    """What the server held beyond its baseline, small file against large."""
+    sizes = sorted(result["file_mb"].unique())
+    shown = report.table(
+        "MiB that the server holds while it reads a file, beyond what it had before; the worst run",
+        ("path", "reader", *(f"{size:.0f} MB file" for size in sizes)),
+        "more for the larger file",
+    )
+    for (mode, reader), group in result.groupby(["mode", "reader"]):
+        held = group.set_index("file_mb")["held_mb"].reindex(sizes)
+        shown.add_row(str(mode), str(reader), *(f"{size:.1f}" for size in held), f"{held.iloc[-1] - held.iloc[0]:+.1f}")
+    console.print(shown)
 
 
 def make(folder: Path, size: int) -> File:

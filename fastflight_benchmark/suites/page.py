@@ -25,10 +25,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from fastflight.errors import FastFlightError
 from fastflight.gateway.page.fleet import TICK_SECONDS
 from fastflight_benchmark import machine, output, report
-from fastflight_benchmark.live.fleet import printing
-from fastflight_benchmark.live.printing import Options as Boards
+from fastflight_benchmark.options import Options
+from fastflight_benchmark.printing import printing
+from fastflight_benchmark.printing_boards import Options as Boards
 from fastflight_benchmark.spawned import spawned
-from fastflight_benchmark.suites.options import Options
 
 # The issue's: so many viewers, none without so much of its ticks, for less than so many cores.
 TARGET_VIEWERS = 100

@@ -16,11 +16,13 @@ from fastflight.app.compose import open_server
 from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.service.requests import Mock
-from fastflight_benchmark import output, plot_benchmark_results, summary
+from fastflight_benchmark import output, plot_benchmark_results
 from fastflight_benchmark.contenders import AIO, BARE, MODES
 from fastflight_benchmark.mock_data_service import BarePeer, WrongPath
+from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers.running import Served
-from fastflight_benchmark.suites import Options, flight
+from fastflight_benchmark.suites.flight import suite as flight
+from fastflight_benchmark.suites.flight import summary
 
 FREE_PORT = "grpc://127.0.0.1:0"
 # Nothing can listen at port 1 without being the system's administrator.

@@ -29,8 +29,8 @@ from fastflight.app.process import END_SECONDS
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError, FileMissing
 from fastflight_benchmark import ending
-from fastflight_benchmark.live.fleet import printing
-from fastflight_benchmark.live.printing import Options
+from fastflight_benchmark.printing import printing
+from fastflight_benchmark.printing_boards import Options
 from fastflight_benchmark.simulated import SimulatedBoard
 from tests.campaigns.drain_crowd import (
     READ_ROWS,

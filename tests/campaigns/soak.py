@@ -35,10 +35,10 @@ import typer
 from fastflight.client import FastFlightClient
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
 from fastflight_benchmark import ending, machine, output
-from fastflight_benchmark.live.fleet import printing
-from fastflight_benchmark.live.printing import Options
-from fastflight_benchmark.live.recorded import Kept, replayed
+from fastflight_benchmark.printing import printing
+from fastflight_benchmark.printing_boards import Options
 from fastflight_benchmark.spawned import spawned
+from fastflight_benchmark.suites.sessions.recorded import Kept, replayed
 from tests.campaigns.soaking.coming import Coming, Outcome
 from tests.campaigns.soaking.plot import drawn
 from tests.campaigns.soaking.sampling import FLAT_MB_PER_HOUR, Sample, Sampling, Slope, slope

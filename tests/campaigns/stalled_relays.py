@@ -19,11 +19,11 @@ import typer
 from fastflight.errors import TransportError
 from fastflight.protocol.relay import MAX_CREDIT, Opened, RelayConnection
 from fastflight_benchmark import ending, machine
-from fastflight_benchmark.relaying.client import Client, Job, say, shake_hands
-from fastflight_benchmark.relaying.content import MIB
-from fastflight_benchmark.relaying.measuring import RELAYS, SEEDER
-from fastflight_benchmark.relaying.relays import OURS
 from fastflight_benchmark.spawned import spawned
+from fastflight_benchmark.suites.relay.client import Client, Job, say, shake_hands
+from fastflight_benchmark.suites.relay.content import MIB
+from fastflight_benchmark.suites.relay.measuring import RELAYS, SEEDER
+from fastflight_benchmark.suites.relay.relays import OURS
 
 READ_BYTES = 128 * 1024
 SIZE = 100 * MIB

@@ -24,7 +24,7 @@ from fastflight.log.compacted import Compacted, Places, parquet_names
 from fastflight.log.disk import LocalDisk
 from fastflight.log.segment import segment_name
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
-from fastflight_benchmark.live.recorded import Kept
+from fastflight_benchmark.suites.sessions.recorded import Kept
 from tests.campaigns import soak
 from tests.campaigns.soaking import coming as soaking_coming
 from tests.campaigns.soaking import visits

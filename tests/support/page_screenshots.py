@@ -16,8 +16,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from fastflight.app.compose import open_server
 from fastflight.app.settings import ServeSettings
 from fastflight_benchmark import ending
-from fastflight_benchmark.live.fleet import printing
-from fastflight_benchmark.live.printing import Options as Boards
+from fastflight_benchmark.printing import printing
+from fastflight_benchmark.printing_boards import Options as Boards
 from tests.support.browser import OPTIONS, chromium
 
 DESKTOP = {"width": 1100, "height": 720}

@@ -1,0 +1,283 @@
+"""Suite `flight`: sync against async, and both against peers, over the mock table.
+
+Servers are read in turn: fastflight on its sync and on its async path, pyarrow's server alone (`bare`), the
+`fastflight` of PyPI on both of its paths, and a reference on grpc.aio. What is compared stands next to each other in
+time, in an order that turns around with each round (A B, B A, ...), so that drift falls on all alike. Each run is a
+sweep with new processes and connections: two that do the same can differ for as long as they live, which reading them
+again and again would not show. `plan` is the whole order of work of a run; nothing is measured that is not in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import pandas as pd
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from fastflight.errors import DataError
+from fastflight.service.requests import Mock
+from fastflight_benchmark import machine, output, report
+from fastflight_benchmark.contenders import AIO, BARE, CONTENDERS, MODES, NAMESAKE_ASYNC, NAMESAKE_SYNC, PEERS
+from fastflight_benchmark.loading.pool import Burst, Loaders, Outcome
+from fastflight_benchmark.mock_data_service import MIB, ceiling_mbps, check, expected_bytes
+from fastflight_benchmark.options import Options
+from fastflight_benchmark.peers.running import TABLE_MODULES, Served, Servers, named_server, prepared
+from fastflight_benchmark.suites.flight import report as flight_report
+from fastflight_benchmark.suites.flight import summary
+from fastflight_benchmark.suites.flight.summary import RAW_COLUMNS
+
+Variant = Literal["default", "simple", "complex"]
+
+# For the estimate of the whole time only: what a read without delay reaches on a small machine, how long a batch takes
+# at the least, and how long it takes the one that hops between threads for each.
+ASSUMED_MBPS = 800
+ASSUMED_BATCH_SECONDS: Mapping[str, float] = {NAMESAKE_ASYNC: 2.5e-4}
+ASSUMED_OTHER_BATCH_SECONDS = 5e-5
+# How often a run reads without delay, for the ratios: that takes a fraction of a second, and single pairs lie between
+# half and one and a half. One reader reads whole tables, and several so that a burst of all of them moves two of them.
+ROUNDS_ALONE = 3
+ROUNDS_TOGETHER = 2
+TABLES_TOGETHER = 2
+# Batches of a table at the most: of 40 rows, a million rows would take the slowest peer five seconds.
+MOST_BATCHES = 5_000
+# Other columns than the default are read in batches of so many rows and more: small batches are not about columns.
+LEAST_VARIANT_ROWS = 100
+# Readers that each get the whole table where there is a delay; more share what so many would read.
+MOST_WHOLE = 10
+# Batches per reader that warm a cell up: connections are made, and the batch that the source gives exists.
+WARM_UP_BATCHES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is swept. `delays` are seconds per row, each with the rows of its table; `free_rows` are those without.
+
+    With a delay, `peers` take part where rows per batch and readers are in `peer_cells`; without, everywhere.
+    """
+
+    rows_per_batch: Sequence[int]
+    concurrent: Sequence[int]
+    delays: Mapping[float, int]
+    free_rows: Mapping[Variant, int]
+    peers: Sequence[str] = PEERS
+    peer_cells: Sequence[tuple[int, int]] = ()
+    rounds_alone: int = ROUNDS_ALONE
+
+
+# 40, 1,000 and 10,000 rows of 50 int32 are 8 kB, 190 kB (200 kB in decimal) and 2 MB. Without delay each variant has
+# rows for 150 MiB and more: a read of a few milliseconds measures its first batch.
+FULL = Scope(
+    rows_per_batch=(40, 1_000, 5_000, 10_000),
+    concurrent=(1, 3, 5, 10, 16, 64),
+    delays={1e-6: 1_000_000, 1e-5: 100_000},
+    free_rows={"default": 1_000_000, "simple": 10_000_000, "complex": 4_000_000},
+    peer_cells=[(40, 1), (1_000, 1), (1_000, 10), (10_000, 1), (10_000, 10)],
+)
+QUICK = Scope(
+    rows_per_batch=(40, 1_000, 10_000),
+    concurrent=(1, 3),
+    delays={1e-6: 30_000, 1e-5: 30_000},
+    free_rows={"default": 200_000, "simple": 1_000_000, "complex": 400_000},
+    peer_cells=[(1_000, 1)],
+    rounds_alone=2,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One burst. Run 0 warms up and is not kept; `run` counts the rounds in which all that is compared is read once."""
+
+    request: Mock
+    mode: str
+    concurrent: int
+    run: int
+
+    @property
+    def seconds(self) -> float:
+        """About how long it will take."""
+        paced = self.request.total_rows * self.request.delay_per_row
+        batches = self.concurrent * self.request.total_rows / self.request.rows_per_batch
+        each = ASSUMED_BATCH_SECONDS.get(self.mode, ASSUMED_OTHER_BATCH_SECONDS)
+        return max(paced, self.concurrent * expected_bytes(self.request) / MIB / ASSUMED_MBPS, batches * each)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What `--only` chooses by."""
+        return {
+            "rows": str(self.request.rows_per_batch),
+            "clients": str(self.concurrent),
+            "delay": f"{self.request.delay_per_row * 1e6:g}",
+            "variant": self.request.variant,
+            "server": self.mode,
+        }
+
+
+def plan(scope: Scope, run: int) -> Iterator[Step]:
+    """All bursts of one run: per batch size and readers first without delay (the limit), then with each delay."""
+    for rows_per_batch in scope.rows_per_batch:
+        for readers in scope.concurrent:
+            for variant, rows in scope.free_rows.items():
+                whole = Mock(rows_per_batch=rows_per_batch, variant=variant, total_rows=rows)
+                if variant == "default":
+                    yield from _interleaved(
+                        _shared(whole, readers), _order(scope.peers), readers, _rounds(scope, readers, run)
+                    )
+                elif readers == 1 and rows_per_batch >= LEAST_VARIANT_ROWS:
+                    yield from _interleaved(
+                        _shared(whole, 1), _order({BARE} & set(scope.peers)), 1, _rounds(scope, 1, run)
+                    )
+            for delay, rows in scope.delays.items():
+                request = Mock(rows_per_batch=rows_per_batch, delay_per_row=delay, total_rows=rows)
+                peers = set(scope.peers) - {AIO} if (rows_per_batch, readers) in scope.peer_cells else set()
+                yield from _interleaved(_shared(request, readers), _order(peers), readers, (run,))
+
+
+def _order(peers: Iterable[str]) -> Sequence[str]:
+    """Ours beside the bare server, then the others."""
+    there = set(peers)
+    return [name for name in (BARE, *MODES, NAMESAKE_SYNC, NAMESAKE_ASYNC, AIO) if name in there or name in MODES]
+
+
+def _rounds(scope: Scope, readers: int, run: int) -> Iterable[int]:
+    each = scope.rounds_alone if readers == 1 else ROUNDS_TOGETHER
+    return range((run - 1) * each + 1, run * each + 1)
+
+
+def _shared(request: Mock, readers: int) -> Mock:
+    """The table that each of so many reads."""
+    rows = min(request.total_rows, MOST_BATCHES * request.rows_per_batch)
+    if request.delay_per_row:
+        rows = rows * MOST_WHOLE // max(readers, MOST_WHOLE)
+    elif readers > 1:
+        rows = min(rows, rows * TABLES_TOGETHER // readers)
+    whole = max(rows // request.rows_per_batch, 1) * request.rows_per_batch if rows >= request.rows_per_batch else rows
+    return request.model_copy(update={"total_rows": whole})
+
+
+def _interleaved(request: Mock, modes: Sequence[str], concurrent: int, runs: Iterable[int]) -> Iterator[Step]:
+    short = min(request.total_rows, WARM_UP_BATCHES * request.rows_per_batch)
+    warm_up = replace(Step(request, "", concurrent, 0), request=request.model_copy(update={"total_rows": short}))
+    for mode in modes:
+        yield replace(warm_up, mode=mode)
+    for run in runs:
+        for mode in modes if run % 2 else reversed(modes):
+            yield Step(request, mode, concurrent, run)
+
+
+def run(options: Options, scope: Scope | None = None) -> int:
+    """Measure, save, show. The number of requests that failed."""
+    scope = scope or (QUICK if options.quick else FULL)
+    wanted = [chosen(plan(scope, number), options) for number in range(1, options.runs + 1)]
+    servers = prepared({step.mode for steps in wanted for step in steps}, TABLE_MODULES, options.say)
+    runs = [[step for step in steps if step.mode not in servers.missing] for steps in wanted]
+    seconds = sum(step.seconds for steps in runs for step in steps)
+    if options.quick:
+        options.console.print("a quick run: it shows that all works, and not how fast")
+    options.console.print(f"{sum(map(len, runs))} bursts of requests, about {report.duration(seconds)} in all")
+    description: dict[str, Any] = {
+        "suite": "flight",
+        "quick": options.quick,
+        "runs": options.runs,
+        "profiled": options.profile,
+        "only": {key: sorted(values) for key, values in options.only.wanted.items()},
+        "scope": asdict(scope),
+        **servers.described(),
+        "machine": machine.describe(),
+    }
+    raw = pd.DataFrame(list(_measured(runs, servers, options)), columns=RAW_COLUMNS)
+    result, each, ratios = summary.aggregate(raw), summary.servers(raw), summary.ratios(raw)
+    output.save(options.output, result, {"raw": raw, "servers": each, "ratios": ratios}, description)
+    flight_report.show(options.console, result, each, ratios, judged=not options.quick)
+    failed = raw[raw["error"] != ""]
+    report.show_failures(options.console, failed["error"])
+    report.show_foot(options.console, description, options.output)
+    return len(failed)
+
+
+def chosen(planned: Iterable[Step], options: Options) -> list[Step]:
+    """The steps that were asked for."""
+    steps = list(planned)
+    return options.only.of(steps, [step.labels for step in steps])
+
+
+def _measured(runs: Sequence[Sequence[Step]], servers: Servers, options: Options) -> Iterator[dict[str, Any]]:
+    named = named_server(options.server, options.say)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=options.console, transient=True) as bar:
+        task = bar.add_task("starting", total=sum(map(len, runs)))
+
+        def progress(step: Step) -> None:
+            bar.update(task, advance=1, description=_title(step))
+
+        for number, steps in enumerate(runs, 1):
+            with servers.running(named) as served:
+                places = dict.fromkeys(f"{name} at {one.location}" for name, one in served.items())
+                options.console.print(f"run {number}: {', '.join(places)}")
+                with options.profiled(served[MODES[0]].pid, number):
+                    yield from measure(steps, served, progress)
+
+
+def measure(
+    steps: Sequence[Step], served: Mapping[str, Served], progress: Callable[[Step], None] = lambda _: None
+) -> Iterator[dict[str, Any]]:
+    """Carry out `steps`, with new processes and connections: rows of `RAW_COLUMNS`. `WrongPath` ends everything."""
+    with Loaders() as loaders:
+        for step in steps:
+            server = served[step.mode]
+            before = server.cpu_seconds()
+            ticket = CONTENDERS[step.mode].ticket(step.request)
+            burst = loaders.read(server.location, ticket, step.concurrent)
+            rows = list(_rows(step, burst, server.cpu_seconds() - before))
+            if step.run:
+                yield from rows
+            progress(step)
+
+
+def _checked(step: Step, outcome: Outcome) -> Outcome:
+    """The outcome, with what is wrong with its answer."""
+    if outcome.answer is None:
+        return outcome
+    try:
+        check(step.request, outcome.answer, step.mode)
+    except DataError as error:
+        return replace(outcome, error=f"{type(error).__name__}: {error}")
+    return outcome
+
+
+def _rows(step: Step, burst: Burst, server_cpu_seconds: float) -> Iterator[dict[str, Any]]:
+    burst = replace(burst, outcomes=[_checked(step, outcome) for outcome in burst.outcomes])
+    for number, outcome in enumerate(burst.outcomes, 1):
+        yield {
+            "variant": step.request.variant,
+            "total_rows": step.request.total_rows,
+            "rows_per_batch": step.request.rows_per_batch,
+            "concurrent_requests": step.concurrent,
+            "delay_per_row": step.request.delay_per_row,
+            "mode": step.mode,
+            "run": step.run,
+            "request": number,
+            "latency_seconds": outcome.latency_seconds,
+            "first_batch_seconds": outcome.first_batch_seconds,
+            "bytes": outcome.bytes,
+            "messages": outcome.answer.messages if outcome.answer else 0,
+            "run_throughput_mbps": burst.throughput_mbps,
+            "server_cpu_seconds": server_cpu_seconds,
+            "reader_cpu_seconds": burst.cpu_seconds,
+            "run_seconds": burst.seconds,
+            "ceiling_mbps": ceiling_mbps(step.request),
+            "error": outcome.error,
+        }
+
+
+def _title(step: Step) -> str:
+    delay = f"{step.request.delay_per_row * 1e6:g} us/row" if step.request.delay_per_row else "no delay"
+    return f"{delay}, {step.request.rows_per_batch} rows x {step.concurrent}, {step.mode}"

@@ -1,0 +1,265 @@
+"""Suite `http`: small cached reads beside a plain FastAPI endpoint, and Arrow IPC over HTTP beside Flight.
+
+Small reads are measured by `wrk` with 50 connections: the gateway's `/devices`, and the same content from FastAPI in a
+process of its own. The table is the mock table of 190.7 MiB, read whole by one client over HTTP and over Flight from
+the same server. What is compared stands next to each other in time, in an order that turns around with each run; a
+ratio is that of one pair.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+import pandas as pd
+import pyarrow as pa
+from pyarrow import flight
+
+from fastflight.errors import DataError, TransportError
+from fastflight_benchmark import machine, output, report
+from fastflight_benchmark.mock_data_service import MIB, WrongPath
+from fastflight_benchmark.options import Options
+from fastflight_benchmark.spawned import spawned
+
+SERVER = "fastflight_benchmark.start_flight_server"
+PEER = "fastflight_benchmark.suites.http.plain_fastapi"
+FREE_PORT = "grpc://127.0.0.1:0"
+CONNECTIONS = 50
+SMALL, TABLE = "small reads", "table"
+GATEWAY, FASTAPI, FLIGHT = "gateway", "fastapi", "flight"
+PEERS = {SMALL: FASTAPI, TABLE: FLIGHT}
+# The issue's: at least so many times the peer's rate, and 99 % of the small answers within so many milliseconds.
+TARGETS = {SMALL: 3.0, TABLE: 0.7}
+TARGET_MS = 10.0
+COLUMNS = ["work", "contender", "run", "rate", "unit", "p99_ms", "error"]
+
+RATE = re.compile(r"Requests/sec:\s+([\d.]+)")
+P99 = re.compile(r"99%\s+([\d.]+)(us|ms|s)\b")
+FAILED = re.compile(r"(Non-2xx or 3xx responses: \d+|Socket errors: .*)")
+MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """How long wrk asks, how many rows the table has, and how often each is measured in a run."""
+
+    seconds: int
+    rows: int
+    rounds: int
+
+
+FULL = Scope(seconds=5, rows=1_000_000, rounds=3)
+QUICK = Scope(seconds=1, rows=100_000, rounds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A rate, and for small reads the time in which 99 % were answered."""
+
+    rate: float
+    unit: str
+    p99_ms: float = float("nan")
+
+
+def run(options: Options, scope: Scope | None = None) -> int:
+    """Measure, save, show. How many measurements failed."""
+    scope = scope or (QUICK if options.quick else FULL)
+    wrk = shutil.which("wrk")
+    if wrk is None:
+        options.say("wrk is not installed (Debian: apt-get install wrk): small reads are left out")
+    options.say("the gateway, its Flight server and FastAPI are started here; --server is not used")
+    description: dict[str, Any] = {
+        "suite": "http",
+        "quick": options.quick,
+        "runs": options.runs,
+        "scope": asdict(scope),
+        "machine": machine.describe(),
+    }
+    raw = pd.DataFrame(list(_measured(options.runs, scope, wrk)), columns=COLUMNS)
+    result = ratios(raw)
+    output.save(options.output, result, {"raw": raw}, description)
+    show(options, result)
+    failed = raw[raw["error"] != ""]
+    report.show_failures(options.console, failed["error"])
+    options.console.print(
+        f"{machine.in_one_line(description['machine'])}\n{options.output}", style="dim", soft_wrap=True
+    )
+    return len(failed)
+
+
+def ratios(raw: pd.DataFrame) -> pd.DataFrame:
+    """One row for each work: the gateway's rate to its peer's, by pairs that stood next to each other."""
+    rows = []
+    for work, group in raw[raw["error"] == ""].groupby("work", sort=False):
+        peer = PEERS[str(work)]
+        pairs = group.pivot(index="run", columns="contender", values="rate").dropna()
+        of_peer = pairs[GATEWAY] / pairs[peer]
+        rows.append(
+            {
+                "work": work,
+                "peer": peer,
+                "unit": group["unit"].iloc[0],
+                "gateway_rate": pairs[GATEWAY].median(),
+                "peer_rate": pairs[peer].median(),
+                "pairs": len(pairs),
+                "median_ratio": of_peer.median(),
+                "min_ratio": of_peer.min(),
+                "max_ratio": of_peer.max(),
+                "gateway_p99_ms": group[group["contender"] == GATEWAY]["p99_ms"].median(),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def show(options: Options, result: pd.DataFrame) -> None:
+    """The table, and whether the targets are met; a quick run judges nothing."""
+    shown = report.table(
+        "HTTP: median of pairs in this run (lowest, highest)",
+        ("work", "gateway", "peer", "unit", "pairs", "99 % within"),
+        "gateway / peer",
+    )
+    for row in result.to_dict("records"):
+        within = "" if pd.isna(row["gateway_p99_ms"]) else f"{row['gateway_p99_ms']:.1f} ms"
+        shown.add_row(
+            row["work"],
+            f"{row['gateway_rate']:,.0f}",
+            f"{row['peer']} {row['peer_rate']:,.0f}",
+            row["unit"],
+            f"{row['pairs']}",
+            within,
+            f"{row['median_ratio']:.2f} ({row['min_ratio']:.2f}, {row['max_ratio']:.2f})",
+        )
+    options.console.print(shown)
+    if options.quick:
+        options.say("a quick run: it shows that all works, and not how fast")
+        return
+    for row in result.to_dict("records"):
+        target = TARGETS[row["work"]]
+        said = "met" if row["median_ratio"] >= target else "missed"
+        options.say(f"{row['work']}: {row['median_ratio']:.2f} of {row['peer']}; the target is {target}: {said}")
+        if not pd.isna(row["gateway_p99_ms"]):
+            said = "met" if row["gateway_p99_ms"] <= TARGET_MS else "missed"
+            options.say(f"99 % within {row['gateway_p99_ms']:.1f} ms; the target is {TARGET_MS:g} ms: {said}")
+
+
+def _measured(runs: int, scope: Scope, wrk: str | None) -> Iterator[dict[str, Any]]:
+    for run_ in range(1, runs + 1):
+        port = _free_port()
+        with spawned(SERVER, "--server", FREE_PORT, "--http", str(port)) as server, spawned(PEER) as peer:
+            gateway = f"http://127.0.0.1:{port}"
+            refuse_other(f"{gateway}/devices", f"{peer.location}/devices")
+            works = {
+                TABLE: {
+                    GATEWAY: partial(over_http, gateway, scope.rows),
+                    FLIGHT: partial(over_flight, server.location, scope.rows),
+                }
+            }
+            if wrk is not None:
+                works[SMALL] = {
+                    GATEWAY: partial(small_reads, wrk, f"{gateway}/devices", scope.seconds),
+                    FASTAPI: partial(small_reads, wrk, f"{peer.location}/devices", scope.seconds),
+                }
+            for work, contenders in works.items():
+                for measure in contenders.values():  # to warm up: not kept
+                    measure()
+                for number in range((run_ - 1) * scope.rounds + 1, run_ * scope.rounds + 1):
+                    for name in contenders if number % 2 else reversed(contenders):
+                        yield {"work": work, "contender": name, "run": number, **_outcome(contenders[name])}
+
+
+def refuse_other(url: str, peer: str) -> None:
+    """`DataError` unless both answer the same: the one that says less would have less to do.
+
+    When a device last said something (`last_data`) may be another time in each.
+    """
+    with urllib.request.urlopen(url) as ours, urllib.request.urlopen(peer) as its:
+        said, other = (json.load(answer, object_hook=_without_times) for answer in (ours, its))
+    if said != other:
+        raise DataError(f"the peer answers {other}, the gateway {said}", where=peer, hint="No result of it is kept")
+
+
+def _without_times(told: dict[str, Any]) -> dict[str, Any]:
+    return {**told, "last_data": True} if "last_data" in told else told
+
+
+def _outcome(measure: Callable[[], Measured]) -> dict[str, Any]:
+    try:
+        return {**asdict(measure()), "error": ""}
+    except (TransportError, WrongPath, OSError, pa.ArrowException, http.client.HTTPException) as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def small_reads(wrk: str, url: str, seconds: int) -> Measured:
+    """What `wrk` says of `url`. `TransportError` where an answer was not a good one."""
+    command = [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{seconds}", "--latency", url]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=seconds + 30).stdout
+    return parsed(said, url)
+
+
+def parsed(said: str, url: str) -> Measured:
+    """The figures in what `wrk` prints."""
+    if failed := FAILED.search(said):
+        raise TransportError(f"wrk: {failed[1]}", where=url)
+    rate, p99 = RATE.search(said), P99.search(said)
+    if rate is None or p99 is None:
+        raise TransportError("wrk gave no figures", where=url)
+    return Measured(float(rate[1]), "answers/s", float(p99[1]) * MILLISECONDS[p99[2]])
+
+
+def over_http(url: str, rows: int) -> Measured:
+    """Read the table as Arrow IPC with what Python itself has."""
+    began = time.perf_counter()
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+    try:
+        connection.request("POST", "/stream", _request(rows), {"content-type": "application/json"})
+        response = connection.getresponse()
+        if response.headers["fastflight-path"] != "async":
+            raise WrongPath(f"answered on {response.headers['fastflight-path']!r}")
+        size, came = _counted(iter(pa.ipc.open_stream(response)))
+    finally:
+        connection.close()
+    return _rate(size, came, rows, began)
+
+
+def over_flight(location: str, rows: int) -> Measured:
+    """Read the same over Flight."""
+    began = time.perf_counter()
+    with flight.connect(location) as client:
+        reader = client.do_get(flight.Ticket(_request(rows)))
+        size, came = _counted(chunk.data for chunk in reader)
+    return _rate(size, came, rows, began)
+
+
+def _request(rows: int) -> bytes:
+    return json.dumps({"type": "mock", "rows_per_batch": 10_000, "total_rows": rows}).encode()
+
+
+def _counted(batches: Iterator[pa.RecordBatch]) -> tuple[int, int]:
+    size = rows = 0
+    for batch in batches:
+        size += batch.nbytes
+        rows += batch.num_rows
+    return size, rows
+
+
+def _rate(size: int, came: int, rows: int, began: float) -> Measured:
+    if came != rows:
+        raise TransportError(f"{came} rows came, not {rows}")
+    return Measured(size / MIB / (time.perf_counter() - began), "MiB/s")
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port

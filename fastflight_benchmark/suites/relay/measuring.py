@@ -1,0 +1,116 @@
+"""The transfers of the suite `relay`: in each cell, what is compared stands next to each other in time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any
+
+import psutil
+
+from fastflight.errors import TransportError
+from fastflight_benchmark.spawned import spawned
+from fastflight_benchmark.suites.relay.client import RAW, Job
+from fastflight_benchmark.suites.relay.content import MIB
+from fastflight_benchmark.suites.relay.relays import LIBRARY, OURS, PLAIN
+
+SEEDER = "fastflight_benchmark.suites.relay.seeder"
+RELAYS = "fastflight_benchmark.suites.relay.relays"
+CLIENT = "fastflight_benchmark.suites.relay.client"
+CONTENDERS = (RAW, PLAIN, OURS, LIBRARY)
+COLUMNS = ["size_mb", "chunk_kb", "read_kb", "contender", "run", "mbps", "frames", "mean_frame", "cpu", "error"]
+KB = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Sizes in MB, chunks of the seeder and reads of the relay in KB, and how often each is measured in a run."""
+
+    sizes: Sequence[int]
+    chunks: Sequence[int]
+    reads: Sequence[int]
+    rounds: int
+
+
+Carry = Callable[[Job], dict[str, Any]]
+
+
+def measured(runs: int, scope: Scope, told: Callable[[str], object]) -> Iterator[dict[str, Any]]:
+    """A row for each transfer that counts. Each cell begins with one that does not, and is compared byte by byte."""
+    with ExitStack() as stack:
+        seeder = stack.enter_context(spawned(SEEDER)).location
+        ports = {RAW: [seeder] * len(scope.reads)}
+        relays: dict[str, psutil.Process] = {}
+        for kind in (PLAIN, OURS, LIBRARY):
+            reads = [str(read * KB) for read in scope.reads]
+            relay = stack.enter_context(spawned(RELAYS, kind, *reads))
+            ports[kind] = relay.location.split(",")
+            relays[kind] = psutil.Process(relay.pid)
+        carry = stack.enter_context(_client())
+        for run in range(1, runs + 1):
+            for size, chunk, (place, read) in product(scope.sizes, scope.chunks, enumerate(scope.reads)):
+                told(f"{size} MB in chunks of {chunk} KB, reads of {read} KB")
+                jobs = {
+                    kind: Job(kind, ports[kind][place], seeder, size * MIB, chunk * KB, read * KB, whole=False)
+                    for kind in CONTENDERS
+                }
+                cell = {"size_mb": size, "chunk_kb": chunk, "read_kb": read}
+                for kind, job in jobs.items():
+                    checked = carry(Job(**{**asdict(job), "whole": True, "size": min(job.size, 10 * MIB)}))
+                    if checked["error"]:
+                        yield {**cell, "contender": kind, "run": 0, **_figures(job, checked)}
+                for number in range((run - 1) * scope.rounds + 1, run * scope.rounds + 1):
+                    for kind in CONTENDERS if number % 2 else reversed(CONTENDERS):
+                        before = _used(relays.get(kind))
+                        figures = _figures(jobs[kind], carry(jobs[kind]))
+                        used = (_used(relays.get(kind)) - before) / (size / KB)
+                        yield {**cell, "contender": kind, "run": number, **figures, "cpu": used}
+
+
+def _figures(job: Job, said: dict[str, Any]) -> dict[str, Any]:
+    if said["error"]:
+        return {"error": said["error"]}
+    frames = said["frames"]
+    return {
+        "mbps": job.size / MIB / said["seconds"],
+        "frames": frames,
+        "mean_frame": job.size / frames if frames else float("nan"),
+        "error": "",
+    }
+
+
+def _used(process: psutil.Process | None) -> float:
+    """Seconds of a core that a relay has used; no number where there is no relay."""
+    if process is None:
+        return float("nan")
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+@contextmanager
+def _client() -> Iterator[Carry]:
+    """A process that carries jobs out."""
+    command = [sys.executable, "-m", CLIENT]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        asks, answers = process.stdin, process.stdout
+
+        def carry(job: Job) -> dict[str, Any]:
+            print(json.dumps(asdict(job)), file=asks, flush=True)
+            line = answers.readline()
+            if not line:
+                raise TransportError("the client of the benchmark ended", where=CLIENT)
+            said: dict[str, Any] = json.loads(line)
+            return said
+
+        try:
+            yield carry
+        finally:
+            process.terminate()

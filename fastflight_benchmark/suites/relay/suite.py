@@ -1,0 +1,137 @@
+"""Suite `relay`: TCP streams through the gateway's WebSocket, beside a plain TCP relay and one on `websockets`.
+
+A seeder, each relay and the client are processes of their own, on loopback. Every transfer is counted to its last byte
+and checked. What is compared stands next to each other in time, in an order that turns around with each round, and a
+ratio is that of one round. The figures of the daemon whose shape the relay has are shown beside: they are from
+elsewhere, and were not measured here.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from fastflight_benchmark import machine, output, report
+from fastflight_benchmark.options import Options
+from fastflight_benchmark.suites.relay.client import RAW
+from fastflight_benchmark.suites.relay.measuring import COLUMNS, CONTENDERS, Scope, measured
+from fastflight_benchmark.suites.relay.relays import LIBRARY, OURS, PLAIN
+
+FULL = Scope(sizes=(10, 50, 100), chunks=(16, 64), reads=(16, 32, 64, 128, 256), rounds=3)
+QUICK = Scope(sizes=(10,), chunks=(16, 64), reads=(16, 128), rounds=1)
+# MB/s by KB of a read, as published for the JVM daemon.
+ELSEWHERE: Mapping[int, float] = {16: 702.0, 32: 1212.0, 64: 1455.0, 128: 1684.0, 256: 1530.0}
+CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+# The issue's, with reads of so many KB: ours to its peer, at the least.
+TARGET_READ = 128
+TARGETS: Mapping[str, float] = {PLAIN: 0.5, LIBRARY: 1.5}
+CELL = ["size_mb", "chunk_kb", "read_kb"]
+
+
+def run(options: Options, scope: Scope | None = None) -> int:
+    """Measure, save, show. How many transfers failed; one with a wrong byte is one of them."""
+    scope = scope or (QUICK if options.quick else FULL)
+    runs = 1 if options.quick else options.runs
+    description: dict[str, Any] = {
+        "suite": "relay",
+        "quick": options.quick,
+        "runs": runs,
+        "scope": asdict(scope),
+        "elsewhere": ELSEWHERE,
+        "peers": {"websockets": importlib.metadata.version("websockets")},
+        "congestion": congestion(),
+        "machine": machine.describe(),
+    }
+    options.say("seeder, relays and client are started here; --server is not used")
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=options.console, transient=True) as bar:
+        task = bar.add_task("starting")
+        rows = list(measured(runs, scope, lambda text: bar.update(task, description=text)))
+    raw = pd.DataFrame(rows, columns=COLUMNS)
+    result = summarize(raw)
+    output.save(options.output, result, {"raw": raw}, description)
+    show(options, result, raw)
+    failed = raw[raw["error"] != ""]
+    report.show_failures(options.console, failed["error"])
+    options.console.print(
+        f"{machine.in_one_line(description['machine'])}\n{options.output}", style="dim", soft_wrap=True
+    )
+    return len(failed)
+
+
+def summarize(raw: pd.DataFrame) -> pd.DataFrame:
+    """A row for each cell: the median rate of each contender, and of ours to each other one, by rounds."""
+    rows = []
+    for cell, group in raw[raw["error"] == ""].groupby(CELL, sort=True):
+        rates = group.pivot(index="run", columns="contender", values="mbps").reindex(columns=list(CONTENDERS)).dropna()
+        own = group[group["contender"] == OURS]
+        row: dict[str, Any] = dict(zip(CELL, cell, strict=True)) | {"rounds": len(rates)}
+        row |= {f"{name}_mbps": rates[name].median() for name in CONTENDERS}
+        used = group.groupby("contender")["cpu"].median()
+        row |= {f"{name}_cpu": used.get(name) for name in (PLAIN, OURS, LIBRARY)}
+        row |= {f"to_{name}": (rates[OURS] / rates[name]).median() for name in (RAW, PLAIN, LIBRARY)}
+        rows.append(row | {"frames": own["frames"].median(), "mean_frame": own["mean_frame"].median()})
+    return pd.DataFrame(rows)
+
+
+def ratios(raw: pd.DataFrame, peer: str) -> pd.Series[float]:
+    """Ours to `peer` with the reads that the targets are for: one for each round of each cell."""
+    right = raw[(raw["error"] == "") & (raw["read_kb"] == TARGET_READ)]
+    rates = right.pivot(index=[*CELL, "run"], columns="contender", values="mbps")
+    return (rates[OURS] / rates[peer]).dropna()
+
+
+def congestion() -> str:
+    """What the system lets TCP send: some of it paces, also on loopback."""
+    try:
+        return CONGESTION.read_text().strip()
+    except OSError:
+        return "of its own"
+
+
+def show(options: Options, result: pd.DataFrame, raw: pd.DataFrame) -> None:
+    """A table for each chunk of the seeder, the figures from elsewhere, and whether the targets are met."""
+    for chunk, cells in result.groupby("chunk_kb"):
+        shown = report.table(
+            f"MB/s (MiB), the seeder's chunks {chunk} KB; medians of rounds, ours to a peer by rounds",
+            ("size", "read", "raw", "plain TCP", "ours", "websockets", "frames", "mean frame"),
+            "to plain",
+            "to websockets",
+        )
+        for row in cells.to_dict("records"):
+            shown.add_row(
+                f"{row['size_mb']} MB",
+                f"{row['read_kb']} KB",
+                *(f"{row[f'{name}_mbps']:,.0f}" for name in CONTENDERS),
+                f"{row['frames']:,.0f}",
+                f"{row['mean_frame'] / 1024:.1f} KB",
+                f"{row[f'to_{PLAIN}']:.2f}",
+                f"{row[f'to_{LIBRARY}']:.2f}",
+            )
+        options.console.print(shown)
+    said = ", ".join(f"{rate:,.0f} at {read} KB" for read, rate in ELSEWHERE.items())
+    used = raw[raw["error"] == ""].groupby("contender")["cpu"].mean()
+    seconds = ", ".join(f"{name} {used[name]:.2f}" for name in (PLAIN, OURS, LIBRARY) if name in used)
+    options.say(f"seconds of a core that a relay used for each GiB, mean of all transfers: {seconds}")
+    if {OURS, LIBRARY} <= set(used.index) and used[OURS]:
+        options.say(f"for a second of ours, the one on websockets used {used[LIBRARY] / used[OURS]:.2f}")
+    options.say(f"TCP of this computer: {congestion()}; ours has reno on loopback, the others what the computer has")
+    options.say(f"the JVM daemon, from elsewhere and not measured here, MB/s: {said}")
+    if options.quick:
+        options.say("a quick run: it shows that all works, and not how fast")
+        return
+    for peer, target in TARGETS.items():
+        found = ratios(raw, peer)
+        if found.empty:
+            continue
+        verdict = "met" if found.median() >= target else "missed"
+        options.say(
+            f"reads of {TARGET_READ} KB: {found.median():.2f} of {peer} (median of {len(found)}; lowest "
+            f"{found.min():.2f}, highest {found.max():.2f}); the target is {target}: {verdict}"
+        )
