@@ -9,17 +9,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final, Literal
 
+from fastflight import Mock
 from fastflight.service import encode
-from fastflight.service.requests import Mock
 from fastflight.sources import mock
 
-SYNC, ASYNC = "sync", "async"
+Mode = Literal["sync", "async"]
+
+SYNC: Final = "sync"
+ASYNC: Final = "async"
 BARE, AIO = "bare", "grpc.aio"
 # The bare server that reads what each request asks for.
 PARSING = "bare-parsing"
 NAMESAKE_SYNC, NAMESAKE_ASYNC = "fastflight-0.4-sync", "fastflight-0.4-async"
-MODES = (SYNC, ASYNC)
+MODES: tuple[Mode, ...] = (SYNC, ASYNC)
 NAMESAKES = (NAMESAKE_SYNC, NAMESAKE_ASYNC)
 PEERS = (BARE, PARSING, *NAMESAKES, AIO)
 

@@ -3,7 +3,7 @@
     python engine_times.py
 
 Each line is processor time (of all threads) of the median round, the two loops in turns, or the same done in two ways.
-The decisions that rest on it are in docs/decisions: shards, and joining.
+The decisions that rest on it are in docs/decisions: shards, and joining. Not on Windows, which has no uvloop.
 """
 
 from __future__ import annotations
@@ -13,15 +13,19 @@ import socket
 import statistics
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Annotated
 
 import pyarrow as pa
 import typer
+import uvloop
 
-from fastflight.concurrency.loops import KINDS
 from fastflight.sources import mock
 
+KINDS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.new_event_loop,
+    "uvloop": uvloop.new_event_loop,
+}
 # Turns of a thing in one round: some milliseconds each.
 TURNS = 2_000
 TIMERS = 50

@@ -18,9 +18,9 @@ import pyarrow as pa
 import typer
 from pyarrow import flight
 
+from fastflight import Mock
 from fastflight.errors import DataError, ProtocolError
 from fastflight.service import Catalog, decode
-from fastflight.service.requests import Mock
 from fastflight.sources import mock
 from fastflight_benchmark.contenders import CONTENDERS
 from fastflight_benchmark.loading.reading import Answer

@@ -18,12 +18,12 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import grpc  # type: ignore[import-untyped]
+import pyarrow as pa
 import typer
 from pyarrow import flight
 
+from fastflight import Mock
 from fastflight.service import Catalog, decode
-from fastflight.service.requests import Mock
-from fastflight.service.source import Noted
 from fastflight.sources import mock
 from fastflight_benchmark.peers import constant, wire
 
@@ -53,8 +53,9 @@ class Table:
         reading = await mock.aread(request)
         yield wire.frame(reading.schema)
         async for lot in reading.all_lots():
-            for item in lot:
-                yield encoded(request.variant, item.batch.num_rows if isinstance(item, Noted) else item.num_rows)
+            for batch in lot:
+                assert isinstance(batch, pa.RecordBatch)
+                yield encoded(request.variant, batch.num_rows)
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler]:
         return {"DoGet": grpc.unary_stream_rpc_method_handler(self.do_get)}

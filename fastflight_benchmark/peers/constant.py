@@ -17,8 +17,8 @@ import pyarrow as pa
 import typer
 from pyarrow import flight
 
+from fastflight import Mock
 from fastflight.service import encode
-from fastflight.service.requests import Mock
 from fastflight.sources import mock
 
 # The small table: ten rows of four columns.

@@ -10,9 +10,9 @@ from typing import Any
 
 import psutil
 
+from fastflight import Mock
 from fastflight.client import FastFlightClient
 from fastflight.errors import TransportError
-from fastflight.service.requests import Mock
 from fastflight.sources import pacer
 from fastflight_benchmark.contenders import AIO, BARE, MODES, NAMESAKES, PARSING
 from fastflight_benchmark.cores import cpu_seconds

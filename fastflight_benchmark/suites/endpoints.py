@@ -15,16 +15,16 @@ from typing import Any
 
 import pandas as pd
 
+from fastflight import Mock
 from fastflight.client import FastFlightClient
 from fastflight.errors import DataError, FastFlightError
-from fastflight.service.requests import Mock, Mode
 from fastflight_benchmark import machine, output, report
+from fastflight_benchmark.contenders import MODES, Mode
 from fastflight_benchmark.mock_data_service import WrongPath, expected_bytes
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER
 from fastflight_benchmark.spawned import spawned
 
-MODES: tuple[Mode, ...] = ("sync", "async")
 # Seconds the source takes for a row: large beside what a row costs otherwise.
 DELAY = 1e-5
 TOTAL_ROWS, QUICK_ROWS = 1_000_000, 100_000

@@ -28,14 +28,13 @@ from rich.console import Console
 
 from fastflight.client import FastFlightClient, RowStream
 from fastflight.errors import DataError, FastFlightError
-from fastflight.service.requests import Mode
 from fastflight_benchmark import machine, output, report
+from fastflight_benchmark.contenders import MODES, Mode
 from fastflight_benchmark.mock_data_service import MIB, WrongPath
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER
 from fastflight_benchmark.spawned import spawned
 
-MODES: tuple[Mode, ...] = ("sync", "async")
 FAST, SLOW = "fast", "slow"
 # Bytes of the files: `tiny` loads the code, the others are compared.
 TINY = 2_000

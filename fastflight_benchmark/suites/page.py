@@ -23,13 +23,14 @@ import psutil
 from websockets.asyncio.client import ClientConnection, connect
 
 from fastflight.errors import FastFlightError
-from fastflight.gateway.page.fleet import TICK_SECONDS
 from fastflight_benchmark import machine, output, report
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.printing import printing
 from fastflight_benchmark.printing_boards import Options as Boards
 from fastflight_benchmark.spawned import spawned
 
+# Between two messages of the live page to a viewer (docs/page.md).
+TICK_SECONDS = 0.1
 # The issue's: so many viewers, none without so much of its ticks, for less than so many cores.
 TARGET_VIEWERS = 100
 TARGET_SHARE = 0.9

@@ -16,8 +16,8 @@ from typing import Any, Literal
 import pandas as pd
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fastflight import Mock
 from fastflight.errors import DataError
-from fastflight.service.requests import Mock
 from fastflight_benchmark import machine, output, report
 from fastflight_benchmark.contenders import AIO, BARE, CONTENDERS, MODES, NAMESAKE_ASYNC, NAMESAKE_SYNC, PEERS
 from fastflight_benchmark.loading.pool import Burst, Loaders, Outcome

@@ -30,11 +30,10 @@ from fastflight.errors import DataError, TransportError
 from fastflight_benchmark import machine, output, report
 from fastflight_benchmark.mock_data_service import MIB, WrongPath
 from fastflight_benchmark.options import Options
+from fastflight_benchmark.peers.running import FREE_PORT, SERVER
 from fastflight_benchmark.spawned import spawned
 
-SERVER = "fastflight_benchmark.start_flight_server"
 PEER = "fastflight_benchmark.suites.http.plain_fastapi"
-FREE_PORT = "grpc://127.0.0.1:0"
 CONNECTIONS = 50
 SMALL, TABLE = "small reads", "table"
 GATEWAY, FASTAPI, FLIGHT = "gateway", "fastapi", "flight"
