@@ -46,9 +46,32 @@ def test_each_script_explains_itself() -> None:
     assert [process.returncode for process in running.values()] == [0] * len(SCRIPTS)
     assert "--device" in said["start_flight_server"]
     assert "pyarrow alone" in said["mock_data_service"]
-    for option in ("--suite", "--quick", "--runs", "--output", "--server"):
+    for option in ("--suite", "--quick", "--runs", "--output", "--server", "--rows", "--clients", "--delays"):
         assert option in said["run_benchmark"]
     assert "CSV" in said["plot_benchmark_results"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--rows", "40,many"], "'many' is not a whole number"),
+        (["--rows", ""], "'' is not a whole number"),
+        (["--rows", "0"], "0 is not between 1 and 1000000"),
+        (["--clients", "1,-1"], "-1 is not between 1 and 1000"),
+        (["--delays", "1000001"], "1000001 is not between 0 and 1000000"),
+        (["--total-rows", "0"], "0 is not in the range 1<=x<=1000000000"),
+        (["--suite", "memory", "--rows", "40", "--delays", "1"], "only the suite flight has it, and this is memory"),
+    ],
+)
+def test_sizes_that_cannot_be_measured_are_refused(arguments: list[str], says: str) -> None:
+    result = CliRunner(env={"NO_COLOR": "1"}).invoke(run_benchmark.app, arguments)
+    assert result.exit_code == 2
+    assert unwrapped(says) in unwrapped(result.output)
+
+
+def test_a_size_that_is_given_twice_is_measured_once() -> None:
+    assert run_benchmark.integers("--rows", "40, 1000,40", 1, 5000) == (40, 1000)
+    assert run_benchmark.integers("--rows", None, 1, 5000) == ()
 
 
 def test_wrong_arguments_are_said_in_words(tmp_path: Path) -> None:

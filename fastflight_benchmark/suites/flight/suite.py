@@ -10,7 +10,7 @@ again and again would not show. `plan` is the whole order of work of a run; noth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
 import pandas as pd
@@ -51,37 +51,43 @@ WARM_UP_BATCHES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
-    """What is swept. `delays` are seconds per row, each with the rows of its table; `free_rows` are those without.
+class Cell:
+    """One combination of the sweep: rows in a batch, clients at once, microseconds for a row, rows of the table.
 
-    With a delay, `peers` take part where rows per batch and readers are in `peer_cells`; without, everywhere.
+    Many clients, small batches and slow sources read less of the table, so that no cell takes long.
     """
 
-    rows_per_batch: Sequence[int]
-    concurrent: Sequence[int]
-    delays: Mapping[float, int]
-    free_rows: Mapping[Variant, int]
+    rows_per_batch: int
+    clients: int
+    delay_us: int
+    total_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is measured in each cell. `variants` are other columns than the default's, with the rows of their tables.
+
+    With a delay, `peers` take part where rows per batch and clients are in `peer_cells`; without, everywhere.
+    """
+
+    variants: Mapping[Variant, int]
+    peer_cells: Sequence[tuple[int, int]]
     peers: Sequence[str] = PEERS
-    peer_cells: Sequence[tuple[int, int]] = ()
     rounds_alone: int = ROUNDS_ALONE
+    # What the source takes for a table, at the most.
+    paced_seconds: float = 1.0
 
 
-# 40, 1,000 and 10,000 rows of 50 int32 are 8 kB, 190 kB (200 kB in decimal) and 2 MB. Without delay each variant has
-# rows for 150 MiB and more: a read of a few milliseconds measures its first batch.
+# Each variant has rows for 150 MiB and more: a read of a few milliseconds measures its first batch.
 FULL = Scope(
-    rows_per_batch=(40, 1_000, 5_000, 10_000),
-    concurrent=(1, 3, 5, 10, 16, 64),
-    delays={1e-6: 1_000_000, 1e-5: 100_000},
-    free_rows={"default": 1_000_000, "simple": 10_000_000, "complex": 4_000_000},
+    variants={"simple": 10_000_000, "complex": 4_000_000},
     peer_cells=[(40, 1), (1_000, 1), (1_000, 10), (10_000, 1), (10_000, 10)],
 )
 QUICK = Scope(
-    rows_per_batch=(40, 1_000, 10_000),
-    concurrent=(1, 3),
-    delays={1e-6: 30_000, 1e-5: 30_000},
-    free_rows={"default": 200_000, "simple": 1_000_000, "complex": 400_000},
+    variants={"simple": 1_000_000, "complex": 400_000},
     peer_cells=[(1_000, 1)],
     rounds_alone=2,
+    paced_seconds=0.3,
 )
 
 
@@ -114,24 +120,31 @@ class Step:
         }
 
 
-def plan(scope: Scope, run: int) -> Iterator[Step]:
-    """All bursts of one run: per batch size and readers first without delay (the limit), then with each delay."""
-    for rows_per_batch in scope.rows_per_batch:
-        for readers in scope.concurrent:
-            for variant, rows in scope.free_rows.items():
-                whole = Mock(rows_per_batch=rows_per_batch, variant=variant, total_rows=rows)
-                if variant == "default":
-                    yield from _interleaved(
-                        _shared(whole, readers), _order(scope.peers), readers, _rounds(scope, readers, run)
-                    )
-                elif readers == 1 and rows_per_batch >= LEAST_VARIANT_ROWS:
-                    yield from _interleaved(
-                        _shared(whole, 1), _order({BARE} & set(scope.peers)), 1, _rounds(scope, 1, run)
-                    )
-            for delay, rows in scope.delays.items():
-                request = Mock(rows_per_batch=rows_per_batch, delay_per_row=delay, total_rows=rows)
-                peers = set(scope.peers) - {AIO} if (rows_per_batch, readers) in scope.peer_cells else set()
-                yield from _interleaved(_shared(request, readers), _order(peers), readers, (run,))
+def plan(cells: Iterable[Cell], scope: Scope, run: int) -> Iterator[Step]:
+    """All bursts of one run, cell by cell."""
+    for cell in cells:
+        yield from (_paced if cell.delay_us else _free)(cell, scope, run)
+
+
+def _free(cell: Cell, scope: Scope, run: int) -> Iterator[Step]:
+    """A cell without a delay. One client also reads the other variants, from ours and the bare server."""
+    rounds = _rounds(scope, cell.clients, run)
+    whole = Mock(rows_per_batch=cell.rows_per_batch, total_rows=cell.total_rows)
+    yield from _interleaved(_shared(whole, cell.clients), _order(scope.peers), cell.clients, rounds)
+    if cell.clients == 1 and cell.rows_per_batch >= LEAST_VARIANT_ROWS:
+        for variant, rows in scope.variants.items():
+            request = whole.model_copy(update={"variant": variant, "total_rows": rows})
+            yield from _interleaved(_shared(request, 1), _order({BARE} & set(scope.peers)), 1, rounds)
+
+
+def _paced(cell: Cell, scope: Scope, run: int) -> Iterator[Step]:
+    """A cell with a delay."""
+    delay = cell.delay_us / 1e6
+    rows = max(1, min(cell.total_rows, round(scope.paced_seconds / delay)))
+    request = Mock(rows_per_batch=cell.rows_per_batch, delay_per_row=delay, total_rows=rows)
+    there = (cell.rows_per_batch, cell.clients) in scope.peer_cells
+    peers = set(scope.peers) - {AIO} if there else set()
+    yield from _interleaved(_shared(request, cell.clients), _order(peers), cell.clients, (run,))
 
 
 def _order(peers: Iterable[str]) -> Sequence[str]:
@@ -140,7 +153,7 @@ def _order(peers: Iterable[str]) -> Sequence[str]:
     return [name for name in (BARE, *MODES, NAMESAKE_SYNC, NAMESAKE_ASYNC, AIO) if name in there or name in MODES]
 
 
-def _rounds(scope: Scope, readers: int, run: int) -> Iterable[int]:
+def _rounds(scope: Scope, readers: int, run: int) -> range:
     each = scope.rounds_alone if readers == 1 else ROUNDS_TOGETHER
     return range((run - 1) * each + 1, run * each + 1)
 
@@ -152,8 +165,8 @@ def _shared(request: Mock, readers: int) -> Mock:
         rows = rows * MOST_WHOLE // max(readers, MOST_WHOLE)
     elif readers > 1:
         rows = min(rows, rows * TABLES_TOGETHER // readers)
-    whole = max(rows // request.rows_per_batch, 1) * request.rows_per_batch if rows >= request.rows_per_batch else rows
-    return request.model_copy(update={"total_rows": whole})
+    whole_batches = rows - rows % request.rows_per_batch
+    return request.model_copy(update={"total_rows": whole_batches or max(rows, 1)})
 
 
 def _interleaved(request: Mock, modes: Sequence[str], concurrent: int, runs: Iterable[int]) -> Iterator[Step]:
@@ -166,10 +179,15 @@ def _interleaved(request: Mock, modes: Sequence[str], concurrent: int, runs: Ite
             yield Step(request, mode, concurrent, run)
 
 
-def run(options: Options, scope: Scope | None = None) -> int:
-    """Measure, save, show. The number of requests that failed."""
+def run(options: Options, cells: Sequence[Cell], scope: Scope | None = None, *, own_sizes: bool = False) -> int:
+    """Measure, save, show. The number of requests that failed.
+
+    With `own_sizes`, the sizes are not the sweep's: only the default columns are read, by the peers too in all cells.
+    """
     scope = scope or (QUICK if options.quick else FULL)
-    wanted = [chosen(plan(scope, number), options) for number in range(1, options.runs + 1)]
+    if own_sizes:
+        scope = replace(scope, variants={}, peer_cells=[(cell.rows_per_batch, cell.clients) for cell in cells])
+    wanted = [chosen(plan(cells, scope, number), options) for number in range(1, options.runs + 1)]
     servers = prepared({step.mode for steps in wanted for step in steps}, TABLE_MODULES, options.say)
     runs = [[step for step in steps if step.mode not in servers.missing] for steps in wanted]
     seconds = sum(step.seconds for steps in runs for step in steps)
@@ -182,6 +200,7 @@ def run(options: Options, scope: Scope | None = None) -> int:
         "runs": options.runs,
         "profiled": options.profile,
         "only": {key: sorted(values) for key, values in options.only.wanted.items()},
+        "sweep": {each.name: sorted({getattr(cell, each.name) for cell in cells}) for each in fields(Cell)},
         "scope": asdict(scope),
         **servers.described(),
         "machine": machine.describe(),
@@ -189,7 +208,7 @@ def run(options: Options, scope: Scope | None = None) -> int:
     raw = pd.DataFrame(list(_measured(runs, servers, options)), columns=RAW_COLUMNS)
     result, each, ratios = summary.aggregate(raw), summary.servers(raw), summary.ratios(raw)
     output.save(options.output, result, {"raw": raw, "servers": each, "ratios": ratios}, description)
-    flight_report.show(options.console, result, each, ratios, judged=not options.quick)
+    flight_report.show(options.console, result, each, ratios, judged=not (options.quick or own_sizes))
     failed = raw[raw["error"] != ""]
     report.show_failures(options.console, failed["error"])
     report.show_foot(options.console, description, options.output)
