@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fastflight_benchmark import machine
 from fastflight_benchmark.flame import graph_of, profiled
-from fastflight_benchmark.selection import Selection
+from fastflight_benchmark.selection import Labels, Selection
+
+
+class Labelled(Protocol):
+    """A step of a suite whose cells can be chosen."""
+
+    @property
+    def labels(self) -> Labels:
+        """What `--only` chooses by."""
+
+
+Step = TypeVar("Step", bound=Labelled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +45,26 @@ class Options:
     def say(self, text: str) -> None:
         """A line for people; what it quotes is not taken for markup."""
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def describe(self, suite: str, scope: Any, **more: Any) -> dict[str, Any]:
+        """What is measured, and on which machine: for the JSON file of the result. `scope` is a dataclass or a dict."""
+        described = asdict(scope) if is_dataclass(scope) and not isinstance(scope, type) else scope
+        own = {"suite": suite, "quick": self.quick, "runs": self.runs, "profiled": self.profile, "scope": described}
+        only = {key: sorted(values) for key, values in self.only.wanted.items()}
+        return own | {"only": only} | more | {"machine": machine.describe()}
+
+    def chosen(self, planned: Iterable[Step]) -> list[Step]:
+        """Those of the planned steps that `--only` chooses. `RequestError` if it names none."""
+        steps = list(planned)
+        return self.only.of(steps, [step.labels for step in steps])
+
+    @contextlib.contextmanager
+    def progress(self, total: int | None = None) -> Iterator[Callable[[str], None]]:
+        """Show a bar while the context lasts. Call what it gives once for each step, with a text about the step."""
+        columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        with Progress(TextColumn("{task.description}"), *columns, console=self.console, transient=True) as bar:
+            task = bar.add_task("starting", total=total)
+            yield lambda text: bar.update(task, advance=1, description=text)
 
     def profiled(self, pid: int | None, run: int) -> contextlib.AbstractContextManager[None]:
         """A flame graph of a run's server, if one was asked for."""

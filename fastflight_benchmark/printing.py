@@ -24,6 +24,10 @@ class Fleet:
         self.pid = process.pid
         self.urls: Sequence[str] = [f"socket://127.0.0.1:{port}" for port in self._answer()]
 
+    def toml(self) -> str:
+        """A fleet file in which they are `board-0`, `board-1` and so on."""
+        return "".join(f'[devices.board-{number}]\nurl = "{url}"\n' for number, url in enumerate(self.urls))
+
     def start(self) -> None:
         """Print from here on, if they were to wait."""
         self._ask("start")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +54,29 @@ def show_targets(console: Console, judged: Sequence[Judged]) -> None:
         console.print(Text(str(one), style=style))
 
 
-def show_foot(console: Console, description: Mapping[str, Any], path: Path) -> None:
-    """What it was measured on, what was missing, and where it is written."""
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One target, what was reached, and whether that is enough."""
+
+    text: str
+    met: bool
+
+
+def show_met(console: Console, judged: Iterable[Target]) -> None:
+    """A line for each target."""
+    for one in judged:
+        console.print(Text(f"{one.text}: {'met' if one.met else 'missed'}", style=WIN if one.met else LOSS))
+
+
+def show_end(console: Console, description: Mapping[str, Any], errors: pd.Series[str], path: Path) -> None:
+    """Which requests failed, what was missing, what it was measured on, and where it is written."""
+    show_failures(console, errors)
     for name, reason in description.get("missing", {}).items():
         console.print(Text(f"missing: {name}: {reason}", style=LOSS))
     if description.get("profiled"):
         console.print("the server was profiled meanwhile: its figures are no result")
+    if description["quick"]:
+        console.print("a quick run: it shows that all works, and not how fast")
     console.print(f"{machine.in_one_line(description['machine'])}\n{path}", style="dim", soft_wrap=True)
 
 

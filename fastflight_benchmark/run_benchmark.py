@@ -38,6 +38,8 @@ ROWS = (40, 1_000, 5_000, 10_000)  # in a batch of 50 int32 columns: 8 kB, 190 k
 CLIENTS = (1, 3, 5, 10, 16, 64)  # that read at the same time
 DELAYS = (0, 1, 10)  # microseconds that the source takes for a row
 TOTAL_ROWS = 1_000_000  # of the table that each client reads
+# How often all of it is measured.
+RUNS = 3
 # The same with `--quick`.
 QUICK_ROWS, QUICK_CLIENTS, QUICK_TOTAL_ROWS = (40, 1_000, 10_000), (1, 3), 200_000
 
@@ -100,7 +102,10 @@ def main(
     quick: Annotated[
         bool, typer.Option("--quick", help="Less of everything, in under a minute: shows that it runs, not how fast.")
     ] = False,
-    runs: Annotated[int, typer.Option(min=1, metavar="N", help="How often each thing is measured.")] = 3,
+    runs: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help=f"How often each thing is measured. Default: {RUNS}, with --quick once."),
+    ] = None,
     output_file: Annotated[
         Path | None,
         typer.Option("--output", metavar="FILE", help=f"The CSV to write. Default: a new one in {output.RESULTS}."),
@@ -164,7 +169,8 @@ def main(
         console = Console(width=PIPE_COLUMNS)
     ending.like_ctrl_c()
     try:
-        options = Options(server, quick, runs, path, console, Selection.parse(only or ()), profile)
+        selection = Selection.parse(only or ())
+        options = Options(server, quick, runs or (1 if quick else RUNS), path, console, selection, profile)
         if suite == FLIGHT:
             failed = flight.run(options, cells, own_sizes=bool(own))
         else:

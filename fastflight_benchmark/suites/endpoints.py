@@ -18,7 +18,7 @@ import pandas as pd
 from fastflight import Mock
 from fastflight.client import FastFlightClient
 from fastflight.errors import DataError, FastFlightError
-from fastflight_benchmark import machine, output, report
+from fastflight_benchmark import output, report
 from fastflight_benchmark.contenders import MODES, Mode
 from fastflight_benchmark.mock_data_service import WrongPath, expected_bytes
 from fastflight_benchmark.options import Options
@@ -50,13 +50,8 @@ WAYS = (ONE, Way(4, 4, False), Way(4, 4, True), Way(32, 4, True))
 def run(options: Options) -> int:
     """Measure, save, show. The number of readings that failed."""
     total = QUICK_ROWS if options.quick else TOTAL_ROWS
-    description: dict[str, Any] = {
-        "suite": "endpoints",
-        "quick": options.quick,
-        "runs": options.runs,
-        "scope": {"total_rows": total, "delay_per_row": DELAY, "rows_per_batch": ROWS_PER_BATCH},
-        "machine": machine.describe(),
-    }
+    scope = {"total_rows": total, "delay_per_row": DELAY, "rows_per_batch": ROWS_PER_BATCH}
+    description = options.describe("endpoints", scope)
     work = list(itertools.product(range(1, options.runs + 1), MODES, WAYS))
     seconds = sum(total * DELAY / way.at_once for _, _, way in work)
     options.say(
@@ -74,8 +69,7 @@ def run(options: Options) -> int:
     output.save(options.output, result, {"raw": raw}, description)
     show(options, result)
     failed = raw[raw["error"] != ""]
-    report.show_failures(options.console, failed["error"])
-    report.show_foot(options.console, description, options.output)
+    report.show_end(options.console, description, failed["error"], options.output)
     return len(failed)
 
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ import pandas as pd
 import trustme
 
 from fastflight.errors import DataError
-from fastflight_benchmark import contenders, machine, output, report
+from fastflight_benchmark import contenders, output, report
 from fastflight_benchmark.loading.calling import DO_GET, GET_FLIGHT_INFO
 from fastflight_benchmark.loading.pool import Calls, Loaders
 from fastflight_benchmark.options import Options
@@ -96,13 +96,7 @@ class Keys:
 def run(options: Options, scope: Scope | None = None) -> int:
     """Measure, save, show. The number of requests that failed."""
     scope = scope or (QUICK if options.quick else FULL)
-    description: dict[str, Any] = {
-        "suite": "identity",
-        "quick": options.quick,
-        "runs": options.runs,
-        "scope": asdict(scope),
-        "machine": machine.describe(),
-    }
+    description = options.describe("identity", scope)
     loads = len(plan(scope, 1)) * options.runs
     seconds = loads * (scope.seconds + WARM_UP_SECONDS + AROUND_SECONDS)
     options.say(f"{loads} loads, about {report.duration(seconds)} in all; servers of its own, --server is not used")
@@ -124,8 +118,7 @@ def run(options: Options, scope: Scope | None = None) -> int:
     result, ratios = requests_summary.aggregate(raw), requests_summary.ratios(raw, PAIRS)
     output.save(options.output, result, {"raw": raw, "ratios": ratios}, description)
     requests_report.show(options.console, result, ratios, judged=False)
-    report.show_failures(options.console, raw.loc[raw["error"] != "", "error"])
-    report.show_foot(options.console, description, options.output)
+    report.show_end(options.console, description, raw.loc[raw["error"] != "", "error"], options.output)
     return int(raw["failed"].sum())
 
 

@@ -28,7 +28,7 @@ from rich.console import Console
 
 from fastflight.client import FastFlightClient, RowStream
 from fastflight.errors import DataError, FastFlightError
-from fastflight_benchmark import machine, output, report
+from fastflight_benchmark import output, report
 from fastflight_benchmark.contenders import MODES, Mode
 from fastflight_benchmark.mock_data_service import MIB, WrongPath
 from fastflight_benchmark.options import Options
@@ -108,13 +108,7 @@ class Watch:
 def run(options: Options, sizes: Sequence[int] = ()) -> int:
     """Measure, save, show. The number of readings that failed."""
     sizes = sizes or (QUICK_SIZES if options.quick else SIZES)
-    description: dict[str, Any] = {
-        "suite": "memory",
-        "quick": options.quick,
-        "runs": options.runs,
-        "scope": {"bytes": sizes, "wait_seconds": WAIT_SECONDS},
-        "machine": machine.describe(),
-    }
+    description = options.describe("memory", {"bytes": sizes, "wait_seconds": WAIT_SECONDS})
     options.console.print("each reading has a server of its own, in a process of its own; --server is not used")
     with tempfile.TemporaryDirectory(prefix="fastflight-benchmark-") as folder:
         tiny = make(Path(folder), TINY)
@@ -134,8 +128,7 @@ def run(options: Options, sizes: Sequence[int] = ()) -> int:
     output.save(options.output, result, {"raw": raw}, description)
     show(options.console, result)
     failed = raw[raw["error"] != ""]
-    report.show_failures(options.console, failed["error"])
-    report.show_foot(options.console, description, options.output)
+    report.show_end(options.console, description, failed["error"], options.output)
     return len(failed)
 
 

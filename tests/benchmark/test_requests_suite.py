@@ -149,7 +149,7 @@ def test_cells_can_be_chosen_and_what_is_not_needed_is_not_prepared(
     only = Selection.parse(["load=flight-client", "operation=do_action", "connections=1", "server=bare"])
     given = Options("grpc://127.0.0.1:1", True, 1, tmp_path / "tiny.csv", Console(file=io.StringIO()), only)
 
-    steps = requests.chosen(requests.plan(TINY, 1), given)
+    steps = given.chosen(requests.plan(TINY, 1))
 
     assert steps == [requests.Step("do_action", "flight-client", 1, "bare", 1)]
     assert requests.prepared_load({step.load for step in steps}, lambda _: None) == (None, {})

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import socket
 import sys
 import tempfile
 import time
@@ -37,7 +36,7 @@ from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
 from fastflight_benchmark import ending, machine, output
 from fastflight_benchmark.printing import printing
 from fastflight_benchmark.printing_boards import Options
-from fastflight_benchmark.spawned import spawned
+from fastflight_benchmark.spawned import free_port, spawned
 from fastflight_benchmark.suites.sessions.recorded import Kept, replayed
 from tests.campaigns.soaking.coming import Coming, Outcome
 from tests.campaigns.soaking.plot import drawn
@@ -119,7 +118,7 @@ def soak(seconds: float, boards: int, clients: int, seed: int, interval: float, 
             "".join(f'[devices.{name}]\nurl = "{url}"\n' for name, url in devices.items())
         )
         kept_in = folder / "recordings"
-        port = _free_port()
+        port = free_port()
         server = stack.enter_context(
             spawned(
                 "fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--fleet", str(folder / "fleet.toml"),
@@ -200,12 +199,6 @@ def _rested(sampling: Sampling, start: Sample | None) -> Sample:
 
 def _held(sample: Sample) -> tuple[int, int, int]:
     return sample.descriptors, sample.threads, sample.tasks
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def main(

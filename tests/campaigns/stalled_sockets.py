@@ -9,7 +9,6 @@ stands still.
 from __future__ import annotations
 
 import json
-import socket
 import time
 from contextlib import ExitStack
 from typing import Annotated
@@ -21,7 +20,7 @@ from websockets.sync.client import connect
 from fastflight.client import FastFlightClient
 from fastflight.errors import TransportError
 from fastflight_benchmark import ending, machine
-from fastflight_benchmark.spawned import spawned
+from fastflight_benchmark.spawned import free_port, spawned
 
 MIB = 1024 * 1024
 # 2 GB of rows: more than waits anywhere.
@@ -32,8 +31,7 @@ STILL_BYTES, LOOKS, APART = 128 * 1024, 10, 0.2
 
 def main(clients: Annotated[int, typer.Option(min=1, metavar="N", help="How many stop reading.")] = 20) -> None:
     """Print the server's memory for each client that stalls."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with spawned("fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--http", str(port)) as server:
         process = psutil.Process(server.pid)
         with ExitStack() as parts:

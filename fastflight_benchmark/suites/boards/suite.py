@@ -21,7 +21,7 @@ from typing import Any
 import pandas as pd
 
 from fastflight.errors import FastFlightError, TransportError
-from fastflight_benchmark import machine, output, report
+from fastflight_benchmark import output, report
 from fastflight_benchmark.mock_data_service import WrongPath
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.report import table
@@ -78,21 +78,15 @@ def run(options: Options, counts: Sequence[int] = (), size: int = 0) -> int:
     """Measure, save, show. How many transfers failed."""
     counts = counts or (QUICK_COUNTS if options.quick else COUNTS)
     size = size or (QUICK_SIZE if options.quick else SIZE)
-    runs = 1 if options.quick else options.runs
-    description: dict[str, Any] = {
-        "suite": "boards",
-        "quick": options.quick,
-        "runs": runs,
-        "scope": {"boards": counts, "size": size, "baud": BAUD, "slice_ms": SLICE_MS},
-        "machine": machine.describe(),
-    }
-    seconds = len(counts) * runs * len(OURS) * 2 * (size / BYTES_PER_SECOND + 1)
+    scope = {"boards": counts, "size": size, "baud": BAUD, "slice_ms": SLICE_MS}
+    description = options.describe("boards", scope)
+    seconds = len(counts) * options.runs * len(OURS) * 2 * (size / BYTES_PER_SECOND + 1)
     options.console.print(f"up to {max(counts)} simulated boards, about {report.duration(seconds)} in all")
     content = make("random", size)
     rows = []
     for count in counts:
         with fleet(count) as boards:
-            for number in range(1, runs + 1):
+            for number in range(1, options.runs + 1):
                 for path in OURS if number % 2 else reversed(OURS):
                     with options.console.status(f"{count} boards, run {number}, {path}"):
                         rows += [{"run": number} | row for row in measure(boards, path, content)]
@@ -100,10 +94,7 @@ def run(options: Options, counts: Sequence[int] = (), size: int = 0) -> int:
     result = summarize(raw)
     output.save(options.output, result, {"raw": raw}, description)
     show(options, result)
-    report.show_failures(options.console, raw[raw["error"] != ""]["error"])
-    options.console.print(
-        f"{machine.in_one_line(description['machine'])}\n{options.output}", style="dim", soft_wrap=True
-    )
+    report.show_end(options.console, description, raw.loc[raw["error"] != "", "error"], options.output)
     return int((raw["boards"] - raw["verified"]).sum())
 
 
@@ -238,10 +229,8 @@ def show(options: Options, result: pd.DataFrame) -> None:
     for row in judged.to_dict("records"):
         verified, _, moved = row["verified"].partition("/")
         met = row["of_lines"] >= TARGET_OF_LINES and row["threads"] < TARGET_THREADS and verified == moved
-        options.console.print(
+        text = (
             f"{TARGET_BOARDS} boards, async {row['operation']}: {row['of_lines']:.3f} of the lines with "
-            f"{row['threads']:.0f} threads; the target is {TARGET_OF_LINES} with fewer than {TARGET_THREADS}: "
-            + ("met" if met else "missed"),
-            style=report.WIN if met else report.LOSS,
-            highlight=False,
+            f"{row['threads']:.0f} threads; the target is {TARGET_OF_LINES} with fewer than {TARGET_THREADS}"
         )
+        report.show_met(options.console, [report.Target(text, met)])

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from fastflight_benchmark.cores import cpu_seconds
 from fastflight_benchmark.suites.bridge import rows, servers
 from fastflight_benchmark.suites.bridge.rows import Row
 from fastflight_benchmark.suites.bridge.servers import RAW, RFC2217, VIEWERS
@@ -61,7 +62,7 @@ def _bridge(stack: ExitStack, terminal: bool, port: str) -> int:
 
 def _cpu(pids: Sequence[int]) -> float:
     """Seconds of processor time so far."""
-    return sum(sum(psutil.Process(pid).cpu_times()[:2]) for pid in pids)
+    return sum(cpu_seconds(psutil.Process(pid)) for pid in pids)
 
 
 def _switches(pids: Sequence[int]) -> float:

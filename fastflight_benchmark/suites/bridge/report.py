@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pandas as pd
 from rich.console import Console
-from rich.text import Text
 
-from fastflight_benchmark.report import LOSS, WIN, table
+from fastflight_benchmark.report import Target, show_met, table
 from fastflight_benchmark.suites.bridge import idle, rows, traffic, visits, whole
 from fastflight_benchmark.suites.bridge.connect import RESUME, SOFT_RESET
 from fastflight_benchmark.suites.bridge.device import ESCAPED, RANDOM
@@ -31,14 +29,6 @@ IDLE_PERCENT = 0.5
 IDLE_PER_SECOND = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One promise, and what came of it."""
-
-    text: str
-    met: bool
-
-
 def show(console: Console, result: pd.DataFrame, *, judged: bool) -> None:
     """All parts, then, where it is to be `judged`, whether the targets are met."""
     _show_visits(console, result)
@@ -48,9 +38,7 @@ def show(console: Console, result: pd.DataFrame, *, judged: bool) -> None:
     for row in result[(result["note"] != "") & (result["failed"] == 0)].to_dict("records"):
         console.print(f"{row['server']}: {row['note']}", style="dim", highlight=False)
     if judged:
-        for target in targets(result):
-            text = f"{target.text}: {'met' if target.met else 'missed'}"
-            console.print(Text(text, style=WIN if target.met else LOSS))
+        show_met(console, targets(result))
 
 
 def _show_visits(console: Console, result: pd.DataFrame) -> None:

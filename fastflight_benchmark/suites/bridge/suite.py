@@ -10,11 +10,8 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-from fastflight_benchmark import machine, output, report
+from fastflight_benchmark import output, report
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.suites.bridge import connect, idle, rows, traffic, visits, whole
 from fastflight_benchmark.suites.bridge import report as bridge_report
@@ -55,20 +52,11 @@ QUICK = Scope(
 def run(options: Options, scope: Scope | None = None) -> int:
     """Measure, save, show. How many measurements failed; bytes that were lost or changed count as one."""
     scope = scope or (QUICK if options.quick else FULL)
-    runs = 1 if options.quick else options.runs
-    description: dict[str, Any] = {
-        "suite": "bridge",
-        "quick": options.quick,
-        "runs": runs,
-        "scope": asdict(scope) | {"baud": BAUD},
-        "peers": {name: importlib.metadata.version(name) for name in ("mpremote", "pyserial")},
-        "machine": machine.describe(),
-    }
-    options.console.print(
-        "a quick run: it shows that all works, and not how fast"
-        if options.quick
-        else "two to three minutes for each run"
-    )
+    runs = options.runs
+    peers = {name: importlib.metadata.version(name) for name in ("mpremote", "pyserial")}
+    description = options.describe("bridge", asdict(scope) | {"baud": BAUD}, peers=peers)
+    if not options.quick:
+        options.console.print("two to three minutes for each run")
     parts: Mapping[str, Callable[[], Iterator[Row]]] = {
         "visits": lambda: connect.visited({client: count * runs for client, count in scope.visits.items()}),
         "mpremote beside socat": lambda: connect.beside_socat(scope.pairs * runs),
@@ -78,20 +66,15 @@ def run(options: Options, scope: Scope | None = None) -> int:
         "idle sessions": lambda: idle.watched(scope.idle_seconds, 1, terminals=not options.quick),
     }
     found: list[Row] = []
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=options.console, transient=True) as bar:
-        task = bar.add_task("starting")
+    with options.progress(len(parts)) as step:
         for name, measure in parts.items():
-            bar.update(task, description=name)
+            step(name)
             found.extend(measure())
     raw = rows.frame(found)
     result = rows.summarize(raw)
     output.save(options.output, result, {"raw": raw}, description)
     bridge_report.show(options.console, result, judged=not options.quick)
     failed = raw[(raw["error"] != "") & ~raw["missing"]]
-    report.show_failures(options.console, failed["error"])
-    options.console.print(
-        f"{machine.in_one_line(description['machine'])}\n{options.output}", style="dim", soft_wrap=True
-    )
+    report.show_end(options.console, description, failed["error"], options.output)
     wrong = raw[(raw["work"] == whole.WRONG) & (raw["value"] > 0) & (raw["error"] == "")]
     return len(failed) + len(wrong)

@@ -10,15 +10,14 @@ again and again would not show. `plan` is the whole order of work of a run; noth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import pandas as pd
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fastflight import Mock
 from fastflight.errors import DataError
-from fastflight_benchmark import machine, output, report
+from fastflight_benchmark import output, report
 from fastflight_benchmark.contenders import AIO, BARE, CONTENDERS, MODES, NAMESAKE_ASYNC, NAMESAKE_SYNC, PEERS
 from fastflight_benchmark.loading.pool import Burst, Loaders, Outcome
 from fastflight_benchmark.mock_data_service import MIB, ceiling_mbps, check, expected_bytes
@@ -187,66 +186,35 @@ def run(options: Options, cells: Sequence[Cell], scope: Scope | None = None, *, 
     scope = scope or (QUICK if options.quick else FULL)
     if own_sizes:
         scope = replace(scope, variants={}, peer_cells=[(cell.rows_per_batch, cell.clients) for cell in cells])
-    wanted = [chosen(plan(cells, scope, number), options) for number in range(1, options.runs + 1)]
+    wanted = [options.chosen(plan(cells, scope, number)) for number in range(1, options.runs + 1)]
     servers = prepared({step.mode for steps in wanted for step in steps}, TABLE_MODULES, options.say)
     runs = [[step for step in steps if step.mode not in servers.missing] for steps in wanted]
     seconds = sum(step.seconds for steps in runs for step in steps)
-    if options.quick:
-        options.console.print("a quick run: it shows that all works, and not how fast")
     options.console.print(f"{sum(map(len, runs))} bursts of requests, about {report.duration(seconds)} in all")
-    description: dict[str, Any] = {
-        "suite": "flight",
-        "quick": options.quick,
-        "runs": options.runs,
-        "profiled": options.profile,
-        "only": {key: sorted(values) for key, values in options.only.wanted.items()},
-        "sweep": {each.name: sorted({getattr(cell, each.name) for cell in cells}) for each in fields(Cell)},
-        "scope": asdict(scope),
-        **servers.described(),
-        "machine": machine.describe(),
-    }
+    sweep = {each.name: sorted({getattr(cell, each.name) for cell in cells}) for each in fields(Cell)}
+    description = options.describe("flight", scope, sweep=sweep) | servers.described()
     raw = pd.DataFrame(list(_measured(runs, servers, options)), columns=RAW_COLUMNS)
     result, each, ratios = summary.aggregate(raw), summary.servers(raw), summary.ratios(raw)
     output.save(options.output, result, {"raw": raw, "servers": each, "ratios": ratios}, description)
     flight_report.show(options.console, result, each, ratios, judged=not (options.quick or own_sizes))
     failed = raw[raw["error"] != ""]
-    report.show_failures(options.console, failed["error"])
-    report.show_foot(options.console, description, options.output)
+    report.show_end(options.console, description, failed["error"], options.output)
     return len(failed)
-
-
-def chosen(planned: Iterable[Step], options: Options) -> list[Step]:
-    """The steps that were asked for."""
-    steps = list(planned)
-    return options.only.of(steps, [step.labels for step in steps])
 
 
 def _measured(runs: Sequence[Sequence[Step]], servers: Servers, options: Options) -> Iterator[dict[str, Any]]:
     named = named_server(options.server, options.say)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=options.console, transient=True) as bar:
-        task = bar.add_task("starting", total=sum(map(len, runs)))
-
-        def progress(step: Step) -> None:
-            bar.update(task, advance=1, description=_title(step))
-
+    with options.progress(sum(map(len, runs))) as done:
         for number, steps in enumerate(runs, 1):
             with servers.running(named) as served:
                 places = dict.fromkeys(f"{name} at {one.location}" for name, one in served.items())
                 options.console.print(f"run {number}: {', '.join(places)}")
                 with options.profiled(served[MODES[0]].pid, number):
-                    yield from measure(steps, served, progress)
+                    yield from measure(steps, served, done)
 
 
 def measure(
-    steps: Sequence[Step], served: Mapping[str, Served], progress: Callable[[Step], None] = lambda _: None
+    steps: Sequence[Step], served: Mapping[str, Served], done: Callable[[str], None] = lambda _: None
 ) -> Iterator[dict[str, Any]]:
     """Carry out `steps`, with new processes and connections: rows of `RAW_COLUMNS`. `WrongPath` ends everything."""
     with Loaders() as loaders:
@@ -258,7 +226,7 @@ def measure(
             rows = list(_rows(step, burst, server.cpu_seconds() - before))
             if step.run:
                 yield from rows
-            progress(step)
+            done(_title(step))
 
 
 def _checked(step: Step, outcome: Outcome) -> Outcome:

@@ -12,7 +12,6 @@ import http.client
 import json
 import re
 import shutil
-import socket
 import subprocess
 import time
 import urllib.request
@@ -27,11 +26,11 @@ import pyarrow as pa
 from pyarrow import flight
 
 from fastflight.errors import DataError, TransportError
-from fastflight_benchmark import machine, output, report
+from fastflight_benchmark import output, report
 from fastflight_benchmark.mock_data_service import MIB, WrongPath
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER
-from fastflight_benchmark.spawned import spawned
+from fastflight_benchmark.spawned import free_port, spawned
 
 PEER = "fastflight_benchmark.suites.http.plain_fastapi"
 CONNECTIONS = 50
@@ -78,22 +77,13 @@ def run(options: Options, scope: Scope | None = None) -> int:
     if wrk is None:
         options.say("wrk is not installed (Debian: apt-get install wrk): small reads are left out")
     options.say("the gateway, its Flight server and FastAPI are started here; --server is not used")
-    description: dict[str, Any] = {
-        "suite": "http",
-        "quick": options.quick,
-        "runs": options.runs,
-        "scope": asdict(scope),
-        "machine": machine.describe(),
-    }
+    description = options.describe("http", scope)
     raw = pd.DataFrame(list(_measured(options.runs, scope, wrk)), columns=COLUMNS)
     result = ratios(raw)
     output.save(options.output, result, {"raw": raw}, description)
     show(options, result)
     failed = raw[raw["error"] != ""]
-    report.show_failures(options.console, failed["error"])
-    options.console.print(
-        f"{machine.in_one_line(description['machine'])}\n{options.output}", style="dim", soft_wrap=True
-    )
+    report.show_end(options.console, description, failed["error"], options.output)
     return len(failed)
 
 
@@ -141,20 +131,21 @@ def show(options: Options, result: pd.DataFrame) -> None:
         )
     options.console.print(shown)
     if options.quick:
-        options.say("a quick run: it shows that all works, and not how fast")
         return
     for row in result.to_dict("records"):
-        target = TARGETS[row["work"]]
-        said = "met" if row["median_ratio"] >= target else "missed"
-        options.say(f"{row['work']}: {row['median_ratio']:.2f} of {row['peer']}; the target is {target}: {said}")
-        if not pd.isna(row["gateway_p99_ms"]):
-            said = "met" if row["gateway_p99_ms"] <= TARGET_MS else "missed"
-            options.say(f"99 % within {row['gateway_p99_ms']:.1f} ms; the target is {TARGET_MS:g} ms: {said}")
+        ratio, target, p99 = row["median_ratio"], TARGETS[row["work"]], row["gateway_p99_ms"]
+        judged = [
+            report.Target(f"{row['work']}: {ratio:.2f} of {row['peer']}; the target is {target}", ratio >= target)
+        ]
+        if not pd.isna(p99):
+            text = f"99 % within {p99:.1f} ms; the target is {TARGET_MS:g} ms"
+            judged.append(report.Target(text, p99 <= TARGET_MS))
+        report.show_met(options.console, judged)
 
 
 def _measured(runs: int, scope: Scope, wrk: str | None) -> Iterator[dict[str, Any]]:
     for run_ in range(1, runs + 1):
-        port = _free_port()
+        port = free_port()
         with spawned(SERVER, "--server", FREE_PORT, "--http", str(port)) as server, spawned(PEER) as peer:
             gateway = f"http://127.0.0.1:{port}"
             refuse_other(f"{gateway}/devices", f"{peer.location}/devices")
@@ -256,9 +247,3 @@ def _rate(size: int, came: int, rows: int, began: float) -> Measured:
     if came != rows:
         raise TransportError(f"{came} rows came, not {rows}")
     return Measured(size / MIB / (time.perf_counter() - began), "MiB/s")
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port

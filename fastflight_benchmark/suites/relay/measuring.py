@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 
 from fastflight.errors import TransportError
+from fastflight_benchmark.cores import cpu_seconds
 from fastflight_benchmark.spawned import spawned
 from fastflight_benchmark.suites.relay.client import RAW, Job
 from fastflight_benchmark.suites.relay.content import MIB
@@ -86,10 +87,7 @@ def _figures(job: Job, said: dict[str, Any]) -> dict[str, Any]:
 
 def _used(process: psutil.Process | None) -> float:
     """Seconds of a core that a relay has used; no number where there is no relay."""
-    if process is None:
-        return float("nan")
-    times = process.cpu_times()
-    return float(times.user + times.system)
+    return float("nan") if process is None else cpu_seconds(process)
 
 
 @contextmanager

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import importlib.metadata
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from fastflight_benchmark import machine, output, report
+from fastflight_benchmark import output, report
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.suites.relay.client import RAW
 from fastflight_benchmark.suites.relay.measuring import COLUMNS, CONTENDERS, Scope, measured
@@ -37,31 +35,17 @@ CELL = ["size_mb", "chunk_kb", "read_kb"]
 def run(options: Options, scope: Scope | None = None) -> int:
     """Measure, save, show. How many transfers failed; one with a wrong byte is one of them."""
     scope = scope or (QUICK if options.quick else FULL)
-    runs = 1 if options.quick else options.runs
-    description: dict[str, Any] = {
-        "suite": "relay",
-        "quick": options.quick,
-        "runs": runs,
-        "scope": asdict(scope),
-        "elsewhere": ELSEWHERE,
-        "peers": {"websockets": importlib.metadata.version("websockets")},
-        "congestion": congestion(),
-        "machine": machine.describe(),
-    }
+    peers = {"websockets": importlib.metadata.version("websockets")}
+    description = options.describe("relay", scope, elsewhere=ELSEWHERE, peers=peers, congestion=congestion())
     options.say("seeder, relays and client are started here; --server is not used")
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=options.console, transient=True) as bar:
-        task = bar.add_task("starting")
-        rows = list(measured(runs, scope, lambda text: bar.update(task, description=text)))
+    with options.progress() as step:
+        rows = list(measured(options.runs, scope, step))
     raw = pd.DataFrame(rows, columns=COLUMNS)
     result = summarize(raw)
     output.save(options.output, result, {"raw": raw}, description)
     show(options, result, raw)
     failed = raw[raw["error"] != ""]
-    report.show_failures(options.console, failed["error"])
-    options.console.print(
-        f"{machine.in_one_line(description['machine'])}\n{options.output}", style="dim", soft_wrap=True
-    )
+    report.show_end(options.console, description, failed["error"], options.output)
     return len(failed)
 
 
@@ -124,14 +108,13 @@ def show(options: Options, result: pd.DataFrame, raw: pd.DataFrame) -> None:
     options.say(f"TCP of this computer: {congestion()}; ours has reno on loopback, the others what the computer has")
     options.say(f"the JVM daemon, from elsewhere and not measured here, MB/s: {said}")
     if options.quick:
-        options.say("a quick run: it shows that all works, and not how fast")
         return
     for peer, target in TARGETS.items():
         found = ratios(raw, peer)
         if found.empty:
             continue
-        verdict = "met" if found.median() >= target else "missed"
-        options.say(
+        text = (
             f"reads of {TARGET_READ} KB: {found.median():.2f} of {peer} (median of {len(found)}; lowest "
-            f"{found.min():.2f}, highest {found.max():.2f}); the target is {target}: {verdict}"
+            f"{found.min():.2f}, highest {found.max():.2f}); the target is {target}"
         )
+        report.show_met(options.console, [report.Target(text, bool(found.median() >= target))])

@@ -11,7 +11,7 @@ load itself takes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from fastflight.errors import DataError
-from fastflight_benchmark import machine, output, report
+from fastflight_benchmark import output, report
 from fastflight_benchmark.contenders import AIO, BARE, CONTENDERS, MODES, NAMESAKE_ASYNC, NAMESAKE_SYNC, PARSING, PEERS
 from fastflight_benchmark.loading import ghz
 from fastflight_benchmark.loading.calling import DO_ACTION, DO_GET, GET_FLIGHT_INFO, OPERATIONS
@@ -108,7 +108,7 @@ def plan(scope: Scope, run: int) -> Iterator[Step]:
 def run(options: Options, scope: Scope | None = None) -> int:
     """Measure, save, show. The number of requests that failed."""
     scope = scope or (QUICK if options.quick else FULL)
-    wanted = [chosen(plan(scope, number), options) for number in range(1, options.runs + 1)]
+    wanted = [options.chosen(plan(scope, number)) for number in range(1, options.runs + 1)]
     servers = prepared({step.mode for steps in wanted for step in steps}, CONSTANT_MODULES, options.say)
     program, missing = prepared_load({step.load for steps in wanted for step in steps}, options.say)
     absent = {**servers.missing, **missing}
@@ -116,18 +116,8 @@ def run(options: Options, scope: Scope | None = None) -> int:
     each = scope.seconds + WARM_UP_SECONDS + AROUND_SECONDS
     loads = sum(map(len, runs))
     options.say(f"{loads} loads of {scope.seconds:g} s, about {report.duration(loads * each)} in all")
-    description: dict[str, Any] = {
-        "suite": "requests",
-        "quick": options.quick,
-        "runs": options.runs,
-        "profiled": options.profile,
-        "only": {key: sorted(values) for key, values in options.only.wanted.items()},
-        "scope": asdict(scope),
-        **servers.described(),
-        "missing": absent,
-        "ghz": None if program is None else environment.ghz_version(program),
-        "machine": machine.describe(),
-    }
+    version = None if program is None else environment.ghz_version(program)
+    description = options.describe("requests", scope, ghz=version) | servers.described() | {"missing": absent}
     named = named_server(options.server, options.say)
     rows: list[dict[str, Any]] = []
     for number, steps in enumerate(runs, 1):
@@ -142,8 +132,7 @@ def run(options: Options, scope: Scope | None = None) -> int:
     result, ratios = requests_summary.aggregate(raw), requests_summary.ratios(raw)
     output.save(options.output, result, {"raw": raw, "ratios": ratios}, description)
     requests_report.show(options.console, result, ratios, judged=not options.quick)
-    report.show_failures(options.console, raw.loc[raw["error"] != "", "error"])
-    report.show_foot(options.console, description, options.output)
+    report.show_end(options.console, description, raw.loc[raw["error"] != "", "error"], options.output)
     return int(raw["failed"].sum())
 
 
@@ -156,12 +145,6 @@ def prepared_load(loads: Set[str], say: Say) -> tuple[Path | None, dict[str, str
     except Missing as error:
         say(f"missing load {GHZ}: {error}; only Flight clients in Python load the servers")
         return None, {GHZ: str(error)}
-
-
-def chosen(planned: Iterable[Step], options: Options) -> list[Step]:
-    """The steps that were asked for."""
-    steps = list(planned)
-    return options.only.of(steps, [step.labels for step in steps])
 
 
 def measure(step: Step, server: Served, loaders: Loaders, program: Path | None, seconds: float) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def measure(cell: Cell, seconds: float) -> Iterator[dict[str, Any]]:
             printing(Options(cell.boards, bytes_per_second=cell.bytes_per_second, waiting=True))
         )
         file = folder / "fleet.toml"
-        file.write_text("".join(f'[devices.board-{n}]\nurl = "{url}"\n' for n, url in enumerate(fleet.urls)))
+        file.write_text(fleet.toml())
         arguments = ["serve", "--server", "grpc://127.0.0.1:0", "--fleet", str(file)]
         if cell.recorded:
             arguments += ["--record", "*", "--recordings", str(folder / "recordings")]

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pandas as pd
 from rich.console import Console
-from rich.text import Text
 
 from fastflight_benchmark.contenders import ASYNC
-from fastflight_benchmark.report import LOSS, WIN, table
+from fastflight_benchmark.report import Target, show_met, table
 from fastflight_benchmark.suites.sessions.keeping import CHUNKS, LOG, RECORD, REPLAY
 from fastflight_benchmark.suites.sessions.rows import BOARDS, KEPT, STALLED
 
@@ -19,14 +17,6 @@ KEPT_BOARDS, KEPT_CORES, KEPT_MB, KEPT_THREADS = 1000, 1.5, 1024, 32
 TIMED_BOARDS, P50_MS, P99_MS = 100, 5.0, 50.0
 LOG_MBPS = {RECORD: 50.0, REPLAY: 300.0}
 LOG_CONTENT = next(iter(CHUNKS))
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One promise, and what came of it."""
-
-    text: str
-    met: bool
 
 
 def bad(cells: pd.DataFrame) -> pd.Series:
@@ -73,9 +63,7 @@ def show(console: Console, result: pd.DataFrame, log: pd.DataFrame, *, judged: b
         console.print(f"{work}, {content}: {each}", highlight=False)
     console.print()
     if judged:
-        for target in targets(result, log):
-            text = f"{target.text}: {'met' if target.met else 'missed'}"
-            console.print(Text(text, style=WIN if target.met else LOSS))
+        show_met(console, targets(result, log))
 
 
 def targets(result: pd.DataFrame, log: pd.DataFrame) -> Iterator[Target]:

@@ -12,10 +12,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from fastflight.errors import FastFlightError
-from fastflight_benchmark import machine, output, report
+from fastflight_benchmark import output, report
 from fastflight_benchmark.contenders import ASYNC, MODES
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.suites.sessions import keeping
@@ -49,29 +48,17 @@ QUICK_SCOPE = Scope((5,), 50, 5, (5,), 0.5, 3, 4.0, 10 * FULL_SPEED, 16_000_000)
 def run(options: Options, scope: Scope | None = None) -> int:
     """Measure, save, show. How many cells failed, lost a row that nobody told of, or kept another."""
     scope = scope or (QUICK_SCOPE if options.quick else FULL_SCOPE)
-    runs = 1 if options.quick else options.runs
-    description: dict[str, Any] = {
-        "suite": "sessions",
-        "quick": options.quick,
-        "runs": runs,
-        "scope": asdict(scope),
-        "machine": machine.describe(),
-    }
-    options.console.print(
-        "a quick run: it shows that all works, and not how fast"
-        if options.quick
-        else "about two and a half minutes for each run, and as long once for the stalled readers"
-    )
+    description = options.describe("sessions", scope)
+    if not options.quick:
+        options.console.print("about two and a half minutes for each run, and as long once for the stalled readers")
     found: list[dict[str, Any]] = []
     logged: list[dict[str, Any]] = []
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=options.console, transient=True) as bar:
-        task = bar.add_task("starting")
-        for number in range(1, runs + 1):
+    with options.progress() as step:
+        for number in range(1, options.runs + 1):
             for cell, seconds in planned(scope, number):
-                bar.update(task, description=f"run {number}: {cell.boards} boards, {cell.readers} readers, {cell.mode}")
+                step(f"run {number}: {cell.boards} boards, {cell.readers} readers, {cell.mode}")
                 found += [{"run": number} | row for row in _measured(cell, seconds)]
-            bar.update(task, description=f"run {number}: the log")
+            step(f"run {number}: the log")
             logged += keeping.kept(scope.log_bytes, number)
     raw = frame(found)
     result = summarize(raw)
@@ -79,10 +66,7 @@ def run(options: Options, scope: Scope | None = None) -> int:
     output.save(options.output, result, {"raw": raw, "log": log}, description)
     sessions_report.show(options.console, result, log, judged=not options.quick)
     bad = raw[sessions_report.bad(raw)]
-    report.show_failures(options.console, bad["error"])
-    options.console.print(
-        f"{machine.in_one_line(description['machine'])}\n{options.output}", style="dim", soft_wrap=True
-    )
+    report.show_end(options.console, description, bad["error"], options.output)
     return len(bad) + int((log["error"] != "").sum())
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
-from fastflight_benchmark.report import LOSS, NOISE, WIN, table
+from fastflight_benchmark.report import LOSS, NOISE, Target, show_met, table
 from fastflight_benchmark.suites.transfer.summary import FIRST, STEADY, TUNING, WITHOUT_PACE
 
 # The targets of the project: a share of the limit for random bytes, from so many bytes on by line speed.
@@ -129,16 +129,9 @@ def _show_targets(console: Console, ran: pd.DataFrame) -> None:
         if math.isnan(worst) and not failed:
             console.print(f"{name}: not measured", highlight=False)
             continue
-        met = (worst >= target if least else worst <= target) and not failed
-        console.print(
-            Text(
-                f"{name}: {worst:.2f} in the worst of {values.count()} cells"
-                + (f", and {failed} with transfers that failed" if failed else "")
-                + f"; the target is {target}: "
-                + ("met" if met else "missed"),
-                style=WIN if met else LOSS,
-            )
-        )
+        failures = f", and {failed} with transfers that failed" if failed else ""
+        text = f"{name}: {worst:.2f} in the worst of {values.count()} cells{failures}; the target is {target}"
+        show_met(console, [Target(text, bool(worst >= target if least else worst <= target) and not failed)])
 
 
 def seconds_name(seconds: float) -> str:

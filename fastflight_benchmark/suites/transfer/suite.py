@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fastflight.device import Inventory
 from fastflight.errors import DataError, FastFlightError, RequestError
 from fastflight.transport import parse_url
-from fastflight_benchmark import machine, output, report
+from fastflight_benchmark import output, report
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.simulated import RING, SimulatedBoard
 from fastflight_benchmark.suites.transfer import limits
@@ -212,39 +211,26 @@ def is_tunable() -> bool:
 def run(options: Options, scope: Scope | None = None) -> int:
     """Measure, save, show. The number of transfers that failed."""
     scope = scope or (QUICK if options.quick else FULL)
-    runs = 1 if options.quick else options.runs
     cells = plan(scope, tunable=is_tunable())
     chosen = [
-        [cell for cell in cells if not cell.skipped and (number == 1 or not cell.once)] for number in range(1, runs + 1)
+        [cell for cell in cells if not cell.skipped and (number == 1 or not cell.once)]
+        for number in range(1, options.runs + 1)
     ]
     seconds = sum(cell.seconds for cells in chosen for cell in cells)
-    if options.quick:
-        options.console.print("a quick run: it shows that all works, and not how fast")
     options.console.print(
         f"{sum(map(len, chosen))} visits to simulated boards, about {report.duration(seconds)} in all"
     )
-    description: dict[str, Any] = {
-        "suite": "transfer",
-        "quick": options.quick,
-        "runs": runs,
-        "scope": asdict(scope),
-        "line_model": {"ring": RING, "bits_per_byte": limits.BITS_PER_BYTE, "unpaced": "flow-controlled"},
-        "mpremote": importlib.metadata.version("mpremote"),
-        "machine": machine.describe(),
-    }
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=options.console, transient=True) as bar:
-        task = bar.add_task("starting", total=sum(map(len, chosen)))
-        rows = list(_measured(chosen, lambda text: bar.update(task, advance=1, description=text)))
+    line_model = {"ring": RING, "bits_per_byte": limits.BITS_PER_BYTE, "unpaced": "flow-controlled"}
+    mpremote = importlib.metadata.version("mpremote")
+    description = options.describe("transfer", scope, line_model=line_model, mpremote=mpremote)
+    with options.progress(sum(map(len, chosen))) as step:
+        rows = list(_measured(chosen, step))
     raw = pd.DataFrame(rows, columns=RAW_COLUMNS)
     result = transfer_summary.aggregate(raw, map(asdict, cells))
     output.save(options.output, result, {"raw": raw}, description)
     transfer_report.show(options.console, result, judged=not options.quick)
     failed = raw[raw["error"] != ""]
-    report.show_failures(options.console, failed["error"])
-    options.console.print(
-        f"{machine.in_one_line(description['machine'])}\n{options.output}", style="dim", soft_wrap=True
-    )
+    report.show_end(options.console, description, failed["error"], options.output)
     return len(failed)
 
 
