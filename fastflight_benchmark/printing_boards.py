@@ -8,8 +8,8 @@ the row was written. Their times are spread evenly over a period. With `bytes_pe
 a board's line is never idle: slices of it, cut wherever they end, as a UART of that speed would have it.
 
 What a peer does not take is kept and sent later: a board here loses nothing, so what is missing at the other end was
-lost there. The first line of output is the ports, as JSON. Then each line of input, `start`, `count`, or `stop`, which
-ends the printing, is answered by a line: `Printed` of each board. The end of the input is the end of the process.
+lost there. All lines are JSON. The first line of output is the ports. Then each line of input, `"start"`, `"count"`, or
+`"stop"`, which ends the printing, is answered by a line: `Printed` of each board. The process ends with its input.
 """
 
 from __future__ import annotations
@@ -160,16 +160,18 @@ class _Talk:
         self.over = False
 
     def hear(self) -> None:
-        line = sys.stdin.readline().strip()
-        if line == "start":
+        line = sys.stdin.readline()
+        if not line:
+            self.over = True
+            return
+        word = json.loads(line)
+        if word == "start":
             self.stopped = False
-        elif line == "stop":
+        elif word == "stop":
             self.stopped = True
             for board in self._boards:
                 board.complete()
-        self.over = not line
-        if not self.over:
-            _say([asdict(board.printed) for board in self._boards])
+        _say([asdict(board.printed) for board in self._boards])
 
 
 def _provide(descriptors: int) -> None:

@@ -68,7 +68,7 @@ def spawned_by(command: Sequence[str], where: str) -> Iterator[Spawned]:
                 raise TransportError(f"the server did not start: {reason}", where=where)
             yield Spawned(location, process.pid)
         finally:
-            _end(process)
+            end(process)
             said.close()
 
 
@@ -100,7 +100,8 @@ class _Said:
         self._known.set()
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def end(process: subprocess.Popen[str]) -> None:
+    """Tell a server to stop, and wait; kill it if it does not."""
     process.terminate()
     try:
         process.wait(STOP_SECONDS)

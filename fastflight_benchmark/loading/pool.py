@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import json
 import os
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -20,17 +17,15 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from fastflight.errors import TransportError
 from fastflight_benchmark.cores import MIB
 from fastflight_benchmark.loading.process import from_json
 from fastflight_benchmark.loading.reading import Answer
+from fastflight_benchmark.worker import Worker
 
 MODULE = "fastflight_benchmark.loading.process"
 PROCESSES = 2 * (os.cpu_count() or 1)
 # From the word to go until it is gone: time for all processes to hear it.
 LEAD_SECONDS = 0.03
-# A process that was told to end reads its input's end between two tasks; one that does not is killed.
-STOP_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +85,8 @@ class Loaders:
 
     def __init__(self, processes: int = PROCESSES) -> None:
         self._most = processes
-        self._running: list[subprocess.Popen[str]] = []
+        self._running: list[Worker] = []
+        self._stack = contextlib.ExitStack()
 
     def read(self, location: str, ticket: bytes, readers: int) -> Burst:
         """Ask for `ticket` `readers` times at once and read all answers."""
@@ -148,64 +144,21 @@ class Loaders:
         shares = [len(range(place, count, self._most)) for place in range(min(count, self._most))]
         before = len(self._running)
         while len(self._running) < len(shares):
-            self._running.append(_started())  # one by one: an interrupt must find those that there are
-        for process in self._running[before:]:
-            _hear(process)
+            # One by one: an interrupt must find those that there are.
+            self._running.append(self._stack.enter_context(Worker(MODULE)))
+        for worker in self._running[before:]:
+            worker.hear()
         at = time.perf_counter() + LEAD_SECONDS
         working = self._running[: len(shares)]
-        for process, share in zip(working, shares, strict=True):
-            _tell(process, task | {"count": share, "at": at})
-        return [_hear(process) for process in working]
+        for worker, share in zip(working, shares, strict=True):
+            worker.tell(task | {"count": share, "at": at})
+        return [worker.hear() for worker in working]
 
     def __enter__(self) -> Self:
+        self._stack.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for process in self._running:
-            assert process.stdin is not None
-            with contextlib.suppress(BrokenPipeError):  # it has ended, with something unread
-                process.stdin.close()
-            if error is not None:
-                process.kill()
-        for process in self._running:
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
-
-
-def _started() -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", MODULE],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # Ctrl-C is for the process that runs the suite, which ends this one
-    )
-
-
-def _tell(process: subprocess.Popen[str], task: dict[str, Any]) -> None:
-    assert process.stdin is not None
-    try:
-        process.stdin.write(json.dumps(task) + "\n")
-        process.stdin.flush()
-    except BrokenPipeError as error:
-        raise _gone() from error
-
-
-def _hear(process: subprocess.Popen[str]) -> dict[str, Any]:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        raise _gone()
-    told: dict[str, Any] = json.loads(line)
-    return told
-
-
-def _gone() -> TransportError:
-    return TransportError("a process that loads the server has ended", where=MODULE, hint="Its error stands above")
+        self._stack.__exit__(kind, error, traceback)

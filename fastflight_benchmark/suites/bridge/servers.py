@@ -22,7 +22,7 @@ from pathlib import Path
 import psutil
 
 from fastflight.errors import TransportError
-from fastflight_benchmark.spawned import START_SECONDS, STOP_SECONDS, spawned
+from fastflight_benchmark.spawned import START_SECONDS, end, spawned
 
 FASTFLIGHT, SOCAT, SER2NET, PORT_MANAGER = "fastflight", "socat", "ser2net", "PortManager"
 RAW, RFC2217, VIEWERS = "raw", "rfc2217", "viewers"
@@ -137,12 +137,7 @@ def _running(name: str, command: Sequence[str], *, said: bool = False) -> Iterat
     try:
         yield process
     finally:
-        process.terminate()
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        end(process)
         if process.stdout is not None:
             process.stdout.close()
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
 import psutil
 
-from fastflight.errors import TransportError
 from fastflight_benchmark.cores import cpu_seconds
 from fastflight_benchmark.spawned import spawned
 from fastflight_benchmark.suites.relay.client import RAW, Job
 from fastflight_benchmark.suites.relay.content import MIB
 from fastflight_benchmark.suites.relay.relays import LIBRARY, OURS, PLAIN
+from fastflight_benchmark.worker import Worker
 
 SEEDER = "fastflight_benchmark.suites.relay.seeder"
 RELAYS = "fastflight_benchmark.suites.relay.relays"
@@ -38,9 +35,6 @@ class Scope:
     rounds: int
 
 
-Carry = Callable[[Job], dict[str, Any]]
-
-
 def measured(runs: int, scope: Scope, told: Callable[[str], object]) -> Iterator[dict[str, Any]]:
     """A row for each transfer that counts. Each cell begins with one that does not, and is compared byte by byte."""
     with ExitStack() as stack:
@@ -52,7 +46,7 @@ def measured(runs: int, scope: Scope, told: Callable[[str], object]) -> Iterator
             relay = stack.enter_context(spawned(RELAYS, kind, *reads))
             ports[kind] = relay.location.split(",")
             relays[kind] = psutil.Process(relay.pid)
-        carry = stack.enter_context(_client())
+        client = stack.enter_context(Worker(CLIENT))
         for run in range(1, runs + 1):
             for size, chunk, (place, read) in product(scope.sizes, scope.chunks, enumerate(scope.reads)):
                 told(f"{size} MB in chunks of {chunk} KB, reads of {read} KB")
@@ -62,13 +56,13 @@ def measured(runs: int, scope: Scope, told: Callable[[str], object]) -> Iterator
                 }
                 cell = {"size_mb": size, "chunk_kb": chunk, "read_kb": read}
                 for kind, job in jobs.items():
-                    checked = carry(Job(**{**asdict(job), "whole": True, "size": min(job.size, 10 * MIB)}))
+                    checked = client.ask(asdict(job) | {"whole": True, "size": min(job.size, 10 * MIB)})
                     if checked["error"]:
                         yield {**cell, "contender": kind, "run": 0, **_figures(job, checked)}
                 for number in range((run - 1) * scope.rounds + 1, run * scope.rounds + 1):
                     for kind in CONTENDERS if number % 2 else reversed(CONTENDERS):
                         before = _used(relays.get(kind))
-                        figures = _figures(jobs[kind], carry(jobs[kind]))
+                        figures = _figures(jobs[kind], client.ask(asdict(jobs[kind])))
                         used = (_used(relays.get(kind)) - before) / (size / KB)
                         yield {**cell, "contender": kind, "run": number, **figures, "cpu": used}
 
@@ -88,27 +82,3 @@ def _figures(job: Job, said: dict[str, Any]) -> dict[str, Any]:
 def _used(process: psutil.Process | None) -> float:
     """Seconds of a core that a relay has used; no number where there is no relay."""
     return float("nan") if process is None else cpu_seconds(process)
-
-
-@contextmanager
-def _client() -> Iterator[Carry]:
-    """A process that carries jobs out."""
-    command = [sys.executable, "-m", CLIENT]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-    ) as process:
-        assert process.stdin is not None and process.stdout is not None
-        asks, answers = process.stdin, process.stdout
-
-        def carry(job: Job) -> dict[str, Any]:
-            print(json.dumps(asdict(job)), file=asks, flush=True)
-            line = answers.readline()
-            if not line:
-                raise TransportError("the client of the benchmark ended", where=CLIENT)
-            said: dict[str, Any] = json.loads(line)
-            return said
-
-        try:
-            yield carry
-        finally:
-            process.terminate()

@@ -7,9 +7,6 @@ with what the boards printed.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -21,14 +18,14 @@ from typing import Any
 import numpy as np
 import psutil
 
-from fastflight.errors import TransportError
 from fastflight_benchmark.cores import MIB, cpu_seconds, idle_percent
 from fastflight_benchmark.mock_data_service import WrongPath
 from fastflight_benchmark.printing import printing
 from fastflight_benchmark.printing_boards import Options, Printed
 from fastflight_benchmark.spawned import spawned
-from fastflight_benchmark.suites.sessions.reading import BYTES, JSONL, Asked, Reader
+from fastflight_benchmark.suites.sessions.reading import BYTES, JSONL, Reader
 from fastflight_benchmark.suites.sessions.recorded import Kept, replayed
+from fastflight_benchmark.worker import Worker
 
 READING = "fastflight_benchmark.suites.sessions.reading"
 # 3 Mbaud: the fastest that boards' UARTs and their adapters do.
@@ -70,15 +67,15 @@ def measure(cell: Cell, seconds: float) -> Iterator[dict[str, Any]]:
             arguments += ["--record", "*", "--recordings", str(folder / "recordings")]
         began = time.perf_counter()
         server = stack.enter_context(spawned("fastflight", *arguments))
-        readers = stack.enter_context(_Readers.of(server.location, cell))
+        readers = stack.enter_context(_readers(server.location, cell))
         opened = time.perf_counter() - began
         fleet.start()
         time.sleep(SETTLE_SECONDS)
         watch = _Watch(server.pid, fleet.pid, readers.pid)
-        readers.begin()
+        readers.tell({"do": "begin"})
         used = watch.during(seconds)
         printed = fleet.stop()
-        seen = readers.finish(_ends(cell, printed))
+        seen = readers.ask({"do": "finish", "ends": _ends(cell, printed)})
         kept = replayed(server.location, printed) if cell.recorded else None
         row = asdict(cell) | {"open_seconds": opened} | used | _kept(kept)
         ends = _numbers(cell, printed, seen)
@@ -141,56 +138,17 @@ def _kept(kept: Kept | None) -> dict[str, Any]:
     return {"kept_rows": kept.rows, "kept_wrong": kept.wrong, "replay_mbps": kept.bytes / kept.seconds / 1e6}
 
 
-class _Readers:
-    """The process of `reading`."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        self.pid = process.pid
-
-    @classmethod
-    @contextmanager
-    def of(cls, location: str, cell: Cell) -> Iterator[_Readers]:
-        """The readers of a cell, all of whose sessions are open; the first one is to stall, if any is."""
-        asked = [
-            Reader(f"board-{number % cell.boards}", number % cell.boards, cell.mode, cell.format, 0,
-                   cell.stall_seconds if number == 0 else 0.0)
-            for number in range(cell.readers)
-        ]  # fmt: skip
-        # Ctrl-C is for the benchmark, which ends the readers itself.
-        with subprocess.Popen(
-            [sys.executable, "-m", READING],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        ) as process:
-            try:
-                readers = cls(process)
-                readers._say(json.dumps(asdict(Asked(location, asked))))
-                readers._answer()
-                yield readers
-            finally:
-                process.kill()
-
-    def begin(self) -> None:
-        self._say("begin")
-
-    def finish(self, ends: Sequence[int]) -> list[dict[str, Any]]:
-        self._say(f"finish {json.dumps(ends)}")
-        seen: list[dict[str, Any]] = json.loads(self._answer())
-        return seen
-
-    def _say(self, line: str) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-
-    def _answer(self) -> str:
-        assert self._process.stdout is not None
-        if not (line := self._process.stdout.readline()):
-            raise TransportError("the readers are gone", where=READING)
-        return line
+@contextmanager
+def _readers(location: str, cell: Cell) -> Iterator[Worker]:
+    """The readers of a cell (`reading`), all of whose sessions are open; the first one is to stall, if any is."""
+    readers = [
+        Reader(f"board-{number % cell.boards}", number % cell.boards, cell.mode, cell.format, 0,
+               cell.stall_seconds if number == 0 else 0.0)
+        for number in range(cell.readers)
+    ]  # fmt: skip
+    with Worker(READING) as worker:
+        worker.ask({"location": location, "readers": [asdict(reader) for reader in readers]})
+        yield worker
 
 
 class _Watch:

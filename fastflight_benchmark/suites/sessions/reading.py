@@ -1,10 +1,12 @@
 """Readers of live sessions, as a process of its own: a thread and a connection for each, counting and timing.
 
-    python -m fastflight_benchmark.suites.sessions.reading < ASKED
+    {"location": URL, "readers": [Reader, ...]}
+    {"do": "begin"}
+    {"do": "finish", "ends": [...]}
 
-The first line of input is `Asked` as JSON; when all sessions are open, `ready` is printed. Then lines are obeyed:
-`begin` drops the times that were taken so far, and has those that are to stall stop reading; `finish` and a JSON list
-with what each reader ends at (the number after the last row, or all bytes) prints `Seen` of each and ends.
+It obeys these lines of input. The first is answered by `true` when all sessions are open. `begin` drops the times that
+were taken so far, and has those that are to stall stop reading. `finish` has what each reader ends at (the number after
+the last row, or all bytes); it is answered by `Seen` of each, and ends the process.
 
 A reader is a bare `pyarrow.flight` client with a connection of its own: what one does not read stands in nobody else's
 way. A row's time is from its board's clock to the moment at which the reader has its batch, so the threads of this
@@ -43,14 +45,6 @@ class Reader:
     format: str = JSONL
     flush_ms: int = 0
     stall_seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What the process is to do."""
-
-    location: str
-    readers: Sequence[Reader]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +142,14 @@ def run() -> None:
         reader.start()
     for reader in readers:
         reader.open.wait()
-    print("ready", flush=True)
+    print(json.dumps(True), flush=True)
     for line in sys.stdin:
-        word, _, rest = line.strip().partition(" ")
-        if word == "begin":
+        task = json.loads(line)
+        if task["do"] == "begin":
             for reader in readers:
                 reader.begin()
-        elif word == "finish":
-            _wait(readers, json.loads(rest))
+        else:
+            _wait(readers, task["ends"])
             for reader in readers:
                 reader.end()
             print(json.dumps([asdict(reader.seen()) for reader in readers]), flush=True)
