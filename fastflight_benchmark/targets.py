@@ -13,7 +13,7 @@ import pandas as pd
 from fastflight_benchmark.contenders import ASYNC, BARE, MODES, NAMESAKE_ASYNC, NAMESAKE_SYNC, PARSING
 
 # Rows of 50 int32: 8 kB, 190 kB, 2 MB.
-SMALL, MIDDLE, LARGE = BATCHES = (40, 1_000, 10_000)
+SMALL, _, LARGE = BATCHES = (40, 1_000, 10_000)
 # Of bare pyarrow and of FastFlight's sync path, without delay, by so many readers.
 TO_PEERS, READERS = 0.95, (1, 16, 64)
 TO_NAMESAKE_ASYNC = 12.0

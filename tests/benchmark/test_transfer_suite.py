@@ -19,9 +19,8 @@ from fastflight_benchmark.suites.transfer import plots as transfer_plots
 from fastflight_benchmark.suites.transfer import report as transfer_report
 from fastflight_benchmark.suites.transfer import suite as transfer
 from fastflight_benchmark.suites.transfer import summary as transfer_summary
-from fastflight_benchmark.suites.transfer.contents import KINDS, make
+from fastflight_benchmark.suites.transfer.contents import DOWNLOAD, KINDS, UPLOAD, make
 from fastflight_benchmark.suites.transfer.summary import RAW_COLUMNS, STEADY
-from fastflight_benchmark.suites.transfer.ways import DOWNLOAD, UPLOAD
 from tests.benchmark.test_plots import DESCRIPTION
 
 needs_terminals = pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no pseudo-terminals")

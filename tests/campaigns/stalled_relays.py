@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import socket
 import statistics
-import time
 from typing import Annotated
 
 import psutil
@@ -24,13 +23,12 @@ from fastflight_benchmark.suites.relay.client import Client, Job, say, shake_han
 from fastflight_benchmark.suites.relay.content import MIB
 from fastflight_benchmark.suites.relay.measuring import RELAYS, SEEDER
 from fastflight_benchmark.suites.relay.relays import OURS
+from tests.campaigns.stalled_sockets import settled
 
 READ_BYTES = 128 * 1024
 SIZE = 100 * MIB
 ENDLESS = 512 * MIB
 TRANSFERS = 5
-# The relay stands still when its memory is the same so many times, so many seconds apart.
-ALIKE, APART = 5, 0.2
 
 
 def main(clients: Annotated[int, typer.Option(min=1, metavar="N", help="How many stop reading.")] = 10) -> None:
@@ -42,7 +40,7 @@ def main(clients: Annotated[int, typer.Option(min=1, metavar="N", help="How many
         alone, before = _rates(job), process.memory_info().rss
         stalled = [_stalled(relay.location, seeder.location) for _ in range(clients)]
         try:
-            after = _settled(process)
+            after = settled(process)
             beside = _rates(job)
         finally:
             for sock in stalled:
@@ -72,14 +70,6 @@ def _stalled(relay: str, seeder: str) -> socket.socket:
         raise TransportError(f"the stream was not opened: {event}", where=seeder)
     say(sock, side.data(1, len(request)) + request)
     return sock
-
-
-def _settled(process: psutil.Process) -> int:
-    seen: list[int] = []
-    while len(seen) < ALIKE or len(set(seen[-ALIKE:])) > 1:
-        time.sleep(APART)
-        seen.append(process.memory_info().rss)
-    return seen[-1]
 
 
 if __name__ == "__main__":

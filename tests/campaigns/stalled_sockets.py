@@ -36,9 +36,9 @@ def main(clients: Annotated[int, typer.Option(min=1, metavar="N", help="How many
         process = psutil.Process(server.pid)
         with ExitStack() as parts:
             _stall(port, 2, parts)  # what the first ones load stays
-            before = _settled(process)
+            before = settled(process)
             _stall(port, clients, parts)
-            after = _settled(process)
+            after = settled(process)
             _refuse_fewer(server.location, 2 + clients)
     typer.echo(f"{clients} clients that do not read: {(after - before) / clients / MIB:.2f} MiB each")
     typer.echo(f"the server before: {before / MIB:.0f} MiB")
@@ -63,7 +63,8 @@ def _refuse_fewer(location: str, streams: int) -> None:
         raise TransportError(f"{there} streams are open of {streams}", where=location, hint="The log has the reason")
 
 
-def _settled(process: psutil.Process) -> int:
+def settled(process: psutil.Process) -> int:
+    """Wait until the memory of a process stands still. Returns its resident bytes."""
     seen: list[int] = []
     while len(seen) < LOOKS or max(seen[-LOOKS:]) - min(seen[-LOOKS:]) > STILL_BYTES:
         time.sleep(APART)

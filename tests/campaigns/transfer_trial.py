@@ -23,8 +23,17 @@ from typing import Self
 from fastflight.device import Device, Inventory
 from fastflight.errors import FastFlightError
 from fastflight_benchmark.simulated import SimulatedBoard
-from fastflight_benchmark.suites.transfer.contents import KINDS, Kind, make
-from fastflight_benchmark.suites.transfer.ways import ASYNC, DOWNLOAD, HOLDER, SYNC, UPLOAD, pieces
+from fastflight_benchmark.suites.transfer.contents import (
+    ASYNC,
+    DOWNLOAD,
+    HOLDER,
+    KINDS,
+    SYNC,
+    UPLOAD,
+    Kind,
+    make,
+    pieces,
+)
 
 # From call to end, whatever strikes: more than all the time limits of a transfer and its recovery together.
 DEADLINE_SECONDS = 90.0

@@ -17,7 +17,7 @@ from typing import Any
 from fastflight.device import AsyncSession, Inventory, Session
 from fastflight.errors import FastFlightError
 from fastflight_benchmark.cores import Usage
-from fastflight_benchmark.suites.transfer.ways import DOWNLOAD, HOLDER, SYNC, UPLOAD, path_of, pieces
+from fastflight_benchmark.suites.transfer.contents import DOWNLOAD, HOLDER, SYNC, UPLOAD, path_of, pieces
 
 UP, DOWN = "/up.bin", "/down.bin"
 # Moved both ways first, on each line: what runs on the boards is installed then.

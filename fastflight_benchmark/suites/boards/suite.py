@@ -26,8 +26,7 @@ from fastflight_benchmark.mock_data_service import WrongPath
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.report import table
 from fastflight_benchmark.simulated import SimulatedBoard
-from fastflight_benchmark.suites.transfer.contents import make
-from fastflight_benchmark.suites.transfer.ways import ASYNC, DOWNLOAD, OURS, SYNC, UPLOAD
+from fastflight_benchmark.suites.transfer.contents import ASYNC, DOWNLOAD, OURS, SYNC, UPLOAD, make
 
 FLEET = "fastflight_benchmark.suites.boards.fleet"
 BAUD = 115_200

@@ -1,9 +1,22 @@
-"""What is transferred: bytes that are the same in every run, and that look like what people keep on boards."""
+"""What is transferred: bytes that are the same in every run, and that look like what people keep on boards.
+
+Also the words of the suites that move files, and the path that a session takes. It imports little: a process whose
+memory is measured uses it.
+"""
 
 from __future__ import annotations
 
 import random
+from collections.abc import AsyncIterator
 from typing import Literal
+
+from fastflight.device import AsyncSession, Session
+
+SYNC, ASYNC = "sync", "async"
+OURS = (SYNC, ASYNC)
+UPLOAD, DOWNLOAD = "upload", "download"
+# Who has the board, as others would be told.
+HOLDER = "benchmark"
 
 Kind = Literal["random", "csv", "python"]
 
@@ -36,6 +49,16 @@ def make(kind: Kind, size: int) -> bytes:
         number += 1
         content += (_reading(chance, number) if kind == "csv" else _statement(chance)).encode()
     return bytes(content[:size])
+
+
+def path_of(session: Session | AsyncSession) -> str:
+    """The path that a session's calls take."""
+    return ASYNC if isinstance(session, AsyncSession) else SYNC
+
+
+async def pieces(content: bytes) -> AsyncIterator[bytes]:
+    """`content`, as coroutines take it."""
+    yield content
 
 
 def _reading(chance: random.Random, number: int) -> str:

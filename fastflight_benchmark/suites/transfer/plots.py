@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from fastflight_benchmark.plots import ASYNC_COLOUR, LIMIT_COLOUR, SYNC_COLOUR, finish
+from fastflight_benchmark.suites.transfer.contents import DOWNLOAD, UPLOAD
 from fastflight_benchmark.suites.transfer.report import line_name, size_name
 from fastflight_benchmark.suites.transfer.summary import STEADY, TUNING, WITHOUT_PACE
-from fastflight_benchmark.suites.transfer.ways import DOWNLOAD, UPLOAD
 
 # Percent of the limit at which the colours of random bytes begin: what is below is far below.
 PALEST, FULL = 50.0, 100.0

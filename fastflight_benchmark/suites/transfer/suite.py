@@ -37,9 +37,8 @@ from fastflight_benchmark.suites.transfer.carriers import (
     SyncCarrier,
     check_path,
 )
-from fastflight_benchmark.suites.transfer.contents import KINDS, Kind, make
+from fastflight_benchmark.suites.transfer.contents import ASYNC, DOWNLOAD, KINDS, OURS, SYNC, UPLOAD, Kind, make
 from fastflight_benchmark.suites.transfer.summary import CELL, FIRST, RAW_COLUMNS, STEADY, TUNING, WITHOUT_PACE
-from fastflight_benchmark.suites.transfer.ways import ASYNC, DOWNLOAD, OURS, SYNC, UPLOAD
 
 KB, MB = 1_000, 1_000_000
 # What a port is opened with that stands for a line without a pace: the highest that systems know.

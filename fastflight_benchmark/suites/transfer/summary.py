@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from fastflight_benchmark.suites.transfer.carriers import MPREMOTE, MPREMOTE_PTY
-from fastflight_benchmark.suites.transfer.ways import ASYNC, OURS, SYNC
+from fastflight_benchmark.suites.transfer.contents import ASYNC, OURS, SYNC
 
 # What a transfer shows: a connection's first one, one like any other, one of the sweep of chunks and drains.
 FIRST, STEADY, TUNING = "first", "steady", "tuning"
