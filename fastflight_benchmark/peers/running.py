@@ -53,7 +53,7 @@ class Servers:
         """All of them, by the names of contenders. `named`: where ours answers already, else it is started too."""
         with contextlib.ExitStack() as stack:
             own = Served(named) if named else _served(stack.enter_context(spawned(SERVER, "--server", FREE_PORT)))
-            found = dict.fromkeys(MODES, own)
+            found: dict[str, Served] = dict.fromkeys(MODES, own)
             for name, (module, *options) in self.modules.items():
                 found[name] = _served(stack.enter_context(spawned(module, "--server", FREE_PORT, *options)))
             if self.namesake is not None:
