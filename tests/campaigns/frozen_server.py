@@ -10,10 +10,7 @@ minutes. Not on Windows; loopback only.
 from __future__ import annotations
 
 import os
-import re
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -23,6 +20,7 @@ from pathlib import Path
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError
 from fastflight_benchmark import ending
+from fastflight_benchmark.spawned import spawned
 
 # At 115200 baud, a minute's worth: none is done before the server is stopped.
 BYTES = 600_000
@@ -34,16 +32,11 @@ def main() -> None:
         (Path(folder) / "large.bin").write_bytes(bytes(BYTES))
         line = f"sim:?baud=115200&files={folder}"
         devices = [f"--device=up={line}", f"--device=down={line}", "--device=live=sim:?telemetry=10"]
-        command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0", *devices]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        with spawned("fastflight", "serve", "--server", "grpc://127.0.0.1:0", *devices) as server:
             try:
-                assert server.stdout is not None
-                found = re.search(r"listening on (\S+?);", server.stdout.readline())
-                assert found is not None, "the server did not start"
-                _freeze(server.pid, found[1], Path(folder) / "large.bin")
+                _freeze(server.pid, server.location, Path(folder) / "large.bin")
             finally:
-                server.send_signal(signal.SIGCONT)
-                server.kill()
+                os.kill(server.pid, signal.SIGCONT)
 
 
 def _freeze(pid: int, location: str, local: Path) -> None:
