@@ -1,7 +1,7 @@
-"""Who is measured: how each is asked for the benchmark's table, and what its answer must say.
+"""The servers that are measured: how each is asked for the benchmark's table, and what its answer must contain.
 
-`sync` and `async` are fastflight's paths. The others are peers, in processes of their own. A name is what stands in the
-column `mode` of a result.
+`sync` and `async` are fastflight's two paths. The others are peers, each in a process of its own. The names stand in
+the column `mode` of a result.
 """
 
 from __future__ import annotations

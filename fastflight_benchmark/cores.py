@@ -1,4 +1,4 @@
-"""What moving files costs: time, threads and memory of this process, and what it and others use of the cores."""
+"""Measures time, threads, memory and processor time of this process, and the processor time of others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How a script ends before its time: SIGTERM, and a terminal that is closed, do what Ctrl-C does.
+"""Makes SIGTERM and a closed terminal (SIGHUP) stop a script as Ctrl-C does.
 
-By itself either would end the script at once, and leave the servers and folders that its contexts would have ended. One
-that it was started to ignore, as `nohup` has it ignore the terminal, it goes on to ignore.
+By default either signal ends the script at once, and the servers and folders that its contexts would remove stay
+behind. A signal that was ignored when the script started (`nohup` ignores SIGHUP) stays ignored.
 """
 
 from __future__ import annotations

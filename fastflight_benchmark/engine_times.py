@@ -1,9 +1,9 @@
-"""What the async engine stands on, measured by itself: event loops, joining of batches, sizes of messages.
+"""Measures what the async engine relies on: event loops, and ways to join small batches.
 
     python engine_times.py
 
-Each line is processor time (of all threads) of the median round, the two loops in turns, or the same done in two ways.
-The decisions that rest on it are in docs/decisions: shards, and joining. Not on Windows, which has no uvloop.
+Each line gives the processor time of all threads, for the median round. The two loops, or the two ways, take turns. The
+decisions 0021 (joining) and 0022 (shards) rest on it. Not on Windows, which has no uvloop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a result was measured on. A figure without it says nothing."""
+"""Describes the machine on which a result was measured."""
 
 from __future__ import annotations
 

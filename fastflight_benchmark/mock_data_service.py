@@ -1,11 +1,11 @@
-"""The benchmark's table as its readers see it, and a bare pyarrow server that gives the same batches.
+"""The benchmark's table, and a bare pyarrow server that serves it.
 
-A request for the table is `fastflight.service.requests.Mock`. From it follow the bytes that must arrive
-(`expected_bytes`) and the pace beyond which no server can give it (`ceiling_mbps`); `check` refuses an answer that is
-not whole, is another table, or took another path than asked.
+A request for the table is a `fastflight.Mock`. `expected_bytes` is how many bytes its answer must have, `ceiling_mbps`
+the pace of the source, which no server can exceed. `check` refuses an answer that is not complete, has other columns,
+or took another path than requested.
 
-`BarePeer` is what a Flight server costs without fastflight: the same generator handed to pyarrow, and nothing around
-it. Run this file to start one in a process of its own.
+`BarePeer` shows what a Flight server costs without fastflight: it hands the same generator to pyarrow, and does nothing
+else. Run this file to start one in a process of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every suite is told."""
+"""The options of a run, and what every suite does with them: describe the run, choose cells, show its progress."""
 
 from __future__ import annotations
 

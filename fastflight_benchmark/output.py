@@ -1,6 +1,7 @@
-"""The files of a result: CSVs beside each other, and what they were measured on as JSON.
+"""The files of a result: several CSV files, and a JSON file that describes the run and the machine.
 
-`results/flight-20250101-120000.csv` has beside it `..._raw.csv`, other parts of the result, and `....json`.
+`results/flight-20250101-120000.csv` is the main file. Beside it are `..._raw.csv`, other parts of the result, and
+`....json`.
 """
 
 from __future__ import annotations

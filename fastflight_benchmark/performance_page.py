@@ -1,9 +1,9 @@
-"""Fill the tables of docs/performance.md from the results that are kept in docs/results.
+"""Fills the tables of docs/performance.md from the results in docs/results.
 
     python performance_page.py
 
-A table stands between `<!-- table: NAME -->` and `<!-- end -->`; nothing else of the page is touched. A test holds the
-page against the results, so that no figure there can differ from them.
+A table stands between `<!-- table: NAME -->` and `<!-- end -->`; the rest of the page is not changed. A test compares
+the page with the results.
 """
 
 from __future__ import annotations

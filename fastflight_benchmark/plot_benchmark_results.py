@@ -1,4 +1,4 @@
-"""Draw the plots of a result as PNG files beside its CSV: of the suites in `FIGURES`."""
+"""Draw the plots of a result as PNG files beside its CSV. `FIGURES` lists the suites that have plots."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Boards that print (`printing_boards`), as a process of their own that ends with the context."""
+"""Starts printing boards (`printing_boards`) in a process that ends with the context."""
 
 from __future__ import annotations
 

@@ -1,15 +1,17 @@
-"""Boards that only print, many in one process: each a TCP port on this computer that says rows at a pace.
+"""Boards that only print, many in one process. Each is a TCP port on this computer that sends rows at a pace.
 
     python -m fastflight_benchmark.printing_boards '{"boards": 1000, "rows_per_second": 10}'
 
-They execute nothing and read nothing: what is sent to them is left where it is. A board prints while somebody is
-connected, JSON lines with its number, the row's number, which goes up by one, and `ns`, the host's monotonic clock when
-the row was written. Their times are spread evenly over a period. With `bytes_per_second` in place of a number of rows
-a board's line is never idle: slices of it, cut wherever they end, as a UART of that speed would have it.
+They execute nothing, and ignore what is sent to them. A board prints while a client is connected: JSON lines with the
+board's number, the row's number, which goes up by one, and `ns`, the host's monotonic clock when the row was written.
+The times of the boards are spread evenly over a period. With `bytes_per_second` instead of a number of rows, a board's
+line is never idle: it sends slices of its rows, cut anywhere, as a UART of that speed would.
 
-What a peer does not take is kept and sent later: a board here loses nothing, so what is missing at the other end was
-lost there. All lines are JSON. The first line of output is the ports. Then each line of input, `"start"`, `"count"`, or
-`"stop"`, which ends the printing, is answered by a line: `Printed` of each board. The process ends with its input.
+What a peer does not read is kept and sent later. A board here loses nothing, so missing data was lost at the other end.
+
+All lines of input and output are JSON. The first line of output lists the ports. Each line of input, `"start"`,
+`"count"` or `"stop"` (which ends the printing), is answered by a line with `Printed` of each board. The process ends
+when its input does.
 """
 
 from __future__ import annotations

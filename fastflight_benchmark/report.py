@@ -1,4 +1,4 @@
-"""Results on the screen. A loss is shown as plainly as a win: same place, same size, red instead of green."""
+"""Shows results on the screen: tables, targets, failures. A loss is shown as plainly as a win, in another colour."""
 
 from __future__ import annotations
 

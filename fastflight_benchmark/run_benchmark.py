@@ -3,8 +3,8 @@
     python run_benchmark.py --quick && python plot_benchmark_results.py
     python run_benchmark.py --rows 500,20000 --clients 1,8 --delays 0,5
 
-It asks nothing, and ends what it started, also on Ctrl-C. Exit code 1: requests failed, or a server took another path
-than it was asked to.
+It does not prompt, and ends what it started, also on Ctrl-C. Exit code 1: requests failed, or a server took another
+path than requested.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which cells of a suite to measure: `--only rows=40,1000 --only clients=1`.
+"""Chooses the cells of a suite that are measured: `--only rows=40,1000 --only clients=1`.
 
-Each cell has labels; a cell is chosen if for every key that is given its label is one of the values.
+Each cell has labels. A cell is chosen if, for every given key, its label is one of the given values.
 """
 
 from __future__ import annotations

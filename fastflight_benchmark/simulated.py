@@ -1,7 +1,7 @@
-"""A simulated board as a serial port of this computer, in a process of its own, ended by whoever started it.
+"""A simulated board as a serial port of this computer, in a process that ends with the context.
 
-It is opened by its `path` by any program for serial ports. Its files lie in `folder`, where they can be read and put
-by other means than its line. Faults are asked for by `inject`; those that struck are told by `struck`.
+Any program for serial ports can open it by its `path`. Its files are in `folder`, where they can be read and written
+without the serial line. `inject` asks for faults, `mend` ends them and returns those that took effect.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A server in a process of its own, ended by whoever started it.
+"""Starts a server in a process that ends with the context.
 
-The process says `listening on URL` on its first line of output. It is started apart from the terminal's Ctrl-C, which
-is for the benchmark: that ends the process when it leaves the context, however it leaves.
+The process prints `listening on URL` on its first line of output. It does not get the terminal's Ctrl-C: that is for
+the benchmark, which then ends the process.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The targets of the project, and whether a result meets them. Pure: frames in, judgements out.
+"""The targets of the project, and whether a result meets them. Frames in, judgements out.
 
-Each is a ratio within one run, of the median of pairs or of averages over runs; what was not measured is not judged.
+Each target is a ratio within one run: of the median of pairs, or of averages over runs. What was not measured is not
+judged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small requests one after the other on a connection, each of which is checked; times of all of them.
+"""Small requests, one after the other on a connection. Each answer is checked, and each request is timed.
 
 Imports pyarrow and nothing of fastflight, like `reading`.
 """

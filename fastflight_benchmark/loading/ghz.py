@@ -1,7 +1,7 @@
-"""ghz, a load tool for gRPC that knows nothing of Arrow: small requests of neither Python nor Arrow.
+"""Load from ghz, a tool for gRPC services: small requests that are made neither by Python nor by Arrow.
 
-It is told of Flight's methods by a description made here (`peers.wire`) and sends the bytes it is given. It takes an
-answer that is complete and OK for right; what is in it is for the Flight client to check (`calling`).
+`peers.wire` makes the description of Flight's methods that ghz needs. ghz counts every complete answer with status OK
+as right; what is in the answers is checked by the Flight clients (`calling`).
 """
 
 from __future__ import annotations

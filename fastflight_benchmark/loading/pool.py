@@ -1,8 +1,8 @@
-"""Processes that load servers, and what they measured when they all worked at the same moment.
+"""Spreads load over several processes, which begin at the same moment, and adds up what they measured.
 
-Readers in one process share its interpreter's lock: a slow reader makes a slow server look good. So the load is spread
-over twice as many processes as there are cores; up to that many readers have one each, and more cannot use more cores.
-They are apart from the servers and from the process that runs the suite, which only waits.
+Readers in one process share its interpreter's lock, so a slow reader would make the server look slow. There are twice
+as many processes as cores. They are separate from the servers, and from the process that runs the suite, which only
+waits.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""A process that loads a server: told what to do by lines of JSON, it answers each with one.
+"""A process that loads a server. It reads tasks as lines of JSON, and answers each with a line of JSON.
 
     {"do": "read", "location": URL, "ticket": BASE64, "count": readers, "at": time}
     {"do": "call", "location": URL, "operation": NAME, "payload": BASE64, "rows": N, "path": PATH,
      "count": connections, "at": time, "seconds": S, "token": TOKEN, "roots": PEM}
 
 Its first line says that it is ready. `at` is when to begin, by `time.perf_counter`, which all processes of a machine
-share. `token` and `roots` may be empty. Each of `count` threads has a client and a connection of its own; they are kept
-for the next line. It ends with its input.
+share. `token` and `roots` may be empty. Each of `count` threads has a client and a connection of its own, which are
+kept for the next task. The process ends when its input does.
 """
 
 from __future__ import annotations

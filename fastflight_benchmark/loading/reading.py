@@ -1,6 +1,6 @@
-"""Reading a stream to its end with plain `pyarrow.flight`, and counting what comes.
+"""Reads a stream to its end with plain `pyarrow.flight`, and counts rows and bytes.
 
-Imports pyarrow and nothing of fastflight: it runs in processes whose only work is to read.
+Imports pyarrow and nothing of fastflight: it runs in processes that only read.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """A Flight service on `grpc.aio`, without Arrow's server: what an event loop that speaks gRPC itself would cost.
 
-A generic gRPC server on one asyncio loop answers Flight's methods with bytes. Of the table, each batch is the
-FlightData message that Arrow would send, encoded once for each batch size and sent again: no Arrow work is done for a
-batch. With a delay, the loop sleeps as fastflight's async source does; it is that source. With `--constant`, all
-answers are those of `peers.constant`, encoded before. So the same Flight clients read it, and it is a reference, not a
-server: it decodes nothing of small requests, has no limits, no account, no errors.
+A generic gRPC server on one asyncio loop answers Flight's methods with bytes. It encodes each batch of the table once,
+as the FlightData message that Arrow would send, and sends it again and again. With a delay, the loop sleeps as
+fastflight's async source does: it runs that source. With `--constant`, all answers are those of `peers.constant`,
+encoded in advance. The same Flight clients read it. It is a reference and not a complete server: it does not decode
+small requests, and has no limits, statistics or errors.
 
 Run this file to start one in a process of its own.
 """

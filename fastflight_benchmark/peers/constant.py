@@ -1,9 +1,9 @@
-"""A bare pyarrow server that does nothing: each request has an answer that was made before the first one came.
+"""A bare pyarrow server that has made all its answers in advance: what small requests cost in Flight itself.
 
-What small requests cost in Flight itself. Its answers are as large as fastflight's to `REQUEST`; it decodes nothing,
-checks nothing, keeps no account; with a token it looks whether each request shows it. With `--parse` it reads the JSON
-of each ticket and descriptor, and answers with as many rows as they ask for: the least that a server of more than one
-table does. Run this file to start one in a process of its own.
+Its answers are as large as fastflight's answers to `REQUEST`. It decodes and checks nothing; with a token, it checks
+that each request carries it. With `--parse` it reads the JSON of each ticket and descriptor and answers with as many
+rows as they ask for, which is the least that a server of more than one table does. Run this file to start one in a
+process of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What peers need and this project does not bring: an environment with PyPI's fastflight, and ghz.
+"""Prepares what peers need and this project does not bring: an environment with PyPI's fastflight, and ghz.
 
-Each is made once, under `build/benchmark` beside the package, by the ordinary clients: uv, and go. What cannot be had
-is `Missing`, with the reason; a suite names it in its output and in its result, and goes on without it.
+Each is made once, under `build/benchmark` beside the package, with uv and go. `Missing` says why one is not available;
+a suite names it in its output and in its result, and goes on without it.
 """
 
 from __future__ import annotations

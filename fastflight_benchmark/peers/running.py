@@ -1,4 +1,4 @@
-"""The servers of a run, each in a process of its own, and what they take of the processor."""
+"""Starts the servers of a run, each in a process of its own, and measures their processor time."""
 
 from __future__ import annotations
 

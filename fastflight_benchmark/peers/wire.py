@@ -1,7 +1,8 @@
-"""As much of protobuf and of Flight's messages as peers without Arrow's server need: fields, frames, a description.
+"""The parts of protobuf and of Flight's messages that peers without Arrow's server need.
 
-A protobuf message is a sequence of fields: a key (`number << 3 | kind`) and a value, both as variable-length integers;
-strings, bytes and messages within have a length first (kind 2). Numbers and names are those of the Flight protocol.
+A protobuf message is a sequence of fields. A field is a key (`number << 3 | kind`) and a value, both as variable-length
+integers; strings, bytes and nested messages begin with their length (kind 2). Numbers and names are those of the Flight
+protocol.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The suites: each a folder, with its measurement in `suite.py`, or a module where that is all."""
+"""The suites. Each is a folder whose `suite.py` measures, or a single module."""

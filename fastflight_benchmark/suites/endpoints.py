@@ -1,9 +1,9 @@
-"""Suite `endpoints`: how much faster a flight is that is read in parts, side by side.
+"""Suite `endpoints`: how much faster a flight is when its parts are read side by side.
 
-The benchmark table, with a source that takes 10 us a row, is read through `read_parallel`: as one endpoint, as four
-read at once, as they come and in order, and as 32 of which four are read at once, in order. One server serves all; the
-ways take turns within a run. A way's limit is the number of endpoints that are open at once: the source then waits for
-as many rows at a time, and for no more. Rows are counted end to end, and the path that served them is asserted.
+The source of the table takes 10 us for a row. The table is read through `read_parallel`: as one endpoint; as four that
+are read at once, in order and as they come; and as 32 of which four are read at once, in order. One server serves all,
+and the ways take turns within a run. The limit of a way is the number of endpoints that are open at once. Rows are
+counted, and the path that served them is asserted.
 """
 
 from __future__ import annotations

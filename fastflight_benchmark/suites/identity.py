@@ -1,9 +1,9 @@
-"""Suite `identity`: what a small request costs more where its client has to show who it is, and over TLS.
+"""Suite `identity`: what tokens and TLS add to the cost of a small request.
 
-One server of ours that asks nobody (`open`) takes turns with the same with tokens, with TLS, with both, and with one
-that reads headers for request ids (`trace`). Their limits are pyarrow servers that do nothing but that: answers made
-before, a middleware that compares one header, TLS. The load is that of the suite `requests`, by Flight clients, which
-check each answer; the ratios are of pairs of the same round.
+A server without authentication (`open`) takes turns with the same server with tokens, with TLS, with both, and with one
+that reads headers for request ids (`trace`). Their limits are pyarrow servers that do only that: they have made their
+answers in advance, and compare one header, or speak TLS. The load is that of the suite `requests`, from Flight clients
+that check each answer. Ratios are of pairs of the same round.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Suite `memory`: how much memory the server needs to read a small and a large file from a device.
 
 A CSV file on a simulated board with a fast line is read through Flight, on both paths, by a reader that keeps up and by
-one that reads a batch and then waits. The server's resident memory is watched from outside, once a tiny file has been
-read, which loads all code. Each reading has a server of its own: memory that an allocator kept back from an earlier one
-would hide what this one needs. What the board's own process needs is not counted.
+one that reads a batch and then waits. The server's resident memory is watched from outside, after a tiny file has been
+read, which loads all code. Each reading has a server of its own, because memory that the allocator kept from an earlier
+reading would hide what this one needs. The memory of the board's own process is not counted.
 
-The claim is a fixed bound: the large file must not need what is in proportion to it.
+The claim is a fixed bound: the large file must not need memory in proportion to its size.
 """
 
 from __future__ import annotations

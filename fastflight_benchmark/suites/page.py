@@ -1,9 +1,8 @@
-"""Suite `page`: a hundred viewers of the live page, which is told ten times a second.
+"""Suite `page`: a hundred viewers of the live page, which gets ten messages a second.
 
 Boards that print ten rows a second, the server with its gateway, and the viewers are three processes. A viewer is a
-WebSocket on `/ws/fleet` that reads all that comes; what a browser does with it is not measured. Each cell runs with one
-viewer, too: what the boards cost by themselves. The server numbers its messages (`tick`), so one that was skipped for a
-viewer is seen.
+WebSocket on `/ws/fleet` that reads everything; the work of a browser is not measured. Each cell is also measured with
+one viewer, which shows what the boards cost. The server numbers its messages (`tick`), so skipped messages are noticed.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Open streams and abandon them at random, and look at what the server is left with.
+"""Opens streams, abandons them at random, and checks what the server still holds.
 
     python -m tests.campaigns.abandons --streams 1000
 
-Clients in processes of their own ask a server for sync and async answers, slow, fast and idle ones, and leave: before
-the first batch, among them, while they wait, without a word when their connection is closed, or by `kill -9`. A second
-after the last one has gone the server's tasks, descriptors and threads are compared to those that it had before; gRPC
-gives some of its own threads up later, so they are told apart. Ends with 1 where anything is left, or where a client
-could not do what it was to do. Linux only.
+Clients in separate processes ask a server for sync and async answers, slow, fast and idle ones. They leave before the
+first batch, between batches, while they wait, by closing their connection, or by `kill -9`. A second after the last one
+has left, the server's tasks, descriptors and threads are compared with those it had before. gRPC ends some of its own
+threads later, so these are not counted. Exit code 1: something is left, or a client could not do its part. Linux only.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Clients that keep a server busy until it is told to end, and what each of them was told then.
+"""Clients that keep a server busy until it shuts down, and how the work of each ended.
 
 Each is a thread that does one thing over and over, or waits on a stream that it does not read, until it gets an error
-or its stream ends by itself. What was told to be kept (rows written, rows recorded) and what was heard live is in
-`Promised`: the next server has to know of it. Errors without a code are `untyped`, and so is an answer that ends in
-order and is short.
+or its stream ends. `Promised` collects what the server acknowledged (rows written, rows recorded) and what live
+sessions received: the next server must know all of it. `untyped` collects errors without a code, and answers that end
+normally and are too short.
 """
 
 from __future__ import annotations

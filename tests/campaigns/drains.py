@@ -1,11 +1,11 @@
-"""SIGTERM to a server under full load, at a random moment: out in time, nothing half done, the next one goes on.
+"""Sends SIGTERM to a server under full load: it must end in time, lose nothing, and the next server must continue.
 
     python -m tests.campaigns.drains --runs 5
 
 A server records 20 boards: most print, some have files and a REPL, one is a child process. Clients read, follow, write,
-type and come by HTTP and WebSocket; some do not read, one writes and falls silent. It is told to end; afterwards a new
-server looks at the recordings, at the files and at the boards. Each run says what was found; exit code 1 unless all
-held. Linux and macOS; loopback only; ends by itself.
+use a REPL, and come by HTTP and WebSocket; some do not read, and one writes and falls silent. At a random moment the
+server is told to end. Then a new server checks the recordings, the files and the boards. Exit code 1: something did not
+hold. Linux and macOS; loopback only; ends by itself.
 """
 
 from __future__ import annotations

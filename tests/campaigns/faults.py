@@ -1,12 +1,12 @@
-"""Faults at every hop, while files move, sessions are read and recordings are kept.
+"""Injects faults at every hop while files are copied, sessions are read and recordings are written.
 
     python -m tests.campaigns.faults --faults 1000 --seed 1
-    python -m tests.campaigns.faults --faults 1000 --tls              # the server's ports are guarded
+    python -m tests.campaigns.faults --faults 1000 --tls              # TLS and a token at the server's ports
     python -m tests.campaigns.faults --faults 40 --line socket        # only devices behind a socket
-    python -m tests.campaigns.faults --only 17 --line exec            # what a number decides, once more
+    python -m tests.campaigns.faults --only 17 --line exec            # repeat one fault by its number
 
-Ends by itself, after some minutes for each hundred faults. Exit code 1: a byte or a row that was acknowledged is not
-there or another, an error is none of ours, something never ended, or could not be used again without help.
+Ends by itself, after some minutes for each hundred faults. Exit code 1: an acknowledged byte or row is missing or
+wrong, an error has no code of ours, something never ended, or something could not be used again without help.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""One flipped bit between a client and a server, with TLS and without: what is noticed, and what is not.
+"""Flips one bit between a client and a server, with TLS and without, and checks what is noticed.
 
     python -m tests.campaigns.flips --flips 200 --seed 1
 
-Each flip strikes a read of rows, a copy of a file from a board or one to a board, by a client of its own. With TLS a
-result that is other than it should be is an error of this run (exit code 1), and so is an error that has no code, half
-a file that is left by a typed one, and a run of which nothing was struck. Without TLS it is counted: beyond TCP's own
-checksum nothing is promised there.
+Each flip hits a read of rows, a copy of a file from a board, or one to a board, by a client of its own. With TLS, exit
+code 1 means: a result was wrong, an error had no code, a failed copy left half a file, or no flip took effect. Without
+TLS the outcomes are only counted: beyond TCP's own checksum nothing is promised there.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What a client sees of a server that is frozen in the middle of its work: after how long, and which error.
+"""Freezes a server in the middle of its work, and reports which error each client gets, and after how long.
 
     python -m tests.campaigns.frozen_server
 
-The client is the Python client as it is. An upload, a download and a live session of a board that prints run at a time,
-each at a board of its own; when all have begun, the server is stopped, and each is waited for. Takes up to seven
-minutes. Not on Windows; loopback only.
+An upload, a download and a live session run at the same time, each with a board of its own. When all have begun, the
+server is stopped (SIGSTOP), and the script waits for each client. Takes up to seven minutes. Not on Windows; loopback
+only.
 """
 
 from __future__ import annotations

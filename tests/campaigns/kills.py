@@ -1,12 +1,12 @@
-"""Kill a recording process at random points, and look at what is left.
+"""Kills a process that writes a recording log at random moments, and checks the log.
 
     python -m tests.campaigns.kills --runs 1000
 
-A process appends to some logs at once, trims, sweeps and compacts, and tells which rows were acknowledged. After a
-random time it is killed (SIGKILL; TerminateProcess on Windows), the folder is opened again, and every row is looked
-at: an acknowledged one that is not there is lost; one that does not say what its number says, or comes twice, is wrong.
-The next process goes on with the same folder. Ends with 1 where a row was lost or wrong, or a process was not killed:
-it had ended by itself, or acknowledged nothing.
+A process appends to several logs at once, trims, sweeps and compacts, and reports which rows were acknowledged. After a
+random time it is killed (SIGKILL; TerminateProcess on Windows), the folder is opened again, and every row is checked.
+An acknowledged row that is missing is lost. A row is wrong if its content does not match its number, or if it comes
+twice. The next process continues with the same folder. Exit code 1: a row was lost or wrong, or a process ended by
+itself or acknowledged nothing before it was killed.
 """
 
 from __future__ import annotations

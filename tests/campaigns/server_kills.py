@@ -1,12 +1,12 @@
-"""Kill a server that records at random points, and look at what the next one replays.
+"""Kills a recording server at random moments, and checks what the next server replays.
 
     python -m tests.campaigns.server_kills --runs 50
 
-A board prints numbered lines and never stops; a server keeps them and says how far it is. After a random time, some of
-it before the server listens, it is killed (SIGKILL; TerminateProcess on Windows). The next one on the same folder
-replays: a row below the number that was told as kept and is not there is lost; bytes that the board did not say in this
-order are wrong. Ends with 1 where anything was lost or wrong, a server had ended before it was killed, or no row was
-ever told as kept.
+A board prints numbered lines without end; a server records them and reports how far it is. After a random time, in some
+runs before the server listens, it is killed (SIGKILL; TerminateProcess on Windows). The next server replays from the
+same folder. A row below the number that was reported as stored is lost if it is missing; bytes that the board did not
+send in this order are wrong. Exit code 1: something was lost or wrong, a server had ended before it was killed, or no
+row was ever reported as stored.
 """
 
 from __future__ import annotations

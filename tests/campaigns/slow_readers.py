@@ -1,12 +1,12 @@
-"""Many clients that ask for large tables and do not read them: how much memory the server takes for that.
+"""Opens large tables with many clients that stop reading, and measures the server's memory.
 
     python -m tests.campaigns.slow_readers --readers 200
     python -m tests.campaigns.slow_readers --readers 200 --mode sync
 
-The server is a process of its own, with a table whose batches are made anew for each reader: those of the benchmark's
-table are the same memory for all. Each reader takes one batch and stops. When the server's resident memory has come to
-rest, a good client reads a table, and the figures are printed: memory before, at most and for each reader, and how many
-readers were refused. Not on Windows; loopback only; ends by itself.
+The server is a separate process with a table that makes new batches for each reader; the batches of the benchmark's
+table share their memory. Each reader takes one batch and stops. When the server's memory no longer grows, another
+client reads a table, and the figures are printed: memory before, at most, and for each reader, and how many readers
+were refused. Not on Windows; loopback only; ends by itself.
 """
 
 from __future__ import annotations

@@ -1,19 +1,18 @@
-"""A server under clients that come and go, for minutes or hours: does it lose a row, or keep what it should give back?
+"""Keeps a server under clients that come and go, for minutes or hours, and checks rows, memory and descriptors.
 
     python -m tests.campaigns.soak --minutes 10
     python -m tests.campaigns.soak --hours 24 --boards 100 --clients 50
     python -m tests.campaigns.soak --minutes 60 --clients 200 --tides   # three of four clients pause for 90 s in 180
 
 One board in ten is a simulated one, with files and a REPL; the others print rows, many to a process. All are recorded.
-Clients (`soaking.visits`) read files, follow sessions, write and verify, type, come by HTTP and WebSocket, read
-slowly, and hang up. The server's process is sampled into a CSV beside a plot. Ends with 1 where any of what the last
-lines say did not hold: memory flat after the warm-up, descriptors and threads back, each row accounted for, no error
-untyped.
+Clients (`soaking.visits`) read files, follow sessions, write and verify, use a REPL, come by HTTP and WebSocket, read
+slowly, and hang up. The server's process is sampled into a CSV beside a plot. Exit code 1: memory grew after the
+warm-up, descriptors or threads were not given back, a row is unaccounted for, or an error had no code.
 
-Memory is judged from where all has been filled once that is filled at all: the taps, and what it takes to compact a GB
-of recordings; while recordings are compacted it is held against other times that they were. A run that is over before,
-as one of ten minutes, says of memory that it cannot tell; so does one whose slope is not known well enough to say on
-which side of flat it is. Ctrl-C or SIGTERM ends a run early, and judges it.
+The warm-up ends when everything that fills up is full: the taps, and the memory that compacting a GB of recordings
+takes. Memory while recordings are compacted is compared with other times of compaction. A run that is too short (ten
+minutes) says that it cannot tell about memory; so does one whose slope is not known well enough. Ctrl-C or SIGTERM ends
+a run early, and judges it.
 """
 
 from __future__ import annotations

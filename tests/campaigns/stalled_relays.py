@@ -1,9 +1,10 @@
-"""What a WebSocket client that stops reading costs the relay, and what those beside it notice.
+"""Measures what clients that stop reading cost the gateway's relay, and another client beside them.
 
     python -m tests.campaigns.stalled_relays
 
-Clients ask the relay for half a gigabyte each, give all the credit that the protocol has, and never read. The relay's
-memory is taken before, and when it stands still; another client's transfers are timed before, and beside them.
+Clients ask the relay for half a gigabyte each, give it all the credit that the protocol has, and never read. The
+relay's memory is taken before, and when it no longer grows. The transfers of another client are timed before and
+meanwhile.
 """
 
 from __future__ import annotations

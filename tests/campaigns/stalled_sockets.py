@@ -1,9 +1,9 @@
-"""What a WebSocket client that stops reading its rows costs the gateway.
+"""Measures what WebSocket clients that stop reading cost the gateway.
 
     python -m tests.campaigns.stalled_sockets
 
-Clients of `/ws/session` ask for a table without end and never read. The server's memory is taken before, and when it
-stands still.
+Clients of `/ws/session` ask for a table without end and never read. The server's memory is taken before, and when it no
+longer grows.
 """
 
 from __future__ import annotations

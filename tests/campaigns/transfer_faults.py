@@ -1,11 +1,11 @@
-"""Transfers to and from boards with injected faults: none may end wrong, without a code of ours, or never.
+"""Copies files to and from boards with injected faults. Each transfer must complete, or fail with an error of ours.
 
     python -m tests.campaigns.transfer_faults
     python -m tests.campaigns.transfer_faults --transfers 200 --seed 7
-    python -m tests.campaigns.transfer_faults --only 85 --only 143      # what a number decides, once more
+    python -m tests.campaigns.transfer_faults --only 85 --only 143      # repeat transfers by their numbers
 
-Several boards are used at once: what a fault costs is mostly waiting. Exit code 1: a transfer ended wrong, in an error
-without a code, or never, or it left the board unusable.
+Several boards are used at once, because most of a fault's time is waiting. Exit code 1: a transfer ended with wrong
+bytes, with an error without a code, or never, or it left the board unusable.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Transfers under faults: whether each ends right or in a typed error, with the old file whole and the board usable.
+"""One transfer under faults: whether it ends right or with a typed error, and the board stays usable.
 
-A number decides all of a transfer: way, path, size, content, fault and place. So one that went wrong can be done
-again by its number. `Station` is one board with what a campaign does on it; it judges by the board's own folder.
+The number of a transfer determines everything about it: direction, path, size, content, fault and place, so a transfer
+that went wrong can be repeated. `Station` is one board with its transfers; it judges by the files in the board's
+folder.
 """
 
 from __future__ import annotations

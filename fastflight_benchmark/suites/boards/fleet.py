@@ -1,6 +1,6 @@
-"""One process that moves a file to and from many boards at once, and says what it took: the subject of suite `boards`.
+"""The process that the suite `boards` measures: it moves a file to and from many boards at once.
 
-It reads its task as JSON from standard input and writes what it found to standard output.
+It reads its task as JSON from standard input, and writes its figures as JSON to standard output.
 """
 
 from __future__ import annotations

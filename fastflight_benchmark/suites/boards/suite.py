@@ -1,9 +1,8 @@
-"""Suite `boards`: many simulated boards at once through one process of ours, each on a line of 115200.
+"""Suite `boards`: many simulated boards at once through one process of ours, each on a line of 115200 baud.
 
-What is measured runs in a process of its own (`fleet`): it leases a device for each board, moves a file both ways with
-all of them at the same moment, and says what that took, how many threads it had and how much memory. Sync has a thread
-for each board, async one event loop for all. The boards are processes beside it, on the same cores, so `idle` shows
-what is left: how busy all cores were, and how much of that was ours.
+The measured process (`fleet`) leases a device for each board and moves a file both ways with all of them at the same
+moment. It reports the time, and how many threads and how much memory it had. Sync has a thread for each board, async
+one event loop for all. The boards are processes on the same cores, so the suite also reports how busy all cores were.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Suite `flight`: sync against async, and both against peers, over the mock table.
 
-Servers are read in turn: fastflight on its sync and on its async path, pyarrow's server alone (`bare`), the
-`fastflight` of PyPI on both of its paths, and a reference on grpc.aio. What is compared stands next to each other in
-time, in an order that turns around with each round (A B, B A, ...), so that drift falls on all alike. Each run is a
-sweep with new processes and connections: two that do the same can differ for as long as they live, which reading them
-again and again would not show. `plan` is the whole order of work of a run; nothing is measured that is not in it.
+The servers are fastflight on its sync and on its async path, pyarrow's server alone (`bare`), PyPI's `fastflight` on
+both of its paths, and a reference on grpc.aio. They take turns, in an order that is reversed with each round (A B, B A,
+...), so that drift affects all alike. Each run is a whole sweep with new processes and connections, because two
+processes that do the same work can differ for as long as they live. `plan` is the complete order of work of a run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The peer of the suite `http`: one JSON endpoint as FastAPI's tutorial has it, on uvicorn with all its accelerators.
+"""The peer of the suite `http`: one JSON endpoint as in FastAPI's tutorial, on uvicorn with all its accelerators.
 
     python -m fastflight_benchmark.suites.http.plain_fastapi
 
-It answers `/devices` with what a gateway with one device answers there, which the suite looks at. A process of its own,
-without fastflight.
+It answers `/devices` as a gateway with one device does; the suite compares the two answers. It runs without fastflight.
 """
 
 from __future__ import annotations

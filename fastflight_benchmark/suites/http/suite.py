@@ -1,9 +1,8 @@
 """Suite `http`: small cached reads beside a plain FastAPI endpoint, and Arrow IPC over HTTP beside Flight.
 
-Small reads are measured by `wrk` with 50 connections: the gateway's `/devices`, and the same content from FastAPI in a
-process of its own. The table is the mock table of 190.7 MiB, read whole by one client over HTTP and over Flight from
-the same server. What is compared stands next to each other in time, in an order that turns around with each run; a
-ratio is that of one pair.
+For small reads, `wrk` with 50 connections requests `/devices` from the gateway, and the same content from FastAPI in a
+process of its own. The mock table of 190.7 MiB is read whole by one client, over HTTP and over Flight from the same
+server. What is compared takes turns, in an order that is reversed with each run; a ratio is that of one pair.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Suite `relay`: TCP streams through the gateway's WebSocket, beside a plain TCP relay and one on `websockets`.
 
-A seeder, each relay and the client are processes of their own, on loopback. Every transfer is counted to its last byte
-and checked. What is compared stands next to each other in time, in an order that turns around with each round, and a
-ratio is that of one round. The figures of the daemon whose shape the relay has are shown beside: they are from
-elsewhere, and were not measured here.
+A seeder, each relay and the client are separate processes on this computer. Every transfer is counted to its last byte
+and checked. What is compared takes turns, in an order that is reversed with each round; a ratio is that of one round.
+The published figures of a daemon with the same design are shown beside; they were not measured here.
 """
 
 from __future__ import annotations

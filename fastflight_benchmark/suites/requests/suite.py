@@ -1,11 +1,10 @@
 """Suite `requests`: small do_get, get_flight_info and do_action per second, their 99th percentile, and what they cost.
 
-fastflight on both of its paths takes turns with a pyarrow server that has made all its answers before (`bare`), with
-one that reads what each request asks for (`bare-parsing`), with the first on grpc.aio, and, where it can be asked, with
-the `fastflight` of PyPI. The load comes from processes of its own: Flight clients in Python, which check every answer,
-and ghz, which is neither Python nor Arrow. Each request follows the one before it on its connection, so the rate is
-what the server and the load reach together; the server's processor time for a request is independent of how much the
-load itself takes.
+fastflight on both of its paths takes turns with a pyarrow server that has made all its answers in advance (`bare`),
+with one that parses each request (`bare-parsing`), with the first on grpc.aio, and, where possible, with PyPI's
+`fastflight`. The load comes from separate processes: Flight clients in Python, which check every answer, and ghz, which
+is neither Python nor Arrow. Each request follows the one before it on its connection, so a rate is what server and load
+reach together. The server's processor time for a request does not depend on the load's own cost.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Suite `sessions`: live sessions of boards that print, and what keeping them costs.
+"""Suite `sessions`: live sessions of boards that print, and what recording them costs.
 
-Its parts (`measuring`): as many boards as readers; a thousand boards recorded with some of them read live; one
-board on a line at full speed; many readers of one board; one reader of many that stops reading for a minute. And the
-log by itself (`keeping`). Boards, server and readers are three processes, all on this computer.
+Its parts (`measuring`) are: as many boards as readers; a thousand recorded boards, some of which are also read live;
+one board on a line at full speed; many readers of one board; and many readers of which one stops for a minute. The log
+by itself is measured by `keeping`. Boards, server and readers are three processes on this computer.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Suite `transfer`: files to and from a simulated board, by line speed, size and content, beside mpremote.
 
-Each cell is a visit: a new connection of ours, on which both paths move the file both ways; then mpremote, on the same
-port. The order of the paths turns around with each run. The first transfer of a connection, which also installs what
-runs on the board, is a kind of its own. The whole matrix would take hours; `plan` says what of it is run, and why the
-rest is not: that stands in the result, too.
+A visit measures one cell: a new connection of ours, on which both paths move the file both ways, and then mpremote on
+the same port. The order of the paths is reversed with each run. The first transfer of a connection also installs code
+on the board, so it is a kind of its own. The whole matrix would take hours: `plan` says which cells are run, and why
+the others are not. The result says so too.
 """
 
 from __future__ import annotations

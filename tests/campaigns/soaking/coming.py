@@ -1,6 +1,6 @@
-"""Clients that come and go: so many at a time, each a thread that visits, rests a little, and visits again.
+"""Clients that come and go. Each is a thread that makes a visit, rests a little, and makes the next one.
 
-With tides most of them stay away for half of the time, all at once, as people do at night.
+With tides, most of them stay away for half of the time, all at once, as people do at night.
 """
 
 from __future__ import annotations

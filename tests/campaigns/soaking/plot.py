@@ -1,4 +1,4 @@
-"""The plot of a soak: what the server's process held, over time."""
+"""The plot of a soak: memory, descriptors and threads of the server's process over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server's process holds, every few seconds, and whether that grows."""
+"""Samples a server's process every few seconds, and estimates whether its memory grows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One visit of a client: it connects, does one thing, counts what came, and leaves, well or not.
+"""One visit of a client: it connects, does one thing, counts the rows, and leaves.
 
-Each kind counts rows that it got, and those that are `wrong`: that are missing without a word, come twice, or are not
-what was written. What a visit raises is for its caller to sort: an error with a code is an answer, any other a defect.
+Each kind of visit counts the rows that it read, and those that are `wrong`: missing without a gap, repeated, or
+different from what was written. The caller sorts exceptions: an error with a code is an answer, any other is a defect.
 """
 
 from __future__ import annotations
