@@ -20,8 +20,9 @@ import pytest
 
 from fastflight.client import Missed
 from fastflight.errors import BusyError, FastFlightError
-from fastflight.log.compacted import Compacted, Places, parquet_names
+from fastflight.log.compacted import Compacted, parquet_names
 from fastflight.log.disk import LocalDisk
+from fastflight.log.places import Places
 from fastflight.log.segment import segment_name
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
 from fastflight_benchmark.suites.sessions.recorded import Kept

@@ -130,8 +130,8 @@ def _show_targets(console: Console, ran: pd.DataFrame) -> None:
             console.print(f"{name}: not measured", highlight=False)
             continue
         failures = f", and {failed} with transfers that failed" if failed else ""
-        text = f"{name}: {worst:.2f} in the worst of {values.count()} cells{failures}; the target is {target}"
-        show_met(console, [Target(text, bool(worst >= target if least else worst <= target) and not failed)])
+        reached = f"{name}: {worst:.2f} in the worst of {values.count()} cells{failures}; the target is {target}"
+        show_met(console, [Target(reached, bool(worst >= target if least else worst <= target) and not failed)])
 
 
 def seconds_name(seconds: float) -> str:

@@ -165,7 +165,10 @@ def test_it_breaks_in_front_of_a_target_that_never_stops(spec: str, monkeypatch:
             while True:
                 target.sendall(DATA)
 
-    with socket.create_server(("127.0.0.1", 0)) as listener, ChaosProxy(*listener.getsockname(), [spec]) as proxy:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        ChaosProxy("127.0.0.1", listener.getsockname()[1], [spec]) as proxy,
+    ):
         flooding = threading.Thread(target=flood)
         flooding.start()
         with suppress(ConnectionResetError), connected(proxy) as client:
