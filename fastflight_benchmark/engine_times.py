@@ -138,14 +138,14 @@ def compare_loops(rounds: int) -> Iterator[str]:
         for number in range(rounds):
             for kind in list(KINDS) if number % 2 else reversed(list(KINDS)):
                 loop = KINDS[kind]()
-                taken[kind].append(loop.run_until_complete(_given(part)) * 1e6)
+                taken[kind].append(loop.run_until_complete(_run(part)) * 1e6)
                 loop.close()
         ratio = statistics.median(uv / plain for plain, uv in zip(taken["asyncio"], taken["uvloop"], strict=True))
         plain, uv = (statistics.median(taken[kind]) for kind in ("asyncio", "uvloop"))
         yield f"{part.__name__:24}{plain:10.2f}{uv:10.2f}{ratio:8.2f}"
 
 
-async def _given(part: Callable[[], Awaitable[float]]) -> float:
+async def _run(part: Callable[[], Awaitable[float]]) -> float:
     return await part()
 
 

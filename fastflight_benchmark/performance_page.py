@@ -62,12 +62,12 @@ def _row(cells: Sequence[str]) -> str:
 def _machines(results: Results) -> str:
     lines = []
     for suite in ("flight", "requests"):
-        told = results.described(suite)
-        measured = told["machine"]
+        description = results.described(suite)
+        measured = description["machine"]
         assert isinstance(measured, Mapping)
-        missing = told.get("missing") or "none"
+        missing = description.get("missing") or "none"
         lines.append(
-            f"- `{suite}`, `--runs {told['runs']}`: {machine.in_one_line(measured)}. Missing peers: {missing}."
+            f"- `{suite}`, `--runs {description['runs']}`: {machine.in_one_line(measured)}. Missing peers: {missing}."
         )
     return "\n".join(lines)
 

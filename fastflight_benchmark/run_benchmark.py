@@ -89,7 +89,7 @@ def integers(option: str, text: str | None, least: int, most: int) -> tuple[int,
     return tuple(numbers)
 
 
-def _shown(numbers: Iterable[int]) -> str:
+def _joined(numbers: Iterable[int]) -> str:
     return ",".join(map(str, numbers))
 
 
@@ -111,14 +111,14 @@ def main(
         typer.Option("--output", metavar="FILE", help=f"The CSV to write. Default: a new one in {output.RESULTS}."),
     ] = None,
     rows: Annotated[
-        str | None, typer.Option(metavar="N,...", help=f"Suite flight: rows in a batch. Default: {_shown(ROWS)}.")
+        str | None, typer.Option(metavar="N,...", help=f"Suite flight: rows in a batch. Default: {_joined(ROWS)}.")
     ] = None,
     clients: Annotated[
-        str | None, typer.Option(metavar="N,...", help=f"Suite flight: clients at once. Default: {_shown(CLIENTS)}.")
+        str | None, typer.Option(metavar="N,...", help=f"Suite flight: clients at once. Default: {_joined(CLIENTS)}.")
     ] = None,
     delays: Annotated[
         str | None,
-        typer.Option(metavar="N,...", help=f"Suite flight: microseconds for a row. Default: {_shown(DELAYS)}."),
+        typer.Option(metavar="N,...", help=f"Suite flight: microseconds for a row. Default: {_joined(DELAYS)}."),
     ] = None,
     total_rows: Annotated[
         int | None,

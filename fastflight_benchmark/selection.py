@@ -22,10 +22,10 @@ class Selection:
     wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, given: Iterable[str]) -> Selection:
+    def parse(cls, texts: Iterable[str]) -> Selection:
         """From `key=value,value`; `RequestError` for what is not written so. The same key again adds values."""
         wanted: dict[str, frozenset[str]] = {}
-        for text in given:
+        for text in texts:
             key, equals, values = text.partition("=")
             if not equals or not key or not values:
                 raise RequestError(f"{text!r} is not KEY=VALUE or KEY=VALUE,VALUE", where="--only")

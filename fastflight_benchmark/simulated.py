@@ -53,7 +53,7 @@ class SimulatedBoard:
             # Ctrl-C is for the benchmark, which ends the board itself.
             start_new_session=True,
         )
-        self._said: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._struck: list[str] = []
         self._reader = threading.Thread(target=self._listen, name="board-said")
         self._reader.start()
@@ -123,7 +123,7 @@ class SimulatedBoard:
     def _next(self, seconds: float) -> str:
         """The next line that is no strike; empty when none comes."""
         try:
-            return self._said.get(timeout=seconds)
+            return self._lines.get(timeout=seconds)
         except queue.Empty:
             return ""
 
@@ -132,5 +132,5 @@ class SimulatedBoard:
             if line.startswith("struck "):
                 self._struck.append(line.removeprefix("struck ").rstrip("\n"))
             else:
-                self._said.put(line.rstrip("\n"))
-        self._said.put("")
+                self._lines.put(line.rstrip("\n"))
+        self._lines.put("")

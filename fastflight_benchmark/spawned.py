@@ -59,9 +59,9 @@ def spawned_by(command: Sequence[str], where: str) -> Iterator[Spawned]:
             text=True,
             start_new_session=True,
         )
-        said = _Said(process)
+        output = _OutputReader(process)
         try:
-            location = said.location()
+            location = output.location()
             if location is None:
                 complaints.seek(0)
                 reason = complaints.read().strip()[-SHOWN_CHARACTERS:] or "it said nothing"
@@ -69,10 +69,10 @@ def spawned_by(command: Sequence[str], where: str) -> Iterator[Spawned]:
             yield Spawned(location, process.pid)
         finally:
             end(process)
-            said.close()
+            output.close()
 
 
-class _Said:
+class _OutputReader:
     """What the process prints: read to its end, so that it never waits for a reader."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:

@@ -39,11 +39,11 @@ def call(
 ) -> Callable[[], None]:
     """One request as a function, which raises `WrongAnswer` where the answer is not `rows` rows on `path`.
 
-    `payload` is a ticket, the command of a descriptor, or an action's name. An action has one result. With a `token`,
-    it is shown.
+    `payload` is a ticket, the command of a descriptor, or an action's name. An action has one result. Each request
+    carries `token`, if there is one.
     """
-    shown = [(b"authorization", b"Bearer " + token.encode())] if token else []
-    options = flight.FlightCallOptions(headers=shown)
+    headers = [(b"authorization", b"Bearer " + token.encode())] if token else []
+    options = flight.FlightCallOptions(headers=headers)
     if operation == DO_GET:
         ticket = flight.Ticket(payload)
 

@@ -90,13 +90,13 @@ class Loaders:
 
     def read(self, location: str, ticket: bytes, readers: int) -> Burst:
         """Ask for `ticket` `readers` times at once and read all answers."""
-        told = self._all(readers, {"do": "read", "location": location, "ticket": base64.b64encode(ticket).decode()})
+        parts = self._all(readers, {"do": "read", "location": location, "ticket": base64.b64encode(ticket).decode()})
         outcomes = [
             Outcome(one["began"], one["ended"], from_json(one["answer"]) if "answer" in one else None, one["error"])
-            for part in told
+            for part in parts
             for one in part["answers"]
         ]
-        return Burst(outcomes, sum(part["cpu_seconds"] for part in told))
+        return Burst(outcomes, sum(part["cpu_seconds"] for part in parts))
 
     def call(
         self,
@@ -113,9 +113,9 @@ class Loaders:
     ) -> Calls:
         """Small requests for so many seconds, one after the other on each of `connections`.
 
-        `token` is shown with each, `roots` (PEM) are whom the connections trust, where they are given.
+        Each request carries `token`, and the connections trust `roots` (PEM), if they are given.
         """
-        told = self._all(
+        parts = self._all(
             connections,
             {
                 "do": "call",
@@ -130,13 +130,13 @@ class Loaders:
             },
         )
         errors: Counter[str] = Counter()
-        for part in told:
+        for part in parts:
             errors.update(part["errors"])
         return Calls(
-            [latency for part in told for latency in part["latencies"]],
-            max(part["ended"] for part in told) - min(part["began"] for part in told),
+            [latency for part in parts for latency in part["latencies"]],
+            max(part["ended"] for part in parts) - min(part["began"] for part in parts),
             errors,
-            sum(part["cpu_seconds"] for part in told),
+            sum(part["cpu_seconds"] for part in parts),
         )
 
     def _all(self, count: int, task: dict[str, Any]) -> list[dict[str, Any]]:

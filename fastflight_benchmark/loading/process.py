@@ -120,16 +120,16 @@ def to_json(answer: Answer) -> dict[str, Any]:
     }
 
 
-def from_json(told: dict[str, Any]) -> Answer:
-    """The answer that a process told of."""
-    schema = told["schema"]
+def from_json(values: dict[str, Any]) -> Answer:
+    """The answer that a process has sent as `values`."""
+    schema = values["schema"]
     return Answer(
-        told["rows"],
-        told["bytes"],
-        told["path"],
-        told["trailer"],
-        told["messages"],
-        told["first"],
+        values["rows"],
+        values["bytes"],
+        values["path"],
+        values["trailer"],
+        values["messages"],
+        values["first"],
         None if schema is None else pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema))),
     )
 

@@ -47,34 +47,34 @@ def info() -> flight.FlightInfo:
     )
 
 
-class Known(flight.ServerMiddleware):  # type: ignore[misc]
+class Accepted(flight.ServerMiddleware):  # type: ignore[misc]
     """By which a handler knows who asks."""
 
 
-class Shown(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
     """Refuses a request that does not show the one token that there is. The least that this takes in pyarrow."""
 
-    NAME = "shown"
+    NAME = "token_check"
 
     def __init__(self, token: str) -> None:
         self._wanted = f"Bearer {token}"
 
-    def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> Known:
+    def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> Accepted:
         if headers.get("authorization", [""])[0] != self._wanted:
             raise flight.FlightUnauthenticatedError("no token, or a wrong one")
-        return Known()
+        return Accepted()
 
 
 class ConstantServer(flight.FlightServerBase):  # type: ignore[misc]
     """Answers all tickets, descriptors and actions alike."""
 
     def __init__(self, location: str, token: str = "", pair: tuple[bytes, bytes] | None = None) -> None:
-        """`token`, to be shown by each request; `pair`: certificate and key, both PEM, for TLS."""
+        """`token`: each request must carry it. `pair`: certificate and key, both PEM, for TLS."""
         self._table = table()
         self._info = info()
         self._results = [HEALTH]
         self._asks = bool(token)
-        middleware = {Shown.NAME: Shown(token)} if token else None
+        middleware = {TokenCheck.NAME: TokenCheck(token)} if token else None
         super().__init__(location, middleware=middleware, tls_certificates=[pair] if pair else None)
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
@@ -92,7 +92,7 @@ class ConstantServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def _ask(self, context: flight.ServerCallContext) -> None:
         if self._asks:
-            context.get_middleware(Shown.NAME)
+            context.get_middleware(TokenCheck.NAME)
 
 
 class ParsingServer(ConstantServer):

@@ -77,8 +77,8 @@ def ghz_version(program: Path) -> str:
     go = shutil.which("go")
     if go is None:
         return "unknown"
-    told = subprocess.run([go, "version", "-m", str(program)], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"^\s*mod\s+\S+\s+(\S+)", told, re.MULTILINE)
+    info = subprocess.run([go, "version", "-m", str(program)], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"^\s*mod\s+\S+\s+(\S+)", info, re.MULTILINE)
     return found[1] if found else "unknown"
 
 

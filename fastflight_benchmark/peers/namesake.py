@@ -105,11 +105,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--server", default="grpc://127.0.0.1:0", help="where to listen; port 0: a free one")
     parser.add_argument("--pacer", required=True, help="the file with the pace of the source")
-    given = parser.parse_args()
+    options = parser.parse_args()
     # It reports each stream that ends; on a terminal that is nobody's wish.
     logging.disable(logging.WARNING)
-    Pacer = loaded(given.pacer)
-    server = FastFlightServer(given.server)
-    host = given.server.rpartition(":")[0]
+    Pacer = loaded(options.pacer)
+    server = FastFlightServer(options.server)
+    host = options.server.rpartition(":")[0]
     print(f"listening on {host}:{server.port}; the benchmark's table, by PyPI's fastflight", flush=True)
     server.serve()

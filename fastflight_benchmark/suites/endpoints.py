@@ -118,14 +118,14 @@ def summary(raw: pd.DataFrame) -> pd.DataFrame:
 
 def show(options: Options, result: pd.DataFrame) -> None:
     """A line for each way."""
-    shown = report.table(
+    grid = report.table(
         "The table in parts, read side by side: the median run against one endpoint of the same run",
         ("path", "endpoints", "at once", "rows", "seconds"),
         "times one",
         "of the limit",
     )
     for row in result.itertuples():
-        shown.add_row(
+        grid.add_row(
             str(row.mode),
             str(row.endpoints),
             str(row.at_once),
@@ -134,4 +134,4 @@ def show(options: Options, result: pd.DataFrame) -> None:
             f"{row.times_one:.2f}",
             f"{row.of_limit:.0%}",
         )
-    options.console.print(shown)
+    options.console.print(grid)

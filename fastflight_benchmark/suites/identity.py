@@ -77,18 +77,18 @@ class Keys:
 
     def options(self, server: str) -> list[str]:
         """Those of the command that starts `server`."""
-        told = [f"--server={FREE_PORTS[server in (TLS, TLS_TOKEN, BARE_TLS)]}"]
+        arguments = [f"--server={FREE_PORTS[server in (TLS, TLS_TOKEN, BARE_TLS)]}"]
         if server in (TLS, TLS_TOKEN, BARE_TLS):
-            told += [f"--tls-cert={self.certificate}", f"--tls-key={self.key}"]
+            arguments += [f"--tls-cert={self.certificate}", f"--tls-key={self.key}"]
         if server in (TOKEN, TLS_TOKEN):
-            told.append(f"--tokens={self.tokens}")
+            arguments.append(f"--tokens={self.tokens}")
         if server == BARE_TOKEN:
-            told.append(f"--token-file={self.token_file}")
+            arguments.append(f"--token-file={self.token_file}")
         if server == TRACE:
-            told.append("--trace")
-        return told
+            arguments.append("--trace")
+        return arguments
 
-    def shown(self, server: str) -> str:
+    def token_of(self, server: str) -> str:
         """What its clients show."""
         return self.token if server in (TOKEN, TLS_TOKEN, BARE_TOKEN) else ""
 
@@ -176,7 +176,7 @@ def measure(step: requests.Step, server: Served, loaders: Loaders, keys: Keys, s
             path=contenders.ASYNC if step.mode in OURS else "",
             connections=step.connections,
             seconds=seconds,
-            token=keys.shown(step.mode),
+            token=keys.token_of(step.mode),
             roots=keys.roots if server.location.startswith("grpc+tls") else "",
         )
 

@@ -175,15 +175,16 @@ def worst(raw: pd.DataFrame) -> pd.DataFrame:
 def show(console: Console, result: pd.DataFrame) -> None:
     """What the server held beyond its baseline, small file against large."""
     sizes = sorted(result["file_mb"].unique())
-    shown = report.table(
+    grid = report.table(
         "MiB that the server holds while it reads a file, beyond what it had before; the worst run",
         ("path", "reader", *(f"{size:.0f} MB file" for size in sizes)),
         "more for the larger file",
     )
     for (mode, reader), group in result.groupby(["mode", "reader"]):
-        held = group.set_index("file_mb")["held_mb"].reindex(sizes)
-        shown.add_row(str(mode), str(reader), *(f"{size:.1f}" for size in held), f"{held.iloc[-1] - held.iloc[0]:+.1f}")
-    console.print(shown)
+        beyond = group.set_index("file_mb")["held_mb"].reindex(sizes)
+        growth = beyond.iloc[-1] - beyond.iloc[0]
+        grid.add_row(str(mode), str(reader), *(f"{size:.1f}" for size in beyond), f"{growth:+.1f}")
+    console.print(grid)
 
 
 def make(folder: Path, size: int) -> File:
@@ -221,6 +222,6 @@ def _check(file: File, mode: Mode, stream: RowStream, wait: float) -> None:
         rows += batch.num_rows
         if number == 0:
             time.sleep(wait)
-    told = stream.summary
-    if (rows, told.get("sha256"), told.get("rejected")) != (file.rows, file.sha256, 0):
-        raise DataError(f"{rows} rows of {file.rows}, {told.get('rejected')} kept aside", where=file.path.name)
+    summary = stream.summary
+    if (rows, summary.get("sha256"), summary.get("rejected")) != (file.rows, file.sha256, 0):
+        raise DataError(f"{rows} rows of {file.rows}, {summary.get('rejected')} kept aside", where=file.path.name)

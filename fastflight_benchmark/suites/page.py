@@ -105,13 +105,13 @@ def summarize(raw: pd.DataFrame) -> pd.DataFrame:
 
 def show(options: Options, result: pd.DataFrame) -> None:
     """The table, and whether the target is met; a quick run judges nothing."""
-    shown = report.table(
+    grid = report.table(
         f"The page: {1 / TICK_SECONDS:.0f} messages a second to each viewer; medians, of least and skipped the worst",
         ("boards", "viewers", "least/s", "median/s", "skipped", "kB/s each"),
         "server, cores",
     )
     for row in result.to_dict("records"):
-        shown.add_row(
+        grid.add_row(
             f"{row['boards']:.0f}",
             f"{row['viewers']:.0f}",
             f"{row['min_ticks'] / row['seconds']:.2f}",
@@ -120,7 +120,7 @@ def show(options: Options, result: pd.DataFrame) -> None:
             f"{row['kb_per_second']:.1f}",
             f"{row['server_cores']:.2f}",
         )
-    options.console.print(shown)
+    options.console.print(grid)
     if options.quick:
         return
     for row in result[result["viewers"] == TARGET_VIEWERS].to_dict("records"):

@@ -36,7 +36,7 @@ from fastflight_benchmark import ending, machine, output
 from fastflight_benchmark.printing import printing
 from fastflight_benchmark.printing_boards import Options
 from fastflight_benchmark.spawned import free_port, spawned
-from fastflight_benchmark.suites.sessions.recorded import Kept, replayed
+from fastflight_benchmark.suites.sessions.recorded import Replayed, replayed
 from tests.campaigns.soaking.coming import Coming, Outcome
 from tests.campaigns.soaking.plot import drawn
 from tests.campaigns.soaking.sampling import FLAT_MB_PER_HOUR, Sample, Sampling, Slope, slope
@@ -65,7 +65,7 @@ class Soaked:
     """What a soak found."""
 
     outcome: Outcome
-    kept: Kept
+    kept: Replayed
     printed_rows: int
     start: Sample
     end: Sample

@@ -25,7 +25,7 @@ from fastflight.log.disk import LocalDisk
 from fastflight.log.places import Places
 from fastflight.log.segment import segment_name
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
-from fastflight_benchmark.suites.sessions.recorded import Kept
+from fastflight_benchmark.suites.sessions.recorded import Replayed
 from tests.campaigns import soak
 from tests.campaigns.soaking import coming as soaking_coming
 from tests.campaigns.soaking import visits
@@ -150,12 +150,12 @@ def compacted_at(seconds: float, compacting: float = 0.0) -> list[Sample]:
     ]
 
 
-def soaked(outcome: Outcome, end: Sample, kept: Kept, grew: Slope) -> soak.Soaked:
+def soaked(outcome: Outcome, end: Sample, kept: Replayed, grew: Slope) -> soak.Soaked:
     return soak.Soaked(outcome, kept, 100, REST, end, grew, compacted_at(250.0), 600.0)
 
 
 def good() -> soak.Soaked:
-    return soaked(Outcome(counted=Counted(read=1)), REST, Kept(rows=100), Slope(1.0, -1.0, 3.0))
+    return soaked(Outcome(counted=Counted(read=1)), REST, Replayed(rows=100), Slope(1.0, -1.0, 3.0))
 
 
 def test_all_holds_or_is_named() -> None:
@@ -163,7 +163,7 @@ def test_all_holds_or_is_named() -> None:
     bad = soaked(
         Outcome(Counter(replaying=20, reading=20), Counter(reading=1), Counted(read=1, wrong=1), untyped=["KeyError"]),
         replace(REST, descriptors=100, lasting_threads=11, tasks=6, streams=1),
-        Kept(rows=99),
+        Replayed(rows=99),
         Slope(50.0, 20.0, 80.0),
     )
     assert not any(bad.verdicts().values())
@@ -172,7 +172,7 @@ def test_all_holds_or_is_named() -> None:
 
 def test_what_is_not_known_at_the_end_did_not_hold() -> None:
     unknown = replace(REST, lasting_threads=-1, tasks=-1, streams=-1)
-    told = soaked(Outcome(counted=Counted(read=1)), unknown, Kept(rows=100), Slope(1.0, -1.0, 3.0)).verdicts()
+    told = soaked(Outcome(counted=Counted(read=1)), unknown, Replayed(rows=100), Slope(1.0, -1.0, 3.0)).verdicts()
     failed = {text.split(" ")[0] for text, held in told.items() if not held}
     assert failed == {"threads", "no", "tasks"}
 

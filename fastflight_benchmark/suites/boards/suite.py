@@ -113,7 +113,7 @@ def measure(boards: Sequence[SimulatedBoard], path: str, content: bytes) -> Iter
     for board in boards:
         (board.folder / "up.bin").unlink(missing_ok=True)
         (board.folder / "down.bin").write_bytes(content)
-    asked = json.dumps(
+    task = json.dumps(
         {
             "path": path,
             "urls": [f"serial://{board.path}?baud={BAUD}" for board in boards],
@@ -123,19 +123,19 @@ def measure(boards: Sequence[SimulatedBoard], path: str, content: bytes) -> Iter
     )
     try:
         done = subprocess.run(
-            [sys.executable, "-m", FLEET], input=asked, capture_output=True, text=True, timeout=FLEET_SECONDS
+            [sys.executable, "-m", FLEET], input=task, capture_output=True, text=True, timeout=FLEET_SECONDS
         )
         if done.returncode:
             raise TransportError(done.stderr.strip()[-1000:], where=FLEET)
-        said = json.loads(done.stdout)
+        answer = json.loads(done.stdout)
     except (subprocess.TimeoutExpired, FastFlightError) as error:
         for operation in (UPLOAD, DOWNLOAD):
             yield _row(boards, path, operation, content) | {"verified": 0, "error": str(error)}
         return
-    if said["path"] != path:
-        raise WrongPath(f"asked for the path {path!r}, moved on {said['path']!r}")
+    if answer["path"] != path:
+        raise WrongPath(f"asked for the path {path!r}, moved on {answer['path']!r}")
     for operation in (UPLOAD, DOWNLOAD):
-        figures = said[operation]
+        figures = answer[operation]
         verified = figures.pop("verified")
         if operation == UPLOAD:
             verified = sum(_holds(board, content) for board in boards)
@@ -189,7 +189,7 @@ def summarize(raw: pd.DataFrame) -> pd.DataFrame:
 
 def show(options: Options, result: pd.DataFrame) -> None:
     """The table, and whether the targets are met."""
-    shown = table(
+    grid = table(
         f"Boards on lines of {BAUD} through one process; cpu: percent of a core; idle: percent of all cores",
         (
             "boards",
@@ -208,7 +208,7 @@ def show(options: Options, result: pd.DataFrame) -> None:
     )
     for row in result.to_dict("records"):
         ratio = row["async_to_sync"]
-        shown.add_row(
+        grid.add_row(
             f"{row['boards']}",
             row["path"],
             row["operation"],
@@ -222,7 +222,7 @@ def show(options: Options, result: pd.DataFrame) -> None:
             f"{row['idle_percent']:.0f} %",
             row["verified"],
         )
-    options.console.print(shown)
+    options.console.print(grid)
     judged = result[(result["boards"] == TARGET_BOARDS) & (result["path"] == ASYNC)]
     for row in judged.to_dict("records"):
         verified, _, moved = row["verified"].partition("/")

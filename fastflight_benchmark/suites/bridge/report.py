@@ -42,7 +42,7 @@ def show(console: Console, result: pd.DataFrame, *, judged: bool) -> None:
 
 
 def _show_visits(console: Console, result: pd.DataFrame) -> None:
-    shown = table(
+    grid = table(
         "Connect, eval 1+1, close, in ms: median (lowest, highest); published: another bridge on another machine",
         ("client", "port", "resume", "with soft reset", "published resume"),
         "published reset",
@@ -52,13 +52,13 @@ def _show_visits(console: Console, result: pd.DataFrame) -> None:
         known = (
             [PUBLISHED.get((port, work)) for work in (RESUME, SOFT_RESET)] if client == visits.MPREMOTE else [None] * 2
         )
-        shown.add_row(
+        grid.add_row(
             client,
             port or "no bridge",
             *(_ms(one(chosen, client=client, port=port, work=work)) for work in (RESUME, SOFT_RESET)),
             *(f"{1e3 * seconds:.0f}" if seconds else "" for seconds in known),
         )
-    console.print(shown)
+    console.print(grid)
     for row in result[result["part"] == rows.START].to_dict("records"):
         console.print(f"of mpremote's time: {row['work']} {_ms(pd.Series(row))} ms", highlight=False)
     for row in result[result["part"] == rows.PAIRS].to_dict("records"):
@@ -68,7 +68,7 @@ def _show_visits(console: Console, result: pd.DataFrame) -> None:
 
 
 def _show_round_trips(console: Console, result: pd.DataFrame) -> None:
-    shown = table(
+    grid = table(
         "One byte there and back, in µs; added: to the device without a bridge, by pairs",
         ("device", "bridge", "port", "median", "p99", "added median"),
         "added p99",
@@ -78,13 +78,13 @@ def _show_round_trips(console: Console, result: pd.DataFrame) -> None:
         at = chosen[(chosen["device"] == device) & (chosen["server"] == server) & (chosen["port"] == port)]
         found = [one(at, work=work) for work in (traffic.ROUND_TRIP, traffic.ADDED)]
         figures = [f"{1e6 * row[name]:.0f}" if row["count"] else "" for row in found for name in ("median", "p99")]
-        shown.add_row(device, server, port, *figures)
-    console.print(shown)
+        grid.add_row(device, server, port, *figures)
+    console.print(grid)
 
 
 def _show_bulk(console: Console, result: pd.DataFrame) -> None:
     kinds = [(kind, work) for kind in (RANDOM, ESCAPED) for work in (UP, DOWN)]
-    shown = table(
+    grid = table(
         "MB/s of content through a null device, median; without a bridge: the limit",
         ("device", "bridge", "port", *(f"{kind} {work}" for kind, work in kinds)),
     )
@@ -92,8 +92,8 @@ def _show_bulk(console: Console, result: pd.DataFrame) -> None:
     for device, server, port in chosen[["device", "server", "port"]].drop_duplicates().itertuples(index=False):
         at = chosen[(chosen["device"] == device) & (chosen["server"] == server) & (chosen["port"] == port)]
         found = [one(at, content=kind, work=work) for kind, work in kinds]
-        shown.add_row(device, server, port, *(f"{row['median']:.1f}" if row["count"] else "-" for row in found))
-    console.print(shown)
+        grid.add_row(device, server, port, *(f"{row['median']:.1f}" if row["count"] else "-" for row in found))
+    console.print(grid)
 
 
 def _show_rest(console: Console, result: pd.DataFrame) -> None:

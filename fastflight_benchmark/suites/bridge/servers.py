@@ -55,7 +55,7 @@ def fastflight(device: str, *, viewers: bool = False, baud: int = BAUD) -> Itera
     """`fastflight bridge` in front of a terminal's path or a socket's `host:port`."""
     url = f"serial://{device}?baud={baud}" if is_terminal(device) else f"socket://{device}"
     options = ["--rfc2217", "0", "--socket", "0", *(["--viewers", "0"] if viewers else [])]
-    with _running(FASTFLIGHT, [sys.executable, "-m", "fastflight", "bridge", url, *options], said=True) as process:
+    with _running(FASTFLIGHT, [sys.executable, "-m", "fastflight", "bridge", url, *options], piped=True) as process:
         kinds = {"rfc2217": RFC2217, "socket": RAW}
         # The first address is the device's own.
         found = SHARED.findall(_first_line(process).partition(" at ")[2])
@@ -124,11 +124,11 @@ def _found(program: str) -> str:
 
 
 @contextlib.contextmanager
-def _running(name: str, command: Sequence[str], *, said: bool = False) -> Iterator[subprocess.Popen[str]]:
+def _running(name: str, command: Sequence[str], *, piped: bool = False) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE if said else subprocess.DEVNULL,
+        stdout=subprocess.PIPE if piped else subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         text=True,
         # Ctrl-C is for the benchmark, which ends the server itself.

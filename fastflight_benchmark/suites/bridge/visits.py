@@ -106,9 +106,9 @@ def pyserial(url: str, soft_reset: bool) -> None:
 def mpremote(url: str, soft_reset: bool) -> None:
     """mpremote's own command, Python's start included."""
     resume = [] if soft_reset else ["resume"]
-    said = started("-m", "mpremote", "connect", url, *resume, "eval", "1+1")
-    if said.split() != [ANSWER]:
-        raise ProtocolError(f"mpremote said {said!r}")
+    output = started("-m", "mpremote", "connect", url, *resume, "eval", "1+1")
+    if output.split() != [ANSWER]:
+        raise ProtocolError(f"mpremote printed {output!r}")
 
 
 def visits(runner: asyncio.Runner) -> Mapping[str, Visit]:
@@ -128,8 +128,8 @@ def started(*arguments: str) -> bytes:
     try:
         ended = subprocess.run([sys.executable, *arguments], capture_output=True, timeout=SECONDS, check=True)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        said = ((error.stdout or b"") + (error.stderr or b"")).decode(errors="replace").strip()[-500:]
-        raise TransportError(f"{' '.join(arguments)}: {said or error}") from error
+        complaint = ((error.stdout or b"") + (error.stderr or b"")).decode(errors="replace").strip()[-500:]
+        raise TransportError(f"{' '.join(arguments)}: {complaint or error}") from error
     return ended.stdout
 
 

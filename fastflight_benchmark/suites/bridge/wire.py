@@ -61,7 +61,7 @@ class Wire:
         return data.replace(IAC, IAC + IAC) if self._telnet else data
 
     def round_trip(self) -> float:
-        """Seconds that a byte takes there and back, once the device has been told to `echo`.
+        """Seconds that a byte takes there and back, once the device was asked to `echo`.
 
         `DataError` where it is not that byte that came: nothing, where the line was closed, comes at once.
         """
@@ -87,8 +87,8 @@ class Wire:
         self.send(encoded)
         self._fill(bytearray(1))
         seconds = time.perf_counter() - began
-        self._fill(told := bytearray(65))
-        if told.decode(errors="replace").strip() != hashlib.sha256(data).hexdigest():
+        self._fill(digest := bytearray(65))
+        if digest.decode(errors="replace").strip() != hashlib.sha256(data).hexdigest():
             raise DataError("what the device got is not what was sent")
         return seconds
 

@@ -21,13 +21,13 @@ SHORT = {NAMESAKE_SYNC: "FF sync", NAMESAKE_ASYNC: "FF async", AIO: "aio"}
 def show(console: Console, result: pd.DataFrame, servers: pd.DataFrame, ratios: pd.DataFrame, *, judged: bool) -> None:
     """The sweep, all servers, the ratios to peers, and, where it is to be `judged`, whether the targets are met."""
     compared = summary.compare(result)
-    shown = table(
+    grid = table(
         "MiB/s of all requests together; limit: the source's pace, or bare pyarrow in this run",
         ("delay", "rows per batch", "readers", "sync", "async", "limit", "sync of limit", "async of limit"),
         "async to sync",
     )
     for cell in compared.sort_values(["delay_per_row", "rows_per_batch", "concurrent_requests"]).to_dict("records"):
-        shown.add_row(
+        grid.add_row(
             f"{cell['delay_per_row'] * 1e6:g} µs",
             f"{cell['rows_per_batch']:,}",
             f"{cell['concurrent_requests']}",
@@ -40,7 +40,7 @@ def show(console: Console, result: pd.DataFrame, servers: pd.DataFrame, ratios: 
                 f"{cell['improvement']:+.1f} ± {cell['noise']:.1f} %", style=verdict(cell["improvement"], cell["noise"])
             ),
         )
-    console.print(shown)
+    console.print(grid)
     beyond = [verdict(cell["improvement"], cell["noise"]) for cell in compared.to_dict("records")]
     console.print(
         f"async against sync in {len(beyond)} cells: {beyond.count(WIN)} better, {beyond.count(LOSS)} worse, "
@@ -53,14 +53,14 @@ def show(console: Console, result: pd.DataFrame, servers: pd.DataFrame, ratios: 
 
 
 def _show_servers(console: Console, servers: pd.DataFrame) -> None:
-    shown = table(
+    grid = table(
         "Each server. first: ms to the first row; sent: batches in an answer;\n"
         "CPU: the server's seconds per GiB; busy: cores that the readers kept busy",
         ("batch", "delay", "readers", "MiB/s", "first", "sent", "CPU", "busy"),
         "server",
     )
     for row in servers.sort_values([*summary.CELL, "variant"]).to_dict("records"):
-        shown.add_row(
+        grid.add_row(
             *_cell(row),
             f"{row['throughput_mbps']:.0f}",
             f"{1e3 * row['first_batch_seconds']:.1f}",
@@ -69,12 +69,12 @@ def _show_servers(console: Console, servers: pd.DataFrame) -> None:
             f"{row['reader_cores']:.1f}",
             row["mode"],
         )
-    console.print(shown)
+    console.print(grid)
 
 
 def _show_ratios(console: Console, ratios: pd.DataFrame) -> None:
     peers = [name for name in PEERS if name in set(ratios["peer"])]
-    shown = table(
+    grid = table(
         "Ours by peers' that give the same batches: median of pairs (of bare also lowest, highest)",
         ("batch", "delay", "readers", "path"),
         *(SHORT.get(name, name) for name in peers),
@@ -82,8 +82,8 @@ def _show_ratios(console: Console, ratios: pd.DataFrame) -> None:
     for _, cell in ratios[ratios["peer"].isin(peers)].groupby([*summary.CELL, "variant", "mode"]):
         rows = {row["peer"]: row for row in cell.to_dict("records")}
         first = next(iter(rows.values()))
-        shown.add_row(*_cell(first), first["mode"], *(_ratio(rows.get(name), spread=name == BARE) for name in peers))
-    console.print(shown)
+        grid.add_row(*_cell(first), first["mode"], *(_ratio(rows.get(name), spread=name == BARE) for name in peers))
+    console.print(grid)
 
 
 def _cell(row: Mapping[Hashable, Any]) -> tuple[str, str, str]:

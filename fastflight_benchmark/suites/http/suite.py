@@ -112,14 +112,14 @@ def ratios(raw: pd.DataFrame) -> pd.DataFrame:
 
 def show(options: Options, result: pd.DataFrame) -> None:
     """The table, and whether the targets are met; a quick run judges nothing."""
-    shown = report.table(
+    grid = report.table(
         "HTTP: median of pairs in this run (lowest, highest)",
         ("work", "gateway", "peer", "unit", "pairs", "99 % within"),
         "gateway / peer",
     )
     for row in result.to_dict("records"):
         within = "" if pd.isna(row["gateway_p99_ms"]) else f"{row['gateway_p99_ms']:.1f} ms"
-        shown.add_row(
+        grid.add_row(
             row["work"],
             f"{row['gateway_rate']:,.0f}",
             f"{row['peer']} {row['peer_rate']:,.0f}",
@@ -128,7 +128,7 @@ def show(options: Options, result: pd.DataFrame) -> None:
             within,
             f"{row['median_ratio']:.2f} ({row['min_ratio']:.2f}, {row['max_ratio']:.2f})",
         )
-    options.console.print(shown)
+    options.console.print(grid)
     if options.quick:
         return
     for row in result.to_dict("records"):
@@ -170,16 +170,16 @@ def _measured(runs: int, scope: Scope, wrk: str | None) -> Iterator[dict[str, An
 def refuse_other(url: str, peer: str) -> None:
     """`DataError` unless both answer the same: the one that says less would have less to do.
 
-    When a device last said something (`last_data`) may be another time in each.
+    The time of a device's last data (`last_data`) may differ.
     """
     with urllib.request.urlopen(url) as ours, urllib.request.urlopen(peer) as its:
-        said, other = (json.load(answer, object_hook=_without_times) for answer in (ours, its))
-    if said != other:
-        raise DataError(f"the peer answers {other}, the gateway {said}", where=peer, hint="No result of it is kept")
+        own, other = (json.load(answer, object_hook=_without_times) for answer in (ours, its))
+    if own != other:
+        raise DataError(f"the peer answers {other}, the gateway {own}", where=peer, hint="No result of it is kept")
 
 
-def _without_times(told: dict[str, Any]) -> dict[str, Any]:
-    return {**told, "last_data": True} if "last_data" in told else told
+def _without_times(device: dict[str, Any]) -> dict[str, Any]:
+    return {**device, "last_data": True} if "last_data" in device else device
 
 
 def _outcome(measure: Callable[[], Measured]) -> dict[str, Any]:
@@ -192,15 +192,15 @@ def _outcome(measure: Callable[[], Measured]) -> dict[str, Any]:
 def small_reads(wrk: str, url: str, seconds: int) -> Measured:
     """What `wrk` says of `url`. `TransportError` where an answer was not a good one."""
     command = [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{seconds}", "--latency", url]
-    said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=seconds + 30).stdout
-    return parsed(said, url)
+    text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=seconds + 30).stdout
+    return parsed(text, url)
 
 
-def parsed(said: str, url: str) -> Measured:
+def parsed(text: str, url: str) -> Measured:
     """The figures in what `wrk` prints."""
-    if failed := FAILED.search(said):
+    if failed := FAILED.search(text):
         raise TransportError(f"wrk: {failed[1]}", where=url)
-    rate, p99 = RATE.search(said), P99.search(said)
+    rate, p99 = RATE.search(text), P99.search(text)
     if rate is None or p99 is None:
         raise TransportError("wrk gave no figures", where=url)
     return Measured(float(rate[1]), "answers/s", float(p99[1]) * MILLISECONDS[p99[2]])

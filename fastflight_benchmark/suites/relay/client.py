@@ -98,8 +98,8 @@ class Client:
             for event in side.feed(self._frame(sock)):
                 if isinstance(event, RelayData):
                     checked.take(memoryview(event.data))
-                    if given := side.consumed(1, len(event.data)):
-                        say(sock, given)
+                    if credit := side.consumed(1, len(event.data)):
+                        say(sock, credit)
                 elif isinstance(event, Opened):
                     say(sock, side.data(1, len(request)) + request)
                 elif isinstance(event, End):

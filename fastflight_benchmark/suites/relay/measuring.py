@@ -35,7 +35,7 @@ class Scope:
     rounds: int
 
 
-def measured(runs: int, scope: Scope, told: Callable[[str], object]) -> Iterator[dict[str, Any]]:
+def measured(runs: int, scope: Scope, step: Callable[[str], object]) -> Iterator[dict[str, Any]]:
     """A row for each transfer that counts. Each cell begins with one that does not, and is compared byte by byte."""
     with ExitStack() as stack:
         seeder = stack.enter_context(spawned(SEEDER)).location
@@ -49,7 +49,7 @@ def measured(runs: int, scope: Scope, told: Callable[[str], object]) -> Iterator
         client = stack.enter_context(Worker(CLIENT))
         for run in range(1, runs + 1):
             for size, chunk, (place, read) in product(scope.sizes, scope.chunks, enumerate(scope.reads)):
-                told(f"{size} MB in chunks of {chunk} KB, reads of {read} KB")
+                step(f"{size} MB in chunks of {chunk} KB, reads of {read} KB")
                 jobs = {
                     kind: Job(kind, ports[kind][place], seeder, size * MIB, chunk * KB, read * KB, whole=False)
                     for kind in CONTENDERS
@@ -67,12 +67,12 @@ def measured(runs: int, scope: Scope, told: Callable[[str], object]) -> Iterator
                         yield {**cell, "contender": kind, "run": number, **figures, "cpu": used}
 
 
-def _figures(job: Job, said: dict[str, Any]) -> dict[str, Any]:
-    if said["error"]:
-        return {"error": said["error"]}
-    frames = said["frames"]
+def _figures(job: Job, outcome: dict[str, Any]) -> dict[str, Any]:
+    if outcome["error"]:
+        return {"error": outcome["error"]}
+    frames = outcome["frames"]
     return {
-        "mbps": job.size / MIB / said["seconds"],
+        "mbps": job.size / MIB / outcome["seconds"],
         "frames": frames,
         "mean_frame": job.size / frames if frames else float("nan"),
         "error": "",

@@ -81,14 +81,14 @@ def congestion() -> str:
 def show(options: Options, result: pd.DataFrame, raw: pd.DataFrame) -> None:
     """A table for each chunk of the seeder, the figures from elsewhere, and whether the targets are met."""
     for chunk, cells in result.groupby("chunk_kb"):
-        shown = report.table(
+        grid = report.table(
             f"MB/s (MiB), the seeder's chunks {chunk} KB; medians of rounds, ours to a peer by rounds",
             ("size", "read", "raw", "plain TCP", "ours", "websockets", "frames", "mean frame"),
             "to plain",
             "to websockets",
         )
         for row in cells.to_dict("records"):
-            shown.add_row(
+            grid.add_row(
                 f"{row['size_mb']} MB",
                 f"{row['read_kb']} KB",
                 *(f"{row[f'{name}_mbps']:,.0f}" for name in CONTENDERS),
@@ -97,15 +97,15 @@ def show(options: Options, result: pd.DataFrame, raw: pd.DataFrame) -> None:
                 f"{row[f'to_{PLAIN}']:.2f}",
                 f"{row[f'to_{LIBRARY}']:.2f}",
             )
-        options.console.print(shown)
-    said = ", ".join(f"{rate:,.0f} at {read} KB" for read, rate in ELSEWHERE.items())
+        options.console.print(grid)
+    published = ", ".join(f"{rate:,.0f} at {read} KB" for read, rate in ELSEWHERE.items())
     used = raw[raw["error"] == ""].groupby("contender")["cpu"].mean()
     seconds = ", ".join(f"{name} {used[name]:.2f}" for name in (PLAIN, OURS, LIBRARY) if name in used)
     options.say(f"seconds of a core that a relay used for each GiB, mean of all transfers: {seconds}")
     if {OURS, LIBRARY} <= set(used.index) and used[OURS]:
         options.say(f"for a second of ours, the one on websockets used {used[LIBRARY] / used[OURS]:.2f}")
     options.say(f"TCP of this computer: {congestion()}; ours has reno on loopback, the others what the computer has")
-    options.say(f"the JVM daemon, from elsewhere and not measured here, MB/s: {said}")
+    options.say(f"the JVM daemon, from elsewhere and not measured here, MB/s: {published}")
     if options.quick:
         return
     for peer, target in TARGETS.items():

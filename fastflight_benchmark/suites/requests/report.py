@@ -23,9 +23,9 @@ def show(console: Console, result: pd.DataFrame, ratios: pd.DataFrame, *, judged
 
 
 def _show_servers(console: Console, title: str, cells: pd.DataFrame) -> None:
-    shown = table(title, ("connections", "per second", "p50 ms", "p99 ms", "CPU µs"), "server")
+    grid = table(title, ("connections", "per second", "p50 ms", "p99 ms", "CPU µs"), "server")
     for row in cells.to_dict("records"):
-        shown.add_row(
+        grid.add_row(
             f"{row['connections']}",
             f"{row['per_second']:,.0f}",
             f"{row['p50_ms']:.2f}",
@@ -33,14 +33,14 @@ def _show_servers(console: Console, title: str, cells: pd.DataFrame) -> None:
             f"{row['server_cpu_us']:.0f}",
             row["mode"],
         )
-    console.print(shown)
+    console.print(grid)
 
 
 def _show_ratios(console: Console, title: str, ratios: pd.DataFrame) -> None:
-    shown = table(title, ("connections", "ours", "peer", "p99", "CPU"), "per second")
+    grid = table(title, ("connections", "ours", "peer", "p99", "CPU"), "per second")
     for row in ratios.to_dict("records"):
         rate = f"{row['median_ratio']:.2f} ({row['min_ratio']:.2f}, {row['max_ratio']:.2f})"
-        shown.add_row(
+        grid.add_row(
             f"{row['connections']}",
             row["mode"],
             row["peer"],
@@ -48,7 +48,7 @@ def _show_ratios(console: Console, title: str, ratios: pd.DataFrame) -> None:
             f"{row['median_cpu_ratio']:.2f}",
             Text(rate, style=_style(row["peer"], row["min_ratio"], row["max_ratio"])),
         )
-    console.print(shown)
+    console.print(grid)
 
 
 def _style(peer: str, lowest: float, highest: float) -> str:

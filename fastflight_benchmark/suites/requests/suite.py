@@ -151,10 +151,10 @@ def measure(step: Step, server: Served, loaders: Loaders, program: Path | None, 
     refuse_wrong(step, _called(step, server, loaders, WARM_UP_SECONDS))
     before = server.cpu_seconds()
     if step.load == GHZ and program is not None:
-        told = ghz.load(
+        loaded = ghz.load(
             program, server.location, step.operation, step.payload, connections=step.connections, seconds=seconds
         )
-        calls = Calls(ghz.latencies(told), told["total"] / 1e9, ghz.errors(told), float("nan"))
+        calls = Calls(ghz.latencies(loaded), loaded["total"] / 1e9, ghz.errors(loaded), float("nan"))
     else:
         calls = _called(step, server, loaders, seconds)
     return row(step, calls, server.cpu_seconds() - before)

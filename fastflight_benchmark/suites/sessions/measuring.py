@@ -24,7 +24,7 @@ from fastflight_benchmark.printing import printing
 from fastflight_benchmark.printing_boards import Options, Printed
 from fastflight_benchmark.spawned import spawned
 from fastflight_benchmark.suites.sessions.reading import BYTES, JSONL, Reader
-from fastflight_benchmark.suites.sessions.recorded import Kept, replayed
+from fastflight_benchmark.suites.sessions.recorded import Replayed, replayed
 from fastflight_benchmark.worker import Worker
 
 READING = "fastflight_benchmark.suites.sessions.reading"
@@ -132,7 +132,7 @@ def _received(
     }
 
 
-def _kept(kept: Kept | None) -> dict[str, Any]:
+def _kept(kept: Replayed | None) -> dict[str, Any]:
     if kept is None:
         return {"kept_rows": float("nan"), "kept_wrong": float("nan"), "replay_mbps": float("nan")}
     return {"kept_rows": kept.rows, "kept_wrong": kept.wrong, "replay_mbps": kept.bytes / kept.seconds / 1e6}

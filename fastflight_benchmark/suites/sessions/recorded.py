@@ -19,7 +19,7 @@ POLL_SECONDS = 0.1
 
 
 @dataclass(slots=True)
-class Kept:
+class Replayed:
     """Rows and bytes of all recordings, how many recordings are not what was printed, and how long reading took."""
 
     rows: int = 0
@@ -28,9 +28,9 @@ class Kept:
     seconds: float = 0.0
 
 
-def replayed(location: str, printed: Sequence[Printed]) -> Kept:
+def replayed(location: str, printed: Sequence[Printed]) -> Replayed:
     """Read the recording of every board."""
-    kept = Kept()
+    kept = Replayed()
     deadline = time.monotonic() + KEPT_SECONDS
     with flight.FlightClient(location) as client:
         for number, board in enumerate(printed):

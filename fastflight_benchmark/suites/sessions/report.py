@@ -26,7 +26,7 @@ def bad(cells: pd.DataFrame) -> pd.Series:
 
 def show(console: Console, result: pd.DataFrame, log: pd.DataFrame, *, judged: bool) -> None:
     """The cells, the log, then, where it is to be `judged`, whether the targets are met."""
-    shown = table(
+    grid = table(
         "Live sessions; received of those that were printed while they lasted; ms from the board to the reader",
         ("part", "boards", "readers", "path", "kept", "received", "p50 ms", "p99 ms", "server cores", "their cores"),
         "MiB",
@@ -34,7 +34,7 @@ def show(console: Console, result: pd.DataFrame, log: pd.DataFrame, *, judged: b
         "idle",
     )
     for row in result.to_dict("records"):
-        shown.add_row(
+        grid.add_row(
             row["part"] + (" (that one)" if row["stall_seconds"] else ""),
             f"{row['boards']}",
             f"{row['readers']}",
@@ -49,7 +49,7 @@ def show(console: Console, result: pd.DataFrame, log: pd.DataFrame, *, judged: b
             f"{row['threads']:.0f}",
             f"{row['idle_percent']:.0f} %",
         )
-    console.print(shown)
+    console.print(grid)
     for row in result[result["part"] == STALLED].to_dict("records"):
         who = "the stalled reader" if row["stall_seconds"] else f"the {row['readers']:.0f} beside it"
         console.print(

@@ -157,10 +157,10 @@ class MpremoteCarrier:
             return content, time.perf_counter() - began
 
 
-def check_path(carrier: Carrier, asked: str) -> None:
+def check_path(carrier: Carrier, wanted: str) -> None:
     """`WrongPath` unless the carrier runs what was asked for."""
-    if carrier.path != asked:
-        raise WrongPath(f"asked for the path {asked!r}, moved on {carrier.path!r}")
+    if carrier.path != wanted:
+        raise WrongPath(f"asked for the path {wanted!r}, moved on {carrier.path!r}")
 
 
 class PortName:

@@ -48,7 +48,7 @@ def show(console: Console, result: pd.DataFrame, *, judged: bool) -> None:
 
 
 def _show_cells(console: Console, cells: pd.DataFrame) -> None:
-    shown = table(
+    grid = table(
         "Median of runs; limit: the line, or ring / round trip, or a bare loop; mpremote on a port (as a terminal)",
         ("line", "type", "operation", "path", "size", "duration", "kB/s", "of limit"),
         "vs mpremote",
@@ -56,7 +56,7 @@ def _show_cells(console: Console, cells: pd.DataFrame) -> None:
     )
     for row in cells.sort_values(["line", "content", "size", "operation", "path"]).to_dict("records"):
         right, made = str(row["verified"]).split("/")
-        shown.add_row(
+        grid.add_row(
             line_name(row["line"]),
             row["content"],
             row["operation"],
@@ -68,23 +68,23 @@ def _show_cells(console: Console, cells: pd.DataFrame) -> None:
             _times(row["vs_mpremote"], row["vs_mpremote_pty"]),
             Text(row["verified"], style=NOISE if right == made else LOSS),
         )
-    console.print(shown)
+    console.print(grid)
 
 
 def _show_first(console: Console, cells: pd.DataFrame) -> None:
     size = size_name(cells["size"].max())
     title = f"The first transfer of a connection, of {size}, which also installs what runs on the board"
-    shown = table(title, ("line", "type"), *_FIRST)
+    grid = table(title, ("line", "type"), *_FIRST)
     untuned = cells[cells["chunk"] == 0]
     for line, content in untuned[["line", "content"]].drop_duplicates().itertuples(index=False):
         group = untuned[(untuned["line"] == line) & (untuned["content"] == content)]
         by = {(row["operation"], row["path"]): row["seconds"] for row in group.to_dict("records")}
-        shown.add_row(
+        grid.add_row(
             line_name(line),
             content,
             *(seconds_name(by.get((operation, path), math.nan)) for operation, path in _FIRST_KEYS),
         )
-    console.print(shown)
+    console.print(grid)
 
 
 _FIRST_KEYS = [(operation, path) for operation in ("upload", "download") for path in ("sync", "async")]
@@ -94,15 +94,15 @@ _FIRST = [f"{operation}, {path}" for operation, path in _FIRST_KEYS]
 def _show_tuning(console: Console, cells: pd.DataFrame) -> None:
     for line, size in cells[["line", "size"]].drop_duplicates().itertuples(index=False):
         group = cells[(cells["line"] == line) & (cells["size"] == size)]
-        grid = group.pivot(index="chunk", columns="drain", values="of_limit")
-        shown = table(
+        shares = group.pivot(index="chunk", columns="drain", values="of_limit")
+        grid = table(
             f"Async upload of {size_name(size)} at {line_name(line)}, percent of the limit, by chunk and drain",
             ("chunk",),
-            *(f"drain {drain}" for drain in grid.columns),
+            *(f"drain {drain}" for drain in shares.columns),
         )
-        for chunk, row in grid.iterrows():
-            shown.add_row(f"{chunk}", *(f"{100 * share:.1f}" for share in row))
-        console.print(shown)
+        for chunk, row in shares.iterrows():
+            grid.add_row(f"{chunk}", *(f"{100 * share:.1f}" for share in row))
+        console.print(grid)
 
 
 def _show_targets(console: Console, ran: pd.DataFrame) -> None:
