@@ -38,12 +38,12 @@ class Contender:
 
 
 def ours(mode: str) -> Callable[[Mock], bytes]:
-    """The ticket of fastflight on one of its paths."""
+    """Return the ticket for fastflight on one of its paths."""
     return lambda request: encode(request.model_copy(update={"mode": mode}))
 
 
 def namesake(parameters: str) -> Callable[[Mock], bytes]:
-    """The ticket of PyPI's fastflight: parameters with the name of their class in `peers/namesake.py`."""
+    """Return the ticket for PyPI's fastflight: parameters, and the name of their class in `peers/namesake.py`."""
 
     def ticket(request: Mock) -> bytes:
         wanted = {

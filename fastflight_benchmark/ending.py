@@ -11,7 +11,7 @@ from types import FrameType
 
 
 def like_ctrl_c() -> None:
-    """Have them raise `KeyboardInterrupt` in the main thread: once, so that a second one does not stop what ends."""
+    """Raise `KeyboardInterrupt` in the main thread at the first signal. Later ones do not interrupt the clean-up."""
     for name in ("SIGTERM", "SIGHUP"):  # the latter where there is one
         if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is not signal.SIG_IGN:
             signal.signal(getattr(signal, name), _interrupted)

@@ -27,13 +27,13 @@ TITLE_TEXT = "the server: threads, and what they did while they held the interpr
 
 
 def graph_of(output: Path, run: int) -> Path:
-    """The file of a run's flame graph."""
+    """Return the path of a run's flame graph."""
     return output.with_name(f"{output.stem}_profile_{run}.svg")
 
 
 @contextlib.contextmanager
 def profiled(pid: int | None, path: Path, say: Say) -> Iterator[None]:
-    """Record the process `pid` into `path` while the context lasts; say that the graph is there, or why it is not."""
+    """Record the process `pid` into `path` while the context lasts. `say` gets the path, or why there is none."""
     recorder = _started(pid, path, say)
     try:
         yield

@@ -31,7 +31,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 class WrongPath(ProtocolError):
-    """The server took another path than it was asked to: what was measured would be sold under a false name."""
+    """The server took another path than requested, so the result would have the wrong name."""
 
 
 class BarePeer(flight.FlightServerBase):  # type: ignore[misc]
@@ -56,21 +56,21 @@ class BarePeer(flight.FlightServerBase):  # type: ignore[misc]
 
 
 def expected_bytes(request: Mock) -> int:
-    """The bytes of all columns of all batches of the answer."""
+    """Return the bytes of all columns of all batches of the answer."""
     whole, rest = divmod(request.total_rows, request.rows_per_batch)
     size = whole * mock.batch(request.variant, request.rows_per_batch).nbytes if whole else 0
     return int(size + mock.batch(request.variant, rest).nbytes)
 
 
 def ceiling_mbps(request: Mock) -> float:
-    """MiB/s at which the source itself gives the table to one reader; infinite without a delay."""
+    """Return the MiB/s at which the source gives the table to one reader; infinite without a delay."""
     if not request.delay_per_row:
         return math.inf
     return expected_bytes(request) / MIB / (request.total_rows * request.delay_per_row)
 
 
 def check(request: Mock, answer: Answer, name: str) -> None:
-    """Refuse an answer that is not the whole table (`DataError`), or not what `name` must give (`WrongPath`)."""
+    """Raises `DataError` if the answer is not the whole table, and `WrongPath` if `name` took another path."""
     contender = CONTENDERS[name]
     if answer.path != contender.path:
         raise WrongPath(

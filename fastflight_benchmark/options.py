@@ -43,29 +43,29 @@ class Options:
     profile: bool = False
 
     def say(self, text: str) -> None:
-        """A line for people; what it quotes is not taken for markup."""
+        """Print a line as it is, without markup."""
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def describe(self, suite: str, scope: Any, **more: Any) -> dict[str, Any]:
-        """What is measured, and on which machine: for the JSON file of the result. `scope` is a dataclass or a dict."""
+        """Return the content of the JSON file: the run and the machine. `scope` is a dataclass or a dict."""
         described = asdict(scope) if is_dataclass(scope) and not isinstance(scope, type) else scope
         own = {"suite": suite, "quick": self.quick, "runs": self.runs, "profiled": self.profile, "scope": described}
         only = {key: sorted(values) for key, values in self.only.wanted.items()}
         return own | {"only": only} | more | {"machine": machine.describe()}
 
     def chosen(self, planned: Iterable[Step]) -> list[Step]:
-        """Those of the planned steps that `--only` chooses. `RequestError` if it names none."""
+        """Return the planned steps that `--only` chooses. `RequestError` if there are none."""
         steps = list(planned)
         return self.only.of(steps, [step.labels for step in steps])
 
     @contextlib.contextmanager
     def progress(self, total: int | None = None) -> Iterator[Callable[[str], None]]:
-        """Show a bar while the context lasts. Call what it gives once for each step, with a text about the step."""
+        """Show a progress bar while the context lasts. Call its value once for each step, with a text about it."""
         columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
         with Progress(TextColumn("{task.description}"), *columns, console=self.console, transient=True) as bar:
             task = bar.add_task("starting", total=total)
             yield lambda text: bar.update(task, advance=1, description=text)
 
     def profiled(self, pid: int | None, run: int) -> contextlib.AbstractContextManager[None]:
-        """A flame graph of a run's server, if one was asked for."""
+        """Record a flame graph of a run's server while the context lasts, if `--profile` was given."""
         return profiled(pid, graph_of(self.output, run), self.say) if self.profile else contextlib.nullcontext()

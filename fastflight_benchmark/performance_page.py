@@ -30,23 +30,23 @@ SHOWN_CONNECTIONS = (1, 16)
 
 
 class Results:
-    """The kept results, by suite and part."""
+    """The stored results, by suite and part."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def frame(self, suite: str, part: str = "") -> pd.DataFrame:
-        """The main table of a suite's result, or a part of it."""
+        """Return the main table of a suite's result, or another part of it."""
         path = self._folder / f"{suite}.csv"
         return pd.read_csv(output.beside(path, part) if part else path)
 
     def described(self, suite: str) -> dict[str, object]:
-        """What it was measured on."""
+        """Return the description of a result."""
         return output.described(self._folder / f"{suite}.csv")
 
 
 def filled(page: str, results: Results) -> str:
-    """The page with its tables made anew. `KeyError` for a table that is not known."""
+    """Return the page with new tables. `KeyError` for an unknown table."""
     return TABLE.sub(lambda found: f"{found[1]}{TABLES[found[2]](results)}\n{found[3]}", page)
 
 

@@ -48,7 +48,7 @@ def main(
 
 
 def draw(path: Path, folder: Path) -> list[Path]:
-    """Write the plots of the result at `path` into `folder`. Their paths."""
+    """Write the plots of the result at `path` into `folder`. Return their paths."""
     result = pd.read_csv(path)
     description = output.described(path)
     parts = {part: pd.read_csv(output.beside(path, part)) for part in PARTS.get(description["suite"], ())}

@@ -14,7 +14,7 @@ MODULE = "fastflight_benchmark.printing_boards"
 
 
 class Fleet:
-    """Boards that print, at `urls`, from when somebody connects to them or, if they are to wait, from `start`."""
+    """Boards that print at `urls`, once a client connects; if they wait, from `start` on."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
@@ -22,19 +22,19 @@ class Fleet:
         self.urls: Sequence[str] = [f"socket://127.0.0.1:{port}" for port in worker.hear()]
 
     def toml(self) -> str:
-        """A fleet file in which they are `board-0`, `board-1` and so on."""
+        """Return a fleet file in which they are named `board-0`, `board-1` and so on."""
         return "".join(f'[devices.board-{number}]\nurl = "{url}"\n' for number, url in enumerate(self.urls))
 
     def start(self) -> None:
-        """Print from here on, if they were to wait."""
+        """Start printing, if the boards were started with `waiting`."""
         self._ask("start")
 
     def count(self) -> list[Printed]:
-        """What each board has printed so far."""
+        """Return what each board has printed so far."""
         return self._ask("count")
 
     def stop(self) -> list[Printed]:
-        """Print no more. What each board has printed."""
+        """Stop printing. Return what each board has printed."""
         return self._ask("stop")
 
     def _ask(self, word: str) -> list[Printed]:
@@ -43,6 +43,6 @@ class Fleet:
 
 @contextlib.contextmanager
 def printing(options: Options) -> Iterator[Fleet]:
-    """So many boards, while the context lasts."""
+    """Start printing boards; they end with the context."""
     with Worker(MODULE, json.dumps(asdict(options))) as worker:
         yield Fleet(worker)

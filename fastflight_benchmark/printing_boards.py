@@ -36,7 +36,7 @@ SLICE_SECONDS = 0.008
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How many boards, what each prints (so many rows or so many bytes in a second), and whether they wait first."""
+    """The number of boards, the rows or bytes that each prints in a second, and whether they wait for `start`."""
 
     boards: int
     rows_per_second: float = 10.0
@@ -52,7 +52,7 @@ class Options:
 
 @dataclass(slots=True)
 class Printed:
-    """What a board has said so far: rows, bytes, and the CRC-32 of all of it."""
+    """What a board has printed so far: rows, bytes, and the CRC-32 of all bytes."""
 
     rows: int = 0
     bytes: int = 0
@@ -60,7 +60,7 @@ class Printed:
 
 
 class PrintingBoard:
-    """One board, at `port`. `print` is called when its time has come."""
+    """One board, at `port`. `print` must be called whenever it is due."""
 
     def __init__(self, number: int, options: Options) -> None:
         self.number = number
@@ -74,11 +74,11 @@ class PrintingBoard:
         self._rest = b""
 
     def watch(self, selector: selectors.BaseSelector) -> None:
-        """Have connections taken."""
+        """Register for new connections."""
         selector.register(self._listener, selectors.EVENT_READ, self._accept)
 
     def print(self) -> None:
-        """Say what is due, if anybody is connected."""
+        """Print what is due, if a client is connected."""
         if self._line is None:
             return
         if self._slice:
@@ -90,12 +90,12 @@ class PrintingBoard:
         self._say(data)
 
     def complete(self) -> None:
-        """Say the rest of a row that a slice has cut."""
+        """Print the rest of a row that a slice has cut."""
         self._say(self._rest)
         self._rest = b""
 
     def flush(self) -> None:
-        """Send on what the peer did not take."""
+        """Send the rest of what the client did not accept before."""
         if self._line is None or not self._unsent:
             return
         try:
@@ -154,7 +154,7 @@ def run(options: Options) -> None:
 
 
 class _Talk:
-    """With whoever started the process."""
+    """Reads and answers the lines of input."""
 
     def __init__(self, boards: list[PrintingBoard], waiting: bool) -> None:
         self._boards = boards
@@ -177,7 +177,7 @@ class _Talk:
 
 
 def _provide(descriptors: int) -> None:
-    """As many descriptors as are needed, where the system lets a process have more than at first."""
+    """Raise the limit on descriptors as far as needed, if the system allows it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < descriptors:
         most = descriptors if hard == resource.RLIM_INFINITY else min(hard, descriptors)

@@ -26,29 +26,29 @@ PIPE_COLUMNS = 140
 
 
 def duration(seconds: float) -> str:
-    """About how long, for people."""
+    """Return a rough duration for people."""
     return f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{seconds:.0f} s"
 
 
 def delay_title(delay: float) -> str:
-    """A delay as tables and plots name it."""
+    """Return the name of a delay in tables and plots."""
     return f"{delay * 1e6:g} µs per row" if delay else "no delay"
 
 
 def batch_title(rows: int) -> str:
-    """A batch of the default table as tables and plots name it."""
+    """Return the name of a batch of the default table in tables and plots."""
     return BATCH_NAMES.get(rows, f"{rows:,} rows")
 
 
 def verdict(improvement: float, noise: float) -> str:
-    """The colour of a difference in percent: `NOISE` where the runs differ as much among themselves."""
+    """Return the colour of a difference in percent: `NOISE` if the runs differ as much from each other."""
     if math.isnan(improvement) or abs(improvement) <= noise:
         return NOISE
     return WIN if improvement > 0 else LOSS
 
 
 def show_targets(console: Console, judged: Sequence[Judged]) -> None:
-    """Which targets are met; those for which nothing was measured are said to be so."""
+    """Show a line for each target of `targets`, also for those that were not measured."""
     for one in judged:
         style = NOISE if one.met is None else WIN if one.met else LOSS
         console.print(Text(str(one), style=style))
@@ -56,20 +56,20 @@ def show_targets(console: Console, judged: Sequence[Judged]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One target, what was reached, and whether that is enough."""
+    """A target with the figure that was reached, as text, and whether it is met."""
 
     text: str
     met: bool
 
 
 def show_met(console: Console, judged: Iterable[Target]) -> None:
-    """A line for each target."""
+    """Show a line for each target."""
     for one in judged:
         console.print(Text(f"{one.text}: {'met' if one.met else 'missed'}", style=WIN if one.met else LOSS))
 
 
 def show_end(console: Console, description: Mapping[str, Any], errors: pd.Series[str], path: Path) -> None:
-    """Which requests failed, what was missing, what it was measured on, and where it is written."""
+    """Show which requests failed, what was missing, the machine, and where the result is."""
     show_failures(console, errors)
     for name, reason in description.get("missing", {}).items():
         console.print(Text(f"missing: {name}: {reason}", style=LOSS))
@@ -81,7 +81,7 @@ def show_end(console: Console, description: Mapping[str, Any], errors: pd.Series
 
 
 def table(title: str, headings: Sequence[str], *whole: str) -> Table:
-    """Narrow enough for 80 columns: headings may wrap, the columns `whole` may not."""
+    """Return an empty table for 80 columns: headings may wrap, the columns `whole` may not."""
     grid = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in headings:
         grid.add_column(heading, justify="right")
@@ -91,7 +91,7 @@ def table(title: str, headings: Sequence[str], *whole: str) -> Table:
 
 
 def show_failures(console: Console, errors: pd.Series[str]) -> None:
-    """What went wrong, each kind once; nothing where all was right."""
+    """Show each kind of error once, with its count."""
     if errors.empty:
         return
     console.print(f"{len(errors)} requests failed:", style=LOSS)

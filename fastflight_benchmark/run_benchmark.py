@@ -76,7 +76,7 @@ INTERRUPTED = 130
 
 
 def integers(option: str, text: str | None, least: int, most: int) -> tuple[int, ...]:
-    """The numbers in `text`, each once; none without text. `typer.BadParameter` for what is no number of this range."""
+    """Return the numbers in `text`, each once; none without text. `typer.BadParameter` if one is not in this range."""
     numbers: dict[int, None] = {}
     for word in () if text is None else text.split(","):
         try:

@@ -17,13 +17,13 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Values by key; without any, all is chosen."""
+    """The wanted values by key. Without any, everything is chosen."""
 
     wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Selection:
-        """From `key=value,value`; `RequestError` for what is not written so. The same key again adds values."""
+        """Parse `key=value,value`. The same key again adds values. `RequestError` for any other text."""
         wanted: dict[str, frozenset[str]] = {}
         for text in texts:
             key, equals, values = text.partition("=")
@@ -33,7 +33,7 @@ class Selection:
         return cls(wanted)
 
     def of(self, items: Sequence[Item], labels: Iterable[Labels]) -> list[Item]:
-        """Those of `items` whose labels are wanted. `RequestError` for a key or a value that none of them has."""
+        """Return the `items` with wanted labels. `RequestError` for a key or a value that no item has."""
         known = list(labels)
         for key, values in self.wanted.items():
             there = sorted({label[key] for label in known if key in label})

@@ -43,7 +43,7 @@ class SimulatedBoard:
         self._command += ["--files", str(folder), "--baud", str(baud), "--ring", str(ring), *options]
 
     def start(self) -> None:
-        """Power on. `TransportError` where it does not start."""
+        """Power on. `TransportError` if it does not start."""
         self._process = subprocess.Popen(
             self._command,
             stdin=subprocess.PIPE,
@@ -85,12 +85,12 @@ class SimulatedBoard:
 
     @property
     def pid(self) -> int:
-        """Of its process."""
+        """The id of its process."""
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether its process runs: a board that was unplugged has none."""
+        """Whether its process runs. The process of an unplugged board has ended."""
         return self._process.poll() is None
 
     def inject(self, specs: Sequence[str]) -> None:

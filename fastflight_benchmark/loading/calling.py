@@ -21,12 +21,12 @@ SHOWN_CHARACTERS = 200
 
 
 class WrongAnswer(Exception):
-    """An answer came, and it is not the one that was asked for."""
+    """The answer is not the one that was requested."""
 
 
 @dataclass(slots=True)
 class Calls:
-    """Seconds of each call that succeeded, and how often which error came instead."""
+    """The seconds of each call that succeeded, and the number of each error."""
 
     latencies: list[float] = field(default_factory=list)
     errors: Counter[str] = field(default_factory=Counter)
@@ -62,7 +62,7 @@ def call(
 
 
 def repeat(request: Callable[[], None], until: float) -> Calls:
-    """Call `request`, and again until that `time.perf_counter`; what runs then is finished and counted."""
+    """Call `request` again and again until this `time.perf_counter`. The last call is finished and counted."""
     calls = Calls(began=time.perf_counter())
     now = calls.began
     while True:

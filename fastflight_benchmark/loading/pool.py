@@ -30,7 +30,7 @@ LEAD_SECONDS = 0.03
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One reading: when it was asked, when its last byte was here, and what came; `error` is empty if that is right."""
+    """One reading: when it was requested, when its last byte arrived, its answer. `error` is empty if that is right."""
 
     began: float
     ended: float
@@ -48,13 +48,13 @@ class Outcome:
 
     @property
     def bytes(self) -> int:
-        """What came, if it was right."""
+        """The bytes of the answer; 0 if it was wrong."""
         return self.answer.bytes if self.answer and not self.error else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Readings that were asked at the same moment, and the processor time of the processes that read."""
+    """Readings that began at the same moment, and the processor time of the processes that read."""
 
     outcomes: Sequence[Outcome]
     cpu_seconds: float = 0.0
@@ -66,13 +66,13 @@ class Burst:
 
     @property
     def throughput_mbps(self) -> float:
-        """MiB/s of all answers together; what failed counts as nothing."""
+        """MiB/s of all answers together. Failed ones count as 0 bytes."""
         return sum(one.bytes for one in self.outcomes) / MIB / self.seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Small requests of all connections: seconds of each, from the first to the end of the last, and what failed."""
+    """The small requests of all connections: seconds of each, seconds from first to last, and the errors."""
 
     latencies: Sequence[float]
     seconds: float
@@ -81,7 +81,7 @@ class Calls:
 
 
 class Loaders:
-    """Processes that read and call. They start with the first work, and end with the context."""
+    """The processes that load a server. They start with the first task, and end with the context."""
 
     def __init__(self, processes: int = PROCESSES) -> None:
         self._most = processes
@@ -89,7 +89,7 @@ class Loaders:
         self._stack = contextlib.ExitStack()
 
     def read(self, location: str, ticket: bytes, readers: int) -> Burst:
-        """Ask for `ticket` `readers` times at once and read all answers."""
+        """Request `ticket` `readers` times at once and read all answers."""
         parts = self._all(readers, {"do": "read", "location": location, "ticket": base64.b64encode(ticket).decode()})
         outcomes = [
             Outcome(one["began"], one["ended"], from_json(one["answer"]) if "answer" in one else None, one["error"])
@@ -140,7 +140,7 @@ class Loaders:
         )
 
     def _all(self, count: int, task: dict[str, Any]) -> list[dict[str, Any]]:
-        """`count` threads' worth of work, spread over the processes."""
+        """Spread the work of `count` threads over the processes."""
         shares = [len(range(place, count, self._most)) for place in range(min(count, self._most))]
         before = len(self._running)
         while len(self._running) < len(shares):

@@ -34,7 +34,7 @@ class Answer:
 
 
 def read(client: flight.FlightClient, ticket: bytes) -> Answer:
-    """Ask for `ticket` and read the answer to its end, a batch at a time: nothing is kept."""
+    """Request `ticket` and read the answer to its end, batch by batch. The data is not kept."""
     stream = client.do_get(flight.Ticket(ticket))
     counter = _Counter()
     trailer: Mapping[str, Any] = {}

@@ -48,11 +48,11 @@ def info() -> flight.FlightInfo:
 
 
 class Accepted(flight.ServerMiddleware):  # type: ignore[misc]
-    """By which a handler knows who asks."""
+    """The middleware of a call whose token was accepted."""
 
 
 class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Refuses a request that does not show the one token that there is. The least that this takes in pyarrow."""
+    """Refuses a request without the one token that there is: the least work for this in pyarrow."""
 
     NAME = "token_check"
 
@@ -66,7 +66,7 @@ class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 class ConstantServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Answers all tickets, descriptors and actions alike."""
+    """Gives the same answer to all tickets, the same to all descriptors, and the same to all actions."""
 
     def __init__(self, location: str, token: str = "", pair: tuple[bytes, bytes] | None = None) -> None:
         """`token`: each request must carry it. `pair`: certificate and key, both PEM, for TLS."""
@@ -96,7 +96,7 @@ class ConstantServer(flight.FlightServerBase):  # type: ignore[misc]
 
 
 class ParsingServer(ConstantServer):
-    """Reads what each request asks for. Its table has no more rows than the answer to `REQUEST`."""
+    """Parses each request. Its table has no more rows than the answer to `REQUEST`."""
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         wanted = json.loads(ticket.ticket)

@@ -41,7 +41,7 @@ METHODS = (
 
 
 def varint(value: int) -> bytes:
-    """A number, seven bits a byte, the lowest first."""
+    """Encode a number with seven bits a byte, the lowest first."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -51,7 +51,7 @@ def varint(value: int) -> bytes:
 
 
 def field(number: int, value: int | bytes | str) -> bytes:
-    """One field of a message."""
+    """Encode one field of a message."""
     if isinstance(value, int):
         return varint(number << 3 | VARINT) + varint(value)
     content = value.encode() if isinstance(value, str) else value
@@ -59,7 +59,7 @@ def field(number: int, value: int | bytes | str) -> bytes:
 
 
 def frame(message: pa.Schema | pa.RecordBatch) -> bytes:
-    """The FlightData of a schema or a batch."""
+    """Encode a schema or a batch as FlightData."""
     encoded = memoryview(message.serialize())
     length = int.from_bytes(encoded[4:IPC_PREFIX], "little")
     body = encoded[IPC_PREFIX + length :]
@@ -68,7 +68,7 @@ def frame(message: pa.Schema | pa.RecordBatch) -> bytes:
 
 
 def description() -> bytes:
-    """A FileDescriptorSet of the three methods, for tools that are told of a service in that way."""
+    """Return a FileDescriptorSet of the three methods, for tools that need one."""
     messages = b"".join(field(4, _message(name, fields)) for name, fields in MESSAGES.items())
     service = field(1, SERVICE_NAME) + b"".join(field(2, _method(*method)) for method in METHODS)
     file = field(1, "flight.proto") + field(2, PACKAGE) + messages + field(6, service) + field(12, "proto3")

@@ -48,7 +48,7 @@ WAYS = (ONE, Way(4, 4, False), Way(4, 4, True), Way(32, 4, True))
 
 
 def run(options: Options) -> int:
-    """Measure, save, show. The number of readings that failed."""
+    """Measure, save and show. Return how many readings failed."""
     total = QUICK_ROWS if options.quick else TOTAL_ROWS
     scope = {"total_rows": total, "delay_per_row": DELAY, "rows_per_batch": ROWS_PER_BATCH}
     description = options.describe("endpoints", scope)
@@ -74,7 +74,7 @@ def run(options: Options) -> int:
 
 
 def reading(client: FastFlightClient, mode: Mode, way: Way, total: int) -> dict[str, Any]:
-    """Read the table once: a row of `COLUMNS` without its run."""
+    """Read the table once. Return a row of `COLUMNS` without its run."""
     request = Mock(
         mode=mode, total_rows=total, rows_per_batch=ROWS_PER_BATCH, delay_per_row=DELAY, endpoints=way.endpoints
     )
@@ -105,7 +105,7 @@ def reading(client: FastFlightClient, mode: Mode, way: Way, total: int) -> dict[
 
 
 def summary(raw: pd.DataFrame) -> pd.DataFrame:
-    """The median of each way, and how many times as fast it is as one endpoint in the same run."""
+    """Return the median of each way, and its ratio to one endpoint in the same run."""
     good = raw[raw["error"] == ""]
     one = good[good["endpoints"] == ONE.endpoints].set_index(["mode", "run"])["seconds"]
     ratios = good.assign(
@@ -117,7 +117,7 @@ def summary(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def show(options: Options, result: pd.DataFrame) -> None:
-    """A line for each way."""
+    """Show a line for each way."""
     grid = report.table(
         "The table in parts, read side by side: the median run against one endpoint of the same run",
         ("path", "endpoints", "at once", "rows", "seconds"),

@@ -53,7 +53,7 @@ FREE_PORTS = {False: "grpc://127.0.0.1:0", True: "grpc+tls://127.0.0.1:0"}
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """How many connections call at once, for how many seconds, how often in each run."""
+    """How many connections call at once, for how many seconds, and how often in each run."""
 
     connections: Sequence[int]
     seconds: float
@@ -66,7 +66,7 @@ QUICK = Scope(connections=(1,), seconds=0.2, rounds=2)
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What servers and clients are given: files in a folder, and what clients show and trust."""
+    """The keys of servers and clients: files in a folder, the token, and the trusted certificates."""
 
     tokens: Path
     token_file: Path
@@ -76,7 +76,7 @@ class Keys:
     roots: str
 
     def options(self, server: str) -> list[str]:
-        """Those of the command that starts `server`."""
+        """Return the options of the command that starts `server`."""
         arguments = [f"--server={FREE_PORTS[server in (TLS, TLS_TOKEN, BARE_TLS)]}"]
         if server in (TLS, TLS_TOKEN, BARE_TLS):
             arguments += [f"--tls-cert={self.certificate}", f"--tls-key={self.key}"]
@@ -89,12 +89,12 @@ class Keys:
         return arguments
 
     def token_of(self, server: str) -> str:
-        """What its clients show."""
+        """Return the token that clients of `server` send, or an empty text."""
         return self.token if server in (TOKEN, TLS_TOKEN, BARE_TOKEN) else ""
 
 
 def run(options: Options, scope: Scope | None = None) -> int:
-    """Measure, save, show. The number of requests that failed."""
+    """Measure, save and show. Return how many requests failed."""
     scope = scope or (QUICK if options.quick else FULL)
     description = options.describe("identity", scope)
     loads = len(plan(scope, 1)) * options.runs
@@ -123,7 +123,7 @@ def run(options: Options, scope: Scope | None = None) -> int:
 
 
 def plan(scope: Scope, run: int) -> list[tuple[str, int, str, int]]:
-    """Operation, connections, server and round of each load; the order of servers turns around each round."""
+    """Return operation, connections, server and round of each load. The order of servers is reversed each round."""
     servers = (*OURS, BARE, BARE_TOKEN, BARE_TLS)
     return [
         (operation, connections, server, round_)
@@ -136,7 +136,7 @@ def plan(scope: Scope, run: int) -> list[tuple[str, int, str, int]]:
 
 @contextlib.contextmanager
 def running() -> Iterator[tuple[Keys, Mapping[str, Served]]]:
-    """All servers, each in a process of its own, with keys that are gone afterwards."""
+    """Start all servers, each in a process of its own, with keys that are deleted afterwards."""
     with tempfile.TemporaryDirectory(prefix="fastflight-identity-") as folder, contextlib.ExitStack() as stack:
         keys = made(Path(folder))
         servers: dict[str, Served] = {}
@@ -148,7 +148,7 @@ def running() -> Iterator[tuple[Keys, Mapping[str, Served]]]:
 
 
 def made(folder: Path) -> Keys:
-    """A token that may read, and a certificate for this computer, in `folder`."""
+    """Make a token that may read, and a certificate for this computer, in `folder`."""
     tokens, token_file = folder / "tokens.json", folder / "token"
     command = [sys.executable, "-m", "fastflight", "token", "add", "load", "--scope", "read:*", "--file", str(tokens)]
     added = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -165,7 +165,7 @@ def made(folder: Path) -> Keys:
 
 
 def measure(step: requests.Step, server: Served, loaders: Loaders, keys: Keys, seconds: float) -> dict[str, Any]:
-    """Warm up and load: a row of `RAW_COLUMNS`."""
+    """Warm up and load a server. Return a row of `RAW_COLUMNS`."""
 
     def called(seconds: float) -> Calls:
         return loaders.call(

@@ -66,7 +66,7 @@ COLUMNS = [
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that was made, and what must come of reading it."""
+    """A file, and what a correct reading of it gives."""
 
     path: Path
     size: int
@@ -75,7 +75,7 @@ class File:
 
 
 class Watch:
-    """The highest resident memory of a process while the context lasts."""
+    """Watches the highest resident memory of a process while the context lasts."""
 
     def __init__(self, pid: int) -> None:
         self._process = psutil.Process(pid)
@@ -84,7 +84,7 @@ class Watch:
         self.peak = self.now()
 
     def now(self) -> int:
-        """Its resident bytes."""
+        """Return its resident bytes."""
         return int(self._process.memory_info().rss)
 
     def __enter__(self) -> Self:
@@ -106,7 +106,7 @@ class Watch:
 
 
 def run(options: Options, sizes: Sequence[int] = ()) -> int:
-    """Measure, save, show. The number of readings that failed."""
+    """Measure, save and show. Return how many readings failed."""
     sizes = sizes or (QUICK_SIZES if options.quick else SIZES)
     description = options.describe("memory", {"bytes": sizes, "wait_seconds": WAIT_SECONDS})
     options.console.print("each reading has a server of its own, in a process of its own; --server is not used")
@@ -133,7 +133,7 @@ def run(options: Options, sizes: Sequence[int] = ()) -> int:
 
 
 def reading(tiny: File, file: File, mode: Mode, reader: str) -> dict[str, Any]:
-    """Read `file` once from a server of its own: a row of `COLUMNS` without its run."""
+    """Read `file` once from a new server. Return a row of `COLUMNS` without its run."""
     url = f"sim:?files={quote(str(file.path.parent))}&capacity={CAPACITY}"
     with (
         spawned(SERVER, "--server", FREE_PORT, "--device", f"big={url}") as server,
@@ -166,14 +166,14 @@ def reading(tiny: File, file: File, mode: Mode, reader: str) -> dict[str, Any]:
 
 
 def worst(raw: pd.DataFrame) -> pd.DataFrame:
-    """The run that held most, of each reading; without those that failed."""
+    """Returns, for each reading, the run with the most memory. Failed runs are left out."""
     right = raw[raw["error"] == ""]
     rows = right.groupby(["mode", "reader", "file_mb"])["held_mb"].idxmax()
     return raw.loc[rows, [name for name in COLUMNS if name != "error"]].reset_index(drop=True)
 
 
 def show(console: Console, result: pd.DataFrame) -> None:
-    """What the server held beyond its baseline, small file against large."""
+    """Show how much memory the server needed beyond its baseline, by the size of the file."""
     sizes = sorted(result["file_mb"].unique())
     grid = report.table(
         "MiB that the server holds while it reads a file, beyond what it had before; the worst run",
@@ -188,7 +188,7 @@ def show(console: Console, result: pd.DataFrame) -> None:
 
 
 def make(folder: Path, size: int) -> File:
-    """A CSV file of about `size` bytes: readings of a logger, one a second."""
+    """Make a CSV file of about `size` bytes: readings of a logger, one a second."""
     lines = _lines()
     digest = hashlib.sha256()
     rows = written = 0

@@ -46,7 +46,7 @@ COLUMNS = [
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Boards of each cell, viewers of each cell, and for how long they look."""
+    """Numbers of boards, numbers of viewers, and the seconds of each cell."""
 
     boards: tuple[int, ...]
     viewers: tuple[int, ...]
@@ -76,7 +76,7 @@ class Seen:
 
 
 def run(options: Options, scope: Scope | None = None) -> int:
-    """Measure, save, show. How many cells failed."""
+    """Measure, save and show. Return how many cells failed."""
     scope = scope or (QUICK if options.quick else FULL)
     options.say("the boards, the server with its page, and the viewers are started here; --server is not used")
     description = options.describe("page", scope)
@@ -95,7 +95,7 @@ def run(options: Options, scope: Scope | None = None) -> int:
 
 
 def summarize(raw: pd.DataFrame) -> pd.DataFrame:
-    """Medians of the runs of each cell; but of the viewer that had least, and of what was skipped, the worst run."""
+    """Return medians of the runs of each cell, and the worst run of `min_ticks` and `skipped`."""
     kept = raw[raw["error"] == ""].drop(columns=["run", "error"])
     worst = {"min_ticks": "min", "skipped": "max"}
     keys = ["boards", "viewers"]
@@ -104,7 +104,7 @@ def summarize(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def show(options: Options, result: pd.DataFrame) -> None:
-    """The table, and whether the target is met; a quick run judges nothing."""
+    """Show the table, and whether the target is met. A quick run is not judged."""
     grid = report.table(
         f"The page: {1 / TICK_SECONDS:.0f} messages a second to each viewer; medians, of least and skipped the worst",
         ("boards", "viewers", "least/s", "median/s", "skipped", "kB/s each"),
@@ -141,7 +141,7 @@ def _measured(boards: int, viewers: int, scope: Scope) -> dict[str, Any]:
 
 
 def measure(boards: int, viewers: int, seconds: float) -> dict[str, Any]:
-    """One cell."""
+    """Measure one cell."""
     with ExitStack() as stack:
         fleet = stack.enter_context(printing(Boards(boards)))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastflight-page-")))

@@ -73,7 +73,7 @@ RAW_COLUMNS = [
 
 
 def run(options: Options, counts: Sequence[int] = (), size: int = 0) -> int:
-    """Measure, save, show. How many transfers failed."""
+    """Measure, save and show. Return how many transfers failed."""
     counts = counts or (QUICK_COUNTS if options.quick else COUNTS)
     size = size or (QUICK_SIZE if options.quick else SIZE)
     scope = {"boards": counts, "size": size, "baud": BAUD, "slice_ms": SLICE_MS}
@@ -98,7 +98,7 @@ def run(options: Options, counts: Sequence[int] = (), size: int = 0) -> int:
 
 @contextlib.contextmanager
 def fleet(count: int) -> Iterator[list[SimulatedBoard]]:
-    """So many boards, while the context lasts."""
+    """Start boards; they end with the context."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastflight-boards-")))
         boards = [SimulatedBoard(folder / f"{number}", BAUD, "--slice", f"{SLICE_MS}") for number in range(count)]
@@ -109,7 +109,7 @@ def fleet(count: int) -> Iterator[list[SimulatedBoard]]:
 
 
 def measure(boards: Sequence[SimulatedBoard], path: str, content: bytes) -> Iterator[dict[str, Any]]:
-    """Both operations on all boards at once, in a process of its own: rows of `RAW_COLUMNS` without their run."""
+    """Run both operations on all boards at once, in a new process. Yield rows of `RAW_COLUMNS` without their run."""
     for board in boards:
         (board.folder / "up.bin").unlink(missing_ok=True)
         (board.folder / "down.bin").write_bytes(content)
@@ -153,7 +153,7 @@ def _holds(board: SimulatedBoard, content: bytes) -> bool:
 
 
 def summarize(raw: pd.DataFrame) -> pd.DataFrame:
-    """One row of `COLUMNS` per count, path and operation: medians, and the most of threads and memory."""
+    """Return a row of `COLUMNS` for each count, path and operation: medians, and the most threads and memory."""
     rows = []
     for count, operation in raw[["boards", "operation"]].drop_duplicates().itertuples(index=False):
         both = raw[(raw["boards"] == count) & (raw["operation"] == operation)]
@@ -188,7 +188,7 @@ def summarize(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def show(options: Options, result: pd.DataFrame) -> None:
-    """The table, and whether the targets are met."""
+    """Show the table, and whether the targets are met."""
     grid = table(
         f"Boards on lines of {BAUD} through one process; cpu: percent of a core; idle: percent of all cores",
         (

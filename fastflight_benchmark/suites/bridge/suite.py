@@ -50,7 +50,7 @@ QUICK = Scope(
 
 
 def run(options: Options, scope: Scope | None = None) -> int:
-    """Measure, save, show. How many measurements failed; bytes that were lost or changed count as one."""
+    """Measure, save and show. Return how many measurements failed; bytes that were lost or changed count as one."""
     scope = scope or (QUICK if options.quick else FULL)
     runs = options.runs
     peers = {name: importlib.metadata.version(name) for name in ("mpremote", "pyserial")}

@@ -119,13 +119,13 @@ class Step:
 
 
 def plan(cells: Iterable[Cell], scope: Scope, run: int) -> Iterator[Step]:
-    """All bursts of one run, cell by cell."""
+    """Yield all bursts of one run, cell by cell."""
     for cell in cells:
         yield from (_paced if cell.delay_us else _free)(cell, scope, run)
 
 
 def _free(cell: Cell, scope: Scope, run: int) -> Iterator[Step]:
-    """A cell without a delay. One client also reads the other variants, from ours and the bare server."""
+    """Yield the bursts of a cell without a delay. One client also reads the other variants."""
     rounds = _rounds(scope, cell.clients, run)
     whole = Mock(rows_per_batch=cell.rows_per_batch, total_rows=cell.total_rows)
     yield from _interleaved(_shared(whole, cell.clients), _order(scope.peers), cell.clients, rounds)
@@ -136,7 +136,7 @@ def _free(cell: Cell, scope: Scope, run: int) -> Iterator[Step]:
 
 
 def _paced(cell: Cell, scope: Scope, run: int) -> Iterator[Step]:
-    """A cell with a delay."""
+    """Yield the bursts of a cell with a delay."""
     delay = cell.delay_us / 1e6
     rows = max(1, min(cell.total_rows, round(scope.paced_seconds / delay)))
     request = Mock(rows_per_batch=cell.rows_per_batch, delay_per_row=delay, total_rows=rows)
@@ -146,7 +146,7 @@ def _paced(cell: Cell, scope: Scope, run: int) -> Iterator[Step]:
 
 
 def _order(peers: Iterable[str]) -> Sequence[str]:
-    """Ours beside the bare server, then the others."""
+    """Return the servers in their order: the bare one, ours, then the others."""
     there = set(peers)
     return [name for name in (BARE, *MODES, NAMESAKE_SYNC, NAMESAKE_ASYNC, AIO) if name in there or name in MODES]
 
@@ -157,7 +157,7 @@ def _rounds(scope: Scope, readers: int, run: int) -> range:
 
 
 def _shared(request: Mock, readers: int) -> Mock:
-    """The table that each of so many reads."""
+    """Return the request of each of so many readers: large tables are shared among them."""
     rows = min(request.total_rows, MOST_BATCHES * request.rows_per_batch)
     if request.delay_per_row:
         rows = rows * MOST_WHOLE // max(readers, MOST_WHOLE)
@@ -178,7 +178,7 @@ def _interleaved(request: Mock, modes: Sequence[str], concurrent: int, runs: Ite
 
 
 def run(options: Options, cells: Sequence[Cell], scope: Scope | None = None, *, own_sizes: bool = False) -> int:
-    """Measure, save, show. The number of requests that failed.
+    """Measure, save and show. Return how many requests failed.
 
     With `own_sizes`, the sizes are not the sweep's: only the default columns are read, by the peers too in all cells.
     """
@@ -215,7 +215,7 @@ def _measured(runs: Sequence[Sequence[Step]], servers: Servers, options: Options
 def measure(
     steps: Sequence[Step], served: Mapping[str, Served], done: Callable[[str], None] = lambda _: None
 ) -> Iterator[dict[str, Any]]:
-    """Carry out `steps`, with new processes and connections: rows of `RAW_COLUMNS`. `WrongPath` ends everything."""
+    """Carry out `steps` with new processes and connections. Yield rows of `RAW_COLUMNS`. `WrongPath` ends the run."""
     with Loaders() as loaders:
         for step in steps:
             server = served[step.mode]

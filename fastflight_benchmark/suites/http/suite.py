@@ -70,7 +70,7 @@ class Measured:
 
 
 def run(options: Options, scope: Scope | None = None) -> int:
-    """Measure, save, show. How many measurements failed."""
+    """Measure, save and show. Return how many measurements failed."""
     scope = scope or (QUICK if options.quick else FULL)
     wrk = shutil.which("wrk")
     if wrk is None:

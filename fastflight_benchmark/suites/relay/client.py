@@ -62,7 +62,7 @@ class Client:
         self._checks = {whole: Checked(whole=whole) for whole in (False, True)}
 
     def carry_out(self, job: Job) -> Outcome:
-        """`TransportError` where other bytes came than were to come."""
+        """Carry out a job. `TransportError` if wrong bytes arrive."""
         host, _, port = job.address.rpartition(":")
         checked = self._checks[job.whole]
         checked.begin()
@@ -162,7 +162,7 @@ def shake_hands(sock: socket.socket, address: str) -> None:
 
 
 def answers(lines: Iterator[str]) -> Iterator[str]:
-    """What came of each job."""
+    """Carry out jobs. Yield the outcome of each."""
     client = Client()
     for line in lines:
         try:

@@ -32,7 +32,7 @@ CELL = ["size_mb", "chunk_kb", "read_kb"]
 
 
 def run(options: Options, scope: Scope | None = None) -> int:
-    """Measure, save, show. How many transfers failed; one with a wrong byte is one of them."""
+    """Measure, save and show. Return how many transfers failed; one with a wrong byte is one of them."""
     scope = scope or (QUICK if options.quick else FULL)
     peers = {"websockets": importlib.metadata.version("websockets")}
     description = options.describe("relay", scope, elsewhere=ELSEWHERE, peers=peers, congestion=congestion())
@@ -49,7 +49,7 @@ def run(options: Options, scope: Scope | None = None) -> int:
 
 
 def summarize(raw: pd.DataFrame) -> pd.DataFrame:
-    """A row for each cell: the median rate of each contender, and of ours to each other one, by rounds."""
+    """Return a row for each cell: the median rate of each contender, and the median ratio of ours to each other."""
     rows = []
     for cell, group in raw[raw["error"] == ""].groupby(CELL, sort=True):
         rates = group.pivot(index="run", columns="contender", values="mbps").reindex(columns=list(CONTENDERS)).dropna()
@@ -64,14 +64,14 @@ def summarize(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def ratios(raw: pd.DataFrame, peer: str) -> pd.Series[float]:
-    """Ours to `peer` with the reads that the targets are for: one for each round of each cell."""
+    """Return the ratios of ours to `peer` for the read size of the targets, one for each round of each cell."""
     right = raw[(raw["error"] == "") & (raw["read_kb"] == TARGET_READ)]
     rates = right.pivot(index=[*CELL, "run"], columns="contender", values="mbps")
     return (rates[OURS] / rates[peer]).dropna()
 
 
 def congestion() -> str:
-    """What the system lets TCP send: some of it paces, also on loopback."""
+    """Return the name of the system's congestion control. Some of them pace, also on loopback."""
     try:
         return CONGESTION.read_text().strip()
     except OSError:
@@ -79,7 +79,7 @@ def congestion() -> str:
 
 
 def show(options: Options, result: pd.DataFrame, raw: pd.DataFrame) -> None:
-    """A table for each chunk of the seeder, the figures from elsewhere, and whether the targets are met."""
+    """Show a table for each of the seeder's chunks, the published figures, and whether the targets are met."""
     for chunk, cells in result.groupby("chunk_kb"):
         grid = report.table(
             f"MB/s (MiB), the seeder's chunks {chunk} KB; medians of rounds, ours to a peer by rounds",

@@ -94,7 +94,7 @@ class Step:
 
 
 def plan(scope: Scope, run: int) -> Iterator[Step]:
-    """All loads of one run; what is compared stands next to each other, in an order that turns around each time."""
+    """Yield all loads of one run. Those that are compared take turns, in an order that is reversed each time."""
     for operation in OPERATIONS:
         who = [mode for mode in WHO[operation] if mode in MODES or mode in scope.peers]
         for connections in scope.connections:
@@ -105,7 +105,7 @@ def plan(scope: Scope, run: int) -> Iterator[Step]:
 
 
 def run(options: Options, scope: Scope | None = None) -> int:
-    """Measure, save, show. The number of requests that failed."""
+    """Measure, save and show. Return how many requests failed."""
     scope = scope or (QUICK if options.quick else FULL)
     wanted = [options.chosen(plan(scope, number)) for number in range(1, options.runs + 1)]
     servers = prepared({step.mode for steps in wanted for step in steps}, CONSTANT_MODULES, options.say)
@@ -136,7 +136,7 @@ def run(options: Options, scope: Scope | None = None) -> int:
 
 
 def prepared_load(loads: Set[str], say: Say) -> tuple[Path | None, dict[str, str]]:
-    """ghz, if it is wanted; where it cannot be had, that is said, and the Flight clients are the load alone."""
+    """Return ghz if it is wanted and available. `say` gets the reason if it is not available."""
     if GHZ not in loads:
         return None, {}
     try:
@@ -147,7 +147,7 @@ def prepared_load(loads: Set[str], say: Say) -> tuple[Path | None, dict[str, str
 
 
 def measure(step: Step, server: Served, loaders: Loaders, program: Path | None, seconds: float) -> dict[str, Any]:
-    """Warm up and load: a row of `RAW_COLUMNS`. The warm-up checks what comes, also for a load that does not look."""
+    """Warm up and load a server. Return a row of `RAW_COLUMNS`. The warm-up checks the answers, for ghz too."""
     refuse_wrong(step, _called(step, server, loaders, WARM_UP_SECONDS))
     before = server.cpu_seconds()
     if step.load == GHZ and program is not None:
@@ -173,14 +173,14 @@ def _called(step: Step, server: Served, loaders: Loaders, seconds: float) -> Cal
 
 
 def refuse_wrong(step: Step, calls: Calls) -> None:
-    """A server that answers something else than was asked for is not measured."""
+    """Raises `DataError` if the server gave another answer than requested."""
     wrong = [error for error in calls.errors if error.startswith("WrongAnswer")]
     if wrong:
         raise DataError(wrong[0], where=f"{step.operation} of {step.mode}", hint="No result of it is kept")
 
 
 def row(step: Step, calls: Calls, server_cpu_seconds: float) -> dict[str, Any]:
-    """What a load measured. Percentiles are of the requests that succeeded."""
+    """Return the figures of a load. Percentiles are of the requests that succeeded."""
     succeeded, failed = len(calls.latencies), calls.errors.total()
     milliseconds = 1e3 * np.asarray(calls.latencies)
     p50, p99 = np.percentile(milliseconds, (50, 99)) if succeeded else (float("nan"), float("nan"))

@@ -39,7 +39,7 @@ LOOK_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Boards and who reads them: `readers` sessions, of which each board in turn gets one."""
+    """Boards and their readers: `readers` sessions, spread over the boards in turn."""
 
     part: str
     boards: int
@@ -54,7 +54,7 @@ class Cell:
 
 
 def measure(cell: Cell, seconds: float) -> Iterator[dict[str, Any]]:
-    """What came of it: a row; two where one reader stalled, the others and that one."""
+    """Measure a cell. Yield one row, or two if one reader stalls: the other readers, and that one."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastflight-sessions-")))
         fleet = stack.enter_context(
@@ -152,7 +152,7 @@ def _readers(location: str, cell: Cell) -> Iterator[Worker]:
 
 
 class _Watch:
-    """What the three processes use."""
+    """Measures the three processes."""
 
     def __init__(self, server: int, boards: int, readers: int) -> None:
         self._server = psutil.Process(server)

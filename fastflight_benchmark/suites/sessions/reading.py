@@ -37,7 +37,7 @@ BYTES, JSONL = "bytes", "jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One session: of a device that is a printing board with this number."""
+    """One session of a device, which is the printing board with this number."""
 
     device: str
     board: int
@@ -49,7 +49,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one reader has seen (`counting.Count`). `path` served it, by its schema; times are in milliseconds."""
+    """What one reader has received (`counting.Count`). `path` is from the schema; times are in milliseconds."""
 
     count: int
     first: int
@@ -65,7 +65,7 @@ class Seen:
 
 
 class Following(threading.Thread):
-    """A reader at work."""
+    """The thread of a reader."""
 
     def __init__(self, location: str, reader: Reader) -> None:
         super().__init__(name=f"reader of {reader.device}", daemon=True)
@@ -92,20 +92,20 @@ class Following(threading.Thread):
             self._client.close()
 
     def begin(self) -> None:
-        """From here on times count; stop reading for a while, if that is what it is for."""
+        """Drop the times so far. A reader that is to stall stops reading for a while."""
         self._times = []
         if self.reader.stall_seconds:
             self._stall.set()
 
     def end(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._ending = True
         if self._stream is not None:
             self._stream.cancel()
         self.join(PATIENCE_SECONDS)
 
     def seen(self) -> Seen:
-        """What came."""
+        """Return what arrived."""
         counted = self.counted
         times = np.concatenate(self._times) / 1e6 if self._times else np.zeros(0)
         return Seen(
@@ -133,7 +133,7 @@ class Following(threading.Thread):
 
 
 def run() -> None:
-    """Obey the input."""
+    """Carry out the lines of input."""
     # Looks for pandas, which takes as long as opening all sessions.
     pa.array([0])
     asked = json.loads(sys.stdin.readline())
@@ -157,7 +157,7 @@ def run() -> None:
 
 
 def _wait(readers: Sequence[Following], ends: Sequence[int]) -> None:
-    """Until all have seen their ends, or nothing comes any more."""
+    """Wait until all have reached their ends, or nothing arrives any more."""
     before, changed = -1, time.monotonic()
     pairs = list(zip(readers, ends, strict=True))
     while any(reader.is_alive() and not reader.counted.reached(end) for reader, end in pairs):

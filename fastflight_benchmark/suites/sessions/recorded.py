@@ -20,7 +20,7 @@ POLL_SECONDS = 0.1
 
 @dataclass(slots=True)
 class Replayed:
-    """Rows and bytes of all recordings, how many recordings are not what was printed, and how long reading took."""
+    """Rows and bytes of all recordings, the number of wrong recordings, and the seconds that reading took."""
 
     rows: int = 0
     bytes: int = 0
@@ -29,7 +29,7 @@ class Replayed:
 
 
 def replayed(location: str, printed: Sequence[Printed]) -> Replayed:
-    """Read the recording of every board."""
+    """Read the recording of every board, and compare it with what the board printed."""
     kept = Replayed()
     deadline = time.monotonic() + KEPT_SECONDS
     with flight.FlightClient(location) as client:
@@ -49,7 +49,7 @@ def replayed(location: str, printed: Sequence[Printed]) -> Replayed:
 
 
 def _read(client: flight.FlightClient, name: str) -> Printed:
-    """What a recording says that its board printed; nothing of what it may say to be missing."""
+    """Return what a recording holds of its board. Gaps are ignored."""
     found = Printed()
     ticket = json.dumps({"type": "recording", "name": name, "format": "bytes"}).encode()
     for chunk in client.do_get(flight.Ticket(ticket)):

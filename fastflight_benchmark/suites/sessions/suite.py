@@ -46,7 +46,7 @@ QUICK_SCOPE = Scope((5,), 50, 5, (5,), 0.5, 3, 4.0, 10 * FULL_SPEED, 16_000_000)
 
 
 def run(options: Options, scope: Scope | None = None) -> int:
-    """Measure, save, show. How many cells failed, lost a row that nobody told of, or kept another."""
+    """Measure, save and show. Return how many cells failed, lost a row without a gap, or recorded a wrong one."""
     scope = scope or (QUICK_SCOPE if options.quick else FULL_SCOPE)
     description = options.describe("sessions", scope)
     if not options.quick:
@@ -71,7 +71,7 @@ def run(options: Options, scope: Scope | None = None) -> int:
 
 
 def planned(scope: Scope, number: int) -> Iterator[tuple[Cell, float]]:
-    """The cells of a run, the paths in an order that turns around, and how long each is watched."""
+    """Yield the cells of a run with their seconds. The order of the paths is reversed with each run."""
     modes = MODES if number % 2 else MODES[::-1]
     for count in scope.boards:
         for mode in modes:

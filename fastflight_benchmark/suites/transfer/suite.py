@@ -160,12 +160,12 @@ class Visit:
 
 
 def transfer_seconds(line: int, size: int) -> float:
-    """What a transfer of random bytes takes at least."""
+    """Return the least seconds of a transfer of random bytes."""
     return size / (line / limits.BITS_PER_BYTE if line else ASSUMED_BYTES_PER_SECOND)
 
 
 def plan(scope: Scope, *, tunable: bool) -> list[Cell]:
-    """All cells, those that are not run too."""
+    """Return all cells, also those that are not run."""
     cells = []
     for line, content, size in itertools.product(scope.lines, scope.contents, scope.sizes):
         peers = (MPREMOTE, MPREMOTE_PTY) if size in scope.peers.get(line, {}).get(content, ()) else ()
@@ -208,7 +208,7 @@ def is_tunable() -> bool:
 
 
 def run(options: Options, scope: Scope | None = None) -> int:
-    """Measure, save, show. The number of transfers that failed."""
+    """Measure, save and show. Return how many transfers failed."""
     scope = scope or (QUICK if options.quick else FULL)
     cells = plan(scope, tunable=is_tunable())
     chosen = [
@@ -252,7 +252,7 @@ def _measured(runs: Sequence[Sequence[Cell]], progress: Callable[[str], None]) -
 
 
 def _visit(visit: Visit, port: Path) -> None:
-    """Our paths, in an order that turns around with each run, then the peers."""
+    """Measure our paths, in an order that is reversed with each run, then the peers."""
     cell = visit.cell
     baud = cell.line or HIGHEST_BAUD
     tuning = f"&chunk={cell.chunk}&drain={cell.drain}" if cell.chunk else ""
@@ -274,7 +274,7 @@ def _visit(visit: Visit, port: Path) -> None:
 
 
 def _move(visit: Visit, carrier: Carrier, kind: str, content: bytes) -> None:
-    """The operations of the cell, each checked in the board's own folder: a row of each."""
+    """Carry out the operations of the cell. Each is checked in the board's own folder, and adds a row."""
     for operation in visit.cell.operations:
         seconds, error = float("nan"), ""
         try:
