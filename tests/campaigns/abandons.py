@@ -58,7 +58,7 @@ GRPC_THREADS = ("event_engine", "timer_manager", "grpc_global_tim", "resolver-ex
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the server has; `started` streams in all."""
+    """What the server holds; `started` counts all streams so far."""
 
     started: int
     streams: int
@@ -68,7 +68,7 @@ class Held:
 
 
 def held(pid: int, client: flight.FlightClient) -> Held:
-    """Ask the server, and the system about it. gRPC's own threads are not counted."""
+    """Ask the server and the system what it holds. gRPC's own threads are not counted."""
     (result,) = client.do_action(flight.Action("stats", b""))
     stats = json.loads(result.body.to_pybytes())
     threads = [comm for comm in _names(pid) if not comm.startswith(GRPC_THREADS)]
@@ -83,7 +83,7 @@ def _names(pid: int) -> Iterator[str]:
 
 
 def abandon(location: str, seed: int, way: str, begun: Any) -> None:
-    """Be one client: open streams, read a little of each, set `begun`, and leave them the `way` that is said."""
+    """Act as one client: open streams, read a little of each, set `begun`, and abandon them in this `way`."""
     chance = random.Random(seed)
     client = flight.connect(location)
     readers = []
@@ -109,7 +109,7 @@ def abandon(location: str, seed: int, way: str, begun: Any) -> None:
 
 
 def campaign(location: str, pid: int, streams: int, seed: int) -> dict[str, Any]:
-    """Open so many streams and leave them. What the server had before, after a second, and at last."""
+    """Open streams and abandon them. Return what the server held before and afterwards."""
     chance = random.Random(seed)
     with flight.connect(location) as client:
         _round(location, chance, len(WAYS), WAYS)  # what is made at the first use, and kept
@@ -133,7 +133,7 @@ def campaign(location: str, pid: int, streams: int, seed: int) -> dict[str, Any]
 
 
 def _round(location: str, chance: random.Random, clients: int, ways: Any) -> None:
-    """Some clients at once, each in a process. `TransportError` for one that did not come so far, or did not leave."""
+    """Run some clients at once, each in a process. `TransportError` if one fails or does not end."""
     context = multiprocessing.get_context("forkserver")
     running: list[tuple[BaseProcess, Any, str]] = []
     for _, way in zip(range(clients), ways, strict=False):
@@ -156,7 +156,7 @@ def _round(location: str, chance: random.Random, clients: int, ways: Any) -> Non
 
 
 def _settled(pid: int, client: flight.FlightClient, wanted: Held | None) -> Held:
-    """What the server has once it has no more than `wanted`, or after a while; without it, once no stream is open."""
+    """Wait until the server holds no more than `wanted`, or has no open stream, and return what it holds then."""
     deadline = time.monotonic() + LATE_SECONDS
     while True:
         now = held(pid, client)
@@ -170,7 +170,7 @@ def main(
     streams: Annotated[int, typer.Option(min=1, metavar="N", help="How many to open and abandon.")] = 1000,
     seed: Annotated[int, typer.Option(metavar="N", help="Which campaign.")] = 1,
 ) -> None:
-    """Carry a campaign out, and say what was left."""
+    """Carry out a campaign, and print what is left."""
     with spawned("fastflight", "serve", "--server", "grpc://127.0.0.1:0") as server:
         outcome = campaign(server.location, server.pid, streams, seed)
     typer.echo(json.dumps(outcome, indent=2))

@@ -53,7 +53,7 @@ HTTP, HTTP_STALLED, WEBSOCKET, STALLED, SILENT_WRITER = BY_CONNECTION = (
 
 
 class Short(Exception):
-    """An answer that ended in order, before its end."""
+    """An answer that ended normally, but too early."""
 
 
 class Told(Exception):
@@ -89,7 +89,7 @@ class Promised:
 
 
 def written(generation: int) -> pa.Table:
-    """The file of a writer, each time another one."""
+    """Return the content that a writer writes, different each time."""
     return pa.table({"n": range(WRITTEN_ROWS), "generation": [generation] * WRITTEN_ROWS})
 
 
@@ -97,7 +97,7 @@ class Crowd:
     """The clients of `place`, from `start` until the server has ended and `join` was called."""
 
     def __init__(self, place: Place, readers: int) -> None:
-        """With so many readers of each kind."""
+        """`readers` is the number of readers of each kind."""
         self.promised = Promised()
         self.ends: Counter[str] = Counter()
         self.untyped: list[str] = []
@@ -136,7 +136,7 @@ class Crowd:
         self._own = threading.local()
 
     def start(self, seconds: float) -> None:
-        """Have them come; returns when all are under way. `TimeoutError` if one is not after `seconds`."""
+        """Start them, and wait until all have begun. `TimeoutError` if one has not after `seconds`."""
         deadline = time.monotonic() + seconds
         for thread in self._threads:
             thread.start()
@@ -145,7 +145,7 @@ class Crowd:
                 raise TimeoutError(f"{thread.name} is not under way: {self.untyped}")
 
     def join(self, seconds: float) -> list[str]:
-        """The server has ended. Who is still there after `seconds`."""
+        """Call this when the server has ended. Return the clients that have not ended after `seconds`."""
         self._ended.set()
         deadline = time.monotonic() + seconds
         for thread in self._threads:
@@ -190,7 +190,7 @@ class Crowd:
         self._begun()
 
     def _whole(self, rows: int) -> None:
-        """A file was read to an end that was in order."""
+        """Check a file that was read to a normal end."""
         if rows != READ_ROWS:
             raise Short(f"{rows} rows of {READ_ROWS}")
         self._count(rows)

@@ -65,7 +65,7 @@ NUMBER = re.compile(rb'"n": (\d+)')
 
 @dataclass(slots=True)
 class Run:
-    """One run: how long the end took, what was promised and found, and what is `amiss`, in words."""
+    """One run: how long the shutdown took, the counted rows, and what is wrong (`amiss`), in words."""
 
     seconds: float = 0.0
     code: int | None = None
@@ -82,7 +82,7 @@ class Run:
 
 @contextlib.contextmanager
 def boards(folder: Path) -> Iterator[dict[str, str]]:
-    """The URLs of the boards with files, which outlive the server, but for the one that is its child."""
+    """Start the boards with files and yield their URLs. All but the server's child outlive the server."""
     with contextlib.ExitStack() as stack:
         urls = {}
         for name in (*SHARED_BOARDS, TYPED, HELD):
@@ -97,7 +97,7 @@ def boards(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def one_run(folder: Path, number_of_boards: int, readers: int, drain: float, chance: random.Random) -> Run:
-    """A server, its clients, the signal, and the next server."""
+    """Run a server with its clients, send the signal, and check with the next server."""
     run = Run()
     with contextlib.ExitStack() as stack:
         urls = stack.enter_context(boards(folder))
@@ -142,7 +142,7 @@ def one_run(folder: Path, number_of_boards: int, readers: int, drain: float, cha
 
 
 def _end(server: Program, drain: float, run: Run) -> None:
-    """Tell it to end, and measure."""
+    """Send the signal, and measure the shutdown."""
     cap = drain + END_SECONDS
     began = time.monotonic()
     run.code = server.stop(cap + LATE_SECONDS)
@@ -152,7 +152,7 @@ def _end(server: Program, drain: float, run: Run) -> None:
 
 
 def look_at_recordings(client: FastFlightClient, promised: Promised, run: Run) -> None:
-    """All that was told to be kept or was heard is there, and no number is missing but those that are told."""
+    """Check that all acknowledged and received rows are there, and that all gaps are reported."""
     run.hold(bool(promised.recorded) and bool(promised.heard), "nothing was told to be kept, or heard")
     for name, following in promised.recorded.items():
         data, numbers, told = bytearray(), [], 0
@@ -172,7 +172,7 @@ def look_at_recordings(client: FastFlightClient, promised: Promised, run: Run) -
 
 
 def look_at_boards(client: FastFlightClient, folder: Path, promised: Promised, run: Run) -> None:
-    """Each board answers the first question, its REPL is the friendly one, and its files are whole: old or new."""
+    """Check that each board answers at once in the friendly REPL, and that its files are whole: old or new."""
     for name in (*SHARED_BOARDS, TYPED, HELD):
         try:
             with client.interact(name) as repl:
@@ -207,7 +207,7 @@ def main(
     drain: Annotated[float, typer.Option(min=0, max=60, metavar="SECONDS", help="For open streams.")] = 2.0,
     seed: Annotated[int, typer.Option(metavar="N", help="Of the moments.")] = 1,
 ) -> None:
-    """End servers under load, and say what they left."""
+    """Shut down servers under load, and print what was found."""
     chance = random.Random(seed)
     amiss = 0
     for number in range(runs):

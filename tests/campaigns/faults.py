@@ -48,7 +48,7 @@ def main(
         Path | None, typer.Option("--output", metavar="FILE", help="A CSV with a row for each fault.")
     ] = None,
 ) -> None:
-    """Carry a campaign out, and say what came of it."""
+    """Carry out a campaign, and print its tables."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="fastflight-faults-") as folder:
         told = partial(print, flush=True)

@@ -75,7 +75,7 @@ class Line:
         self.server.close()
 
     def struck(self, fault: Fault, work: Callable[[Line, FastFlightClient], bool]) -> tuple[str, str, bool]:
-        """One flip: what came of the work, by which code, and whether it was struck at all."""
+        """Flip one bit. Return how the work ended, its code, and whether it was struck at all."""
         ended: list[tuple[str, str]] = []
         location = f"{self._scheme}://{HOST}:{self.proxy.port}"
 
@@ -122,7 +122,7 @@ WORKS = {"rows": Line.rows, "get": Line.get, "put": Line.put}
 
 
 def campaign(folder: Path, flips: int, seed: int, *, tls: bool) -> Counter[tuple[str, str, str]]:
-    """What came of each flip that struck, and of one that did not where it is not right: work, end, code."""
+    """Return work, end and code of each flip that struck, and of others whose result is wrong."""
     chance = random.Random(seed)
     found: Counter[tuple[str, str, str]] = Counter()
     with Line(folder, tls=tls) as line:
@@ -140,7 +140,7 @@ def main(
     flips: Annotated[int, typer.Option(min=1, metavar="N", help="How many, with TLS and without.")] = 200,
     seed: Annotated[int, typer.Option(metavar="N", help="Decides the place and the bit of each.")] = 1,
 ) -> None:
-    """Flip bits, and count what came of it."""
+    """Flip bits, and count the outcomes."""
     bad = 0
     for tls in (True, False):
         with tempfile.TemporaryDirectory(prefix="fastflight-flips-") as folder:

@@ -45,7 +45,7 @@ HALF_HELLO = bytes.fromhex("16030100ff010000fb0303") + b"\x00" * 20
 
 
 def flooded(address: tuple[str, int], number: int, sent: bytes) -> Iterator[socket.socket]:
-    """Connections that have sent so much, and stay."""
+    """Open connections that send these bytes, and stay open."""
     for _ in range(number):
         connection = socket.socket()
         connection.settimeout(PATIENCE_SECONDS)
@@ -61,7 +61,7 @@ def flooded(address: tuple[str, int], number: int, sent: bytes) -> Iterator[sock
 
 @contextlib.contextmanager
 def storming(address: tuple[str, int], count: list[int]) -> Iterator[None]:
-    """Connections that are opened and closed, one after the other, as quickly as it goes: from the first one on."""
+    """Open and close connections as fast as possible, until the context ends."""
     begun, over = threading.Event(), threading.Event()
 
     def storm() -> None:
@@ -81,12 +81,12 @@ def storming(address: tuple[str, int], count: list[int]) -> Iterator[None]:
 
 
 def asked(client: flight.FlightClient) -> None:
-    """One call."""
+    """Make one call."""
     list(client.do_action(flight.Action("health", b""), flight.FlightCallOptions(timeout=PATIENCE_SECONDS)))
 
 
 def measured(location: str, known: flight.FlightClient) -> dict[str, Any]:
-    """A good client's milliseconds."""
+    """Return the milliseconds of a good client's calls."""
 
     def anew() -> None:
         with flight.connect(location) as client:
@@ -110,7 +110,7 @@ def _times(call: Callable[[], None]) -> dict[str, float]:
 
 
 def campaign(location: str, pid: int, connections: int) -> dict[str, Any]:
-    """Every kind of flood, one after the other."""
+    """Run every kind of flood, one after the other."""
     parts = urlsplit(location)
     address = (str(parts.hostname), int(parts.port or 0))
     found: dict[str, Any] = {}
@@ -129,7 +129,7 @@ def campaign(location: str, pid: int, connections: int) -> dict[str, Any]:
 
 
 def verdicts(found: Mapping[str, Any], connections: int, *, enough: bool) -> dict[str, bool]:
-    """What was promised, and whether it held. `enough`: the server may open as many connections as a flood has."""
+    """Return each promise, and whether it held. `enough`: the server has enough descriptors for the flood."""
     floods = {kind: each["connections"] for kind, each in found.items() if "connections" in each}
     same = {kind: each["same_connection"]["failed"] for kind, each in found.items()}
     new = {kind: each["new_connection"]["failed"] for kind, each in found.items()}
@@ -158,7 +158,7 @@ def main(
         int | None, typer.Option(min=100, metavar="N", help="What the server may open. By default what this may.")
     ] = None,
 ) -> None:
-    """Flood a server, and say what a good client noticed."""
+    """Flood a server, and print the figures of a good client."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 2 * connections + 1000), hard))
     command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0"]

@@ -56,7 +56,7 @@ KILLED = -getattr(signal, "SIGKILL", signal.SIGTERM)
 
 @dataclass(slots=True)
 class Outcome:
-    """What the campaign found. `restart_seconds`: the longest; `missed`: no process recorded that could be killed."""
+    """What the campaign found. `restart_seconds` is the longest; `missed` counts processes that could not be killed."""
 
     runs: int = 0
     missed: int = 0
@@ -153,7 +153,7 @@ def campaign(folder: Path, runs: int, seed: int, progress: Callable[[Outcome], N
 
 
 def check(folder: Path, outcome: Outcome, start: dict[str, int]) -> None:
-    """Open what is left, and look at the rows of each log from `start` on."""
+    """Open the folder, and check the rows of each log from `start` on."""
     began = time.perf_counter()
     with Store(folder, segment_bytes=SEGMENT_BYTES) as store:
         outcome.restart_seconds = max(outcome.restart_seconds, time.perf_counter() - began)
@@ -182,7 +182,7 @@ def check(folder: Path, outcome: Outcome, start: dict[str, int]) -> None:
 
 
 def wrong(name: str, rows: NumberedRows) -> int:
-    """How many rows do not say what their numbers say."""
+    """Return how many rows do not match their numbers."""
     given = rows.batch.to_pydict()
     times = rows.batch.column(0).cast(pa.int64()).to_pylist()
     return sum(

@@ -51,7 +51,7 @@ START_SECONDS = CALL_SECONDS = 60.0
 
 @dataclass(slots=True)
 class Outcome:
-    """What the campaign found. `acknowledged` and `lost` are rows, `wrong` is runs, `missed` ended by themselves."""
+    """What the campaign found. `acknowledged` and `lost` count rows, `wrong` runs, `missed` servers that ended early."""
 
     kills: int = 0
     missed: int = 0
@@ -67,7 +67,7 @@ class Outcome:
 
 
 class Board:
-    """Prints to whoever connects, each time from the beginning of a stream of its own."""
+    """Prints to each client a stream of its own, from the beginning."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -95,12 +95,12 @@ class Board:
 
 
 def stream(number: int) -> Iterator[bytes]:
-    """What the board says on connection `number`."""
+    """Yield what the board prints on connection `number`."""
     return (f"{number}:{i}:".encode() + b"x" * (i * 7919 % 60) + b"\n" for i in count())
 
 
 def said(data: bytes) -> bool:
-    """Whether a board said this, from the beginning of a connection."""
+    """Return whether this is the beginning of what a board prints on a connection."""
     number, _, _ = data.partition(b":")
     if not number.isdigit():
         return not data
@@ -114,7 +114,7 @@ def said(data: bytes) -> bool:
 
 
 def campaign(folder: Path, runs: int, seed: int, progress: Callable[[Outcome], None]) -> Outcome:
-    """Kill `runs` servers, and check after each that listened what those before it kept."""
+    """Kill `runs` servers. Each one that listens is checked for what those before it have stored."""
     chance = random.Random(seed)
     outcome = Outcome()
     board = Board()
@@ -152,7 +152,7 @@ def campaign(folder: Path, runs: int, seed: int, progress: Callable[[Outcome], N
 
 
 def _listening(server: subprocess.Popen[str]) -> str:
-    """Where it listens. `TransportError` where it does not."""
+    """Return where it listens. `TransportError` if it does not."""
     assert server.stdout is not None
     patience = threading.Timer(START_SECONDS, server.kill)
     patience.daemon = True  # as the board's
@@ -168,7 +168,7 @@ def _listening(server: subprocess.Popen[str]) -> str:
 
 
 def check(client: FastFlightClient, start: int, promised: int, outcome: Outcome) -> int:
-    """Look at what is kept from number `start` on; returns where the last run begins, which may still go on."""
+    """Check the recording from number `start` on. Return where its last run begins, which may still continue."""
     runs: list[list[bytes]] = []
     first = following = start
     told = -1

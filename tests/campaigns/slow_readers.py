@@ -46,12 +46,12 @@ MOST_SECONDS = 60.0
 
 
 def asked(mode: str, rows: int) -> flight.Ticket:
-    """A table of `rows`."""
+    """Return the ticket of a table with `rows` rows."""
     return flight.Ticket(json.dumps({"type": "fresh", "mode": mode, "rows": rows}))
 
 
 class Fresh(Request):
-    """So many rows, in memory of their own."""
+    """A request for rows in new memory."""
 
     type: ClassVar[str] = "fresh"
 
@@ -59,18 +59,18 @@ class Fresh(Request):
 
 
 def batch(number: int) -> pa.RecordBatch:
-    """New memory at each call."""
+    """Return a batch in new memory."""
     values = np.full(ROWS, number, np.int32)
     return pa.RecordBatch.from_arrays([pa.array(values + column) for column in range(COLUMNS)], schema=SCHEMA)
 
 
 def read(request: Fresh) -> Reading:
-    """The table, in the asking thread."""
+    """Return the table, to be iterated in the caller's thread."""
     return Reading(SCHEMA, ([batch(number)] for number in range(request.rows // ROWS)))
 
 
 async def aread(request: Fresh) -> AsyncReading:
-    """The table, on an event loop."""
+    """Return the table, to be iterated on an event loop."""
 
     async def lots() -> AsyncIterator[Lot]:
         for number in range(request.rows // ROWS):
@@ -80,7 +80,7 @@ async def aread(request: Fresh) -> AsyncReading:
 
 
 def serve(streams: int) -> None:
-    """Be the server, until told to stop."""
+    """Run the server until SIGTERM or SIGINT."""
     shards = Shards().start()
     catalog = Catalog()
     catalog.add(Source(Fresh, read=read, aread=aread))
@@ -92,7 +92,7 @@ def serve(streams: int) -> None:
 
 
 def rested(process: psutil.Process, deadline: float) -> int:
-    """The most memory it had until it came to rest."""
+    """Return the most memory it had until it stopped growing."""
     most = last = int(process.memory_info().rss)
     since = time.monotonic()
     while (now := time.monotonic()) < deadline and now - since < REST_SECONDS:
@@ -105,7 +105,7 @@ def rested(process: psutil.Process, deadline: float) -> int:
 
 
 def measure(location: str, pid: int, readers: int, mode: str) -> dict[str, Any]:
-    """Open so many streams and stop reading them."""
+    """Open streams, stop reading them, and return the figures."""
     process = psutil.Process(pid)
     deadline = time.monotonic() + MOST_SECONDS
     with flight.connect(location) as good:

@@ -74,7 +74,7 @@ class Soaked:
     seconds: float
 
     def verdicts(self) -> dict[str, bool | None]:
-        """What was promised, and whether it held. None: it was too short to tell. What is not known did not hold."""
+        """Return each promise, and whether it held. None: the run was too short to tell."""
         counted = self.outcome.counted
         grew = self.slope
         warm_up = warm_up_of(self.samples)
@@ -105,7 +105,7 @@ class Soaked:
 
 
 def soak(seconds: float, boards: int, clients: int, seed: int, interval: float, *, tides: bool = False) -> Soaked:
-    """Run it. What it says is for `Soaked.verdicts`."""
+    """Run a soak. `Soaked.verdicts` judges it."""
     chance = random.Random(seed)
     full = max(1, boards // PRINTING_PER_BOARD)
     with contextlib.ExitStack() as stack:
@@ -165,12 +165,12 @@ def warm_up_of(samples: Sequence[Sample]) -> float | None:
 
 
 def warmed(samples: Sequence[Sample], warm_up: float) -> list[Sample]:
-    """Those after the warm-up."""
+    """Return the samples after the warm-up."""
     return [each for each in samples if each.seconds - samples[0].seconds >= warm_up]
 
 
 def _lasted(seconds: float) -> float:
-    """Wait so long, or until Ctrl-C or SIGTERM: what a day has shown is not lost because it was to be two."""
+    """Wait so long, or until Ctrl-C or SIGTERM. Return the seconds."""
     began = time.monotonic()
     try:
         time.sleep(seconds)
@@ -181,7 +181,7 @@ def _lasted(seconds: float) -> float:
 
 
 def _rested(sampling: Sampling, start: Sample | None) -> Sample:
-    """The process with no client: when it is back at `start`, or stands still, or was given long enough to."""
+    """Return a sample without clients, when the process is back at `start`, does not change, or time is up."""
     deadline = time.monotonic() + REST_SECONDS
     before: Sample | None = None
     while True:
@@ -211,7 +211,7 @@ def main(
     ] = False,
     path: Annotated[Path | None, typer.Option("--output", help="The CSV; a plot and the verdicts lie beside.")] = None,
 ) -> None:
-    """Soak a server, and say whether it is as it was."""
+    """Soak a server, and print whether everything held."""
     seconds = (hours * 60 + (0 if hours and minutes == 10.0 else minutes)) * 60
     path = path or output.default_path("soak")
     typer.echo(f"{boards} boards, {clients} clients, {seconds:.0f} s")

@@ -58,7 +58,7 @@ def _rates(job: Job) -> float:
 
 
 def _stalled(relay: str, seeder: str) -> socket.socket:
-    """A client that has asked, and does not read."""
+    """Return the socket of a client that has sent its request, and does not read."""
     host, _, port = relay.rpartition(":")
     sock = socket.create_connection((host, int(port)))
     shake_hands(sock, relay)

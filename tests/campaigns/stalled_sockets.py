@@ -46,7 +46,7 @@ def main(clients: Annotated[int, typer.Option(min=1, metavar="N", help="How many
 
 
 def _stall(port: int, clients: int, parts: ExitStack) -> None:
-    """Clients that have asked, and whose library stops reading when one message waits."""
+    """Start clients that send their request, and whose library stops reading when one message waits."""
     for _ in range(clients):
         address = f"ws://127.0.0.1:{port}/ws/session"
         client = parts.enter_context(
@@ -56,7 +56,7 @@ def _stall(port: int, clients: int, parts: ExitStack) -> None:
 
 
 def _refuse_fewer(location: str, streams: int) -> None:
-    """`TransportError` unless so many are open: those that were refused would cost nothing."""
+    """Raise `TransportError` unless so many streams are open: refused ones would cost nothing."""
     with FastFlightClient(location) as client:
         there = client.stats()["open"]
     if there != streams:
@@ -64,7 +64,7 @@ def _refuse_fewer(location: str, streams: int) -> None:
 
 
 def settled(process: psutil.Process) -> int:
-    """Wait until the memory of a process stands still. Returns its resident bytes."""
+    """Wait until the memory of a process stops growing. Return its resident bytes."""
     seen: list[int] = []
     while len(seen) < LOOKS or max(seen[-LOOKS:]) - min(seen[-LOOKS:]) > STILL_BYTES:
         time.sleep(APART)

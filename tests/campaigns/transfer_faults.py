@@ -65,7 +65,7 @@ def main(
         typer.Option("--output", metavar="FILE", help=f"The CSV to write. Default: a new one in {output.RESULTS}."),
     ] = None,
 ) -> None:
-    """Carry a campaign out, and write what came of each transfer."""
+    """Carry out a campaign, and write the outcome of each transfer."""
     path = output_file or output.default_path("faults")
     output.prepare(path)
     console = Console()
@@ -76,7 +76,7 @@ def main(
 
 
 def carry_out(console: Console, path: Path, seed: int, numbers: Sequence[int], boards: int = BOARDS) -> int:
-    """Do the transfers `numbers` of the campaign `seed`, save them and show them. Returns how many ended badly."""
+    """Do the transfers `numbers` of the campaign `seed`, save and show them. Return how many ended badly."""
     boards = min(boards, len(numbers))
     console.print(f"{len(numbers)} transfers on {boards} simulated boards, campaign {seed}")
     description: dict[str, Any] = {
@@ -99,7 +99,7 @@ def carry_out(console: Console, path: Path, seed: int, numbers: Sequence[int], b
 
 
 def campaign(cases: Sequence[Case], boards: int, progress: Callable[[], None] = lambda: None) -> list[Outcome]:
-    """Carry out `cases` on so many boards at once; in their order."""
+    """Carry out `cases` on so many boards at once. Return the outcomes in the order of their numbers."""
     waiting = iter(cases)
     lock = threading.Lock()
     outcomes: list[Outcome] = []
@@ -129,7 +129,7 @@ def campaign(cases: Sequence[Case], boards: int, progress: Callable[[], None] = 
 
 
 def summarize(raw: pd.DataFrame) -> pd.DataFrame:
-    """One row of `COLUMNS` per fault, and one of all."""
+    """Return a row of `COLUMNS` for each fault, and one for all."""
     groups: Iterable[tuple[str, pd.DataFrame]] = [(fault, raw[raw["fault"] == fault]) for fault in FAULTS]
     rows = [
         {
@@ -147,7 +147,7 @@ def summarize(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def show(console: Console, result: pd.DataFrame, raw: pd.DataFrame) -> None:
-    """The table, and of what ended badly enough to do it again."""
+    """Show the table, and the numbers of transfers that ended badly."""
     shown = table(
         "Transfers by fault. Typed: failed with an error of ours, old file whole, and the next one completed",
         ("fault", "transfers", "struck", "completed", "typed", *BAD, "longest"),

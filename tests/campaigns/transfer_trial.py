@@ -61,7 +61,7 @@ BAD = (WRONG, UNTYPED, HUNG, STUCK)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One transfer, and the faults that are in force meanwhile."""
+    """One transfer, and the faults that are in force during it."""
 
     number: int
     operation: str
@@ -89,7 +89,7 @@ class Outcome:
 
 
 def case(seed: int, number: int) -> Case:
-    """The transfer `number` of the campaign `seed`."""
+    """Return the transfer `number` of the campaign `seed`."""
     chance = random.Random(f"{seed} {number}")
     fault = list(FAULTS)[number % len(FAULTS)]
     operation = chance.choice((UPLOAD, DOWNLOAD))
@@ -148,7 +148,7 @@ FAULTS: Mapping[str, Callable[[random.Random, str, int], list[str]]] = {
 
 @dataclass(slots=True)
 class Attempt:
-    """What came of a transfer: an error, or bytes (those read, or nothing); neither while it runs."""
+    """The result of a transfer: an error, or the bytes that were read; neither while it runs."""
 
     error: BaseException | None = None
     content: bytes | None = None
@@ -156,7 +156,7 @@ class Attempt:
 
 
 class Station:
-    """A board, the device that stands for it, and a campaign's transfers on it, one after another."""
+    """A board, its device, and a campaign's transfers on it, one after another."""
 
     def __init__(self, folder: Path, number: int) -> None:
         self._folder = folder
@@ -180,7 +180,7 @@ class Station:
         self._board.stop()
 
     def carry_out(self, case: Case) -> Outcome:
-        """The transfer under its faults, then the same without them."""
+        """Carry out the transfer under its faults, then the same without them."""
         content = make(case.content, case.size)
         old = make("python", case.size // 2)
         (self._board.folder / TARGET).write_bytes(old)
@@ -212,7 +212,7 @@ class Station:
         return Outcome(case, ended, reason, seconds, struck, self._baud, self._ring, next_seconds)
 
     def _attempt(self, case: Case, content: bytes) -> Attempt:
-        """Transfer, in a thread of its own: a thread that hangs can only be left behind."""
+        """Transfer in a thread. A thread that hangs is left behind."""
         device, attempt = self._inventory.device("board"), Attempt()
 
         def work() -> None:
@@ -230,7 +230,7 @@ class Station:
         return attempt
 
     def judge(self, case: Case, attempt: Attempt, content: bytes, old: bytes) -> tuple[str, str]:
-        """How it ended, and why."""
+        """Return how it ended, and why."""
         if attempt.thread.is_alive():
             frame = sys._current_frames().get(attempt.thread.ident or 0)
             return HUNG, "".join(traceback.format_stack(frame)[-6:]) if frame else "no frame"
@@ -248,19 +248,19 @@ class Station:
         return (COMPLETED, "") if found == content else (WRONG, "completed with other bytes")
 
     def _plug(self) -> None:
-        """Let the board's name lead to its terminal, which is another one each time that it starts."""
+        """Let the board's name lead to its terminal, which changes with each start."""
         fresh = self._folder / "port-new"
         os.symlink(self._board.path, fresh)
         os.replace(fresh, self._port)
 
     def _renew(self) -> None:
-        """Another device for the same board; one that hangs is left behind."""
+        """Make a new device for the same board. One that hangs is left behind."""
         baud = f"?baud={self._baud}" if self._baud else "?baud=4000000"
         self._inventory = Inventory({"board": f"serial://{self._port}{baud}"})
 
 
 def transfer(device: Device, operation: str, content: bytes) -> bytes:
-    """Move a file on the sync path: what was read."""
+    """Move a file on the sync path. Return what was read."""
     with device.lease(HOLDER) as session:
         if operation == DOWNLOAD:
             return b"".join(session.read(f"/{SOURCE}"))

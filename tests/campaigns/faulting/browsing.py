@@ -1,6 +1,6 @@
-"""What a browser does: files by HTTP, rows by WebSocket, a TCP stream by the relay.
+"""The work of a browser: files by HTTP, rows by WebSocket, and a TCP stream by the relay.
 
-The hop is the one to the server's own gateway, or, with `remote`, the one between a gateway of its own and the server.
+The hop leads to the server's own gateway or, for `by_gateway`, from a separate gateway to the server.
 """
 
 from __future__ import annotations

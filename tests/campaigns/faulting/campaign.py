@@ -1,4 +1,4 @@
-"""All stages at once: each plays its share of the faults, one after another."""
+"""Runs all stages at once. Each carries out its share of the faults, one after another."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Campaign:
 
 
 def _leaks(stage: Stage, before: tuple[int, int]) -> list[str]:
-    """What the server holds more than before, once nobody asks it any more."""
+    """Return what the server holds more than before, when all clients have left."""
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
         descriptors, threads = stage.held()

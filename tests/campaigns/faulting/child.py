@@ -1,4 +1,4 @@
-"""The child of an `exec:` device: a board that is elsewhere, by way of this process's terminal.
+"""The child of an `exec:` device: it connects its terminal to a board at a TCP port.
 
     python -m tests.campaigns.faulting.child PORT
 

@@ -1,7 +1,7 @@
-"""How a server and those who ask it know each other: not at all, or by TLS and a token.
+"""How a server and its clients authenticate: not at all, or by TLS and a token.
 
-`serving` is for the command `serve`, `asking` for every command that asks a server, and `fronting` for `gateway`, which
-has no token of its own; the rest is for programs.
+`serving` is for the command `serve`, `asking` for the commands that ask a server, and `fronting` for `gateway`, which
+has no token of its own. The rest is for programs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OPEN = Guard()
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A server's, and by which CA it is known: files in PEM."""
+    """A server's certificate and key, and the CA that signed it: files in PEM."""
 
     certificate: Path
     key: Path
@@ -49,7 +49,7 @@ class Certificate:
 
 
 def certified(folder: Path, host: str) -> Certificate:
-    """A certificate for `host`, of a CA of its own, in `folder`."""
+    """Make a certificate for `host`, with a new CA, in `folder`."""
     authority = trustme.CA()
     made = authority.issue_cert(host)
     files = Certificate(folder / "server.pem", folder / "server.key", folder / "ca.pem")
@@ -60,7 +60,7 @@ def certified(folder: Path, host: str) -> Certificate:
 
 
 def guarded(folder: Path, host: str) -> Guard:
-    """TLS at `host`, and a token that may do everything; their files are in `folder`."""
+    """Make a certificate for `host`, and a token that may do everything, in `folder`."""
     files = certified(folder, host)
     entry, token = issued("campaign", scopes(["read,write,session,exec,admin:*"]), datetime.now(UTC))
     tokens, shown = folder / "tokens.json", folder / "token"

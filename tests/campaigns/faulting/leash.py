@@ -1,10 +1,10 @@
-"""The command `fastflight` on a leash: it ends, at once, when whoever started it does, however that came.
+"""Runs the command `fastflight` so that it ends at once when the process that started it ends in any way.
 
     python -m tests.campaigns.faulting.leash ARGUMENTS
 
-Says `ready` once it has loaded what it needs, and begins at a line of its input: on a busy machine a program takes long
-to load, which is not the time that its work takes. The end of its input is its own. At SIGUSR1 it says where it is. Its
-clock may be set: `tests.support.clock`.
+Prints `ready` when its modules are loaded, and begins at a line of its input: on a busy machine loading takes long, and
+it is not part of the measured work. It ends when its input ends. SIGUSR1 prints where it is. Its clock can be set
+(`tests.support.clock`).
 """
 
 from __future__ import annotations

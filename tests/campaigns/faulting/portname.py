@@ -1,8 +1,8 @@
-"""A name for the terminal of a board that comes and goes: it leads to that one terminal, or to nobody.
+"""A name for the terminal of a board that restarts. It leads to that terminal, or to nothing.
 
-The system gives a terminal's number (`/dev/pts/5`) to the next one that is made, whoever makes it. A server that opens
-a board's port again in between would listen to a stranger's, for ever. Linux only: a descriptor that stands for the
-file, without having it open, has a name of its own.
+The system gives a free terminal number (`/dev/pts/5`) to the next terminal, of any process. A server that opens a
+board's port again could get the terminal of a stranger, and listen to it for ever. Linux only: there a descriptor that
+stands for a file without opening it (`O_PATH`) has a name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class PortName:
         self._let_go()
 
     def aim(self, terminal: str) -> None:
-        """Lead to `terminal`, which is there, from now on."""
+        """Lead to `terminal` from now on. It must exist."""
         held = os.open(terminal, os.O_PATH)
         fresh = self.path.with_suffix(".fresh")
         fresh.symlink_to(f"/proc/{os.getpid()}/fd/{held}")

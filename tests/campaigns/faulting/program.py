@@ -1,7 +1,7 @@
-"""A program of ours in a process of its own, which may be killed and started again.
+"""A `fastflight` process that can be killed and started again.
 
-It says where it listens on its first lines of output; all of them are read, so that it never waits for a reader. What
-it complains about goes to a file, where `complaints` looks for errors that nobody foresaw.
+It prints where it listens on its first lines of output. All its output is read, so that it never blocks. Its errors go
+to a file, in which `complaints` looks for unexpected ones.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Program:
         self._log = log
 
     def start(self) -> list[str]:
-        """Start it; what stood in the groups. `TransportError` where it does not come up."""
+        """Start it, and return what the groups matched. `TransportError` if it does not start."""
         self._killed = False
         self._ready = threading.Event()
         self._found: list[str | None] = [None] * len(self._expected)
@@ -83,7 +83,7 @@ class Program:
         return self._process.poll() is None
 
     def freeze(self, frozen: bool) -> None:
-        """Stop the process where it is, or let it go on."""
+        """Stop the process (SIGSTOP), or let it continue."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGSTOP if frozen else signal.SIGCONT)
 
@@ -96,7 +96,7 @@ class Program:
         self._end()
 
     def stop(self, seconds: float = STOP_SECONDS) -> int:
-        """Have it end; its exit code, that of a kill where it did not end by itself."""
+        """Tell it to end, and return its exit code. It is killed if it does not end."""
         self._killed = True
         self._process.terminate()
         try:
@@ -107,7 +107,7 @@ class Program:
         return self._process.returncode
 
     def complaints(self) -> list[str]:
-        """What went wrong that nobody foresaw: lines of its log, and each time that it ended by itself."""
+        """Return unexpected errors: lines of its log, and each time that it ended by itself."""
         codes = [*self.died, *([self._process.returncode] if not self._killed and not self.is_alive else [])]
         ended = [f"it ended by itself with {code}" for code in codes]
         if not self._log.exists():
@@ -116,7 +116,7 @@ class Program:
         return [line for line in lines if UNFORESEEN.search(line)] + ended
 
     def held(self) -> tuple[int, int]:
-        """Its open descriptors and threads."""
+        """Return its open descriptors and threads."""
         with contextlib.suppress(OSError):
             folder = Path(f"/proc/{self.pid}")
             threads = re.search(r"Threads:\s+(\d+)", (folder / "status").read_text())

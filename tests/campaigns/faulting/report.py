@@ -1,4 +1,4 @@
-"""What came of a campaign: a row for each fault, each hop and the work it struck, and all of it for the page."""
+"""The tables of a campaign: a row for each fault, and summaries by hop and by kind of work."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ KINDS = {
 
 
 def frame_of(outcomes: Iterable[Outcome]) -> pd.DataFrame:
-    """One row for each fault."""
+    """Return a frame with one row for each fault."""
     frame = pd.DataFrame([asdict(outcome) for outcome in outcomes], columns=list(Outcome.__dataclass_fields__))
     frame["kind_of_work"] = frame["work"].map(KINDS)
     return frame
 
 
 def summarize(frame: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """One row for each value of `by`, and one of all."""
+    """Return one row for each value of `by`, and one for all."""
     groups = [(key, group) for key, group in frame.groupby(list(by), sort=True)]
     rows = [{**dict(zip(by, key, strict=True)), **_row(group)} for key, group in groups]
     return pd.DataFrame([*rows, {**dict.fromkeys(by, ""), by[0]: "all", **_row(frame)}])
@@ -56,7 +56,7 @@ def _row(group: pd.DataFrame) -> dict[str, object]:
 
 
 def markdown(table: pd.DataFrame, by: Sequence[str]) -> str:
-    """As a table of a page."""
+    """Return a table in Markdown."""
     bad = " | ".join(BAD)
     lines = [
         f"| {' | '.join(by)} | faults | struck | recovered | typed, by code | {bad} | usable after, median, max |",

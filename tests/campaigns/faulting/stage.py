@@ -1,18 +1,18 @@
-"""What a campaign plays on: two simulated boards, their lines, a server that records one of them, and all around it.
+"""The stage of a campaign: two simulated boards, their lines, a server that records one of them, and its clients.
 
     board `files`  --+                                +--  client (Flight)
                      |--  line  --  server (serve)  --|--  browser (HTTP, WebSocket)
     board `talker` --+                                +--  gateway  --  browser
                                          a TCP target  --  the server's relay
 
-Between any two of them stands a chaos proxy, where there is a socket; `proxies` has them by the name of the hop. A line
-is one of `LINES`. Whatever is ended here is started again by `repair`, as an operator or a service manager would.
+A chaos proxy stands between any two that are connected by a socket; `proxies` has them by the name of the hop. A line
+is one of `LINES`. `repair` starts again what has ended, as an operator or a service manager would.
 
-The server's port and its own gateway's may be guarded by TLS and a token. A gateway in a process of its own is asked by
-HTTP, and shows the server what it is shown.
+TLS and a token can guard the server's port and its own gateway's. A separate gateway is asked by HTTP, and passes the
+credentials of its clients on to the server.
 
-The server's clock can be set, and its recordings lie on a small disk: where that cannot be, `missing` says so, and no
-disk is filled.
+The server's clock can be set, and its recordings lie on a small disk. If the system does not allow that, `missing` says
+so, and no disk is filled.
 """
 
 from __future__ import annotations
@@ -76,10 +76,10 @@ CALL_SECONDS = 30.0
 
 
 class Stage:
-    """All of it, while the context lasts. `line` is how the server reaches its boards."""
+    """The whole stage, while the context lasts. `line` is how the server reaches its boards."""
 
     def __init__(self, folder: Path, line: str, *, remote: bool = False, tls: bool = False, seed: int = 0) -> None:
-        """`remote`: with a gateway in a process of its own."""
+        """`remote`: with a separate gateway."""
         self.folder = folder
         self.line = line
         self.boards = {name: self._board(name) for name in BOARDS}
@@ -140,27 +140,27 @@ class Stage:
         self._parts.close()
 
     def location_of(self, hop: str) -> str:
-        """Where a Flight client goes that is to pass by a proxy."""
+        """Return the address for a Flight client behind the proxy of a hop."""
         return f"{self.guard.scheme}://{HOST}:{self.proxies[hop].port}"
 
     @property
     def location(self) -> str:
-        """The server itself, without a proxy."""
+        """The server's own address, without a proxy."""
         return f"{self.guard.scheme}://{HOST}:{self._port}"
 
     def client(self, hop: str | None = None) -> FastFlightClient:
-        """One that is known to the server, and passes by the proxy of a hop, or by nothing."""
+        """Return an authenticated client, behind the proxy of a hop or behind none."""
         location = self.location if hop is None else self.location_of(hop)
         return FastFlightClient(location, timeout=CALL_SECONDS, credentials=self.guard.credentials)
 
     def promised(self) -> int:
-        """Up to which number the server says that the talker's rows are kept; 0 where it says nothing."""
+        """Return up to which number the server reports the talker's rows as stored; 0 if it does not answer."""
         with contextlib.suppress(Exception), self.client() as client:
             return max((each.next_seq for each in client.recordings() if each.name == TALKER), default=0)
         return 0
 
     def direct(self) -> flight.FlightClient:
-        """A client of nothing but Flight, which passes by nothing."""
+        """Return a bare pyarrow client, without a proxy."""
         return flight.connect(self.location, **self.guard.credentials.options(self.location))
 
     def repair(self) -> None:
@@ -182,11 +182,11 @@ class Stage:
         self.set_clock(0)
 
     def set_clock(self, seconds: float) -> None:
-        """Have the server's clock so far ahead of the right time, or behind it."""
+        """Set the server's clock so many seconds ahead of the right time, or behind it."""
         self._clock.set(seconds)
 
     def kill_board(self, name: str) -> None:
-        """End a board's process: its power is gone."""
+        """End a board's process, as if its power failed."""
         os.kill(self.boards[name].pid, signal.SIGKILL)
 
     def kill_bridge(self, name: str) -> None:
@@ -194,7 +194,7 @@ class Stage:
         self._bridges[name].kill()
 
     def kill_children(self) -> int:
-        """End the programs that the server started for devices: how many."""
+        """End the programs that the server started for devices. Return how many there were."""
         pids = _children(self.server.pid)
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
@@ -202,11 +202,11 @@ class Stage:
         return len(pids)
 
     def held(self) -> tuple[int, int]:
-        """The server's descriptors and threads."""
+        """Return the server's descriptors and threads."""
         return self.server.held()
 
     def complaints(self) -> Sequence[str]:
-        """What was not foreseen, in all logs."""
+        """Return the unexpected errors of all logs."""
         programs = [self.server, *self._bridges.values(), *([self.gateway] if self.has_gateway else [])]
         return [f"{program.name}: {line}" for program in programs for line in program.complaints()]
 
@@ -215,7 +215,7 @@ class Stage:
         return SimulatedBoard(self.folder / name, 0, place=place)
 
     def _lay(self, name: str, parts: ExitStack) -> str:
-        """The line to a board, up to the URL that the server is given."""
+        """Make the line to a board. Return the URL for the server."""
         board = self.boards[name]
         if self.line == SERIAL:
             self._ports[name] = parts.enter_context(PortName(self.folder / f"{name}-port"))
@@ -237,7 +237,7 @@ class Stage:
         return f"rfc2217://{HOST}:{tools.port}"
 
     def _reach(self, name: str) -> None:
-        """A board has started: let its line lead to it, wherever it is now."""
+        """Let the line lead to a board that has started again."""
         board = self.boards[name]
         if self.line == SERIAL:
             self._ports[name].aim(board.path)
@@ -273,7 +273,7 @@ def _children(pid: int) -> list[int]:
 
 
 def later(seconds: float, work: Callable[[], object]) -> threading.Timer:
-    """Have `work` done in so many seconds, in a thread."""
+    """Do `work` in a thread, after so many seconds."""
     timer = threading.Timer(seconds, work)
     timer.start()
     return timer

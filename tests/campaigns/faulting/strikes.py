@@ -1,7 +1,7 @@
-"""What may strike a piece of work, and where: chosen by chance among what there is on a stage.
+"""The faults that can strike a piece of work, and where. One is chosen at random among those that the stage allows.
 
-A strike is armed when the work begins (`apply`), and over when it is ended (`end`), which says whether it has struck.
-All strike at a place in the traffic, one time in four after a moment.
+A strike is armed when the work begins (`apply`) and ended by `end`, which returns whether it took effect. It
+strikes at a place in the traffic or, one time in four, after a moment.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ CABLE_FAULTS = {
 
 @dataclass(slots=True)
 class Strike:
-    """What strikes, at which hop, by which words; and how."""
+    """A fault: its kind, its hop, its description, and how it is applied."""
 
     kind: str
     hop: str
@@ -149,7 +149,7 @@ class _Placed:
 
 
 def strike(stage: Stage, work: Work, chance: random.Random, *, quick: bool = False) -> Strike:
-    """One that concerns this work. `quick`: one that ends no process, and is waited for by no time limit."""
+    """Choose a strike for this work. `quick`: one that ends no process, and needs no waiting for a time limit."""
 
     def held(
         kind: str, where: str, do: Callable[[], object], undo: Callable[[], object] | None = None, spec: str = ""
@@ -196,7 +196,7 @@ def strike(stage: Stage, work: Work, chance: random.Random, *, quick: bool = Fal
 
 
 def line_hops(stage: Stage) -> tuple[str, ...]:
-    """Between the server and a board: where a proxy stands."""
+    """Return the hops between the server and a board that have a proxy."""
     if stage.line == SERIAL:
         return ()
     return (TOOL_BRIDGE, BRIDGE_BOARD) if stage.line == RFC2217 else (SERVER_BOARD,)
@@ -240,7 +240,7 @@ def _on_board(stage: Stage, work: Work, chance: random.Random, faults: dict[str,
 
 
 def _stalled(stage: Stage, work: Work, hop: str, spec: str, seconds: float) -> Strike:
-    """A board that hangs is switched off and on: whoever only listens to it would wait for ever."""
+    """Switch a hanging board off and on, because a client that only listens would wait for ever."""
     board = stage.boards[work.board]
     struck: list[str] = []
     switching: list[threading.Timer] = []
@@ -258,7 +258,7 @@ def _stalled(stage: Stage, work: Work, hop: str, spec: str, seconds: float) -> S
 
 
 def _reach(work: Work, outward: bool) -> int:
-    """Within how many bytes of one direction a fault has its place: where the content goes, or only answers."""
+    """Return within how many bytes of one direction a fault has its place."""
     return work.reach if outward == work.writes else ANSWER_BYTES
 
 
@@ -277,7 +277,7 @@ def _held(
     do: Callable[[], object],
     undo: Callable[[], object] | None,
 ) -> Strike:
-    """A strike at something that is no connection, when the work has come so far."""
+    """Return a strike at something that is not a connection, at a place of the work."""
     way = chance.choice(list(Way))
     fault = Fault(Kind.PAUSE, way, chance.randrange(_reach(work, way is Way.OUT)), HOLD_SECONDS)
     lasting = round(chance.uniform(SHORT_SECONDS, LONG_SECONDS), 2) if undo else 0.0

@@ -1,8 +1,7 @@
 """The board whose rows are counted: it prints numbered lines, and numbers its starts.
 
-So whoever has bytes of it knows whether any are missing between them, other or twice: `flaw` says what is wrong with a
-stretch of its output in which nothing is said to be missing. A start begins with an empty line; whatever stands before
-it was broken off.
+From any part of its output it is therefore known whether bytes are missing, wrong or repeated: `flaw` checks a stretch
+of output without a gap. A start begins with an empty line; what stands before it was broken off.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Kept:
 
 
 def recorded(client: flight.FlightClient, name: str, start: int, timeout: float) -> Kept:
-    """What a server has of `name` from number `start` on, asked with nothing but Flight."""
+    """Read the recording `name` from number `start` on, with a bare pyarrow client."""
     ticket = flight.Ticket(json.dumps({"type": "recording", "name": name, "from_seq": start}).encode())
     reader = client.do_get(ticket, flight.FlightCallOptions(timeout=timeout))
     kept = Kept()
@@ -65,7 +64,7 @@ def recorded(client: flight.FlightClient, name: str, start: int, timeout: float)
 
 
 def stretches(kept: Kept) -> Iterator[bytes]:
-    """The output between two places where something may be missing."""
+    """Yield the stretches of output between gaps."""
     parts: list[bytes] = []
     following = -1
     for seq in sorted(kept.rows):
@@ -79,7 +78,7 @@ def stretches(kept: Kept) -> Iterator[bytes]:
 
 
 def flaw(data: bytes) -> str:
-    """What is wrong with a stretch of output, or nothing."""
+    """Return what is wrong with a stretch of output, or an empty text."""
     last: tuple[int, int] | None = None
     cut = ""
     # The first line may have lost its beginning.

@@ -1,4 +1,4 @@
-"""What the relay connects to: a TCP server that says the same bytes to whoever comes, and then ends."""
+"""The target of the relay: a TCP server that sends the same bytes to every client, and then ends the connection."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""One fault after another on a stage: struck, judged, repaired, and then used again without help.
+"""Carries out one fault after another on a stage: strike, judge, repair, and use again without help.
 
-What counts as bad: bytes or rows that were acknowledged and are not there (`LOST`) or are others (`WRONG`), an error
-that is none of ours and no documented status (`UNTYPED`), no end in time (`HUNG`), work that cannot be done again
-(`STUCK`). A browser's connection that ends without a word is `UNTYPED`, too, unless it was struck itself.
+These ends are bad: acknowledged bytes or rows are missing (`LOST`) or different (`WRONG`), an error has neither a code
+of ours nor a documented status (`UNTYPED`), the work does not end in time (`HUNG`), or it cannot be repeated (`STUCK`).
+A browser's connection that ends without a reason is `UNTYPED` too, unless it was struck itself.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _Attempt:
 
 @dataclass(slots=True)
 class StreamRegistry:
-    """What the server has served of the talker's recording: it must be there, and the same, ever after."""
+    """What the server has served of the talker's recording. It must stay there unchanged."""
 
     rows: dict[int, bytes] = field(default_factory=dict)
     # From where rows are to be looked at; up to where they were promised before the fault, and since it struck.
@@ -113,7 +113,7 @@ class Trials:
     """Faults on one stage, one after another."""
 
     def __init__(self, stage: Stage, seed: int, *, quick: bool = False) -> None:
-        """`quick`: nothing that takes long; for a look whether all is well."""
+        """`quick`: only faults that do not take long."""
         self._stage = stage
         self._seed = seed
         self._quick = quick
@@ -121,11 +121,11 @@ class Trials:
 
     @property
     def acknowledged(self) -> int:
-        """Rows of the recording that were promised, and looked at since."""
+        """The acknowledged rows of the recording that were checked."""
         return self._registry.acknowledged
 
     def carry_out(self, number: int) -> Outcome:
-        """One fault, from its strike until all is usable again."""
+        """Carry out one fault, from its strike until everything is usable again."""
         stage = self._stage
         chance = random.Random(f"{self._seed} {stage.line} {number}")
         works = [*(WORKS if not self._quick else WORKS[:-1]), *(REMOTE if stage.has_gateway else ())]
@@ -157,7 +157,7 @@ class Trials:
         )  # fmt: skip
 
     def finish(self) -> list[str]:
-        """Look at all that was ever served, and at what is left on disks and in the log: what is wrong."""
+        """Check all rows that were ever served, the disks and the logs. Return what is wrong."""
         stage = self._stage
         wrong = list(stage.complaints())
         kept = recorded(stage.direct(), TALKER, 0, 4 * READ_SECONDS)
@@ -177,7 +177,7 @@ class Trials:
         return wrong
 
     def _judged(self, work: Work, attempt: _Attempt) -> tuple[str, str, str]:
-        """How it ended, by which code, and why."""
+        """Return how it ended, the code, and the reason."""
         if not attempt.is_over:
             return HUNG, "", _where(work)
         error = attempt.error
@@ -191,7 +191,7 @@ class Trials:
         return (COMPLETED, "", "") if error is None else (TYPED, code, str(error))
 
     def _use(self, work: Work) -> tuple[int, float, str]:
-        """The same work without a fault, until it completes: how many tries, seconds to prepare, what is wrong."""
+        """Repeat the work without a fault until it completes. Return tries, seconds to prepare, and what is wrong."""
         deadline = time.monotonic() + USABLE_SECONDS
         tries, preparing = 0, 0.0
         while True:
@@ -208,7 +208,7 @@ class Trials:
             time.sleep(PAUSE_SECONDS)
 
     def _look(self, work: Work, strikes: Strike) -> tuple[str, str] | None:
-        """Look at the recording: what was promised, what was served before, and what a session has shown."""
+        """Check the recording: acknowledged rows, rows served before, and rows that a session received."""
         registry = self._registry
         told = self._records()
         kept = recorded(self._stage.direct(), TALKER, max(0, registry.start - AGAIN), READ_SECONDS)
@@ -236,7 +236,7 @@ class Trials:
         return (STUCK, told) if told else None
 
     def _records(self) -> str:
-        """Wait until the talker is recorded: what is wrong if it is not."""
+        """Wait until the talker is recorded. Return what is wrong if it is not."""
         deadline = time.monotonic() + RECORDS_SECONDS
         state, before = "", -1
         while time.monotonic() < deadline:
@@ -250,7 +250,7 @@ class Trials:
 
 
 def _attempt(work: Work) -> _Attempt:
-    """Carry it out, in a thread of its own: one that hangs can only be left behind."""
+    """Carry it out in a thread. A thread that hangs is left behind."""
     attempt = _Attempt()
 
     def run() -> None:
@@ -267,7 +267,7 @@ def _attempt(work: Work) -> _Attempt:
 
 
 def _where(work: Work) -> str:
-    """Where the thread of a work that hangs is."""
+    """Return the stack of a thread that hangs."""
     frames = sys._current_frames()
     for thread in threading.enumerate():
         if thread.name == f"work-{id(work)}" and thread.ident in frames:
@@ -276,5 +276,5 @@ def _where(work: Work) -> str:
 
 
 def warm_up() -> None:
-    """Have Arrow load what it loads at its first conversion."""
+    """Let Arrow load what its first conversion needs."""
     pa.array([0])

@@ -1,7 +1,8 @@
-"""What is done while something strikes, and how it is judged: by what lies on the board, and by the rows' numbers.
+"""The work that is struck, and how it is judged: by the files on the board, and by the numbers of the rows.
 
-A work is carried out once under a fault and then without one until it completes. It says what is wrong with what it
-left, completed or not: a file is the old one or the new one, whole; rows follow each other, or are told to be missing.
+A work is carried out once under a fault, and then without one until it completes. `flaw` says what is wrong with its
+result, completed or not: a file must be the old one or the new one, whole; rows must follow each other or be reported
+as missing.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ WORDS_SECONDS = 1.0
 
 
 class Ended(Exception):
-    """It ended before its end, and said so in words: `code` is the table's word for it."""
+    """The work ended too early, with a documented reason. `code` names it in the tables."""
 
     def __init__(self, code: str, text: str = "") -> None:
         super().__init__(f"{code}: {text}" if text else code)
@@ -68,22 +69,22 @@ class Work(ABC):
         self.reach = self.size + 1_500
 
     def prepare(self) -> None:  # noqa: B027  # most have nothing to prepare
-        """What comes before each `carry_out`, and takes none of its time."""
+        """Prepare `carry_out`. Its time does not count."""
 
     @abstractmethod
     def carry_out(self) -> None:
-        """Do it; raises what ends it."""
+        """Do the work. Raises what ends it too early."""
 
     @abstractmethod
     def flaw(self, completed: bool) -> str:
-        """What is wrong with what is there now, or nothing."""
+        """Return what is wrong with the result, or an empty text."""
 
     def content(self, number: int = 0) -> bytes:
-        """What is to be there in the end."""
+        """The content that the result must have."""
         return make(self.kind, self.size + number)
 
     def client(self) -> FastFlightClient:
-        """A client that passes by the hop."""
+        """Return a client behind the proxy of the hop."""
         return self.stage.client(self.way)
 
     def local(self, name: str) -> Path:
@@ -93,14 +94,14 @@ class Work(ABC):
         return self.stage.boards[FILES].folder / name
 
     def place(self, files: Mapping[Path, bytes]) -> None:
-        """Have these files there."""
+        """Put these files in place."""
         for path, content in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
 
 
 class _Copy(Work):
-    """Files from `given` to `taken`: each the old one or the new one, whole."""
+    """Copies files from `given` to `taken`. Each must be the old one or the new one, whole."""
 
     def __init__(self, stage: Stage, chance: random.Random) -> None:
         super().__init__(stage, chance)
@@ -112,7 +113,7 @@ class _Copy(Work):
 
     @abstractmethod
     def paths(self) -> tuple[Mapping[str, Path], Mapping[str, Path]]:
-        """By name: where it is, and where it goes."""
+        """Return, by name, the sources of the files and their destinations."""
 
     def flaw(self, completed: bool) -> str:
         for name, path in self.taken.items():
@@ -174,7 +175,7 @@ class GetTree(_Copy):
 
 
 class PutProcess(Put):
-    """A put by a program of its own, which may be killed: `process` is there while it runs."""
+    """A `put` by a separate process, which may be killed. `process` is set while it runs."""
 
     name = "put"
 
@@ -204,7 +205,7 @@ class PutProcess(Put):
             raise Ended("killed" if self.process.returncode < 0 else f"exit code {self.process.returncode}")
 
     def _said(self, process: subprocess.Popen[bytes]) -> bytes:
-        """Its complaints, once it has ended. They are few: no pipe fills up meanwhile."""
+        """Return its errors after it has ended. They are too few to fill the pipe."""
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
         with process.stdin, process.stdout, process.stderr:
             try:
@@ -285,13 +286,13 @@ class Recording(Rows):
 
 
 def few(kept: Kept, completed: bool) -> str:
-    """Whether a session that has reached its limit has fewer rows."""
+    """Return what is wrong if a session that reached its limit has too few rows; else an empty text."""
     fewer = completed and len(kept.rows) != ROWS
     return f"{len(kept.rows)} rows came of {ROWS}, and then an end in order" if fewer else ""
 
 
 def _grown(client: FastFlightClient) -> int:
-    """Wait until so many rows more are kept: the number after the last one."""
+    """Wait until so many more rows are stored. Return the number after the last one."""
     deadline = time.monotonic() + GROWN_SECONDS
     begun = -1
     while time.monotonic() < deadline:
@@ -304,7 +305,7 @@ def _grown(client: FastFlightClient) -> int:
 
 
 def code_of(error: BaseException) -> str:
-    """The word for an error that is told as it should be; empty for all others."""
+    """Return the code of a documented error; empty for all others."""
     if isinstance(error, Ended):
         return error.code
     # The root of the tree says only that something was not foreseen.
@@ -314,7 +315,7 @@ def code_of(error: BaseException) -> str:
 
 
 def code_of_answer(status: int, body: bytes) -> Ended | None:
-    """What an HTTP answer says that is no success, if it says it as documented."""
+    """Return the documented error in an HTTP answer, or None."""
     try:
         told: Any = json.loads(body)
     except ValueError:

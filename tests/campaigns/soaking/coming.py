@@ -39,7 +39,7 @@ class Outcome:
 
 
 class Coming:
-    """`clients` of `place`, from `start` to `stop`."""
+    """Clients of `place`, which come and go from `start` to `stop`."""
 
     def __init__(self, place: Place, clients: int, seed: int, *, tides: bool = False) -> None:
         self.outcome = Outcome()
@@ -59,12 +59,12 @@ class Coming:
         ]
 
     def start(self) -> None:
-        """Have them come."""
+        """Start the clients."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Have them leave; returns when the last one has. One that does not is a defect, too."""
+        """Stop the clients, and wait for the last one. One that does not end is a defect."""
         self._over.set()
         deadline = time.monotonic() + LEAVE_SECONDS
         for thread in self._threads:
@@ -79,7 +79,7 @@ class Coming:
                 self.visit(chance.choice(list(VISITS)), chance, f"soak-{number}")
 
     def visit(self, kind: str, chance: random.Random, own: str) -> None:
-        """One visit, counted."""
+        """Make one visit, and count its result."""
         code, untyped, counted = "", "", Counted()
         try:
             counted = VISITS[kind](self._place, chance, own)
@@ -105,5 +105,5 @@ class Coming:
 
 
 def comes(number: int, now: float) -> bool:
-    """Whether a client comes at that time, with tides: in their second half only some do."""
+    """Return whether a client comes at this time, with tides: in their second half only some do."""
     return number % STAYING == 0 or now % TIDE_SECONDS < TIDE_SECONDS / 2

@@ -53,7 +53,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """MB per hour, and the interval that holds it."""
+    """MB per hour, with its confidence interval."""
 
     mb_per_hour: float
     low: float
@@ -86,7 +86,7 @@ class Sampling:
         self._failed: Exception | None = None
 
     def take(self) -> Sample:
-        """One sample, now. Asking `stats` is a client, too: it has left when the process is looked at."""
+        """Take one sample. The client that asks `stats` has left when the process is looked at."""
         tasks = streams = pooled = -1
         try:
             with FastFlightClient(self._location) as client:
@@ -135,7 +135,7 @@ class Sampling:
 
 
 def _files(folder: Path) -> Iterator[tuple[str, int]]:
-    """Names and sizes."""
+    """Yield names and sizes."""
     for file in folder.rglob("*"):
         with contextlib.suppress(FileNotFoundError):  # it was compacted meanwhile
             if stat.S_ISREG((status := file.stat()).st_mode):
@@ -143,7 +143,7 @@ def _files(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def compaction(names: Iterable[str]) -> tuple[int, bool]:
-    """How many compacted parts there are among the files of a store, and whether another one is being made."""
+    """Return how many compacted parts a store has, and whether another one is being made."""
     named = list(names)
     # A part's index is written last.
     made, begun = (

@@ -50,7 +50,7 @@ class Place:
 
 @dataclass(slots=True)
 class Counted:
-    """Rows that came, rows that went, and rows that are not what they should be."""
+    """Rows that were read, written, and wrong."""
 
     read: int = 0
     written: int = 0
@@ -59,7 +59,7 @@ class Counted:
 
 
 class Told(FastFlightError):
-    """An error that a WebSocket was told of, by its code."""
+    """An error from a WebSocket, by its code."""
 
     def __init__(self, code: str, what: str) -> None:
         super().__init__(what)
@@ -70,14 +70,14 @@ Visit = Callable[[Place, random.Random, str], Counted]
 
 
 def reading(place: Place, chance: random.Random, own: str) -> Counted:
-    """A file, whole."""
+    """Read a file completely."""
     with FastFlightClient(place.location) as client:
         found = client.read(chance.choice(place.boards), FILE, mode=chance.choice(("sync", "async"))).to_arrow()
     return _compared(found, place)
 
 
 def areading(place: Place, chance: random.Random, own: str) -> Counted:
-    """The same by the async client, twice at a time."""
+    """Read a file with the async client, twice at the same time."""
 
     async def read(client: AsyncFastFlightClient) -> Counted:
         return _compared(await (await client.read(chance.choice(place.boards), FILE)).to_arrow(), place)
@@ -91,7 +91,7 @@ def areading(place: Place, chance: random.Random, own: str) -> Counted:
 
 
 def following(place: Place, chance: random.Random, own: str) -> Counted:
-    """A board's rows as it prints them: no number is missing but those that the server tells of."""
+    """Follow a board's rows as it prints them. No number may be missing without a gap."""
     counted = Counted()
     with FastFlightClient(place.location) as client:
         with client.session(
@@ -106,7 +106,7 @@ def following(place: Place, chance: random.Random, own: str) -> Counted:
 
 
 def dawdling(place: Place, chance: random.Random, own: str) -> Counted:
-    """The same, slowly."""
+    """Follow a board's rows slowly."""
     counted = Counted()
     with FastFlightClient(place.location) as client:
         board = chance.choice(place.printing)
@@ -118,7 +118,7 @@ def dawdling(place: Place, chance: random.Random, own: str) -> Counted:
 
 
 def replaying(place: Place, chance: random.Random, own: str) -> Counted:
-    """The last rows of a recording."""
+    """Replay the last rows of a recording."""
     counted = Counted()
     with FastFlightClient(place.location) as client:
         name = chance.choice(place.printing)
@@ -128,7 +128,7 @@ def replaying(place: Place, chance: random.Random, own: str) -> Counted:
 
 
 def writing(place: Place, chance: random.Random, own: str) -> Counted:
-    """Rows put on a board, verified there, read back and removed."""
+    """Write rows to a board, read them back and remove them."""
     board, path = chance.choice(place.boards), f"/{own}.csv"
     table = pa.table({"n": range(WRITTEN_ROWS), "x": [chance.randrange(1000) for _ in range(WRITTEN_ROWS)]})
     with FastFlightClient(place.location) as client:
@@ -140,7 +140,7 @@ def writing(place: Place, chance: random.Random, own: str) -> Counted:
 
 
 def talking(place: Place, chance: random.Random, own: str) -> Counted:
-    """A board's REPL, asked a sum."""
+    """Ask a board's REPL for a sum."""
     number = chance.randrange(1000, 10_000)
     with FastFlightClient(place.location) as client:
         with client.interact(chance.choice(place.boards)) as repl:
@@ -150,7 +150,7 @@ def talking(place: Place, chance: random.Random, own: str) -> Counted:
 
 
 def fetching(place: Place, chance: random.Random, own: str) -> Counted:
-    """A file's rows over HTTP."""
+    """Read a file's rows over HTTP."""
     found = lines(place.http, chance.choice(place.boards))
     count, rows = found.count(b"\n"), place.file.num_rows
     return Counted(read=count, wrong=0 if found == place.lines else abs(count - rows) or rows)
@@ -165,7 +165,7 @@ def lines(http: str, board: str) -> bytes:
 
 
 def watching(place: Place, chance: random.Random, own: str) -> Counted:
-    """A live session over a WebSocket."""
+    """Follow a live session over a WebSocket."""
     asked = {
         "type": "device.session",
         "device": chance.choice(place.printing),
@@ -194,7 +194,7 @@ def watching(place: Place, chance: random.Random, own: str) -> Counted:
 
 
 def leaving(place: Place, chance: random.Random, own: str) -> Counted:
-    """Asks for much, takes one batch, and goes: well, by cancelling, or by closing the connection under it."""
+    """Request much, read one batch, and leave: by cancelling, or by closing the connection."""
     client = FastFlightClient(place.location)
     try:
         stream = client.read_request(Mock(total_rows=1_000_000, rows_per_batch=10_000))
@@ -207,7 +207,7 @@ def leaving(place: Place, chance: random.Random, own: str) -> Counted:
 
 
 def hanging_up(place: Place, chance: random.Random, own: str) -> Counted:
-    """The same over HTTP."""
+    """Request much over HTTP, and hang up."""
     body = json.dumps({"type": "mock", "total_rows": 1_000_000}).encode()
     with urllib.request.urlopen(f"{place.http}/stream", body, timeout=HTTP_SECONDS) as answer:
         answer.read(4096)
