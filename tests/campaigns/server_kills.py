@@ -51,7 +51,7 @@ START_SECONDS = CALL_SECONDS = 60.0
 
 @dataclass(slots=True)
 class Outcome:
-    """What the campaign found. `acknowledged` and `lost` count rows, `wrong` runs, `missed` servers that ended early."""
+    """What was found. `acknowledged` and `lost` count rows, `wrong` runs, `missed` servers that ended early."""
 
     kills: int = 0
     missed: int = 0
