@@ -1,11 +1,12 @@
 """The plots of a flight result, as matplotlib figures: frames in, figures out.
 
-A heatmap shows one delay: how much more throughput async has than sync. Its colours are centred on zero and reach as
-far below as above, so that a loss stands out as much as a win; a difference within the noise of the runs is said to be.
+All heatmaps have one scale of colours (`draw_cells`): white is equal, blue is more, red is less. It reaches as far
+below as above, so that a loss stands out as much as a win, and a colour means the same in every picture.
 """
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -19,17 +20,19 @@ import seaborn as sns
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from fastflight_benchmark import machine
-from fastflight_benchmark.report import NOISE, delay_title, verdict
+from fastflight_benchmark.report import delay_title
 
-# Percent at which a heatmap's colours end, at the least: noise of a percent must not look like a result.
-LEAST_SCALE = 10.0
-# And at the most: one cell where all failed must not pale the others. The bar of colours ends in a point where there is
-# more.
-MOST_SCALE = 50.0
+# Percent at which the colours of all heatmaps end: a cell far above (small batches that are joined) does not make the
+# others pale. The bar of colours ends in a point at both ends.
+SCALE = 50.0
 # Blue for better and red for worse: told apart by the colour-blind too.
-DIVERGING = "vlag_r"
+COLOURS = "vlag_r"
+# A cell whose difference is within the spread of its runs, and its text.
+MUTED, MUTED_TEXT = "#ececec", "#666666"
+LIMIT, REFERENCE = "limit: the source's pace", "reference: bare pyarrow"
 SYNC_COLOUR, ASYNC_COLOUR, LIMIT_COLOUR = "#8c8c8c", "#2f6f9f", "#1a1a1a"
 # In ten inches of width, at the size of a footer.
 FOOTER_CHARACTERS = 185
@@ -44,38 +47,58 @@ def heatmap(compared: pd.DataFrame, delay: float, description: Mapping[str, Any]
     """Async against sync at one delay: rows are concurrent requests, columns are batch sizes."""
     cells = compared[compared["delay_per_row"] == delay]
     improvement = _grid(cells, "improvement")
-    scale = min(MOST_SCALE, max(LEAST_SCALE, float(improvement.abs().max().max())))
-    over, under = improvement.to_numpy().max() > scale, improvement.to_numpy().min() < -scale
-    extend = {(True, True): "both", (True, False): "max", (False, True): "min"}.get(
-        (bool(over), bool(under)), "neither"
-    )
+    muted = improvement.abs() <= _grid(cells, "noise")
+    texts = _grid(cells.assign(text=[_cell_text(cell) for cell in cells.to_dict("records")]), "text")
     figure, axes = plt.subplots(figsize=(8.6, 1.9 + 0.95 * len(improvement)))
-    sns.heatmap(
-        improvement,
-        ax=axes,
-        cmap=DIVERGING,
-        vmin=-scale,
-        vmax=scale,
-        linewidths=1.5,
-        cbar_kws={"label": "async to sync, % (blue: async faster)", "format": _signed, "pad": 0.03, "extend": extend},
-    )
-    for cell in cells.to_dict("records"):
-        column = list(improvement.columns).index(cell["rows_per_batch"])
-        row = list(improvement.index).index(cell["concurrent_requests"])
-        colour = "white" if abs(cell["improvement"]) > DARK * scale else "black"
-        text = _cell_text(cell)
-        axes.text(column + 0.5, row + 0.5, text, color=colour, ha="center", va="center", fontsize=8, linespacing=1.4)
+    draw_cells(axes, improvement, texts, muted, label="async to sync, % (blue: async faster)")
     axes.set_xlabel("rows per batch")
     axes.set_ylabel("concurrent requests")
     axes.set_xticklabels([f"{rows:,}" for rows in improvement.columns])
-    axes.tick_params(left=False, bottom=False)
     axes.set_yticklabels(axes.get_yticklabels(), rotation=0)
     _finish(figure, axes, f"Throughput of async against sync, {delay_title(delay)}", description)
     return figure
 
 
+def draw_cells(
+    axes: Axes, difference: pd.DataFrame, texts: pd.DataFrame, muted: pd.DataFrame | None = None, label: str = ""
+) -> None:
+    """Colour the cells by `difference` in percent, grey where `muted`, and write `texts` into them.
+
+    With a `label` there is a bar of colours. A cell without a value stays white.
+    """
+    grey = difference.isna() & False if muted is None else muted
+    sns.heatmap(
+        difference.mask(grey),
+        ax=axes,
+        cmap=COLOURS,
+        vmin=-SCALE,
+        vmax=SCALE,
+        linewidths=1.5,
+        cbar=bool(label),
+        cbar_kws={"label": label, "format": _signed, "pad": 0.03, "extend": "both"} if label else None,
+    )
+    for row, values in enumerate(difference.to_numpy()):
+        for column, value in enumerate(values):
+            is_grey = bool(grey.iat[row, column])
+            if is_grey:
+                axes.add_patch(Rectangle((column, row), 1, 1, facecolor=MUTED, edgecolor="white", lw=1.5))
+            unknown = is_grey or math.isnan(value)
+            colour = MUTED_TEXT if unknown else "white" if abs(value) > DARK * SCALE else "black"
+            axes.text(
+                column + 0.5,
+                row + 0.5,
+                str(texts.iat[row, column]),
+                color=colour,
+                ha="center",
+                va="center",
+                fontsize=8,
+                linespacing=1.4,
+            )
+    axes.tick_params(left=False, bottom=False)
+
+
 def throughput(compared: pd.DataFrame, result: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
-    """Sync, async and limit of every cell: a row of axes per delay, a column per batch size."""
+    """Sync and async of every cell, beside limit and reference: a row of axes per delay, a column per batch size."""
     delays = sorted(compared["delay_per_row"].unique())
     sizes = sorted(compared["rows_per_batch"].unique())
     figure, grid = plt.subplots(
@@ -90,8 +113,11 @@ def throughput(compared: pd.DataFrame, result: pd.DataFrame, description: Mappin
         row[0].set_ylim(bottom=0)
     for axes in grid[-1]:
         axes.set_xlabel("concurrent requests")
-    handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="upper right", ncols=3, frameon=False, fontsize=9)
+    # The first axes of a delay may have no limit, or no reference.
+    named = {
+        label: handle for axes in grid.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(list(named.values()), list(named), loc="upper right", ncols=4, frameon=False, fontsize=9)
     _finish(figure, grid[0][0], "", description)
     figure.suptitle("Throughput, with the lowest and highest run", x=0.02, ha="left", fontsize=12)
     return figure
@@ -105,10 +131,19 @@ def _bars(axes: Axes, compared: pd.DataFrame, result: pd.DataFrame) -> None:
         spread = [average - rows["min_throughput_mbps"], rows["max_throughput_mbps"] - average]
         places = [place + shift for place in range(len(rows))]
         axes.bar(places, average, width, label=mode, color=colour, yerr=spread, error_kw={"lw": 0.8, "capsize": 2})
-    limits = compared.sort_values("concurrent_requests")
-    for place, limit in enumerate(limits["limit_mbps"]):
-        axes.hlines(limit, place - 0.46, place + 0.46, colors=LIMIT_COLOUR, lw=1.4, label="" if place else "limit")
-    axes.set_xticks(range(len(limits)), [str(count) for count in limits["concurrent_requests"]])
+    cells = compared.sort_values("concurrent_requests")
+    for place, cell in enumerate(cells.to_dict("records")):
+        label, dashes = (LIMIT, "-") if _paced(cell) else (REFERENCE, (0, (3, 1.5)))
+        axes.hlines(
+            cell["limit_mbps"],
+            place - 0.46,
+            place + 0.46,
+            colors=LIMIT_COLOUR,
+            lw=1.4,
+            linestyles=[dashes],
+            label=label,
+        )
+    axes.set_xticks(range(len(cells)), [str(count) for count in cells["concurrent_requests"]])
     axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -126,13 +161,17 @@ def _cell_text(cell: Mapping[Hashable, Any]) -> str:
     lines = [
         # One run says nothing of the noise.
         f"{cell['improvement']:+.1f} %" + (f" ± {cell['noise']:.1f}" if cell["noise"] else ""),
-        "within the noise" if verdict(cell["improvement"], cell["noise"]) == NOISE else "",
-        f"sync {cell['sync_of_limit']:.0f} % of limit",
+        f"of {'limit' if _paced(cell) else 'reference'}: sync {cell['sync_of_limit']:.0f} %,",
         f"async {cell['async_of_limit']:.0f} %",
     ]
     if cell["success_rate"] < 1:
         lines.append(f"up to {100 * (1 - cell['success_rate']):.0f} % of requests failed")
-    return "\n".join(line for line in lines if line)
+    return "\n".join(lines)
+
+
+def _paced(cell: Mapping[Hashable, Any]) -> bool:
+    """Whether the source's own pace bounds the cell. No reader can pass it; bare pyarrow can be passed."""
+    return bool(cell["ceiling_mbps"] <= cell["limit_mbps"])
 
 
 def _signed(value: float, _place: int | None = None) -> str:
@@ -142,7 +181,12 @@ def _signed(value: float, _place: int | None = None) -> str:
 def _finish(figure: Figure, axes: Axes, title: str, description: Mapping[str, Any]) -> None:
     if title:
         axes.set_title(title, loc="left", fontsize=12)
-    note = "Rows of 50 int32. Limit: the source's pace, or bare pyarrow in the same run"
+    note = (
+        "Rows of 50 int32. Limit: the source's own pace, which nothing can pass. Reference: bare pyarrow in the same "
+        "run, where that is slower. "
+        + ("Grey: within the spread of the runs. " if title else "")
+        + "Readers, server and sources share the cores: with many readers they wait for a core, and for each other"
+    )
     finish(figure, note, description, bool(title))
 
 

@@ -16,7 +16,6 @@ from fastflight.cli.copy_progress import copy_progress, print_file_result, print
 from fastflight.cli.exits import REFUSED, asynchronous
 from fastflight.cli.options import (
     Columns,
-    CopyOptions,
     Deflate,
     DevicePath,
     FormatOption,
@@ -32,6 +31,7 @@ from fastflight.cli.target import AsJson, Interrupt, Target, device_first, schem
 from fastflight.client import AsyncFastFlightClient, AsyncRowStream
 from fastflight.client.local import copied_as_is
 from fastflight.client.meaning import understood, whole
+from fastflight.client.options import FileOptions
 from fastflight.client.saving import SavedFile
 from fastflight.client.stream import BESIDE, Summary
 from fastflight.errors import RequestError
@@ -95,7 +95,7 @@ async def get(
     if fleet and (recursive or skip_unchanged):
         raise typer.BadParameter("-r and --skip-unchanged are for one device: name it")
     place = output if to is None else to
-    options = CopyOptions(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
+    options = FileOptions(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
     async with server.client() as client, nullcontext() if fleet else device_first(client, at.device):
         if recursive:
             folder = _under(place or "./", at.name)
@@ -141,7 +141,7 @@ async def get(
 
 
 async def _folder(
-    client: AsyncFastFlightClient, at: Target, folder: Path, skip_unchanged: bool, options: CopyOptions, json: bool
+    client: AsyncFastFlightClient, at: Target, folder: Path, skip_unchanged: bool, options: FileOptions, json: bool
 ) -> None:
     """Copy a folder."""
 
@@ -161,7 +161,7 @@ async def _bytes(
     path: Path,
     resume: bool,
     skip_unchanged: bool,
-    options: CopyOptions,
+    options: FileOptions,
     json: bool,
 ) -> None:
     """Copy the bytes of a file."""

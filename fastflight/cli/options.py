@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 import typer
 
@@ -50,16 +50,6 @@ Deflate = Annotated[
         help="Compress on the line if the board can. By default only on lines known to be slower than 1 Mbaud.",
     ),
 ]
-
-
-class CopyOptions(TypedDict):
-    """Keyword arguments that all methods of the client for reading and writing files take."""
-
-    transfer: Method
-    deflate: bool | None
-    mode: Mode
-    interrupt: bool
-
 
 # Headings of groups of options in `--help`.
 DEVICES, NETWORK, RECORDINGS, LIMITS, ACCESS, LOGGING = (

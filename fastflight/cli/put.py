@@ -14,7 +14,6 @@ from fastflight.cli.copy_progress import copy_progress, print_file_result, print
 from fastflight.cli.exits import asynchronous
 from fastflight.cli.options import (
     Columns,
-    CopyOptions,
     Deflate,
     DevicePath,
     FormatOption,
@@ -27,6 +26,7 @@ from fastflight.cli.options import (
 )
 from fastflight.cli.target import AsJson, Interrupt, device_first, last_name, target
 from fastflight.client.local import copied_as_is
+from fastflight.client.options import FileOptions
 
 
 @asynchronous
@@ -60,7 +60,7 @@ async def put(
         raise typer.BadParameter("-r copies files as they are: leave --format, --columns and --record out")
     source = _local(file, folder=recursive)
     at = target(to, folder=True).under(last_name(file))
-    options = CopyOptions(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
+    options = FileOptions(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
     paths = {"device": at.device, "path": at.path}
     async with server.client() as client, device_first(client, at.device):
         if recursive:

@@ -4,14 +4,12 @@ from fastflight.client.aio import AsyncFastFlightClient
 from fastflight.client.call import DEFAULT_LOCATION, Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
 from fastflight.client.client import FastFlightClient
 from fastflight.client.credentials import Credentials, traced
-from fastflight.client.file_copy import Resuming
 from fastflight.client.interaction import Interaction, ReadTimeout
 from fastflight.client.interaction_aio import AsyncInteraction
 from fastflight.client.parallel import ParallelRowStream
-from fastflight.client.progress import Report
+from fastflight.client.progress import Report, Resuming, TreeReport
 from fastflight.client.stream import Missed, RowStream
 from fastflight.client.stream_aio import AsyncRowStream
-from fastflight.client.tree_copy import TreeReport
 from fastflight.errors import IncompleteWarning
 
 __all__ = [

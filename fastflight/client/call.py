@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from fastflight.client.meaning import text, understood, value, whole
 from fastflight.errors import ProtocolError, RequestError
-from fastflight.service.requests import DeviceFile, DeviceTree, Request
+from fastflight.service.requests import Request
 from fastflight.service.wire import validate
 
 R = TypeVar("R", bound=Request)
@@ -132,16 +132,6 @@ def location_of(location: str | None) -> str:
 def build(request: type[R], **values: Any) -> R:
     """Build a request. Values that are None get their defaults. Raises `RequestError` that names a wrong value."""
     return validate(request, {key: _as_json(value) for key, value in values.items() if value is not None})
-
-
-def file_request(device: str, path: str, **values: Any) -> DeviceFile:
-    """Build a request for the bytes of a file."""
-    return build(DeviceFile, device=device, path=path, format="raw", **values)
-
-
-def tree_request(device: str, folder: str, **values: Any) -> DeviceTree:
-    """Build a request for the files below a folder."""
-    return build(DeviceTree, device=device, path=folder, **values)
 
 
 def _as_json(value: Any) -> Any:

@@ -6,32 +6,38 @@ JSON. The client adds typed errors, streams that raise if rows are missing, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from fastflight.client import call
 from fastflight.client.call import Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
 from fastflight.client.connection import ServerConnection
 from fastflight.client.credentials import NONE, Credentials
-from fastflight.client.file_copy import GetFile, PutFile, Resuming
+from fastflight.client.file_copy import GetFile, PutFile
 from fastflight.client.interaction import Interaction
+from fastflight.client.options import (
+    FileCopyOptions,
+    FleetOptions,
+    ReadOptions,
+    RecordingOptions,
+    SessionOptions,
+    TreeCopyOptions,
+    WriteOptions,
+    request_keys,
+)
 from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
-from fastflight.client.tree_copy import GetTree, PutTree, TreeReport
+from fastflight.client.tree_copy import GetTree, PutTree
 from fastflight.service.requests import (
     DeviceExec,
     DeviceFile,
     DeviceListing,
     DeviceSession,
     FleetFile,
-    Format,
-    Method,
     Mode,
-    OnError,
     Recording,
     Request,
     SessionFormat,
@@ -49,6 +55,9 @@ class FastFlightClient:
     a token, TLS certificates or both; the location of a server with TLS begins with `grpc+tls://`. Calls raise the
     errors of `fastflight.errors`: `TransportError` if the server cannot be reached, otherwise the error that the server
     describes.
+
+    `help("fastflight.client.options")` describes the options of the verbs. With `interrupt`, which most verbs have, the
+    program that the device is running is stopped first.
     """
 
     def __init__(
@@ -70,81 +79,21 @@ class FastFlightClient:
         request = call.build(DeviceListing, device=device, path=path, recursive=recursive, interrupt=interrupt)
         return call.entries_of(self.read_request(request))
 
-    def read(
-        self,
-        device: str,
-        path: str,
-        *,
-        format: Format | None = None,
-        schema: Mapping[str, str] | None = None,
-        columns: Sequence[str] | None = None,
-        record: str | None = None,
-        batch_rows: int | None = None,
-        mode: Mode = "async",
-        on_error: OnError = "skip",
-        transfer: Method = "auto",
-        deflate: bool | None = None,
-        interrupt: bool = False,
-        progress: Report | None = None,
-    ) -> RowStream:
-        """Read the rows of a file. Without `format` and `schema`, the server infers them."""
-        request = call.build(
-            DeviceFile,
-            device=device,
-            path=path,
-            format=format,
-            schema=schema,
-            columns=columns,
-            record=record,
-            batch_rows=batch_rows,
-            mode=mode,
-            on_error=on_error,
-            transfer=transfer,
-            deflate=deflate,
-            interrupt=interrupt,
-        )
-        return self.read_request(request, progress=progress)
+    def read(self, device: str, path: str, **options: Unpack[ReadOptions]) -> RowStream:
+        """Read the rows of a file. Without `format` and `schema`, the server infers them.
 
-    def read_fleet(
-        self,
-        devices: str,
-        path: str,
-        *,
-        ordered: bool = False,
-        format: Format | None = None,
-        schema: Mapping[str, str] | None = None,
-        columns: Sequence[str] | None = None,
-        record: str | None = None,
-        batch_rows: int | None = None,
-        mode: Mode = "async",
-        on_error: OnError = "skip",
-        transfer: Method = "auto",
-        deflate: bool | None = None,
-        interrupt: bool = False,
-        progress: Report | None = None,
-    ) -> RowStream:
+        Options: `fastflight.client.options.ReadOptions`.
+        """
+        request = call.build(DeviceFile, device=device, path=path, **request_keys("read", options))
+        return self.read_request(request, progress=options.get("progress"))
+
+    def read_fleet(self, devices: str, path: str, **options: Unpack[FleetOptions]) -> RowStream:
         """Read one file from all devices whose names match the glob `devices`; the first column is `device`.
 
-        With `ordered`, rows come device by device, otherwise as they arrive. `summary["failed"]` lists the devices that
-        could not be read.
+        `summary["failed"]` lists the devices that could not be read. Options: `fastflight.client.options.FleetOptions`.
         """
-        request = call.build(
-            FleetFile,
-            devices=devices,
-            path=path,
-            ordered=ordered,
-            format=format,
-            schema=schema,
-            columns=columns,
-            record=record,
-            batch_rows=batch_rows,
-            mode=mode,
-            on_error=on_error,
-            transfer=transfer,
-            deflate=deflate,
-            interrupt=interrupt,
-        )
-        return self.read_request(request, progress=progress)
+        request = call.build(FleetFile, devices=devices, path=path, **request_keys("read_fleet", options))
+        return self.read_request(request, progress=options.get("progress"))
 
     def read_request(self, request: Request, *, progress: Report | None = None) -> RowStream:
         """Read the rows of any request. Returns when their schema is known."""
@@ -159,145 +108,48 @@ class FastFlightClient:
         """
         return self._connection.parallel_stream(request, parallel, ordered).reporting(progress)
 
-    def write(
-        self,
-        device: str,
-        path: str,
-        rows: Writable | Path,
-        *,
-        format: Format | None = None,
-        columns: Sequence[str] | None = None,
-        record: str | None = None,
-        mode: Mode = "async",
-        transfer: Method = "auto",
-        deflate: bool | None = None,
-        interrupt: bool = False,
-        progress: Report | None = None,
-    ) -> Written:
+    def write(self, device: str, path: str, rows: Writable | Path, **options: Unpack[WriteOptions]) -> Written:
         """Write a file to a device. Returns when it is complete; until then, and on any failure, the old file stays.
 
         `rows` are a DataFrame, a table, record batches, or the `pathlib.Path` of a local file. A local file with the
-        same ending as `path` is copied byte for byte, one with another table's ending is converted.
+        same ending as `path` is copied byte for byte, one with another table's ending is converted. Options:
+        `fastflight.client.options.WriteOptions`.
         """
-        request = call.build(
-            DeviceFile,
-            device=device,
-            path=path,
-            format=format,
-            columns=columns,
-            record=record,
-            mode=mode,
-            transfer=transfer,
-            deflate=deflate,
-            interrupt=interrupt,
-        )
-        return self._connection.upload(request, rows, progress).run()
+        request = call.build(DeviceFile, device=device, path=path, **request_keys("write", options))
+        return self._connection.upload(request, rows, options.get("progress")).run()
 
-    def put_file(
-        self,
-        device: str,
-        path: str,
-        local: str | Path,
-        *,
-        resume: bool = True,
-        skip_unchanged: bool = False,
-        mode: Mode = "async",
-        transfer: Method = "auto",
-        deflate: bool | None = None,
-        interrupt: bool = False,
-        progress: Report | None = None,
-        resuming: Resuming | None = None,
-    ) -> Copied:
+    def put_file(self, device: str, path: str, local: str | Path, **options: Unpack[FileCopyOptions]) -> Copied:
         """Copy a local file to a device, byte for byte.
 
-        With `resume`, an interrupted copy leaves what it has stored on the device, and the next copy continues there:
-        it first calls `resuming` with the number of bytes already stored and the size of the file. With
-        `skip_unchanged`, nothing is sent if the device's file has the same size and digest.
+        With `resume`, an interrupted copy leaves what it has stored on the device, and the next copy continues there.
+        Options: `fastflight.client.options.FileCopyOptions`.
         """
-        request = call.file_request(
-            device, path, mode=mode, transfer=transfer, deflate=deflate, interrupt=interrupt, resume=resume
-        )
-        work = PutFile(
-            self._connection, request, local, skip_unchanged=skip_unchanged, progress=progress, resuming=resuming
-        )
-        return work.run()
+        return PutFile(self._connection, device, path, local, options).run()
 
-    def get_file(
-        self,
-        device: str,
-        path: str,
-        local: str | Path,
-        *,
-        resume: bool = True,
-        skip_unchanged: bool = False,
-        mode: Mode = "async",
-        transfer: Method = "auto",
-        deflate: bool | None = None,
-        interrupt: bool = False,
-        progress: Report | None = None,
-        resuming: Resuming | None = None,
-    ) -> Copied:
+    def get_file(self, device: str, path: str, local: str | Path, **options: Unpack[FileCopyOptions]) -> Copied:
         """Copy a file of a device to a local file, byte for byte.
 
         With `resume`, an interrupted copy leaves `FILE.part`, and the next copy continues there if these bytes are
-        still the beginning of the device's file; it first calls `resuming` with their number and the size of the file.
-        The old local file stays until the new one is complete. With `skip_unchanged`, nothing is read if the local
-        file has the same size and digest.
+        still the beginning of the device's file. The old local file stays until the new one is complete. Options:
+        `fastflight.client.options.FileCopyOptions`.
         """
-        request = call.file_request(device, path, mode=mode, transfer=transfer, deflate=deflate, interrupt=interrupt)
-        work = GetFile(
-            self._connection,
-            request,
-            local,
-            resume=resume,
-            skip_unchanged=skip_unchanged,
-            progress=progress,
-            resuming=resuming,
-        )
-        return work.run()
+        return GetFile(self._connection, device, path, local, options).run()
 
-    def put_tree(
-        self,
-        device: str,
-        folder: str,
-        local: str | Path,
-        *,
-        skip_unchanged: bool = False,
-        mode: Mode = "async",
-        transfer: Method = "auto",
-        deflate: bool | None = None,
-        interrupt: bool = False,
-        progress: TreeReport | None = None,
-    ) -> CopiedTree:
+    def put_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]) -> CopiedTree:
         """Copy the files of a local folder and its subfolders to a folder of a device. Links are not copied.
 
-        The files are verified on the device before they replace the old ones. Other files in its folder stay. With
-        `skip_unchanged`, files whose size and digest are the same on the device are not sent.
+        The files are verified on the device before they replace the old ones. Other files in its folder stay. Options:
+        `fastflight.client.options.TreeCopyOptions`.
         """
-        request = call.tree_request(device, folder, mode=mode, transfer=transfer, deflate=deflate, interrupt=interrupt)
-        return PutTree(self._connection, request, local, skip_unchanged=skip_unchanged, progress=progress).run()
+        return PutTree(self._connection, device, folder, local, options).run()
 
-    def get_tree(
-        self,
-        device: str,
-        folder: str,
-        local: str | Path,
-        *,
-        skip_unchanged: bool = False,
-        mode: Mode = "async",
-        transfer: Method = "auto",
-        deflate: bool | None = None,
-        interrupt: bool = False,
-        progress: TreeReport | None = None,
-    ) -> CopiedTree:
+    def get_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]) -> CopiedTree:
         """Copy the files of a device's folder and its subfolders to a local folder.
 
         Each file replaces the old one when it is complete. Raises `DataError`, before anything is written, if a name is
-        not safe to use on this computer. With `skip_unchanged`, files whose local copies have the same size and digest
-        are not read.
+        not safe to use on this computer. Options: `fastflight.client.options.TreeCopyOptions`.
         """
-        request = call.tree_request(device, folder, mode=mode, transfer=transfer, deflate=deflate, interrupt=interrupt)
-        return GetTree(self._connection, request, local, skip_unchanged=skip_unchanged, progress=progress).run()
+        return GetTree(self._connection, device, folder, local, options).run()
 
     def exec(
         self, device: str, code: str, *, timeout: float | None = None, mode: Mode = "async", interrupt: bool = False
@@ -310,88 +162,22 @@ class FastFlightClient:
         request = call.build(DeviceExec, device=device, code=code, timeout=timeout, mode=mode, interrupt=interrupt)
         return self.read_request(request)
 
-    def session(
-        self,
-        device: str,
-        *,
-        since_seq: int | None = None,
-        since_seconds: float | None = None,
-        format: SessionFormat = "bytes",
-        schema: Mapping[str, str] | None = None,
-        columns: Sequence[str] | None = None,
-        ticks: str | Mapping[str, Any] | None = None,
-        batch_rows: int | None = None,
-        flush_ms: int | None = None,
-        limit_rows: int | None = None,
-        limit_seconds: float | None = None,
-        reconnect: bool = False,
-        requests: bool = False,
-        mode: Mode = "async",
-    ) -> RowStream:
-        """Read the live traffic of a device: from now on, from number `since_seq`, or from `since_seconds` ago.
+    def session(self, device: str, **options: Unpack[SessionOptions]) -> RowStream:
+        """Read the live traffic of a device, from now on or from an earlier point.
 
         The stream ends at a limit, or when the device disconnects and `reconnect` is false; `summary["ended"]` gives
-        the reason. `ticks` names a column with the board's tick counter; the rows then also have a column `board_time`,
-        the time at which the board read the counter, by the server's clock. With `requests`, the traffic of requests is
-        included, and a column `request` marks it.
+        the reason. Options: `fastflight.client.options.SessionOptions`.
         """
-        request = call.build(
-            DeviceSession,
-            device=device,
-            since_seq=since_seq,
-            since_seconds=since_seconds,
-            format=format,
-            schema=schema,
-            columns=columns,
-            ticks=ticks,
-            batch_rows=batch_rows,
-            flush_ms=flush_ms,
-            limit_rows=limit_rows,
-            limit_seconds=limit_seconds,
-            reconnect=reconnect,
-            requests=requests,
-            mode=mode,
-        )
+        request = call.build(DeviceSession, device=device, **request_keys("session", options))
         return self.read_request(request)
 
-    def recording(
-        self,
-        name: str,
-        *,
-        from_seq: int | None = None,
-        to_seq: int | None = None,
-        from_time: datetime | None = None,
-        to_time: datetime | None = None,
-        since_seconds: float | None = None,
-        format: SessionFormat = "bytes",
-        schema: Mapping[str, str] | None = None,
-        columns: Sequence[str] | None = None,
-        ticks: str | Mapping[str, Any] | None = None,
-        batch_rows: int | None = None,
-        limit_rows: int | None = None,
-        mode: Mode = "async",
-    ) -> RowStream:
+    def recording(self, name: str, **options: Unpack[RecordingOptions]) -> RowStream:
         """Read the recording of a device: all of it, or a range of the live session's sequence numbers or of times.
 
-        `to_seq` is included, `to_time` is not. The stream's `gaps` list what is missing, with the reason.
+        The stream's `gaps` list what is missing, with the reason. Options:
+        `fastflight.client.options.RecordingOptions`.
         """
-        request = call.build(
-            Recording,
-            name=name,
-            from_seq=from_seq,
-            to_seq=to_seq,
-            from_time=from_time,
-            to_time=to_time,
-            since_seconds=since_seconds,
-            format=format,
-            schema=schema,
-            columns=columns,
-            ticks=ticks,
-            batch_rows=batch_rows,
-            limit_rows=limit_rows,
-            mode=mode,
-        )
-        return self.read_request(request)
+        return self.read_request(call.build(Recording, name=name, **request_keys("recording", options)))
 
     def recordings(self) -> list[Recorded]:
         """Return the server's recordings; their `state` says which of them are still being written."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,15 +21,13 @@ from fastflight.client.call import Copied
 from fastflight.client.connection import ServerConnection
 from fastflight.client.local import RAW_SCHEMA, agrees, local_digest, os_errors_of, piece, pieces, size_of
 from fastflight.client.meaning import content, understood
+from fastflight.client.options import FileCopyOptions, request_keys
 from fastflight.client.progress import Report
 from fastflight.client.rows import UploadRows
 from fastflight.client.work import Steps
 from fastflight.errors import DataError, DeviceError, FileMissing, RequestError
 from fastflight.service.requests import DeviceFile
 from fastflight.service.source import PartialUpload
-
-# Called once, before the first byte is moved, with the bytes that are already there and the size of the file.
-Resuming = Callable[[int, int], None]
 
 PART_SUFFIX = ".part"
 
@@ -40,20 +38,21 @@ class PutFile(Steps):
     def __init__(
         self,
         connection: ServerConnection,
-        request: DeviceFile,
+        device: str,
+        path: str,
         source: str | Path,
-        *,
-        skip_unchanged: bool,
-        progress: Report | None,
-        resuming: Resuming | None,
+        options: FileCopyOptions,
     ) -> None:
         super().__init__()
+        keys = request_keys("put_file", options)
         self._connection = connection
-        self._request = request
+        self._request = call.build(
+            DeviceFile, device=device, path=path, format="raw", resume=options.get("resume", True), **keys
+        )
         self._source = Path(source)
-        self._skip_unchanged = skip_unchanged
-        self._progress = progress
-        self._resuming = resuming
+        self._skip_unchanged = options.get("skip_unchanged", False)
+        self._progress = options.get("progress")
+        self._resuming = options.get("resuming")
         self._size = 0
         self._resumed_at = 0
 
@@ -92,25 +91,23 @@ class GetFile(Steps):
     def __init__(
         self,
         connection: ServerConnection,
-        request: DeviceFile,
+        device: str,
+        path: str,
         target: str | Path,
-        *,
-        resume: bool,
-        skip_unchanged: bool,
-        progress: Report | None,
-        resuming: Resuming | None,
+        options: FileCopyOptions,
     ) -> None:
         super().__init__()
+        keys = request_keys("get_file", options)
         self._connection = connection
-        self._request = request
+        self._request = call.build(DeviceFile, device=device, path=path, format="raw", **keys)
         self._shown = Path(target)
         # Unlike `resolve`, `realpath` does not fail on a link to itself.
         self._target = Path(os.path.realpath(target))
         self._part = self._target.with_name(self._target.name + PART_SUFFIX)
-        self._resume = resume
-        self._skip_unchanged = skip_unchanged
-        self._progress = progress
-        self._resuming = resuming
+        self._resume = options.get("resume", True)
+        self._skip_unchanged = options.get("skip_unchanged", False)
+        self._progress = options.get("progress")
+        self._resuming = options.get("resuming")
 
     def run(self) -> Copied:
         """Read the bytes that are missing here. Replace the old file when the new one is complete."""

@@ -12,28 +12,16 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pyarrow as pa
 
 from fastflight.client.meaning import understood
-from fastflight.client.progress import Meter, Report
-from fastflight.client.stream import (
-    BESIDE,
-    Missed,
-    RowStream,
-    Summary,
-    exported,
-    failed_devices,
-    path_of,
-    warn_if_incomplete,
-)
+from fastflight.client.progress import Meter
+from fastflight.client.stream import BESIDE, AnswerRows, Missed, RowStream, Summary
 from fastflight.concurrency.gather import Gather
 from fastflight.errors import ProtocolError, RequestError, Stopped
 from fastflight.service.source import held_bytes
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # Enough for eight endpoints with four of the server's largest batches each.
 MAX_AHEAD_BYTES = 64 * 1024 * 1024
@@ -45,7 +33,7 @@ LEAVE_SECONDS = 1.0
 Open = Callable[[], RowStream]
 
 
-class ParallelRowStream:
+class ParallelRowStream(AnswerRows):
     """The rows of several answers as one stream, with the interface of `RowStream`."""
 
     def __init__(self, endpoints: Sequence[Open], parallel: int, ordered: bool) -> None:
@@ -70,16 +58,6 @@ class ParallelRowStream:
             ordered=ordered,
             name="fastflight-endpoint",
         )
-
-    def reporting(self, report: Report | None, total_bytes: int | None = None) -> Self:
-        """Call `report` for each batch from now on."""
-        self._meter = Meter(report, total_bytes)
-        return self
-
-    @property
-    def path(self) -> str:
-        """`sync` or `async`: the path that the rows took through the server, as reported by the server."""
-        return path_of(self.schema)
 
     @property
     def summary(self) -> Summary:
@@ -116,26 +94,6 @@ class ParallelRowStream:
                 return
             self._meter.add(batch)
             yield batch
-
-    @property
-    def failed(self) -> dict[str, str]:
-        """See `RowStream.failed`."""
-        return failed_devices(self.summary)
-
-    def to_arrow(self) -> pa.Table:
-        """Read the remaining rows into one table, like `RowStream.to_arrow`."""
-        table = pa.Table.from_batches(list(self), self.schema)
-        warn_if_incomplete(self.summary)
-        return table
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Read the remaining rows into one DataFrame, like `to_arrow`."""
-        frame: pd.DataFrame = self.to_arrow().to_pandas()
-        return frame
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """See `RowStream.__arrow_c_stream__`."""
-        return exported(self, requested_schema)
 
     def cancel(self) -> None:
         """Stop all endpoints. Can be called from any thread; a thread that is reading gets `Stopped`."""

@@ -1,8 +1,11 @@
-"""Progress of transfers.
+"""Progress of transfers. Callers give callbacks of these types:
 
-A `Report` is a callback: it is called with the rows so far, the bytes so far, and the total bytes expected, or None if
-unknown. When reading, bytes are those of the rows in Arrow's memory; for format `raw`, those of the file. When writing,
-they are the bytes that the device has stored.
+- `Report`: called with the rows so far, the bytes so far, and the total bytes expected, or None if unknown. When
+  reading, bytes are those of the rows in Arrow's memory; for format `raw`, those of the file. When writing, they are
+  the bytes that the device has stored.
+- `TreeReport`: called as the files of a folder are moved, with the path of the current file, the bytes moved so far,
+  and the total bytes to move.
+- `Resuming`: called once before a copy continues, with the bytes that are already there and the size of the file.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Report = Callable[[int, int, int | None], None]
+TreeReport = Callable[[str, int, int], None]
+Resuming = Callable[[int, int], None]
 
 
 class Meter:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import warnings
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 from pyarrow import flight
@@ -120,7 +121,66 @@ class StreamOutcome:
         self._ended = True
 
 
-class RowStream:
+class AnswerRows(ABC):
+    """What `RowStream` and `ParallelRowStream` have in common. The rows can be read once, in one of these ways."""
+
+    schema: pa.Schema
+    _meter: Meter
+
+    @property
+    @abstractmethod
+    def summary(self) -> Summary: ...
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+
+    def reporting(self, report: Report | None, total_bytes: int | None = None) -> Self:
+        """Call `report` for each batch from now on."""
+        self._meter = Meter(report, total_bytes)
+        return self
+
+    @property
+    def path(self) -> str:
+        """`sync` or `async`: the path that the rows took through the server, as reported by the server."""
+        return path_of(self.schema)
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """The devices of a fleet that could not be read, each with the reason. Known at the end of the stream."""
+        return failed_devices(self.summary)
+
+    def to_arrow(self) -> pa.Table:
+        """Read the remaining rows into one table.
+
+        Warns with `IncompleteWarning` if devices could not be read, or if most rows do not fit the schema.
+        """
+        table = pa.Table.from_batches(list(self), self.schema)
+        warn_if_incomplete(self.summary)
+        return table
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Read the remaining rows into one DataFrame, like `to_arrow`."""
+        frame: pd.DataFrame = self.to_arrow().to_pandas()
+        return frame
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Export the remaining rows to DuckDB, Polars, pandas and others, which read them as they arrive, once."""
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            if self._is_read():
+                raise RequestError("these rows have been read", hint="Ask again, or keep them as a table: to_arrow()")
+            yield from self
+            warn_if_incomplete(self.summary)
+
+        return pa.RecordBatchReader.from_batches(self.schema, batches()).__arrow_c_stream__(requested_schema)
+
+    def _is_read(self) -> bool:
+        with contextlib.suppress(RequestError):  # no summary before the last batch
+            return bool(self.summary)
+        return False
+
+
+class RowStream(AnswerRows):
     """The rows of one answer. `schema` is known from the start. Iterate, or call `to_arrow` or `to_pandas`."""
 
     def __init__(
@@ -136,16 +196,6 @@ class RowStream:
         self._finished = False
         with typed_errors(location):
             self.schema: pa.Schema = reader.schema
-
-    def reporting(self, report: Report | None, total_bytes: int | None = None) -> Self:
-        """Call `report` for each batch from now on."""
-        self._meter = Meter(report, total_bytes)
-        return self
-
-    @property
-    def path(self) -> str:
-        """`sync` or `async`: the path that the rows took through the server, as reported by the server."""
-        return path_of(self.schema)
 
     @property
     def summary(self) -> Summary:
@@ -210,29 +260,6 @@ class RowStream:
         if not self._outcome.is_whole:  # iterated again after an error
             raise ProtocolError("this stream has failed: rows are missing", where=self._location, hint="Ask again")
 
-    @property
-    def failed(self) -> dict[str, str]:
-        """The devices of a fleet that could not be read, each with the reason. Known at the end of the stream."""
-        return failed_devices(self.summary)
-
-    def to_arrow(self) -> pa.Table:
-        """Read the remaining rows into one table.
-
-        Warns with `IncompleteWarning` if devices could not be read, or if most rows do not fit the schema.
-        """
-        table = pa.Table.from_batches(list(self), self.schema)
-        warn_if_incomplete(self.summary)
-        return table
-
-    def to_pandas(self) -> pd.DataFrame:
-        """Read the remaining rows into one DataFrame, like `to_arrow`."""
-        frame: pd.DataFrame = self.to_arrow().to_pandas()
-        return frame
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Export the remaining rows to DuckDB, Polars, pandas and others, which read them as they arrive, once."""
-        return exported(self, requested_schema)
-
     def cancel(self) -> None:
         """Stop the stream. Can be called from any thread; a thread that is reading it gets `Stopped`."""
         if not self._finished:
@@ -252,36 +279,6 @@ def path_of(schema: pa.Schema) -> str:
     """Return the path (`sync` or `async`) that the server reports in a schema's metadata; empty if it reports none."""
     path: bytes = (schema.metadata or {}).get(PATH_KEY, b"")
     return path.decode(errors="replace")
-
-
-class AnswerRows(Protocol):
-    """A `RowStream` or a `ParallelRowStream`."""
-
-    @property
-    def schema(self) -> pa.Schema: ...
-
-    @property
-    def summary(self) -> Summary: ...
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
-
-
-def exported(rows: AnswerRows, requested_schema: object) -> object:
-    """Return the rows as a stream of Arrow's C interface. Reading them again is an error, not an empty table."""
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        if _is_read(rows):
-            raise RequestError("these rows have been read", hint="Ask again, or keep them as a table: to_arrow()")
-        yield from rows
-        warn_if_incomplete(rows.summary)
-
-    return pa.RecordBatchReader.from_batches(rows.schema, batches()).__arrow_c_stream__(requested_schema)
-
-
-def _is_read(rows: AnswerRows) -> bool:
-    with contextlib.suppress(RequestError):  # no summary before the last batch
-        return bool(rows.summary)
-    return False
 
 
 def failed_devices(summary: Summary) -> dict[str, str]:

@@ -26,14 +26,12 @@ from fastflight.client.folder import LocalEntry, LocalFolder, scan
 from fastflight.client.landing import Landed, RemoteEntry, clash, landing
 from fastflight.client.local import RAW_BATCH_BYTES, os_errors_of
 from fastflight.client.meaning import content, text, understood, whole
+from fastflight.client.options import TreeCopyOptions, request_keys
 from fastflight.client.rows import UploadRows
 from fastflight.client.stream import Note
 from fastflight.client.work import Steps
 from fastflight.errors import DataError, DeviceError, FileMissing, ProtocolError, RequestError
 from fastflight.service.requests import LEFT_BEHIND, MAX_FILES, MAX_REQUEST_BYTES, DeviceListing, DeviceTree
-
-# Called as files are moved, with the path of the current file, the bytes moved so far, and the total bytes to move.
-TreeReport = Callable[[str, int, int], None]
 
 T = TypeVar("T")
 
@@ -52,18 +50,17 @@ class PutTree(Steps):
     def __init__(
         self,
         connection: ServerConnection,
-        request: DeviceTree,
+        device: str,
+        folder: str,
         source: str | Path,
-        *,
-        skip_unchanged: bool,
-        progress: TreeReport | None,
+        options: TreeCopyOptions,
     ) -> None:
         super().__init__()
         self._connection = connection
-        self._request = request
+        self._request = call.build(DeviceTree, device=device, path=folder, **request_keys("put_tree", options))
         self._source = Path(source)
-        self._skip_unchanged = skip_unchanged
-        self._progress = progress
+        self._skip_unchanged = options.get("skip_unchanged", False)
+        self._progress = options.get("progress")
 
     def run(self) -> CopiedTree:
         """Send the files: all of them, or with `skip_unchanged` those that differ."""
@@ -115,18 +112,17 @@ class GetTree(Steps):
     def __init__(
         self,
         connection: ServerConnection,
-        request: DeviceTree,
+        device: str,
+        folder: str,
         target: str | Path,
-        *,
-        skip_unchanged: bool,
-        progress: TreeReport | None,
+        options: TreeCopyOptions,
     ) -> None:
         super().__init__()
         self._connection = connection
-        self._request = request
+        self._request = call.build(DeviceTree, device=device, path=folder, **request_keys("get_tree", options))
         self._target = Path(target)
-        self._skip_unchanged = skip_unchanged
-        self._progress = progress
+        self._skip_unchanged = options.get("skip_unchanged", False)
+        self._progress = options.get("progress")
 
     def run(self) -> CopiedTree:
         """Read the files: all of them, or with `skip_unchanged` those that differ."""

@@ -91,7 +91,8 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
             self._waiting.append(item)
             self._bytes += size
             wake, self._consumer = self._consumer, None
-            room = self._bytes < self._max_bytes
+            # A consumer that sleeps takes this item at once: meanwhile the next one can be made.
+            room = wake is not None or self._bytes < self._max_bytes
         if wake is not None:
             _wake((wake,))
         return room

@@ -172,12 +172,14 @@ class Telnet:
 
     def feed(self, data: bytes) -> list[Event]:
         """Return the events in `data` from the peer. Afterwards send what `take` returns."""
-        if self._unfinished:
-            data = self._unfinished + data
-            self._unfinished = b""
-        elif data and not self._dropping:
+        data, self._unfinished = self._unfinished + data, b""
+        if not self._dropping:
+            # Without commands all IACs are in pairs, and the last one may be the first half of a pair.
             text = _unescape(data)
-            if data.count(IAC) == 2 * (len(data) - len(text)):  # only pairs, so there is no command
+            single = data.count(IAC) - 2 * (len(data) - len(text))
+            if single == 1 and _ends_in_half(data):
+                text, self._unfinished, single = text[:-1], IAC, 0
+            if not single:
                 text = self._remove_padding(text)
                 return [TelnetData(text)] if text else []
         events = _Events()
@@ -295,14 +297,18 @@ def _escape(data: bytes) -> bytes:
     """Return `data` with each 0xFF doubled."""
     if _RUN not in data:
         return data.replace(IAC, PAIR)
-    return (2 * _RUN).join([piece.replace(IAC, PAIR) for piece in data.split(_RUN)])
+    return (2 * _RUN).join([piece and piece.replace(IAC, PAIR) for piece in data.split(_RUN)])
 
 
 def _unescape(data: bytes) -> bytes:
     """Return `data` with each pair of 0xFF replaced by one."""
     if _RUN not in data:
         return data.replace(PAIR, IAC)
-    return _RUN[:32].join([piece.replace(PAIR, IAC) for piece in data.split(_RUN)])
+    return _RUN[:32].join([piece and piece.replace(PAIR, IAC) for piece in data.split(_RUN)])
+
+
+def _ends_in_half(data: bytes) -> bool:
+    return data.endswith(IAC) and (len(data) - len(data.rstrip(IAC))) % 2 == 1
 
 
 def _find_single_iac(data: bytes, start: int) -> int:

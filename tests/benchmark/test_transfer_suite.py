@@ -195,6 +195,6 @@ def test_a_small_sweep_moves_every_byte_on_both_paths_and_by_mpremote(tmp_path: 
     assert "not run: a transfer takes 0 s on this line: 5 KB at 3000000" in said(run)
 
     drawn = plot_benchmark_results.draw(path, tmp_path)
-    assert [file.name for file in drawn] == ["transfer_of_limit_csv.png", "transfer_mpremote.png"]
+    assert [file.name for file in drawn] == ["transfer_mpremote_without_pace.png", "transfer_of_limit_csv.png"]
     assert all(file.stat().st_size > 10_000 for file in drawn)
     assert not plt.get_fignums()

@@ -14,7 +14,6 @@ import pytest
 from fastflight.app.compose import open_server
 from fastflight.app.settings import ServeSettings
 from fastflight.client import AsyncFastFlightClient, Copied, CopiedTree, FastFlightClient
-from fastflight.client.call import file_request, tree_request
 from fastflight.client.file_copy import GetFile
 from fastflight.client.tree_copy import GetTree
 from fastflight.client.work import Steps
@@ -363,11 +362,10 @@ class _Late:
 def test_an_answer_that_comes_after_the_work_was_given_up_is_left(tmp_path: Path, kind: str) -> None:
     """Else the server would keep the device for it."""
     late: Any = _Late()
-    request: dict[str, Any] = {"skip_unchanged": False, "progress": None}
     if kind == "file":
-        late.work = GetFile(late, file_request("demo", "/x"), tmp_path / "x", resume=True, resuming=None, **request)
+        late.work = GetFile(late, "demo", "/x", tmp_path / "x", {})
     else:
-        late.work = GetTree(late, tree_request("demo", "/x"), tmp_path / "x", **request)
+        late.work = GetTree(late, "demo", "/x", tmp_path / "x", {})
     with pytest.raises(Stopped):
         late.work.run()
     assert late.left

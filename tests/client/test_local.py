@@ -88,13 +88,11 @@ def test_pandas_is_loaded_before_a_folder_is_sent(tmp_path: Path) -> None:
         "import sys, types\n"
         "from pathlib import Path\n"
         "from fastflight.client.tree_copy import PutTree\n"
-        "from fastflight.service.requests import DeviceTree\n"
         "def upload(*_):\n"
         "    print('pandas' in sys.modules)\n"
         "    return types.SimpleNamespace(give_up=None, run=lambda: types.SimpleNamespace(bytes=4))\n"
-        "request = DeviceTree(device='demo', path='/app')\n"
         "connection = types.SimpleNamespace(upload=upload)\n"
-        f"PutTree(connection, request, Path({str(tmp_path)!r}), skip_unchanged=False, progress=None).run()"
+        f"PutTree(connection, 'demo', '/app', Path({str(tmp_path)!r}), {{}}).run()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "True\n"

@@ -86,6 +86,14 @@ def test_an_item_larger_than_the_room_passes_alone() -> None:
     assert channel.has_room(threading.Event().set)
 
 
+def test_while_a_sleeping_consumer_is_woken_the_next_item_can_be_made() -> None:
+    channel = Channel[str](1)
+    assert channel.poll(lambda: None) is None
+
+    assert channel.add("taken at once", 5)
+    assert not channel.add("waits", 5)
+
+
 def test_a_consumer_takes_all_that_waits() -> None:
     channel = Channel[int](100)
     for item in range(5):

@@ -2,41 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
-import seaborn as sns
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from fastflight_benchmark.plots import ASYNC_COLOUR, LIMIT_COLOUR, SYNC_COLOUR, finish
-from fastflight_benchmark.suites.transfer.contents import DOWNLOAD, UPLOAD
+from fastflight_benchmark.plots import ASYNC_COLOUR, LIMIT_COLOUR, SYNC_COLOUR, draw_cells, finish
+from fastflight_benchmark.suites.transfer.contents import ASYNC, DOWNLOAD, SYNC, UPLOAD
 from fastflight_benchmark.suites.transfer.report import line_name, size_name
 from fastflight_benchmark.suites.transfer.summary import STEADY, TUNING, WITHOUT_PACE
 
-# Percent of the limit at which the colours of random bytes begin: what is below is far below.
-PALEST, FULL = 50.0, 100.0
-# And at which those of text end: deflate moves it faster than the line.
-COMPRESSED = 400.0
 # A cell's `status` where it was run, well or not.
 RUN = "run"
 MPREMOTE_COLOUR, TERMINAL_COLOUR = "#c44e52", "#e5a6a8"
-LIMIT_NOTE = "Limit: the line rate, for uploads at most ring / round trip; without a pace a bare loop on the board"
+# Against mpremote: label, path, column and colour of each bar. The pale ones: mpremote on what it takes for a
+# pseudo-terminal, where it makes no pauses.
+TIMES = (
+    ("sync", SYNC, "vs_mpremote", SYNC_COLOUR),
+    ("async", ASYNC, "vs_mpremote", ASYNC_COLOUR),
+    ("sync, mpremote without its pauses", SYNC, "vs_mpremote_pty", "#c9c9c9"),
+    ("async, mpremote without its pauses", ASYNC, "vs_mpremote_pty", "#9dc3e0"),
+)
+BAR = 0.2
+LIMIT_NOTE = (
+    "White: at the limit, blue: above (deflate), red: below. Limit: the line rate, for uploads at most "
+    "ring / round trip; without a pace there is a reference instead, a bare loop on the board"
+)
 
 
 def transfer(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, Figure]:
     """All figures of a result of the suite `transfer`, by name."""
     steady = result[result["kind"] == STEADY]
-    figures = {
+    figures: dict[str, Figure] = {}
+    compared = steady[steady["mpremote_seconds"].notna()]
+    paced = compared["line"] != WITHOUT_PACE
+    if paced.any():
+        figures["mpremote"] = times_mpremote(compared[paced], description)
+    if not paced.all():
+        figures["mpremote_without_pace"] = rates_without_pace(compared[~paced], description)
+    figures |= {
         f"of_limit_{content}": of_limit(steady[steady["content"] == content], str(content), description)
         for content in steady["content"].unique()
     }
-    compared = steady[steady["mpremote_seconds"].notna()]
-    if len(compared):
-        figures["mpremote"] = against_mpremote(compared, description)
     tuned = result[(result["kind"] == TUNING) & (result["status"] == RUN)]
     if len(tuned):
         figures["chunk_drain"] = chunk_and_drain(tuned, description)
@@ -48,31 +60,16 @@ def of_limit(cells: pd.DataFrame, content: str, description: Mapping[str, Any]) 
     lines = sorted(cells["line"].unique(), key=lambda line: line or float("inf"))
     sizes = sorted(cells["size"].unique())
     figure, grid = plt.subplots(2, 2, figsize=(11, 2.4 + 0.95 * len(lines)), sharex=True, sharey=True, squeeze=False)
-    high = FULL if content == "random" else COMPRESSED
     for operation, row in zip((UPLOAD, DOWNLOAD), grid, strict=True):
         for path, axes in zip(("sync", "async"), row, strict=True):
             chosen = cells[(cells["operation"] == operation) & (cells["path"] == path)]
             shares = 100 * chosen.pivot(index="line", columns="size", values="of_limit").reindex(lines, columns=sizes)
-            labels = shares.map(lambda share: f"{share:.0f} %")
             status = chosen.pivot(index="line", columns="size", values="status").reindex(lines, columns=sizes)
-            sns.heatmap(
-                shares.fillna(0),
-                ax=axes,
-                mask=shares.isna(),
-                annot=labels,
-                fmt="",
-                cmap="YlGnBu",
-                vmin=PALEST if high == FULL else 0,
-                vmax=high,
-                linewidths=1.5,
-                annot_kws={"fontsize": 8.5},
-                cbar=False,
-            )
-            _mark_missing(axes, shares, status.map(lambda said: "failed" if said == RUN else "not run"))
+            missing = status.map(lambda said: "failed" if said == RUN else "not run")
+            draw_cells(axes, shares - 100, shares.map(lambda share: f"{share:.0f} %").where(shares.notna(), missing))
             axes.set_title(f"{operation}, {path}", loc="left", fontsize=10)
             axes.set_xlabel("")
             axes.set_ylabel("line, baud" if path == "sync" else "")
-            axes.tick_params(left=False, bottom=False)
             axes.set_yticklabels([line_name(line) for line in lines], rotation=0)
             axes.set_xticklabels([size_name(size) for size in sizes])
     figure.suptitle(f"Transfers of {_content_name(content)}: percent of the limit", x=0.02, ha="left", fontsize=12)
@@ -80,60 +77,85 @@ def of_limit(cells: pd.DataFrame, content: str, description: Mapping[str, Any]) 
     return figure
 
 
-def against_mpremote(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
-    """Throughput of both paths and of mpremote, where it moved the same file; the figures are times mpremote."""
-    keys = cells[["line", "content", "size"]].drop_duplicates()
-    keys = keys.sort_values(["line", "content", "size"], key=lambda column: column.replace(WITHOUT_PACE, 10**9))
-    names = [
-        f"{_content_name(row['content'])}\n{size_name(row['size'])}\n{line_name(row['line'])}"
-        for row in keys.to_dict("records")
-    ]
-    width = max(10.0, 2.2 + 0.95 * len(names))
-    figure, grid = plt.subplots(2, 1, figsize=(width, 7.2), sharex=True, squeeze=False)
-    for operation, axes in zip((UPLOAD, DOWNLOAD), grid[:, 0], strict=True):
-        chosen = cells[cells["operation"] == operation]
-        by_path = {
-            path: keys.merge(chosen[chosen["path"] == path], on=list(keys.columns), how="left")
-            for path in ("sync", "async")
-        }
-        peer = by_path["sync"].fillna(by_path["async"])
+def times_mpremote(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
+    """How many times as fast as mpremote both paths are, on lines at the rates of real boards."""
+    figure, grid, names = _operations(cells)
+    for operation, axes in grid:
+        for number, (label, path, column, colour) in enumerate(TIMES):
+            times = _of_path(cells, operation, path, names)[column]
+            places = [place + (number - 1.5) * BAR for place in range(len(names))]
+            axes.bar(places, times, BAR, label=label, color=colour)
+            for place, value in zip(places, times, strict=True):
+                if not math.isnan(value):
+                    axes.text(place, value, f"{value:.1f}", ha="center", va="bottom", fontsize=6.5)
+        axes.axhline(1, color=LIMIT_COLOUR, lw=1)
+        axes.margins(y=0.12)
+        axes.set_ylabel(f"{operation}, times mpremote", fontsize=9)
+    _legend(figure, grid[0][1], "Times as fast as mpremote, on the same line")
+    finish(
+        figure,
+        f"Line at 1: as fast as mpremote. Pale: beside mpremote on a pseudo-terminal. {_mpremote_note(description)}",
+        description,
+    )
+    return figure
+
+
+def rates_without_pace(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
+    """kB/s of both paths and of mpremote on a line that is bound by the processes at its ends alone."""
+    figure, grid, names = _operations(cells)
+    for operation, axes in grid:
+        ours = {path: _of_path(cells, operation, path, names) for path in (SYNC, ASYNC)}
+        peer = ours[SYNC].fillna(ours[ASYNC])
         bars = (
-            ("fastflight, sync", by_path["sync"]["bytes_per_second"], SYNC_COLOUR),
-            ("fastflight, async", by_path["async"]["bytes_per_second"], ASYNC_COLOUR),
+            ("fastflight, sync", ours[SYNC]["bytes_per_second"], SYNC_COLOUR),
+            ("fastflight, async", ours[ASYNC]["bytes_per_second"], ASYNC_COLOUR),
             ("mpremote, on a serial port", peer["size"] / peer["mpremote_seconds"], MPREMOTE_COLOUR),
             ("mpremote, on a pseudo-terminal", peer["size"] / peer["mpremote_pty_seconds"], TERMINAL_COLOUR),
         )
-        bar = 0.2
-        for number, (label, values, colour) in enumerate(bars):
-            axes.bar(
-                [place + (number - 1.5) * bar for place in range(len(names))],
-                values / 1e3,
-                bar,
-                label=label,
-                color=colour,
-            )
-        highest = pd.concat([values for _, values, _ in bars[:2]], axis=1).max(axis=1)
-        for place, (rate, times) in enumerate(zip(highest, by_path["async"]["vs_mpremote"], strict=True)):
-            axes.text(
-                place - bar,
-                rate / 1e3 * 1.15,
-                f"{times:,.0f}x" if times >= 100 else f"{times:.1f}x",
-                ha="center",
-                fontsize=8,
-            )
+        for number, (label, rates, colour) in enumerate(bars):
+            places = [place + (number - 1.5) * BAR for place in range(len(names))]
+            axes.bar(places, rates / 1e3, BAR, label=label, color=colour)
+            for place, rate in zip(places, rates / 1e3, strict=True):
+                if not math.isnan(rate):
+                    axes.text(place, rate * 1.05, f"{rate:,.0f}", ha="center", va="bottom", fontsize=6.5)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
         axes.yaxis.set_minor_formatter(NullFormatter())
-        axes.margins(y=0.2)
+        axes.margins(y=0.15)
         axes.set_ylabel(f"{operation}, kB/s", fontsize=9)
+    _legend(figure, grid[0][1], "Without a pace: processes on one computer, faster than any board")
+    finish(figure, _mpremote_note(description), description)
+    return figure
+
+
+def _operations(cells: pd.DataFrame) -> tuple[Figure, Sequence[tuple[str, Axes]], pd.DataFrame]:
+    """A figure with axes for uploads and downloads, and what was moved: a row for each place on their axis."""
+    moved = cells[["line", "content", "size"]].drop_duplicates().sort_values(["line", "content", "size"])
+    names = [
+        f"{_content_name(row['content'])}\n{size_name(row['size'])}\n{line_name(row['line'])}"
+        for row in moved.to_dict("records")
+    ]
+    figure, grid = plt.subplots(2, 1, figsize=(max(10.0, 2.2 + 1.1 * len(names)), 7.2), sharex=True)
+    for axes in grid:
         axes.set_xticks(range(len(names)), names, fontsize=8)
         axes.spines[["top", "right"]].set_visible(False)
-    handles, labels = grid[0, 0].get_legend_handles_labels()
+    return figure, list(zip((UPLOAD, DOWNLOAD), grid, strict=True)), moved
+
+
+def _of_path(cells: pd.DataFrame, operation: str, path: str, moved: pd.DataFrame) -> pd.DataFrame:
+    """The rows of one operation and path, in the order of `moved`; without values where it was not run."""
+    chosen = cells[(cells["operation"] == operation) & (cells["path"] == path)]
+    return moved.merge(chosen, on=list(moved.columns), how="left")
+
+
+def _legend(figure: Figure, axes: Axes, title: str) -> None:
+    handles, labels = axes.get_legend_handles_labels()
     figure.legend(handles, labels, loc="upper left", bbox_to_anchor=(0.01, 0.965), ncols=4, frameon=False, fontsize=9)
-    figure.suptitle("Against mpremote, on the same line", x=0.02, ha="left", fontsize=12)
-    note = f"Figures: async by mpremote on a serial port. mpremote {description['mpremote']}, by its Python interface"
-    finish(figure, note, description)
-    return figure
+    figure.suptitle(title, x=0.02, ha="left", fontsize=12)
+
+
+def _mpremote_note(description: Mapping[str, Any]) -> str:
+    return f"mpremote {description['mpremote']}, by its Python interface"
 
 
 def chunk_and_drain(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
@@ -143,14 +165,11 @@ def chunk_and_drain(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figu
     for (line, size), axes in zip(kinds, grid[0], strict=True):
         chosen = cells[(cells["line"] == line) & (cells["size"] == size)]
         shares = 100 * chosen.pivot(index="chunk", columns="drain", values="of_limit")
-        sns.heatmap(
-            shares, ax=axes, annot=True, fmt=".1f", cmap="YlGnBu", linewidths=1.5, vmin=PALEST, vmax=FULL, cbar=False
-        )
+        draw_cells(axes, shares - 100, shares.map(lambda share: f"{share:.1f}"))
         axes.set_title(f"{size_name(size)} random at {line_name(line)}", loc="left", fontsize=10)
         axes.set_xlabel("drain threshold, bytes")
         axes.set_ylabel("largest chunk, bytes")
         axes.set_yticklabels(axes.get_yticklabels(), rotation=0)
-        axes.tick_params(left=False, bottom=False)
     figure.suptitle("Async uploads by chunk and drain: percent of the limit", x=0.02, ha="left", fontsize=12)
     finish(figure, LIMIT_NOTE, description)
     return figure
@@ -197,14 +216,6 @@ def _boards_note(result: pd.DataFrame, description: Mapping[str, Any]) -> str:
         f"CPU: of a core. {most['boards']} boards themselves took up to {most['boards_cpu_percent']:.0f} %, "
         f"and {most['idle_percent']:.0f} % of all cores was idle then"
     )
-
-
-def _mark_missing(axes: Axes, shares: pd.DataFrame, words: pd.DataFrame) -> None:
-    for row, values in enumerate(shares.to_numpy()):
-        for column, share in enumerate(values):
-            if share != share:
-                word = str(words.iat[row, column])
-                axes.text(column + 0.5, row + 0.5, word, ha="center", va="center", fontsize=8, color="#777777")
 
 
 def _content_name(content: str) -> str:

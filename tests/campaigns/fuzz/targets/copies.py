@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from fastflight.client import call
 from fastflight.client.file_copy import GetFile
+from fastflight.client.options import FileCopyOptions
 from fastflight.client.stream import RowStream
 from fastflight.client.tree_copy import GetTree
 from fastflight.errors import DeviceError, FastFlightError
@@ -127,17 +128,17 @@ def run(data: bytes) -> None:
 
 def copied(server: Any, place: Path, kind: int) -> None:
     """One of the copies, to its end."""
-    how: dict[str, Any] = {"skip_unchanged": bool(kind & 2), "progress": None}
+    skip_unchanged = bool(kind & 2)
     try:
         if kind & 1:
             place.mkdir()
             if kind & 4:
                 (place / "a.txt.part").write_bytes(CONTENT["a.txt"][:2])
-            request = call.file_request("demo", "/data/a.txt")
-            GetFile(server, request, place / "a.txt", resume=bool(kind & 8), resuming=None, **how).run()
+            options: FileCopyOptions = {"resume": bool(kind & 8), "skip_unchanged": skip_unchanged}
+            GetFile(server, "demo", "/data/a.txt", place / "a.txt", options).run()
             assert (place / "a.txt").is_file()
         else:
-            done = GetTree(server, call.tree_request("demo", "/data"), place, **how).run()
+            done = GetTree(server, "demo", "/data", place, {"skip_unchanged": skip_unchanged}).run()
             assert all((place / path).is_file() for path in done.files)
     except FastFlightError as error:
         assert isinstance(str(error), str)

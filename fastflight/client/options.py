@@ -1,0 +1,173 @@
+"""The keyword options of the client's verbs, each described once.
+
+The methods of `FastFlightClient` and `AsyncFastFlightClient` take them as `**options: Unpack[ReadOptions]`, and so on.
+All may be left out; None means the default. Verbs with few options have them in their signature instead.
+`fastflight.client.progress` describes the callbacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypedDict
+
+from fastflight.client.progress import Report, Resuming, TreeReport
+from fastflight.errors import nearest
+from fastflight.service.requests import Format, Method, Mode, OnError, SessionFormat
+
+
+class FileOptions(TypedDict, total=False):
+    """How a file is reached; for all verbs below that read or write files.
+
+    - `mode`: where the server handles the request: `async` (default) on an event loop, or `sync` in the call's thread.
+    - `transfer`: how bytes are encoded on the line. `auto` (default) is the fastest that the board supports.
+    - `deflate`: whether to compress on the line, if the board can. By default only on lines known to be below 1 Mbaud.
+    - `interrupt`: stop the program that the device is running. By default such a device raises `BusyError`.
+    """
+
+    mode: Mode
+    transfer: Method
+    deflate: bool | None
+    interrupt: bool
+
+
+class WriteOptions(FileOptions, total=False):
+    """The options of `write`: those of `FileOptions`, and
+
+    - `format`: the format of the device's file. By default its ending decides.
+    - `columns`: the names of the columns to keep; for `packed`, of the fields.
+    - `record`: the layout of one record of a `packed` file, as for Python's `struct`: `<IfH`.
+    - `progress`: a `Report`, called for each batch.
+    """
+
+    format: Format | None
+    columns: Sequence[str] | None
+    record: str | None
+    progress: Report | None
+
+
+class ReadOptions(WriteOptions, total=False):
+    """The options of `read`: those of `WriteOptions` and `FileOptions`, and
+
+    - `schema`: the type of each column, by Arrow's names: `{"celsius": "double"}`. By default the server infers them.
+    - `batch_rows`: the most rows of a batch.
+    - `on_error`: `skip` (default) leaves out and counts rows that do not fit the schema; `fail` raises `DataError`.
+    """
+
+    schema: Mapping[str, str] | None
+    batch_rows: int | None
+    on_error: OnError
+
+
+class FleetOptions(ReadOptions, total=False):
+    """The options of `read_fleet`: those of `ReadOptions`, `WriteOptions` and `FileOptions`, and
+
+    - `ordered`: return the rows device by device. By default they come as they arrive.
+    """
+
+    ordered: bool
+
+
+class TreeCopyOptions(FileOptions, total=False):
+    """The options of `put_tree` and `get_tree`: those of `FileOptions`, and
+
+    - `skip_unchanged`: do not move files whose size and digest are the same on both sides.
+    - `progress`: a `TreeReport`, called as files are moved.
+    """
+
+    skip_unchanged: bool
+    progress: TreeReport | None
+
+
+class FileCopyOptions(FileOptions, total=False):
+    """The options of `put_file` and `get_file`: those of `FileOptions`, and
+
+    - `resume`: continue an interrupted copy, and keep what was copied if this one is interrupted. True by default.
+    - `skip_unchanged`: move nothing if size and digest are the same on both sides.
+    - `progress`: a `Report`, called as the copy goes on.
+    - `resuming`: a `Resuming`, called before an interrupted copy continues.
+    """
+
+    resume: bool
+    skip_unchanged: bool
+    progress: Report | None
+    resuming: Resuming | None
+
+
+class TrafficOptions(TypedDict, total=False):
+    """How the traffic of a device is read, live or recorded.
+
+    - `mode`: where the server handles the request: `async` (default) on an event loop, or `sync` in the call's thread.
+    - `format`: `bytes` (default) as they came, or `lines`, `jsonl` or `csv`, one row per line.
+    - `schema`: the type of each column, by Arrow's names. `jsonl` and `csv` need it.
+    - `columns`: the names of the columns to keep.
+    - `ticks`: the column with the board's tick counter, or a mapping with the keys of `Ticks`. The rows then also have
+      a column `board_time`: the time at which the board read the counter, by the server's clock.
+    - `batch_rows`: the most rows of a batch.
+    - `limit_rows`: end after this many rows.
+    - `since_seconds`: begin this many seconds ago.
+    """
+
+    mode: Mode
+    format: SessionFormat
+    schema: Mapping[str, str] | None
+    columns: Sequence[str] | None
+    ticks: str | Mapping[str, Any] | None
+    batch_rows: int | None
+    limit_rows: int | None
+    since_seconds: float | None
+
+
+class SessionOptions(TrafficOptions, total=False):
+    """The options of `session`: those of `TrafficOptions`, and
+
+    - `since_seq`: begin at this sequence number. By default a session begins now.
+    - `flush_ms`: the most milliseconds that a row waits for its batch to fill up. 0: none.
+    - `limit_seconds`: end after this many seconds.
+    - `reconnect`: continue when the device was lost and has come back. By default the session ends.
+    - `requests`: include the traffic of requests to the device. A column `request` marks it.
+    """
+
+    since_seq: int | None
+    flush_ms: int | None
+    limit_seconds: float | None
+    reconnect: bool
+    requests: bool
+
+
+class RecordingOptions(TrafficOptions, total=False):
+    """The options of `recording`: those of `TrafficOptions`, and
+
+    - `from_seq`, `to_seq`: the first and the last sequence number, both included.
+    - `from_time`, `to_time`: the range of times; `to_time` itself is not included. Without a zone they are local times.
+    """
+
+    from_seq: int | None
+    to_seq: int | None
+    from_time: datetime | None
+    to_time: datetime | None
+
+
+# The verbs that take `**options`, with the class that lists them.
+OPTIONS: Mapping[str, type] = {
+    "read": ReadOptions,
+    "read_fleet": FleetOptions,
+    "write": WriteOptions,
+    "put_file": FileCopyOptions,
+    "get_file": FileCopyOptions,
+    "put_tree": TreeCopyOptions,
+    "get_tree": TreeCopyOptions,
+    "session": SessionOptions,
+    "recording": RecordingOptions,
+}
+# Options that the client keeps to itself. All others are keys of the request.
+NOT_SENT = ("progress", "resume", "resuming", "skip_unchanged")
+
+
+def request_keys(verb: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `options` of a verb that are keys of its request. Raises `TypeError` for one that it does not have."""
+    allowed = OPTIONS[verb].__annotations__
+    for name in options:
+        if name not in allowed:
+            raise TypeError(f"{verb}() has no option {name!r}. {nearest(name, allowed)}")
+    return {name: value for name, value in options.items() if name not in NOT_SENT}
