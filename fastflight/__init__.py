@@ -1,8 +1,8 @@
 """fastflight: MicroPython devices as tables, over Apache Arrow Flight.
 
 `FastFlightClient` and `AsyncFastFlightClient` read and write a server's devices; `read_request` and `read_parallel` of
-theirs take the requests that are here. All are imported on first use, so that processes which need none of them (the
-simulated board) start without loading Arrow.
+theirs take the requests that are here. All are imported on first use: a process that needs none of them, such as
+`fastflight --help` or a simulated board, starts without loading Arrow.
 """
 
 from __future__ import annotations
@@ -50,3 +50,7 @@ def __getattr__(name: str) -> Any:
     from fastflight.service import requests
 
     return getattr(requests, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -133,15 +133,14 @@ def _bars(axes: Axes, compared: pd.DataFrame, result: pd.DataFrame) -> None:
         axes.bar(places, average, width, label=mode, color=colour, yerr=spread, error_kw={"lw": 0.8, "capsize": 2})
     cells = compared.sort_values("concurrent_requests")
     for place, cell in enumerate(cells.to_dict("records")):
-        label, dashes = (LIMIT, "-") if _paced(cell) else (REFERENCE, (0, (3, 1.5)))
+        paced, ends = _paced(cell), (place - 0.46, place + 0.46)
         axes.hlines(
             cell["limit_mbps"],
-            place - 0.46,
-            place + 0.46,
+            *ends,
             colors=LIMIT_COLOUR,
             lw=1.4,
-            linestyles=[dashes],
-            label=label,
+            linestyles="-" if paced else "--",
+            label=LIMIT if paced else REFERENCE,
         )
     axes.set_xticks(range(len(cells)), [str(count) for count in cells["concurrent_requests"]])
     axes.spines[["top", "right"]].set_visible(False)

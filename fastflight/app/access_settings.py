@@ -27,6 +27,9 @@ ENCRYPTED = "grpc+tls"
 AUTH_EXAMPLE = 'As in [auth] tokens = "tokens.json"'
 TLS_EXAMPLE = 'As in [tls] cert = "server.pem", key = "server.key"'
 
+# A certificate chain has some kilobytes, a bundle of CAs some hundred.
+MAX_PEM_BYTES = 1024 * 1024
+
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
@@ -159,3 +162,15 @@ def resolve_path(folder: Path, path: str, where: str) -> Path:
         raise RequestError(
             f"no user here has the home of {path[:80]!r}", where=where, hint="Write the path in full"
         ) from None
+
+
+def read_pem(path: Path) -> bytes:
+    """Read a PEM file. `RequestError` if it cannot be read or is no PEM."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_PEM_BYTES + 1)
+    except OSError as error:
+        raise RequestError(error.strerror or "cannot be read", where=str(path)) from error
+    if len(content) > MAX_PEM_BYTES or b"-----BEGIN " not in content:
+        raise RequestError("not a PEM file", where=str(path), hint="It begins with -----BEGIN")
+    return content

@@ -58,6 +58,11 @@ def open_server(settings: ServeSettings) -> RunningServer:
     What is opened first is closed last.
     """
     check_location(settings.location, settings.access, DEFAULT_LOCATION)
+    if settings.http is not None:
+        # Before anything is opened. Only here, because FastAPI takes longer to load than most commands run.
+        with needs("http", "--http"):
+            from fastflight.app.gateway import open_local_gateway
+            from fastflight.gateway import LocalBackend
     # Arrow imports pandas when it first makes an array of Python values. On a busy computer that takes seconds; in the
     # first request it would block an event loop that reads devices.
     pa.array([0])
@@ -95,11 +100,6 @@ def open_server(settings: ServeSettings) -> RunningServer:
         bridges = {name: bridge.ports for name, bridge in opened_bridges.items()}
         http = None
         if settings.http is not None:
-            # FastAPI takes longer to load than most commands run.
-            with needs("http", "--http"):
-                from fastflight.app.gateway import open_local_gateway
-                from fastflight.gateway import LocalBackend
-
             backend = LocalBackend(
                 catalog,
                 Actions([*state, *on_devices], authority),

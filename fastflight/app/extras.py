@@ -1,4 +1,4 @@
-"""Says which optional packages are missing, and how to install them.
+"""Says which optional packages are missing and how to install them, and whether another package is in the way.
 
 `pip install fastflight-micropython` installs what every server and client needs. The packages of an extra are imported
 only where they are used, inside `needs`.
@@ -6,6 +6,7 @@ only where they are used, inside `needs`.
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Literal
@@ -34,3 +35,21 @@ def needs(extra: Extra, what: str) -> Iterator[None]:
             f"{what} needs the package {module}, which is not installed",
             hint=f"pip install 'fastflight-micropython[{extra}]'",
         ) from error
+
+
+def conflicting_package() -> tuple[str, str] | None:
+    """Return what is wrong if PyPI's other package `fastflight` is installed here, and what to do. None if it is not.
+
+    Both packages install the module and the command `fastflight`: the one that was installed last has replaced files
+    of the other.
+    """
+    try:
+        version = importlib.metadata.version("fastflight")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    what = (
+        f"PyPI's other package fastflight {version} is installed here too; it has the same module and command as "
+        "fastflight-micropython, and may have replaced its files"
+    )
+    advice = "pip uninstall fastflight, then pip install --force-reinstall --no-deps fastflight-micropython"
+    return what, advice

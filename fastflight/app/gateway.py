@@ -28,15 +28,15 @@ from fastflight.errors import RequestError
 from fastflight.gateway import (
     AllowedTargets,
     Backend,
-    Door,
     Gateway,
-    Hear,
     LocalBackend,
+    OpenListener,
+    OriginPolicy,
     Relay,
     Taps,
     application,
     listen,
-    taps,
+    tap_listeners,
 )
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
 
@@ -77,7 +77,7 @@ def open_local_gateway(
         hosts=settings.http_hosts,
         tls=settings.access.tls,
         taps_of={device.name: device.tap for device in relayed}.get,
-        hear=taps(inventory),
+        open_listener=tap_listeners(inventory),
         plots=settings.plots,
         limits=settings.limits,
         timing=settings.log_debug,
@@ -93,7 +93,7 @@ def open_gateway(
     hosts: Sequence[str] = (),
     tls: TlsFiles | None = None,
     taps_of: Taps = lambda device: None,
-    hear: Hear | None = None,
+    open_listener: OpenListener | None = None,
     plots: Path | None = None,
     limits: Limits = DEFAULT_LIMITS,
     timing: bool = False,
@@ -102,19 +102,19 @@ def open_gateway(
 
     `relay`: the targets of the relay; None for no relay. `taps_of` gives a device's tap, which sees what the relay
     carries to it. With `timing` the relay logs how long its reads and sends take. `origins`: pages of other origins
-    that may send requests; `hosts`: names by which other computers reach the gateway; `hear`, `plots`: see
+    that may send requests; `hosts`: names by which other computers reach the gateway; `open_listener`, `plots`: see
     `application`; `limits`: those of the server. `RequestError` if the TLS files do not belong together.
     """
-    door = Door(origins, hosts, secure=tls is not None)
+    policy = OriginPolicy(origins, hosts, secure=tls is not None)
     context = None if tls is None else tls_context(tls)
     shard = Shard("gateway", offload_threads=limits.streams + limits.calls + SPARE_THREADS).start()
     try:
-        app = application(backend, CollectorRegistry(), door, hear=hear, plots=plots or PLOTS)
+        app = application(backend, CollectorRegistry(), policy, open_listener=open_listener, plots=plots or PLOTS)
         relayed = None
         if relay is not None:
             relayed = Relay(
                 relay,
-                door,
+                policy,
                 app.admit_to_relay,
                 check=backend.check,
                 taps=taps_of,

@@ -28,11 +28,11 @@ from fastflight.concurrency import Channel, off_loop
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.gateway import StreamedAnswer
+from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.gateway.backend import AHEAD_BYTES
-from fastflight.gateway.callers import ANYONE, Caller
-from fastflight.gateway.crossing import threaded
+from fastflight.gateway.handover import iterate_in_thread
 from fastflight.runtime.outgoing import Piece
-from fastflight.service import Catalog, Source, decode
+from fastflight.service import Catalog, Source, make_request
 from fastflight.service.requests import (
     DeviceExec,
     DeviceFile,
@@ -98,8 +98,8 @@ class RemoteBackend:
     def permit(self, request: Request, doing: Doing, caller: Caller) -> None:
         """Permit everything: the server decides when it gets the request."""
 
-    def decode(self, content: bytes) -> Request:
-        return decode(content, self._catalog)
+    def make_request(self, keys: Mapping[str, Any]) -> Request:
+        return make_request(keys, self._catalog)
 
     async def act(self, name: str, body: bytes, caller: Caller = ANYONE) -> list[Mapping[str, Any]]:
         return await off_loop(self._connection_of(caller).results, name, body or b"{}", TIMEOUTS.get(name))
@@ -170,7 +170,7 @@ async def _send(typed: AsyncIterator[bytes], interaction: Interaction) -> None:
 @contextlib.asynccontextmanager
 async def _answered(stream: RowStream, ahead_bytes: int) -> AsyncIterator[StreamedAnswer]:
     """Read the server's rows ahead in a thread, for as long as the block runs."""
-    pieces = threaded(stream.pieces, max_bytes=ahead_bytes, size_of=_size, cancel=stream.cancel)
+    pieces = iterate_in_thread(stream.pieces, max_bytes=ahead_bytes, size_of=_size, cancel=stream.cancel)
     async with contextlib.aclosing(pieces):
         try:
             yield StreamedAnswer(stream.schema, pieces, lambda: stream.summary)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from fastflight.access.identity import unproven
 from fastflight.errors import AccessError, FastFlightError, TransportError
-from fastflight.gateway.callers import Caller
+from fastflight.gateway.auth import Caller
 
 # Between two questions about one caller. A revoked token stops working within this time and one round trip.
 ASK_SECONDS = 5.0

@@ -17,9 +17,9 @@ from fastflight.app.process import END_SECONDS, end_within, leave
 from fastflight.app.settings import DRAIN_SECONDS, check_host
 from fastflight.bridge import Bridge, LineFront, Ports, Upstream
 from fastflight.cli import screen
-from fastflight.cli.exits import report_errors
+from fastflight.cli.exit_codes import report_errors
 from fastflight.cli.log import JsonLog, log_to_stderr, warn_of_unconfined_boards
-from fastflight.cli.options import Drain
+from fastflight.cli.serving_options import Drain
 from fastflight.concurrency.shard import MAX_OFFLOAD_THREADS
 from fastflight.errors import RequestError
 from fastflight.transport import Address, parse_url

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fastflight.access.tokens import NAME
-from fastflight.app.access import pem
+from fastflight.app.access_settings import read_pem
 from fastflight.app.extras import needs
 from fastflight.cli import screen
-from fastflight.cli.exits import report_errors
-from fastflight.cli.new_files import new_files, refuse_existing
+from fastflight.cli.exit_codes import report_errors
+from fastflight.cli.secret_files import new_files, refuse_existing
 from fastflight.errors import RequestError
 
 if TYPE_CHECKING:
@@ -62,9 +62,9 @@ def client(
     force: Force = False,
 ) -> None:
     """Make NAME.pem and NAME.key for a client of a server that runs with --client-ca ca.pem."""
+    if not NAME.fullmatch(name) or name.startswith(".") or name in ("ca", "server"):
+        raise typer.BadParameter(f"{name[:80]!r} is not a name for a client's files: use letters, digits, _ . @ -")
     with report_errors():
-        if not NAME.fullmatch(name) or name.startswith(".") or name in ("ca", "server"):
-            raise RequestError("not a name for a client's files", where=name[:80], hint="Use letters, digits, _ . @ -")
         written = _issue(directory, name, [], name, days, force)
         screen.line(f"grant access: fastflight token add {name} --certificate --scope read:*")
         screen.line(f"connect with: --tls-ca {directory / 'ca.pem'} --tls-cert {written[0]} --tls-key {written[1]}")
@@ -94,7 +94,7 @@ def _authority(folder: Path) -> CertificateAuthority:
     paths = folder / "ca.pem", folder / "ca.key"
     if paths[0].exists() or paths[1].exists():
         try:
-            return CertificateAuthority.load(pem(paths[0]), pem(paths[1]))
+            return CertificateAuthority.load(read_pem(paths[0]), read_pem(paths[1]))
         except (ValueError, TypeError) as error:
             raise RequestError("these files are not a CA and its key", where=f"{paths[0]}, {paths[1]}") from error
     authority = CertificateAuthority.create()

@@ -5,14 +5,13 @@ Also prints the result of a copy, in a line or as JSON.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
 from fastflight.cli import screen
-from fastflight.cli.exits import Interrupted
+from fastflight.cli.exit_codes import Interrupted
 from fastflight.client import Copied, CopiedTree
 from fastflight.errors import TransportError
 
@@ -66,7 +65,7 @@ def copy_progress(label: str, *, hidden: bool, describe_rest: DescribeRest | Non
         progress = CopyProgress(label, hidden=hidden, bar=bar)
         try:
             yield progress
-        except (asyncio.CancelledError, KeyboardInterrupt) as error:
+        except KeyboardInterrupt as error:
             raise Interrupted(progress.rest(describe_rest)) from error
         except TransportError as error:
             if rest := progress.rest(describe_rest):

@@ -10,11 +10,11 @@ import typer
 from rich.text import Text
 
 from fastflight.app.settings import DEVICE_NAME
-from fastflight.cli import checkup, screen
-from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.checkup import Subject
-from fastflight.cli.exits import REFUSED, report_errors
-from fastflight.cli.target import AsJson, Interrupt
+from fastflight.cli import doctor_checks, screen
+from fastflight.cli.doctor_checks import Subject
+from fastflight.cli.exit_codes import REFUSED, report_errors
+from fastflight.cli.options import AsJson, Interrupt
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 
 MARKS = {"ok": ("ok", "green"), "note": ("--", "yellow"), "problem": ("!!", "bold red")}
 
@@ -49,21 +49,21 @@ def doctor(
 
 
 def _subjects(devices: list[str], interrupt: bool, server: Server) -> Iterator[Subject]:
-    yield checkup.installation()
-    yield checkup.device("simulated board", "sim:", asked=True, interrupt=False)
+    yield doctor_checks.installation()
+    yield doctor_checks.device("simulated board", "sim:", asked=True, interrupt=False)
     named = dict(_name_and_url(text) for text in devices)
     for name, url in named.items():
-        yield checkup.device(name, url, asked=True, interrupt=interrupt)
-    identified, unidentified = checkup.serial_ports()
+        yield doctor_checks.device(name, url, asked=True, interrupt=interrupt)
+    identified, unidentified = doctor_checks.serial_ports()
     others = {port: text for port, text in identified.items() if port not in named.values()}
     for port, description in others.items():
-        yield checkup.device(description, port, asked=False, interrupt=interrupt)
+        yield doctor_checks.device(description, port, asked=False, interrupt=interrupt)
     if not others and not named:
         listed = ", ".join(unidentified)
         result = f"no board found; ports without a known device: {listed}" if unidentified else "none found"
         advice = f"Plug a board in, or name one: --device {unidentified[0] if unidentified else 'socket://host:port'}"
-        yield Subject("serial ports", False, [checkup.Finding("note", result, advice)])
-    yield checkup.server(server.location, server.credentials)
+        yield Subject("serial ports", False, [doctor_checks.Finding("note", result, advice)])
+    yield doctor_checks.server(server.location, server.credentials)
 
 
 def _name_and_url(text: str) -> tuple[str, str]:

@@ -8,15 +8,15 @@ from typing import Annotated
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.exits import asynchronous
-from fastflight.cli.options import DevicePath
-from fastflight.cli.target import AsJson, Interrupt, target
+from fastflight.cli.arguments import target
+from fastflight.cli.interruption import interruptible
+from fastflight.cli.options import AsJson, DevicePath, Interrupt
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 
 
-@asynchronous
+@interruptible
 @with_server_options
-async def ls(
+def ls(
     folder: Annotated[
         str, typer.Argument(metavar="DEVICE[:PATH]", help="A folder on a device; the top folder without PATH.")
     ],
@@ -27,8 +27,8 @@ async def ls(
 ) -> None:
     """List a folder on a device."""
     at = target(folder, folder=True)
-    async with server.client() as client:
-        entries = await client.ls(at.device, at.path, recursive=recursive, interrupt=interrupt)
+    with server.client() as client:
+        entries = client.ls(at.device, at.path, recursive=recursive, interrupt=interrupt)
     if json:
         screen.as_json([asdict(entry) for entry in entries])
     elif entries:
@@ -45,31 +45,31 @@ async def ls(
         screen.complain(f"{at} is empty")
 
 
-@asynchronous
+@interruptible
 @with_server_options
-async def rm(
+def rm(
     path: DevicePath,
     interrupt: Interrupt = False,
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Remove a file or an empty folder of a device."""
     at = target(path)
-    async with server.client() as client:
-        await client.remove(at.device, at.path, interrupt=interrupt)
+    with server.client() as client:
+        client.remove(at.device, at.path, interrupt=interrupt)
 
 
-@asynchronous
+@interruptible
 @with_server_options
-async def mkdir(path: DevicePath, interrupt: Interrupt = False, server: Server = DEFAULT_SERVER) -> None:
+def mkdir(path: DevicePath, interrupt: Interrupt = False, server: Server = DEFAULT_SERVER) -> None:
     """Make a folder on a device."""
     at = target(path)
-    async with server.client() as client:
-        await client.mkdir(at.device, at.path, interrupt=interrupt)
+    with server.client() as client:
+        client.mkdir(at.device, at.path, interrupt=interrupt)
 
 
-@asynchronous
+@interruptible
 @with_server_options
-async def mv(
+def mv(
     path: DevicePath,
     to: Annotated[str, typer.Argument(metavar="PATH", help="The new path on the same device.")],
     interrupt: Interrupt = False,
@@ -80,5 +80,5 @@ async def mv(
     new = target(to) if ":" in to else target(f"{at.device}:{to}")
     if new.device != at.device:
         raise typer.BadParameter("both paths must be on one device; use get and put between devices")
-    async with server.client() as client:
-        await client.rename(at.device, at.path, new.path, interrupt=interrupt)
+    with server.client() as client:
+        client.rename(at.device, at.path, new.path, interrupt=interrupt)

@@ -12,10 +12,10 @@ from fastflight.app.http_settings import http_address, http_origins
 from fastflight.app.process import END_SECONDS, end_within, leave, limit_arenas, raise_limit, stop_signal, watch_process
 from fastflight.app.settings import DRAIN_SECONDS
 from fastflight.cli import screen
-from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.exits import report_errors
-from fastflight.cli.log import DebugLog, JsonLog, log_to_stderr
-from fastflight.cli.options import Drain, HttpOrigins, RelayAllow
+from fastflight.cli.exit_codes import report_errors
+from fastflight.cli.log import DebugLog, JsonLog, log_to_stderr, warn_of_conflicting_package
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
+from fastflight.cli.serving_options import Drain, HttpOrigins, RelayAllow
 from fastflight.errors import RequestError
 
 DEFAULT_HTTP = "8000"
@@ -43,6 +43,7 @@ def gateway(
         from fastflight.app.gateway import open_remote_gateway
 
     log_to_stderr(as_json=log_json, debug=log_debug)
+    warn_of_conflicting_package()
     try:
         address, origins = http_address(http), http_origins(http_origin or [])
     except RequestError as error:

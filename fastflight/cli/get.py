@@ -11,14 +11,17 @@ from typing import Annotated, Any
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
+from fastflight.cli.arguments import Target, device_first, schema_of, target
 from fastflight.cli.copy_progress import copy_progress, print_file_result, print_tree_result
-from fastflight.cli.exits import REFUSED, asynchronous
+from fastflight.cli.exit_codes import REFUSED
+from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import (
+    AsJson,
     Columns,
     Deflate,
     DevicePath,
     FormatOption,
+    Interrupt,
     ModeOption,
     Record,
     Recursive,
@@ -27,8 +30,8 @@ from fastflight.cli.options import (
     TransferOption,
 )
 from fastflight.cli.preview import Preview
-from fastflight.cli.target import AsJson, Interrupt, Target, device_first, schema_of, target
-from fastflight.client import AsyncFastFlightClient, AsyncRowStream
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
+from fastflight.client import FastFlightClient, RowStream
 from fastflight.client.local import copied_as_is
 from fastflight.client.meaning import understood, whole
 from fastflight.client.options import FileOptions
@@ -42,9 +45,9 @@ from fastflight.tables import format_of
 GLOB = set("*?[")
 
 
-@asynchronous
+@interruptible
 @with_server_options
-async def get(
+def get(
     file: DevicePath,
     to: Annotated[str | None, typer.Argument(metavar="[FILE]", help="The same as -o; with -r, a folder.")] = None,
     output: Annotated[
@@ -96,19 +99,19 @@ async def get(
         raise typer.BadParameter("-r and --skip-unchanged are for one device: name it")
     place = output if to is None else to
     options = FileOptions(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
-    async with server.client() as client, nullcontext() if fleet else device_first(client, at.device):
+    with server.client() as client, nullcontext() if fleet else device_first(client, at.device):
         if recursive:
             folder = _under(place or "./", at.name)
             if folder.exists() and not folder.is_dir():
                 raise typer.BadParameter(f"{str(folder)!r} is not a folder: choose another place")
-            await _folder(client, at, folder, skip_unchanged, options, json)
+            _folder(client, at, folder, skip_unchanged, options, json)
             return
         path = None if place is None else _file(place, at.name)
         as_is = format == "raw" or (path is not None and format is None and copied_as_is(path.name, at.path))
         if path is not None and as_is and not fleet:
             if schema or columns:
                 raise typer.BadParameter("a copy of the bytes has no columns: leave --schema and --columns out")
-            await _bytes(client, at, path, resume, skip_unchanged, options, json)
+            _bytes(client, at, path, resume, skip_unchanged, options, json)
             return
         if path is not None and format is None and format_of(at.path) == "raw":
             raise RequestError(
@@ -118,7 +121,7 @@ async def get(
             )
         with copy_progress(str(at), hidden=json) as progress:
             read = partial(client.read_fleet, ordered=ordered) if fleet else client.read
-            stream = await read(
+            stream = read(
                 at.device,
                 at.path,
                 format=format,
@@ -129,8 +132,8 @@ async def get(
                 progress=progress.report,
                 **options,
             )
-            async with stream:
-                result = await (_preview(stream) if path is None else _save(stream, path))
+            with stream:
+                result = _preview(stream) if path is None else _save(stream, path)
     if json:
         types = {field.name: str(field.type) for field in stream.schema}
         screen.as_json({**_paths(at, path), "columns": types, **stream.summary})
@@ -140,8 +143,8 @@ async def get(
     _report_failed(stream.summary)
 
 
-async def _folder(
-    client: AsyncFastFlightClient, at: Target, folder: Path, skip_unchanged: bool, options: FileOptions, json: bool
+def _folder(
+    client: FastFlightClient, at: Target, folder: Path, skip_unchanged: bool, options: FileOptions, json: bool
 ) -> None:
     """Copy a folder."""
 
@@ -149,14 +152,14 @@ async def _folder(
         return f"the complete files are in {folder}; with --skip-unchanged the same command copies the others"
 
     with copy_progress(str(at), hidden=json, describe_rest=describe_rest) as progress:
-        tree = await client.get_tree(
+        tree = client.get_tree(
             at.device, at.path, folder, skip_unchanged=skip_unchanged, progress=progress.file, **options
         )
     print_tree_result(tree, str(folder), "read", _paths(at, folder), json=json)
 
 
-async def _bytes(
-    client: AsyncFastFlightClient,
+def _bytes(
+    client: FastFlightClient,
     at: Target,
     path: Path,
     resume: bool,
@@ -170,7 +173,7 @@ async def _bytes(
         return f"{amount} are kept in {path}.part; run the same command again to continue"
 
     with copy_progress(str(at), hidden=json, describe_rest=describe_rest if resume else None) as progress:
-        copied = await client.get_file(
+        copied = client.get_file(
             at.device,
             at.path,
             path,
@@ -204,16 +207,16 @@ def _paths(at: Target, output: Path | None) -> dict[str, Any]:
     return {"device": at.device, "path": at.path, "output": None if output is None else str(output)}
 
 
-async def _preview(stream: AsyncRowStream) -> Any:
+def _preview(stream: RowStream) -> Any:
     preview = Preview(stream.schema)
-    async for batch in stream:
+    for batch in stream:
         preview.add(batch)
     return preview.table()
 
 
-async def _save(stream: AsyncRowStream, path: Path) -> str:
+def _save(stream: RowStream, path: Path) -> str:
     with SavedFile(path, stream.schema) as file:
-        async for batch in stream:
+        for batch in stream:
             file.write(batch)
     return f"{path}: {screen.size(file.bytes)}, {stream.summary.get('rows', 0):,} rows"
 

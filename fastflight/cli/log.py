@@ -19,8 +19,9 @@ import typer
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import EventDict, ExcInfo, Processor
 
+from fastflight.app.extras import conflicting_package
 from fastflight.cli import screen
-from fastflight.cli.options import LOGGING
+from fastflight.cli.serving_options import LOGGING
 from fastflight.runtime.tracing import with_ids
 from fastflight.simulator import sandbox
 from fastflight.transport.url import scheme_of
@@ -75,6 +76,13 @@ def warn_of_unconfined_boards(urls: Iterable[str]) -> None:
     reason = sandbox.missing()
     if reason and any(scheme_of(url) == "sim:" for url in urls):
         log.warning("code on a simulated board has the rights of this user", reason=reason, see="docs/SECURITY.md")
+
+
+def warn_of_conflicting_package() -> None:
+    """Log a warning if PyPI's other package `fastflight` is installed here."""
+    if (conflict := conflicting_package()) is not None:
+        what, advice = conflict
+        log.warning(what, hint=advice)
 
 
 class _BestEffortStream(io.TextIOBase):

@@ -1,27 +1,116 @@
-"""The command `fastflight`."""
+"""The command `fastflight`. The module of a subcommand is imported when the subcommand is called."""
 
 from __future__ import annotations
 
-import typer
+import importlib
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any
 
-from fastflight.cli import (
-    board,
-    bridge,
-    cert,
-    doctor,
-    files,
-    gateway,
-    get,
-    plot,
-    put,
-    record,
-    replay,
-    serve,
-    stats,
-    tail,
-    token,
-)
-from fastflight.cli.exits import Commands
+import typer
+from typer.core import TyperGroup
+
+import fastflight
+from fastflight.cli import screen
+from fastflight.cli.exit_codes import REFUSED
+
+# For each subcommand its module in `fastflight.cli`, and its line of `fastflight --help`: the start of its own help.
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "serve": (
+        "serve",
+        "Serve devices as tables. Without --device and --fleet, serve one simulated board, named demo.",
+    ),
+    "bridge": (
+        "bridge",
+        "Share a device over network ports with mpremote, esptool, pyserial and other tools.",
+    ),
+    "gateway": (
+        "gateway",
+        "Serve a server's devices over HTTP, for browsers, curl and phones. `serve --http` does so in one process.",
+    ),
+    "devices": ("devices", "List the server's devices."),
+    "stats": (
+        "stats",
+        "Show what a server does: its limits and their use, streams, devices, recordings, event loops.",
+    ),
+    "ls": ("files", "List a folder on a device."),
+    "get": ("get", "Read a file of a device: copy it, convert it, or show it as a table."),
+    "put": (
+        "put",
+        "Write a local file to a device. It is converted if the endings name different table formats, else copied.",
+    ),
+    "exec": ("devices", "Run code on a device and show its output as it arrives."),
+    "tail": ("tail", "Show the live output of a device, without interrupting its program, until Ctrl-C."),
+    "plot": ("plot", "Plot columns of a device's live output into a PNG file."),
+    "record": ("record", "Record a device on the server, or on this computer without a server (--to DIR)."),
+    "replay": ("replay", "Show a recording of a device: lines with their times, and what is missing and why."),
+    "recordings": ("record", "List the recordings of the server, or of a local folder (--recordings)."),
+    "rm": ("files", "Remove a file or an empty folder of a device."),
+    "mkdir": ("files", "Make a folder on a device."),
+    "mv": ("files", "Rename a file or folder of a device."),
+    "info": ("devices", "Show a board's firmware, memory, storage and features."),
+    "reset": ("devices", "Restart a device."),
+    "doctor": ("doctor", "Check this installation, its serial ports, the given devices and the server."),
+    "token": ("token", "Grant access to a server: by tokens, or by names of client certificates."),
+    "cert": ("cert", "Make certificates for a server and its clients, signed by your own CA."),
+}
+# The base class of all errors of the command line's parser. Typer exports no name for it.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+def load(name: str) -> Any:
+    """Import the module of the subcommand `name`, and return the subcommand with its options."""
+    module = importlib.import_module(f"fastflight.cli.{COMMANDS[name][0]}")
+    group = getattr(module, "app", None)  # of `token` and `cert`, which have subcommands of their own
+    if group is None:
+        group = typer.Typer(add_completion=False)
+        group.command(name)(getattr(module, name))
+    return typer.main.get_command(group)
+
+
+class Commands(TyperGroup):
+    """The group of all subcommands: placeholders with a help text, until one of them is called.
+
+    Escapes control characters in usage errors. If standard output cannot be written (a full disk), any command ends
+    with one line on stderr and exit code 1.
+    """
+
+    def resolve_command(self, *args: Any) -> Any:
+        name, placeholder, rest = super().resolve_command(*args)
+        return name, placeholder if name is None else load(name), rest
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        try:
+            return super().main(*args, **options)
+        except OSError as error:
+            screen.discard_output(sys.stdout)
+            screen.complain(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
+            raise SystemExit(REFUSED) from error
+
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        with _printable_usage():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _printable_usage():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _printable_usage() -> Iterator[None]:
+    try:
+        yield
+    except UsageError as error:
+        error.message = screen.printable_lines(error.message)  # type: ignore[attr-defined]
+        raise
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        screen.line(f"fastflight {fastflight.__version__}")
+        raise typer.Exit
+
 
 app = typer.Typer(
     cls=Commands,
@@ -31,25 +120,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(serve.serve)
-app.command()(bridge.bridge)
-app.command()(gateway.gateway)
-app.command()(board.devices)
-app.command()(stats.stats)
-app.command()(files.ls)
-app.command()(get.get)
-app.command()(put.put)
-app.command()(board.exec)
-app.command()(tail.tail)
-app.command()(plot.plot)
-app.command()(record.record)
-app.command()(replay.replay)
-app.command()(record.recordings)
-app.command()(files.rm)
-app.command()(files.mkdir)
-app.command()(files.mv)
-app.command()(board.info)
-app.command()(board.reset)
-app.command()(doctor.doctor)
-app.add_typer(token.app, name="token")
-app.add_typer(cert.app, name="cert")
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Take the options that come before a subcommand."""
+
+
+for _name, (_, _help) in COMMANDS.items():
+    app.command(_name, help=_help)(lambda: None)

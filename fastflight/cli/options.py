@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share."""
+"""Arguments and options that several commands share. Those of servers are in `serving_options`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from fastflight.app.settings import MAX_DRAIN_SECONDS
 from fastflight.service.requests import Format, Method, Mode
 
+DeviceName = Annotated[str, typer.Argument(metavar="DEVICE", help="A device's name, as `fastflight devices` shows it.")]
 DevicePath = Annotated[str, typer.Argument(metavar="DEVICE:PATH", help="A path on a device.")]
 FormatOption = Annotated[
     Format | None, typer.Option("--format", help="Format of the device's file. By default its ending decides.")
@@ -34,6 +34,8 @@ Ticks = Annotated[
 ModeOption = Annotated[
     Mode, typer.Option("--mode", help="Work in the thread of the call (sync) or on an event loop (async).")
 ]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+Interrupt = Annotated[bool, typer.Option("--interrupt", help="First stop the program that runs on the device.")]
 Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Copy a folder with its subfolders.")]
 SkipUnchanged = Annotated[bool, typer.Option("--skip-unchanged", help="Copy only files that differ by size or digest.")]
 Resume = Annotated[
@@ -48,45 +50,5 @@ Deflate = Annotated[
     typer.Option(
         "--deflate/--no-deflate",
         help="Compress on the line if the board can. By default only on lines known to be slower than 1 Mbaud.",
-    ),
-]
-
-# Headings of groups of options in `--help`.
-DEVICES, NETWORK, RECORDINGS, LIMITS, ACCESS, LOGGING = (
-    "Devices",
-    "Network",
-    "Recordings",
-    "Limits",
-    "Access",
-    "Logging",
-)
-
-HttpOrigins = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--http-origin",
-        metavar="URL",
-        help="An origin whose pages may send requests over HTTP; may be given again.",
-        rich_help_panel=NETWORK,
-    ),
-]
-Drain = Annotated[
-    float,
-    typer.Option(
-        "--drain",
-        metavar="SECONDS",
-        min=0,
-        max=MAX_DRAIN_SECONDS,
-        help="Time for open streams and connected tools to end by themselves at shutdown.",
-        rich_help_panel=LIMITS,
-    ),
-]
-RelayAllow = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--relay-allow",
-        metavar="HOST:PORT",
-        help="Let browsers open TCP streams to this address through the gateway; may be given again.",
-        rich_help_panel=NETWORK,
     ),
 ]

@@ -10,12 +10,12 @@ import typer
 
 from fastflight.app.extras import needs
 from fastflight.cli import screen
-from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.board import DeviceName
-from fastflight.cli.exits import UNREACHABLE, asynchronous
-from fastflight.cli.options import ModeOption, Ticks
+from fastflight.cli.arguments import schema_of
+from fastflight.cli.exit_codes import UNREACHABLE
+from fastflight.cli.interruption import interruptible
+from fastflight.cli.options import DeviceName, ModeOption, Ticks
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.cli.tail import CUT_SHORT
-from fastflight.cli.target import schema_of
 from fastflight.errors import DataError
 from fastflight.service.requests import SessionFormat
 
@@ -24,9 +24,9 @@ SIZE = (8.0, 4.0)
 DPI = 150
 
 
-@asynchronous
+@interruptible
 @with_server_options
-async def plot(
+def plot(
     device: DeviceName,
     column: Annotated[
         list[str], typer.Option("--column", metavar="NAME", help="Column to draw against time; may be given again.")
@@ -60,9 +60,9 @@ async def plot(
     with needs("plot", "`plot`"):  # before rows are collected
         import matplotlib  # noqa: F401
     path = output or Path(f"{device}.png")
-    async with (
+    with (
         server.client() as client,
-        await client.session(
+        client.session(
             device,
             since_seconds=since,
             format=format,
@@ -73,7 +73,7 @@ async def plot(
             mode=mode,
         ) as stream,
     ):
-        rows = await stream.to_arrow()
+        rows = stream.to_arrow()
     if cut_short := CUT_SHORT.get(stream.summary.get("ended", "")):
         screen.complain(f"{cut_short}: the plot shows the rows until then")
     if not rows.num_rows:

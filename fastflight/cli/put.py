@@ -9,14 +9,16 @@ from typing import Annotated
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
+from fastflight.cli.arguments import device_first, last_name, target
 from fastflight.cli.copy_progress import copy_progress, print_file_result, print_tree_result
-from fastflight.cli.exits import asynchronous
+from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import (
+    AsJson,
     Columns,
     Deflate,
     DevicePath,
     FormatOption,
+    Interrupt,
     ModeOption,
     Record,
     Recursive,
@@ -24,14 +26,14 @@ from fastflight.cli.options import (
     SkipUnchanged,
     TransferOption,
 )
-from fastflight.cli.target import AsJson, Interrupt, device_first, last_name, target
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.client.local import copied_as_is
 from fastflight.client.options import FileOptions
 
 
-@asynchronous
+@interruptible
 @with_server_options
-async def put(
+def put(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A local file; with -r, a folder.")],
     to: DevicePath,
     recursive: Recursive = False,
@@ -62,16 +64,16 @@ async def put(
     at = target(to, folder=True).under(last_name(file))
     options = FileOptions(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
     paths = {"device": at.device, "path": at.path}
-    async with server.client() as client, device_first(client, at.device):
+    with server.client() as client, device_first(client, at.device):
         if recursive:
             with copy_progress(str(at), hidden=json) as progress:
-                tree = await client.put_tree(
+                tree = client.put_tree(
                     at.device, at.path, source, skip_unchanged=skip_unchanged, progress=progress.file, **options
                 )
             print_tree_result(tree, str(at), "written", paths, json=json)
         elif format == "raw" or (format is None and copied_as_is(source.name, at.path)):
             with copy_progress(str(at), hidden=json, describe_rest=_describe_rest if resume else None) as progress:
-                copied = await client.put_file(
+                copied = client.put_file(
                     at.device,
                     at.path,
                     source,
@@ -84,7 +86,7 @@ async def put(
             print_file_result(copied, str(at), " written", paths, json=json)
         else:
             with copy_progress(str(at), hidden=json) as progress:
-                written = await client.write(
+                written = client.write(
                     at.device,
                     at.path,
                     source,

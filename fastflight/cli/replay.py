@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date, datetime, time
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Annotated, Any
 
 import pyarrow as pa
@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.exits import asynchronous
-from fastflight.cli.offline import OfflineRows, offline
-from fastflight.cli.options import Columns, ModeOption, Ticks
+from fastflight.cli.arguments import schema_of
+from fastflight.cli.exit_codes import usage_errors
+from fastflight.cli.interruption import interruptible
+from fastflight.cli.options import AsJson, Columns, ModeOption, Ticks
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.cli.tail import SessionStream, Show, check_output_options, follow, printer
-from fastflight.cli.target import AsJson, schema_of
 from fastflight.client import Missed
 from fastflight.client.call import build
 from fastflight.service.requests import Recording, SessionFormat
@@ -37,9 +37,9 @@ _NUMBER = re.compile(r"[0-9]{1,20}")
 _TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d(\.\d+)?)?")
 
 
-@asynchronous
+@interruptible
 @with_server_options
-async def replay(
+def replay(
     name: RecordingName,
     start: Annotated[
         str | None,
@@ -81,39 +81,41 @@ async def replay(
 ) -> None:
     """Show a recording of a device: lines with their times, and what is missing and why."""
     check_output_options(raw, as_csv, json, columns)
-    request = build(
-        Recording,
-        name=name,
-        since_seconds=since,
-        limit_rows=lines,
-        format="bytes" if raw else format,
-        schema=schema_of(schema),
-        columns=columns.split(",") if columns else None,
-        ticks=ticks,
-        mode=mode,
-        **_bound("--from", "from", start),
-        **_bound("--to", "to", end),
-    )
-    async with _open(request, recordings, server) as stream:
+    with usage_errors():
+        request = build(
+            Recording,
+            name=name,
+            since_seconds=since,
+            limit_rows=lines,
+            format="bytes" if raw else format,
+            schema=schema_of(schema),
+            columns=columns.split(",") if columns else None,
+            ticks=ticks,
+            mode=mode,
+            **_bound("--from", "from", start),
+            **_bound("--to", "to", end),
+        )
+    with _open(request, recordings, server) as stream:
         if speed is not None and "time" not in stream.schema.names:
             raise typer.BadParameter("--speed needs the column time: keep it in --columns")
         show = GapReporter(stream, printer(stream.schema, raw=raw, as_csv=as_csv, json=json, dated=True))
         try:
-            await follow(
-                name, stream if speed is None else PacedStream(stream, speed), show, quiet=raw or json or as_csv
-            )
+            follow(name, stream if speed is None else PacedStream(stream, speed), show, quiet=raw or json or as_csv)
         finally:
             show.finish()
         for place in stream.summary.get("damage", ()):
             screen.complain(f"damaged: {place}")
 
 
-@asynccontextmanager
-async def _open(request: Recording, folder: Path | None, server: Server) -> AsyncIterator[SessionStream]:
+@contextmanager
+def _open(request: Recording, folder: Path | None, server: Server) -> Iterator[SessionStream]:
     if folder is not None:
-        yield OfflineRows(await offline(folder).aread(request))
+        # Not at the top: it loads the server's devices and recordings.
+        from fastflight.cli.local_recordings import LocalRows, recording_source
+
+        yield LocalRows(recording_source(folder).read(request))
         return
-    async with server.client() as client, await client.read_request(request) as stream:
+    with server.client() as client, client.read_request(request) as stream:
         yield stream
 
 
@@ -172,10 +174,9 @@ class PacedStream:
     def summary(self) -> Mapping[str, Any]:
         return self._stream.summary
 
-    async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
-        clock = asyncio.get_running_loop().time
-        began, first = clock(), None
-        async for batch in self._stream:
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        began, first = monotonic(), None
+        for batch in self._stream:
             # A row without a time gets that of the next row; at the end of a batch, of the previous one.
             times = pc.fill_null_forward(pc.fill_null_backward(batch.column("time").cast(pa.int64()))).to_pylist()
             if not times or times[0] is None:
@@ -185,8 +186,8 @@ class PacedStream:
                 first = times[0]
             at = 0
             while at < len(times):
-                await asyncio.sleep(max(0.0, began + (times[at] - first) / 1e6 / self._speed - clock()))
-                due = first + (clock() - began) * 1e6 * self._speed
+                sleep(max(0.0, began + (times[at] - first) / 1e6 / self._speed - monotonic()))
+                due = first + (monotonic() - began) * 1e6 * self._speed
                 end = next((i for i in range(at + 1, len(times)) if times[i] > due), len(times))
                 yield batch.slice(at, end - at)
                 at = end

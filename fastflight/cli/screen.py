@@ -33,8 +33,6 @@ from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
-from fastflight.tables.writing import finite
-
 # The width of tables in a pipe or a file. Without it, rich would cut lines at the width of a terminal.
 PIPE_COLUMNS = 10_000
 
@@ -134,6 +132,8 @@ def cell(text: str, style: str = "") -> Text:
 
 def as_json(value: Any) -> None:
     """Print a result as one line of JSON. NaN and infinities become null: JSON has neither."""
+    from fastflight.tables.writing import finite  # not at the top: it loads Arrow, which `--help` does not need
+
     text = json.dumps(finite(value), default=_json_default, ensure_ascii=False)
     line(text if text.isprintable() else "".join(c if _is_printable(c) else json.dumps(c)[1:-1] for c in text))
 

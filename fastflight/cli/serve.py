@@ -14,9 +14,9 @@ from fastflight.app.process import END_SECONDS, end_within, leave, limit_arenas,
 from fastflight.app.settings import DRAIN_SECONDS, MAX_SHARDS, settings_of
 from fastflight.cli import screen
 from fastflight.cli.bridge import format_addresses
-from fastflight.cli.exits import report_errors
-from fastflight.cli.log import DebugLog, JsonLog, log_to_stderr, warn_of_unconfined_boards
-from fastflight.cli.options import (
+from fastflight.cli.exit_codes import report_errors
+from fastflight.cli.log import DebugLog, JsonLog, log_to_stderr, warn_of_conflicting_package, warn_of_unconfined_boards
+from fastflight.cli.serving_options import (
     ACCESS,
     DEVICES,
     LIMITS,
@@ -208,6 +208,7 @@ def serve(
     from fastflight.app.compose import open_server
 
     log_to_stderr(as_json=log_json, debug=log_debug)
+    warn_of_conflicting_package()
     limits = {
         "streams": max_streams,
         "per_device": max_streams_per_device,

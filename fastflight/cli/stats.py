@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from fastflight.cli import screen
-from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.exits import asynchronous
-from fastflight.cli.target import AsJson
+from fastflight.cli.interruption import interruptible
+from fastflight.cli.options import AsJson
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.client.meaning import text, understood
 
 # From one reading of the metrics to the next.
@@ -36,9 +36,9 @@ LIMITS = {
 Metrics = Mapping[str, Sequence[tuple[Mapping[str, str], Any]]]
 
 
-@asynchronous
+@interruptible
 @with_server_options
-async def stats(
+def stats(
     watch: Annotated[bool, typer.Option("--watch", help="Update each second, until Ctrl-C.")] = False,
     json: AsJson = False,
     server: Server = DEFAULT_SERVER,
@@ -47,16 +47,16 @@ async def stats(
 
     --json prints all metrics; with --watch, a line of them each second.
     """
-    async with server.client() as client:
+    with server.client() as client:
         if not watch:
-            answer = await client.stats()
+            answer = client.stats()
             screen.as_json(answer) if json else screen.show(render(server.location, answer, {}))
             return
         console = screen.Screen()
         with Live(console=console, screen=console.is_terminal and not json, auto_refresh=False) as live:
             before: Metrics = {}
             while True:
-                answer = await client.stats()
+                answer = client.stats()
                 if json:
                     screen.as_json(answer)
                 elif console.is_terminal:
@@ -64,7 +64,7 @@ async def stats(
                 else:
                     screen.show(render(server.location, answer, before))
                 before = metrics_of(answer)
-                await asyncio.sleep(WATCH_SECONDS)
+                time.sleep(WATCH_SECONDS)
 
 
 def metrics_of(answer: Mapping[str, Any]) -> dict[str, list[tuple[dict[str, str], Any]]]:

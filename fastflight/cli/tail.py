@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
@@ -17,30 +16,29 @@ from rich.live import Live
 from rich.text import Text
 
 from fastflight.cli import screen
-from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.board import DeviceName
-from fastflight.cli.exits import UNREACHABLE, Interrupted, asynchronous
-from fastflight.cli.options import Columns, ModeOption, Ticks
+from fastflight.cli.arguments import schema_of
+from fastflight.cli.exit_codes import UNREACHABLE, Interrupted
+from fastflight.cli.interruption import interruptible
+from fastflight.cli.options import AsJson, Columns, DeviceName, ModeOption, Ticks
 from fastflight.cli.preview import rows_of
-from fastflight.cli.target import AsJson, schema_of
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.client import Missed
-from fastflight.service.requests import SessionFormat
-from fastflight.sources.following import DRAINING, GONE
+from fastflight.service.requests import DEVICE_GONE, SERVER_DRAINING, SessionFormat
 from fastflight.tables import Layout, open_writer
 
 # The state of a recording without problems.
 RECORDING = "recording"
 # Ends of a session that the user did not ask for, and their messages.
-CUT_SHORT = {DRAINING: "error: the server shuts down", GONE: "error: the device is gone"}
+CUT_SHORT = {SERVER_DRAINING: "error: the server shuts down", DEVICE_GONE: "error: the device is gone"}
 # The status line updates its rate this often: slowly enough to be read, fast enough to follow a change.
 RATE_SECONDS = 1.0
 
 Show = Callable[[pa.RecordBatch], None]
 
 
-@asynchronous
+@interruptible
 @with_server_options
-async def tail(
+def tail(
     device: DeviceName,
     since: Annotated[
         float | None,
@@ -71,9 +69,9 @@ async def tail(
     """Show the live output of a device, without interrupting its program, until Ctrl-C."""
     check_output_options(raw, as_csv, json, columns)
     row_format: SessionFormat = "bytes" if raw or (requests and format == "lines") else format
-    async with (
+    with (
         server.client() as client,
-        await client.session(
+        client.session(
             device,
             since_seconds=since,
             limit_rows=lines,
@@ -89,7 +87,7 @@ async def tail(
         ) as stream,
     ):
         show = printer(stream.schema, raw=raw, as_csv=as_csv, json=json)
-        await follow(device, stream, show, quiet=raw or json or as_csv)
+        follow(device, stream, show, quiet=raw or json or as_csv)
 
 
 def check_output_options(raw: bool, as_csv: bool, json: bool, columns: str | None) -> None:
@@ -127,10 +125,10 @@ class SessionStream(Protocol):
     @property
     def summary(self) -> Mapping[str, Any]: ...
 
-    def __aiter__(self) -> AsyncIterator[pa.RecordBatch]: ...
+    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
 
 
-async def follow(name: str, stream: SessionStream, show: Show, *, quiet: bool) -> None:
+def follow(name: str, stream: SessionStream, show: Show, *, quiet: bool) -> None:
     """Print the rows of `stream` with `show` until it ends, then a summary on stderr. `quiet`: no status line.
 
     Exit code 3 if the server or the device ended the stream. Raises `Interrupted`, with the summary, on Ctrl-C.
@@ -145,7 +143,7 @@ async def follow(name: str, stream: SessionStream, show: Show, *, quiet: bool) -
         else nullcontext()
     ):
         try:
-            async for batch in stream:
+            for batch in stream:
                 if recording != stream.recording:
                     recording = stream.recording
                     screen.complain(
@@ -153,7 +151,7 @@ async def follow(name: str, stream: SessionStream, show: Show, *, quiet: bool) -
                     )
                 show(batch)
                 status.add(batch.num_rows, stream.missed)
-        except (asyncio.CancelledError, KeyboardInterrupt) as error:
+        except KeyboardInterrupt as error:
             raise Interrupted(status.summary(stream.missed)) from error
     summary = stream.summary
     why = f" ({summary['why']})" if summary.get("why") else ""

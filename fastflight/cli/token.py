@@ -16,9 +16,9 @@ from fastflight.access.identity import scopes
 from fastflight.access.tokens import CERTIFICATE_NAME, Book, Certificate, issued, unreserved
 from fastflight.app import token_file
 from fastflight.cli import screen
-from fastflight.cli.exits import report_errors
-from fastflight.cli.new_files import new_files, refuse_existing
-from fastflight.cli.target import AsJson
+from fastflight.cli.exit_codes import report_errors, usage_errors
+from fastflight.cli.options import AsJson
+from fastflight.cli.secret_files import new_files, refuse_existing
 from fastflight.errors import RequestError
 
 app = typer.Typer(help="Grant access to a server: by tokens, or by names of client certificates.", no_args_is_help=True)
@@ -69,19 +69,16 @@ def add(
     """
     with report_errors():
         path = file or default_file(os.environ)
-        granted, now = scopes(scope), datetime.now(UTC).replace(microsecond=0)
         if certificate:
-            if expires is not None:
-                raise RequestError("a certificate has its own expiry date", where="--expires")
-            if out is not None:
-                raise RequestError("there is no token for a certificate", where="--out")
-            if not CERTIFICATE_NAME.fullmatch(name):
-                raise RequestError("not a name of a certificate", where=name[:80])
-            unreserved(name)
+            with usage_errors():
+                granted = scopes(scope)
+                _check_certificate(name, expires, out)
             token_file.change(path, lambda book: book.adding(Certificate(name, granted)))
             screen.complain(f"access for the certificate {name} is granted in {path}")
             return
-        entry, token = issued(name, granted, now, None if expires is None else now + period(expires))
+        with usage_errors():
+            now = datetime.now(UTC).replace(microsecond=0)
+            entry, token = issued(name, scopes(scope), now, None if expires is None else now + period(expires))
         if out is not None:
             if not force:
                 refuse_existing([out])
@@ -92,6 +89,17 @@ def add(
         token_file.change(path, lambda book: book.adding(entry))
         screen.complain(f"token {entry.id} of {name} is granted in {path}; this is the only time that it is shown:")
         screen.line(token)
+
+
+def _check_certificate(name: str, expires: str | None, out: Path | None) -> None:
+    """Raise `RequestError` for options that do not go with `--certificate`, and for what is no name of one."""
+    if expires is not None:
+        raise RequestError("a certificate has its own expiry date", where="--expires")
+    if out is not None:
+        raise RequestError("there is no token for a certificate", where="--out")
+    if not CERTIFICATE_NAME.fullmatch(name):
+        raise RequestError("not a name of a certificate", where=name[:80])
+    unreserved(name)
 
 
 @app.command("list")

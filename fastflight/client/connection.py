@@ -53,7 +53,7 @@ class ServerConnection:
         # An `Authorization` header for each call, for a gateway that passes on its callers' tokens. Empty: none.
         self._authorization = ""
         self._credentials = credentials
-        self._client = _channel(location, credentials)
+        self._client = self._connect(location)
         self._peers_lock = threading.Lock()
         # Clients of the other servers that endpoints name, by location.
         self._peers: dict[str, flight.FlightClient] = {}
@@ -127,6 +127,16 @@ class ServerConnection:
         for client in (self._client, *peers):
             client.close()
 
+    def _connect(self, location: str) -> flight.FlightClient:
+        """Return Flight's client for the server at `location`. A subclass may return one with the same methods."""
+        options = self._credentials.options(str(location))
+        try:
+            return flight.FlightClient(location, generic_options=CHANNEL_OPTIONS, **options)
+        except (pa.ArrowException, OSError, TypeError) as error:
+            raise RequestError(
+                "not the address of a server", where=str(location), hint=f"Give one as {call.DEFAULT_LOCATION}"
+            ) from error
+
     def _call_options(self, timeout: float | None = None) -> flight.FlightCallOptions:
         return options(timeout, self._authorization)
 
@@ -165,15 +175,5 @@ class ServerConnection:
             return self._client
         with self._peers_lock:
             if location not in self._peers:
-                self._peers[location] = _channel(location, self._credentials)
+                self._peers[location] = self._connect(location)
             return self._peers[location]
-
-
-def _channel(location: str, credentials: Credentials) -> flight.FlightClient:
-    options = credentials.options(str(location))
-    try:
-        return flight.FlightClient(location, generic_options=CHANNEL_OPTIONS, **options)
-    except (pa.ArrowException, OSError, TypeError) as error:
-        raise RequestError(
-            "not the address of a server", where=str(location), hint=f"Give one as {call.DEFAULT_LOCATION}"
-        ) from error

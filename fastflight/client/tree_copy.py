@@ -63,7 +63,7 @@ class PutTree(Steps):
         self._progress = options.get("progress")
 
     def run(self) -> CopiedTree:
-        """Send the files: all of them, or with `skip_unchanged` those that differ."""
+        """Send the files: all of them, or with `skip_unchanged` only the files that differ."""
         # The first conversion of Python values makes Arrow import pandas, which takes time: do it before the write
         # occupies the device.
         pa.array([0])
@@ -125,7 +125,7 @@ class GetTree(Steps):
         self._progress = options.get("progress")
 
     def run(self) -> CopiedTree:
-        """Read the files: all of them, or with `skip_unchanged` those that differ."""
+        """Read the files: all of them, or with `skip_unchanged` only the files that differ."""
         there = remote_digests(self._connection, self._request) if self._skip_unchanged else None
         if there is None:
             there = self._listed()

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from fastflight.gateway.callers import ANYONE, Caller
+from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.runtime.outgoing import Note, Piece
 from fastflight.service.requests import Doing, Request
 from fastflight.service.source import Summary
@@ -55,8 +55,8 @@ class Backend(Protocol):
     def permit(self, request: Request, doing: Doing, caller: Caller) -> None:
         """Raise the error that `caller` would be refused with, where this is known without I/O."""
 
-    def decode(self, content: bytes) -> Request:
-        """Return the request that a body holds; raise `RequestError` if it holds none."""
+    def make_request(self, keys: Mapping[str, Any]) -> Request:
+        """Return the request with these keys, `type` among them; raise `RequestError` if they are wrong."""
 
     def read(
         self, request: Request, *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE

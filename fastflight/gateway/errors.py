@@ -32,7 +32,7 @@ from fastflight.errors import (
     Unauthenticated,
     UnknownName,
 )
-from fastflight.gateway.asgi import Application, Header, Message, Receive, Scope, Send
+from fastflight.gateway.asgi import SENDER, Application, Header, Receive, Scope, Send
 from fastflight.runtime.failure import error_json, log_unexpected
 
 # A board's traceback is 2,000 characters at most; JSON may write each as six bytes, and an error holds it twice.
@@ -114,20 +114,13 @@ class ErrorAnswers:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        started = False
-
-        async def noting_start(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
-
         try:
-            await self._app(scope, receive, noting_start)
+            await self._app(scope, receive, send)
         except Exception as error:
-            if not started:
-                await send_error(send, error)
-            else:
+            if scope[SENDER].started:
                 await error_answer_off_loop(error)
+            else:
+                await send_error(send, error)
 
 
 async def error_answer_off_loop(error: BaseException) -> tuple[int, bytes]:
@@ -148,7 +141,7 @@ async def send_error(send: Send, error: BaseException, kind: str = "http") -> No
     if status == 503:
         seconds = error.retry_after_seconds if isinstance(error, ResourceExhausted) else RETRY_SECONDS
         headers.append((b"retry-after", b"%d" % math.ceil(seconds)))
-    if kind != "http":  # for plain HTTP, `http.listening` adds these
+    if kind != "http":  # for plain HTTP, uvicorn adds these
         headers += EVERYWHERE
     await send({"type": f"{kind}.response.start", "status": status, "headers": headers})
     await send({"type": f"{kind}.response.body", "body": body})

@@ -21,14 +21,22 @@ from fastflight.access.authority import Authority
 from fastflight.access.identity import unproven
 from fastflight.concurrency import Channel, Shards, across, off_loop
 from fastflight.errors import Stopped
+from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.gateway.backend import AHEAD_BYTES, StreamedAnswer
-from fastflight.gateway.callers import ANYONE, Caller
-from fastflight.gateway.crossing import WAITING_BYTES, Handed, Writing, carry_out, in_thread, on_shard, threaded
-from fastflight.gateway.ws.typed import TYPED, handing_in
+from fastflight.gateway.handover import (
+    WAITING_BYTES,
+    RowChannel,
+    WriterFuture,
+    iterate_in_thread,
+    run_writer,
+    writer_in_thread,
+    writer_on_shard,
+)
+from fastflight.gateway.ws.terminal_input import INPUT_SCHEMA, forwarding
 from fastflight.runtime.outgoing import Account, Piece, Run, aruns, memory_of, runs
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
-from fastflight.service import Catalog, decode, dispatch
+from fastflight.service import Catalog, dispatch, make_request
 from fastflight.service.requests import Doing, Request
 from fastflight.service.resolve import ResolvedRequest
 from fastflight.service.source import PartialUpload, Progress, Reading, Refused, Summary
@@ -72,8 +80,8 @@ class LocalBackend:
     def permit(self, request: Request, doing: Doing, caller: Caller) -> None:
         self._authority.authorize(caller.identity, request, doing)
 
-    def decode(self, content: bytes) -> Request:
-        return decode(content, self._catalog)
+    def make_request(self, keys: Mapping[str, Any]) -> Request:
+        return make_request(keys, self._catalog)
 
     async def act(self, name: str, body: bytes, caller: Caller = ANYONE) -> list[Mapping[str, Any]]:
         call = self._actions.call(name, body, caller.identity)
@@ -100,13 +108,13 @@ class LocalBackend:
         self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AsyncIterator[StreamedAnswer]:
         resolved = self._allowed(request, "exchange", caller)
-        exchange = partial(dispatch.async_exchanger(resolved.source), resolved.request, TYPED)
+        exchange = partial(dispatch.async_exchanger(resolved.source), resolved.request, INPUT_SCHEMA)
         shard = self._shards.of(resolved.device)
-        handed = Channel[pa.RecordBatch](WAITING_BYTES)
+        channel = Channel[pa.RecordBatch](WAITING_BYTES)
         async with self._stream(resolved, caller) as stream:
-            make_runs = partial(aruns, partial(exchange, handed), resolved)
+            make_runs = partial(aruns, partial(exchange, channel), resolved)
             coming = across(shard, make_runs, max_bytes=ahead_bytes, size_of=memory_of)
-            async with contextlib.aclosing(coming), handing_in(typed, handed):
+            async with contextlib.aclosing(coming), forwarding(typed, channel):
                 yield await _answer(coming, stream)
 
     async def write(
@@ -115,7 +123,7 @@ class LocalBackend:
         resolved = self._allowed(request, "write", caller)
         writing = self._writing(resolved, schema)
         async with self._stream(resolved, caller) as stream:
-            summary = await carry_out(*writing, batches, stream)
+            summary = await run_writer(*writing, batches, stream)
             stream.outcome = "finished"
             return summary
 
@@ -128,18 +136,20 @@ class LocalBackend:
         """Return the function that starts to read; raise `RequestError` if the source cannot be read."""
         if resolved.request.mode == "sync":
             blocking = partial(runs, partial(dispatch.reader(resolved.source), resolved.request), resolved)
-            return lambda: threaded(blocking, max_bytes=ahead_bytes, size_of=memory_of)
+            return lambda: iterate_in_thread(blocking, max_bytes=ahead_bytes, size_of=memory_of)
         make_runs = partial(aruns, partial(dispatch.async_reader(resolved.source), resolved.request), resolved)
         shard = self._shards.of(resolved.device)
         return lambda: across(shard, make_runs, max_bytes=ahead_bytes, size_of=memory_of)
 
-    def _writing(self, resolved: ResolvedRequest, schema: pa.Schema) -> tuple[Handed, Callable[[], Writing]]:
+    def _writing(self, resolved: ResolvedRequest, schema: pa.Schema) -> tuple[RowChannel, Callable[[], WriterFuture]]:
         source, request = resolved.source, resolved.request
         if request.mode == "sync":
             write = dispatch.writer(source)
-            return in_thread(lambda rows: write(request, schema, rows, _ignore_progress))
+            return writer_in_thread(lambda rows: write(request, schema, rows, _ignore_progress))
         awrite = dispatch.async_writer(source)
-        return on_shard(self._shards.of(resolved.device), lambda rows: awrite(request, schema, rows, _ignore_progress))
+        return writer_on_shard(
+            self._shards.of(resolved.device), lambda rows: awrite(request, schema, rows, _ignore_progress)
+        )
 
     @contextlib.asynccontextmanager
     async def _stream(self, resolved: ResolvedRequest, caller: Caller) -> AsyncIterator[Stream]:

@@ -12,11 +12,11 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from fastflight.concurrency import off_loop
+from fastflight.gateway.auth import Caller
 from fastflight.gateway.backend import Backend
-from fastflight.gateway.callers import Caller
 from fastflight.gateway.http.connections import Connections
 from fastflight.gateway.page.viewers import Viewers
-from fastflight.gateway.small import SmallContent
+from fastflight.gateway.shared_answers import AnswerContent
 from fastflight.gateway.ws.session import Sessions
 from fastflight.gateway.ws.sockets import Sockets
 from fastflight.runtime.metrics import from_json
@@ -36,10 +36,10 @@ class ServerMetrics(Collector):
         self._stats: Mapping[str, Any] = {}
         registry.register(self)
 
-    async def make(self, caller: Caller) -> SmallContent:
+    async def make(self, caller: Caller) -> AnswerContent:
         """Return the whole page. Only administrators may have it: the action `stats` is theirs."""
         (self._stats,) = await self._backend.act("stats", b"", caller)
-        return SmallContent(await off_loop(generate_latest, self._registry), MEDIA_TYPE)
+        return AnswerContent(await off_loop(generate_latest, self._registry), MEDIA_TYPE)
 
     def collect(self) -> Iterable[Metric]:
         return from_json(self._stats)

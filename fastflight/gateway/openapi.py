@@ -186,16 +186,16 @@ DELETE_FILE: Described = {
 }
 
 
-def _small(summary: str, description: str, tag: str, content: Described) -> Described:
+def _shared(summary: str, description: str, tag: str, content: Described) -> Described:
     described = _answers(200, description, content, 304)
     return {"get": {"summary": summary, "tags": [tag], **described}}
 
 
-# Paths that `gateway.front` answers, before FastAPI.
-SMALL: dict[str, Described] = {
-    "/devices": _small("Devices", "All devices that the caller may see", "devices", _OBJECT),
-    "/recordings": _small("Recordings", "All recordings that the caller may see", "recordings", _OBJECT),
-    "/health": _small("Health", "The state of the server: serving, draining or overloaded", "state", _OBJECT),
-    "/health/ready": _small("Ready", "The server takes requests", "state", _OBJECT),
-    "/metrics": _small("Metrics", "Figures for Prometheus", "state", {"text/plain": {"schema": TEXT}}),
+# Paths that `gateway.middleware` answers, before FastAPI.
+SHARED: dict[str, Described] = {
+    "/devices": _shared("Devices", "All devices that the caller may see", "devices", _OBJECT),
+    "/recordings": _shared("Recordings", "All recordings that the caller may see", "recordings", _OBJECT),
+    "/health": _shared("Health", "The state of the server: serving, draining or overloaded", "state", _OBJECT),
+    "/health/ready": _shared("Ready", "The server takes requests", "state", _OBJECT),
+    "/metrics": _shared("Metrics", "Figures for Prometheus", "state", {"text/plain": {"schema": TEXT}}),
 }

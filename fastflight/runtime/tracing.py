@@ -117,11 +117,6 @@ def new_trace() -> Trace:
     return Trace(_random())
 
 
-def new_request_id() -> bytes:
-    """Return a new request id for the header of an answer that needs no trace, because it does and logs nothing."""
-    return b"%016x" % random.getrandbits(64)
-
-
 def current() -> Trace | None:
     """Return the trace of the request on whose behalf the caller runs; None outside of a request."""
     return _CURRENT.get()

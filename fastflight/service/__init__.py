@@ -2,6 +2,6 @@
 
 from fastflight.service.catalog import Catalog
 from fastflight.service.source import Source
-from fastflight.service.wire import decode, decode_path, encode
+from fastflight.service.wire import decode, decode_path, encode, make_request
 
-__all__ = ["Catalog", "Source", "decode", "decode_path", "encode"]
+__all__ = ["Catalog", "Source", "decode", "decode_path", "encode", "make_request"]

@@ -239,6 +239,11 @@ def _ticks(value: Any) -> Any:
     return {"column": value} if isinstance(value, str) else value
 
 
+# Ends of a live session that its client did not ask for, as its summary says them in `ended`.
+DEVICE_GONE = "device gone"
+SERVER_DRAINING = "server draining"
+
+
 class DeviceSession(Request):
     """Reads the live traffic of a device, or sends bytes to it.
 

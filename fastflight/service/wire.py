@@ -2,12 +2,13 @@
 
 `decode` accepts any bytes and raises nothing but `RequestError` (or its subclass `UnknownName`), which names the key,
 its value, the allowed values and the nearest match. `encode` is canonical: equal requests have equal bytes.
+`make_request` is the second half of `decode`, for keys that are not encoded.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -24,7 +25,12 @@ MAX_SHOWN_CHARACTERS = 80
 
 def decode(ticket: bytes, catalog: Catalog) -> Request:
     """Return the request in `ticket`. Its type must be in `catalog`."""
-    content = parse(ticket, "request")
+    return make_request(parse(ticket, "request"), catalog)
+
+
+def make_request(keys: Mapping[str, Any], catalog: Catalog) -> Request:
+    """Return the request with these keys; `type` must be in `catalog`. The values are those that JSON has."""
+    content = dict(keys)
     name = content.pop("type", None)
     if not isinstance(name, str):
         raise RequestError("no type is given", where="type", hint=nearest("", catalog.names))

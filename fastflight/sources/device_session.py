@@ -23,7 +23,7 @@ from fastflight.concurrency.exclusive import IdleClaim
 from fastflight.device import Device, Inventory
 from fastflight.errors import DataError, RequestError, Stopped, TransportError
 from fastflight.runtime.admission import IDLE_SECONDS
-from fastflight.service.requests import DeviceSession
+from fastflight.service.requests import DEVICE_GONE, DeviceSession
 from fastflight.service.source import (
     Acknowledge,
     AsyncIncoming,
@@ -38,7 +38,7 @@ from fastflight.service.source import (
     Summary,
     Takes,
 )
-from fastflight.sources.following import CLIENT, GONE, Following
+from fastflight.sources.following import CLIENT, Following
 from fastflight.sources.held_line import LineTask, LineThread
 from fastflight.sources.reading import abegin, begin
 from fastflight.sources.session_rows import SessionRows
@@ -264,7 +264,7 @@ async def _asend_all(batches: AsyncIncoming, line: LineTask, following: Followin
 
 
 def _end_on_failure(following: Following, error: TransportError) -> None:
-    following.end(GONE, error.what)
+    following.end(DEVICE_GONE, error.what)
 
 
 def _ignore_failure(error: TransportError) -> None:
@@ -277,7 +277,7 @@ def _line_failure_ends_session(following: Following) -> Iterator[None]:
     try:
         yield
     except TransportError:
-        if following.ended != GONE:
+        if following.ended != DEVICE_GONE:
             raise
 
 

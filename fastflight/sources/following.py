@@ -12,15 +12,13 @@ from collections.abc import Callable, Sequence
 
 from fastflight.device import Device
 from fastflight.errors import RequestError, TransportError
-from fastflight.service.requests import DeviceSession
+from fastflight.service.requests import DEVICE_GONE, SERVER_DRAINING, DeviceSession
 from fastflight.service.source import Lot, Noted, Summary
 from fastflight.sources.session_rows import SessionRows
 from fastflight.tables.bare import empty
 from fastflight.transport.chunk_buffer import Chunk, Gap, TapReader
 
 LIMIT = "limit reached"
-GONE = "device gone"
-DRAINING = "server draining"
 CLIENT = "client ended"
 STOPPED = "recording stopped"
 
@@ -98,7 +96,7 @@ class Following:
             if self._request.reconnect:
                 self._outage = self._tap.lost_at, self._device.trouble
             else:
-                self._end_at(self._tap.lost_at, GONE, self._device.trouble)
+                self._end_at(self._tap.lost_at, DEVICE_GONE, self._device.trouble)
         ready = self.rows.feed(self._before_end(items))
         if self._device.recording != self._recording:
             self._recording = self._device.recording
@@ -111,7 +109,7 @@ class Following:
         if self.rows.full or (self._until is not None and self._clock() >= self._until):
             self.ended = LIMIT
         elif self._reader.ended:
-            self.ended = DRAINING
+            self.ended = SERVER_DRAINING
         elif self._end is not None and self._reader.next_seq >= self._end[1]:
             self.ended = self._end[0]
         return ready + self.rows.finish() if self.ended else ready
@@ -133,11 +131,11 @@ class Following:
 
     def drain(self) -> None:
         """End the session because the server shuts down. From any thread."""
-        self.end(DRAINING)
+        self.end(SERVER_DRAINING)
 
     def summary(self) -> Summary:
         """Return counts, and why the session ended."""
-        why = {"why": self._why} if self.ended == GONE and self._why else {}
+        why = {"why": self._why} if self.ended == DEVICE_GONE and self._why else {}
         recorded = {"recorded": self._recording} if self._recording else {}
         return {"ended": self.ended, **why, **self.rows.summary(), **recorded}
 

@@ -1,7 +1,8 @@
-"""What a command says when packages of an extra are missing."""
+"""What a command says when packages of an extra are missing, or when another package is in the way."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -9,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.app.extras import MODULES, needs
+from fastflight.app.extras import MODULES, conflicting_package, needs
+from fastflight.cli import doctor_checks
 
 SECONDS = 60.0
+SERVE = "serve --server grpc://127.0.0.1:0 --http 0 --record demo --recordings kept".split()
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 RUN = (
     "import sys; sys.modules[{module!r}] = None; sys.argv[1:] = {words!r}; "
@@ -22,7 +25,7 @@ RUN = (
 @pytest.mark.parametrize(
     ("module", "words", "said"),
     [
-        ("fastapi", ["serve", "--server", "grpc://127.0.0.1:0", "--http", "0"], "--http needs the package fastapi"),
+        ("fastapi", SERVE, "--http needs the package fastapi"),
         ("uvicorn", ["gateway", "--http", "0"], "the gateway needs the package uvicorn"),
         ("cryptography", ["cert", "server", "localhost"], "`cert` needs the package cryptography"),
         ("matplotlib", ["plot", "demo", "--column", "celsius"], "`plot` needs the package matplotlib"),
@@ -48,3 +51,33 @@ def test_each_package_of_an_extra_is_known() -> None:
     for extra, modules in MODULES.items():
         names = {line.partition(">")[0].partition("[")[0] for line in extras[extra]}
         assert names - {"seaborn"} <= modules, extra
+
+
+@pytest.fixture
+def other_package(tmp_path: Path) -> Path:
+    """A folder for `sys.path`, with what pip leaves there of PyPI's package `fastflight`."""
+    metadata = tmp_path / "fastflight-0.4.0.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: fastflight\nVersion: 0.4.0\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", [["serve", "--device", "wrong"], ["gateway", "--http", "wrong"]])
+def test_a_server_warns_of_the_other_package(other_package: Path, words: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fastflight", *words],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(other_package), os.environ.get("PYTHONPATH", "")])},
+    )
+    warnings = [line for line in done.stderr.splitlines() if "fastflight 0.4.0" in line]
+    assert len(warnings) == 1 and "pip uninstall fastflight" in warnings[0], done.stderr
+
+
+def test_doctor_notes_the_other_package(other_package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert conflicting_package() is None
+    monkeypatch.syspath_prepend(str(other_package))
+    found = doctor_checks.installation()
+    assert found.healthy and [finding.level for finding in found.findings] == ["ok", "note"]
+    assert "fastflight 0.4.0" in found.findings[1].what and "pip uninstall" in found.findings[1].advice

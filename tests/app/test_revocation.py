@@ -12,7 +12,7 @@ import pytest
 from fastflight.access.identity import Identity, scopes, unproven
 from fastflight.app.revocation import ASK_SECONDS, SILENT_SECONDS, RevocationCheck
 from fastflight.errors import FastFlightError, TransportError, Unauthenticated
-from fastflight.gateway.callers import ANYONE, Caller
+from fastflight.gateway.auth import ANYONE, Caller
 
 ADA = Caller(Identity("ada", scopes(["exec:lab"])), "Bearer one")
 

@@ -20,8 +20,8 @@ from fastflight.access.identity import scopes
 from fastflight.access.tokens import Book, issued
 from fastflight.app.access_settings import OPEN, AccessSettings, TlsFiles, check_location
 from fastflight.app.settings import settings_of
-from fastflight.cli.asking import credentials
 from fastflight.cli.main import app
+from fastflight.cli.server_options import read_credentials
 from fastflight.client import DEFAULT_LOCATION, Credentials, FastFlightClient
 from fastflight.errors import RequestError, TransportError, Unauthenticated, UnknownName
 from fastflight.service.requests import DeviceFile
@@ -128,17 +128,17 @@ def test_a_token_is_taken_from_a_file_or_the_environment(tmp_path: Path, capsys:
     path.write_text("ff_from_file\n")
     path.chmod(0o600)
     environment = {"FASTFLIGHT_TOKEN": "ff_from_environment"}
-    assert credentials({}).token is None
-    assert credentials(environment).token == "ff_from_environment"
-    assert credentials(environment, token_file=path).token == "ff_from_file"
+    assert read_credentials({}).token is None
+    assert read_credentials(environment).token == "ff_from_environment"
+    assert read_credentials(environment, token_file=path).token == "ff_from_file"
     assert capsys.readouterr().err == ""
     path.chmod(0o644)
-    credentials({}, token_file=path)
+    read_credentials({}, token_file=path)
     assert "warning: other users can read" in capsys.readouterr().err or os.name != "posix"
     for content in ("", "two words", "x" * 5000):
         path.write_text(content)
         with pytest.raises(RequestError, match="not a file with one token") as refused:
-            credentials({}, token_file=path)
+            read_credentials({}, token_file=path)
         assert "words" not in str(refused.value)
 
 
@@ -259,4 +259,4 @@ def test_help_shows_no_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch
     for command in ("devices", "get", "serve", "gateway", "doctor", "token", "cert"):
         told = run(app, [command, "--help"])
         assert told.exit_code == 0 and "ff_of_mine" not in told.output
-    assert "ff_of_mine" not in repr(credentials({"FASTFLIGHT_TOKEN": "ff_of_mine"}))
+    assert "ff_of_mine" not in repr(read_credentials({"FASTFLIGHT_TOKEN": "ff_of_mine"}))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from fastflight.cli.copy_progress import copy_progress
-from fastflight.cli.exits import Interrupted
+from fastflight.cli.exit_codes import Interrupted
 from fastflight.errors import DataError, TransportClosed
 
 
@@ -21,7 +19,7 @@ def test_an_interruption_says_what_stays() -> None:
         copy_progress("a", hidden=True, describe_rest=kept) as it,
     ):
         it.report(1, 1000, 20_000)
-        raise asyncio.CancelledError
+        raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("done", [0, 1000])

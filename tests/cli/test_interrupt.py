@@ -38,6 +38,9 @@ TOTAL = "40.0 kB"
 SECONDS = 60.0
 # What the bar on the terminal shows once the first bytes are stored.
 MOVED = re.compile(rb"(?<![\d.])[1-9][\d.]*/40\.0 kB")
+# The same of a copy that is converted, whose size is not known.
+SOME = re.compile(rb"(?<![\d.])[1-9][\d.]*/\? ")
+ROWS = b"a,b\n" + b"".join(b"%d,%d\n" % (n, n) for n in range(20_000))
 ESCAPES = re.compile(r"\x1b\[[\d;?]*[A-Za-z]")
 
 
@@ -83,9 +86,9 @@ class Terminal:
         while not shown.search(self._seen):
             assert self._read(), self._seen.decode()
 
-    def interrupt(self) -> None:
+    def interrupt(self, number: signal.Signals = signal.SIGINT) -> None:
         """What the terminal does at Ctrl-C."""
-        self._child.send_signal(signal.SIGINT)
+        self._child.send_signal(number)
 
     def end(self) -> tuple[int, list[str]]:
         """Read to the end; the exit code, and what is left to see: what was drawn over, is not."""
@@ -93,7 +96,9 @@ class Terminal:
             pass
         lines = ESCAPES.sub("", self._seen.decode().replace("\r\n", "\n")).split("\n")
         visible = [line.rpartition("\r")[2].strip() for line in lines]
-        return self._child.wait(), [line for line in visible if line and "/40.0 kB" not in line and "bytes" not in line]
+        return self._child.wait(), [
+            line for line in visible if line and "/40.0 kB" not in line and "/?" not in line and "bytes" not in line
+        ]
 
     def _read(self) -> bool:
         try:
@@ -164,6 +169,33 @@ def test_get_goes_on_where_it_was_interrupted(slow: Slow, tmp_path: Path) -> Non
     assert done == f"here.bin: {TOTAL}, {told[1]} of it earlier"
     assert (tmp_path / "here.bin").read_bytes() == CONTENT
     assert not (tmp_path / "here.bin.part").exists()
+
+
+def test_get_that_converts_leaves_the_old_file_and_no_part_of_the_new_one(slow: Slow, tmp_path: Path) -> None:
+    (slow.folder / "rows.csv").write_bytes(ROWS)
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "rows.jsonl").write_bytes(b"old")
+    with slow.command("get", "demo:/rows.csv", "-o", "rows.jsonl", cwd=here) as terminal:
+        terminal.wait_for(SOME)
+        terminal.interrupt()
+        code, said = terminal.end()
+    assert (code, said) == (130, ["interrupted"])
+    assert {path.name: path.read_bytes() for path in here.iterdir()} == {"rows.jsonl": b"old"}
+
+
+def test_put_that_converts_leaves_the_old_file_and_no_part_of_the_new_one(slow: Slow, tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_bytes(ROWS)
+    (slow.folder / "rows.jsonl").write_bytes(b"old")
+    before = {path.name: path.read_bytes() for path in slow.folder.iterdir()}
+    with slow.command("put", "rows.csv", "demo:/rows.jsonl", "--no-deflate", cwd=tmp_path) as terminal:
+        terminal.wait_for(SOME)
+        terminal.interrupt(signal.SIGTERM)
+        code, said = terminal.end()
+    assert (code, said) == (130, ["interrupted"])
+    with FastFlightClient(slow.location) as client:
+        client.ls("demo")  # waits for the end of the write
+    assert {path.name: path.read_bytes() for path in slow.folder.iterdir()} == before
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

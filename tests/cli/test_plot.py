@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,12 +32,6 @@ def test_a_picture_against_the_boards_own_time(run: Run, tmp_path: Path) -> None
     result = run("plot", "demo", "--column", "temperature", "--ticks", "ms", "--seconds", "1", "-o", str(path))
     assert (result.exit_code, result.stdout.startswith(f"{path}: ")) == (0, True), result.output
     assert path.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize("module", ["matplotlib", "prometheus_client"])
-def test_other_commands_need_not_wait_for_what_draws_or_serves(module: str) -> None:
-    code = f"import sys, fastflight.cli.main; print('{module}' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 
 def test_no_such_values(run: Run, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from fastflight.app.compose import open_server
 from fastflight.app.recording_settings import RecordingSettings, default_folder
 from fastflight.app.running import RunningServer
 from fastflight.app.settings import ServeSettings, settings_of
-from fastflight.cli.record import name_of
+from fastflight.cli.local_recordings import name_of
 from fastflight.cli.replay import GapReporter
 from fastflight.cli.tail import SessionStream
 from fastflight.client import FastFlightClient, Missed
@@ -138,7 +138,7 @@ def test_columns_as_csv(run: Run, here: list[str]) -> None:
         (["replay", "wether"], 1, "Did you mean 'weather'"),
         (["replay", "weather", "--from", "yesterday"], 2, "neither a time"),
         (["replay", "weather", "--from", "9" * 5000], 2, "neither a time"),
-        (["replay", "weather", "--from", "0001-01-01"], 1, "00:00:00: this local time cannot be converted"),
+        (["replay", "weather", "--from", "0001-01-01"], 2, "00:00:00: this local time cannot be converted"),
         (["replay", "weather", "--json", "--raw"], 2, "one of --raw"),
         (["replay", "weather", *READINGS, "--columns", "n", "--speed", "1"], 2, "--speed needs the column time"),
         (["recordings", "--recordings", "nowhere"], 1, "nowhere: no such folder"),

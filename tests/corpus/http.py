@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fastflight.errors import DataError, FileMissing, RequestError, UnknownName
-from fastflight.gateway.http.protocol import MAX_HEAD_BYTES
+from fastflight.gateway.http.head import MAX_HEAD_BYTES
 from fastflight.service.requests import MAX_REQUEST_BYTES
 
 from .case import Case

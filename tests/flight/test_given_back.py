@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
-from fastflight.gateway.ws.typed import TYPED
+from fastflight.gateway.ws.terminal_input import INPUT_SCHEMA
 from fastflight.runtime import outgoing
 from fastflight.server import answers, exchanges, incoming, uploads
 from fastflight.simulator import samples
@@ -134,7 +134,7 @@ def test_a_read_that_fails_at_any_step_gives_the_device_back(impatient: Board, k
 def test_a_write_that_fails_at_any_step_gives_the_device_back(
     impatient: Board, mode: str, request_: dict[str, Any]
 ) -> None:
-    rows = pa.table({"data": pa.array([b"x = 1\r\n"], pa.binary())}, schema=TYPED)
+    rows = pa.table({"data": pa.array([b"x = 1\r\n"], pa.binary())}, schema=INPUT_SCHEMA)
     table = rows if request_["type"] == "device.session" else pa.table({"a": [1, 2, 3]})
     for where, name in WRITE_STEPS:
         with pytest.MonkeyPatch.context() as patch:
@@ -145,7 +145,7 @@ def test_a_write_that_fails_at_any_step_gives_the_device_back(
 
 def test_an_exchange_that_fails_at_any_step_gives_the_device_back(impatient: Board, mode: str) -> None:
     request = command(type="device.session", device="demo", mode=mode)
-    row = pa.record_batch([pa.array([b"\r\n"], pa.binary())], schema=TYPED)
+    row = pa.record_batch([pa.array([b"\r\n"], pa.binary())], schema=INPUT_SCHEMA)
     for where, name in EXCHANGE_STEPS:
         with pytest.MonkeyPatch.context() as patch:
             came_by = disturbed(where, name, patch)
@@ -153,7 +153,7 @@ def test_an_exchange_that_fails_at_any_step_gives_the_device_back(impatient: Boa
             try:
                 writer, reader = impatient.client.do_exchange(request)
                 with writer:
-                    writer.begin(TYPED)
+                    writer.begin(INPUT_SCHEMA)
                     writer.write_batch(row)
                     writer.done_writing()
                     reader.read_all()

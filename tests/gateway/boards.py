@@ -17,7 +17,7 @@ from fastflight.client.connection import ServerConnection
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Device, Inventory
 from fastflight.gateway import Backend, LocalBackend, application
-from fastflight.gateway.front import FrontApplication
+from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
@@ -33,7 +33,7 @@ SOON = 30.0
 class Board:
     """A gateway in front of one simulated board, named `demo`, whose files are in `folder`."""
 
-    def __init__(self, app: FrontApplication, device: Device, shard: Shard, folder: Path) -> None:
+    def __init__(self, app: GatewayMiddleware, device: Device, shard: Shard, folder: Path) -> None:
         self.app = app
         self.device = device
         self.shard = shard

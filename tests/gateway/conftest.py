@@ -19,7 +19,7 @@ from fastflight.app.remote import RemoteBackend
 from fastflight.client.connection import ServerConnection
 from fastflight.concurrency import Shard, Shards
 from fastflight.gateway import Backend, Gateway, LocalBackend, application, listen
-from fastflight.gateway.front import FrontApplication
+from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog, Source
@@ -38,7 +38,7 @@ RELAYED_SOON = 20.0
 class Running:
     """A gateway's application, its parts, and a loop to ask it on."""
 
-    app: FrontApplication
+    app: GatewayMiddleware
     backend: Backend
     registry: StreamRegistry
     trials: Trials

@@ -25,14 +25,14 @@ from fastflight.device import Inventory
 from fastflight.gateway import (
     AllowedTargets,
     Backend,
-    Door,
     Gateway,
-    Hear,
     LocalBackend,
+    OpenListener,
+    OriginPolicy,
     Relay,
     application,
     listen,
-    taps,
+    tap_listeners,
 )
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
@@ -129,7 +129,7 @@ def guarding(kind: str, devices: dict[str, str] = DEVICES, relay: AllowedTargets
         on_devices = [*device_actions(inventory), *recording_actions(None)]
         actions = Actions([*state_actions(registry, shards), *on_devices], authority)
         backend: Backend = LocalBackend(catalog, actions, registry, shards, authority, authenticator)
-        hear: Hear | None = taps(inventory)
+        open_listener: OpenListener | None = tap_listeners(inventory)
         if kind == "in front of another":
             server = FlightServer(
                 catalog,
@@ -143,10 +143,10 @@ def guarding(kind: str, devices: dict[str, str] = DEVICES, relay: AllowedTargets
             parts.callback(server.close, 0)
             connection = ServerConnection(f"grpc://127.0.0.1:{server.port}", SOON)
             backend = RemoteBackend(parts.enter_context(contextlib.closing(connection)))
-            hear = None
+            open_listener = None
         shard = Shard("gateway").start()
-        app = application(backend, CollectorRegistry(), hear=hear)
-        relaying = Relay(relay, Door(), app.admit_to_relay, check=backend.check) if relay is not None else None
+        app = application(backend, CollectorRegistry(), open_listener=open_listener)
+        relaying = Relay(relay, OriginPolicy(), app.admit_to_relay, check=backend.check) if relay is not None else None
         gateway = parts.enter_context(listen(app, shard, 0, relay=relaying))
         parts.callback(registry.drain)
         yield Guarded(gateway, {name: text for name, (_, text) in made.items()}, books)

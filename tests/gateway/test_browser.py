@@ -14,7 +14,7 @@ from fastflight.app.compose import RunningServer, open_server
 from fastflight.app.gateway import open_remote_gateway
 from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
-from fastflight.gateway.page import hearing
+from fastflight.gateway.page import listeners
 from tests.support.browser import OPTIONS
 
 from .guarded import guarding
@@ -197,7 +197,7 @@ def test_an_unknown_device_has_no_figures_of_another(browser: Browser) -> None:
 
 
 def test_what_was_said_before_anybody_looked_is_known(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hearing, "SINCE_SECONDS", 0)
+    monkeypatch.setattr(listeners, "SINCE_SECONDS", 0)
     with Speaker(b'{"level": 1.5}\n') as device, serving(tank=device.url) as running:
         with FastFlightClient(running.location) as client, client.session("tank", limit_rows=3) as rows:
             assert sum(batch.num_rows for batch in rows) == 3

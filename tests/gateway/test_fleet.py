@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 
 from fastflight.errors import TransportError
+from fastflight.gateway.auth import Caller
 from fastflight.gateway.backend import Backend
-from fastflight.gateway.callers import Caller
 from fastflight.gateway.page import fleet as module
 from fastflight.gateway.page.fleet import DeviceOutput, Fleet
-from fastflight.gateway.page.hearing import MAX_HEARD, SessionEar, sessions
+from fastflight.gateway.page.listeners import MAX_CHUNKS, SessionListener, session_listeners
 from fastflight.gateway.page.view import MAX_WAITING, PageViewer
 from fastflight.transport.chunk_buffer import Chunk, Gap
 
@@ -26,7 +26,7 @@ class Board:
     """A backend with one device, and what the fleet hears of it."""
 
     def __init__(self) -> None:
-        self.heard = SessionEar()
+        self.heard = SessionListener()
         self.failure: Exception | None = None
         # Whether the server has the device.
         self.there = True
@@ -44,7 +44,7 @@ class Board:
         return [{"name": "demo", "url": "sim:", "open": True, "holder": None, "recording": None, "trouble": None}]
 
     @contextmanager
-    def hear(self, device: str) -> Iterator[SessionEar]:
+    def hear(self, device: str) -> Iterator[SessionListener]:
         assert device == "demo"
         self.listeners += 1
         try:
@@ -185,8 +185,8 @@ class Busy:
         self.open = self.most = 0
         self.changed = asyncio.Event()
 
-    def decode(self, content: bytes) -> bytes:
-        return content
+    def make_request(self, keys: Mapping[str, Any]) -> Mapping[str, Any]:
+        return keys
 
     @asynccontextmanager
     async def read(self, request: object, *, caller: object) -> AsyncIterator[None]:
@@ -205,7 +205,7 @@ def test_the_sessions_of_all_callers_share_one_limit_and_a_device_waits_for_its_
     async def look() -> None:
         backend = Busy()
         room = asyncio.Semaphore(3)
-        first, second = (sessions(cast(Backend, backend), room) for _ in range(2))
+        first, second = (session_listeners(cast(Backend, backend), room) for _ in range(2))
         with ExitStack() as early, ExitStack() as late:
             for number in range(3):
                 early.enter_context(first(f"board{number}"))
@@ -243,8 +243,8 @@ def test_what_was_missed_is_counted() -> None:
 
 
 def test_a_session_that_is_not_taken_becomes_a_gap() -> None:
-    heard = SessionEar()
-    for number in range(MAX_HEARD + 1):
+    heard = SessionListener()
+    for number in range(MAX_CHUNKS + 1):
         heard.put(Chunk(number, 0, "rx", b"x"))
-    assert heard.rest() == [Gap(0, MAX_HEARD)]
+    assert heard.rest() == [Gap(0, MAX_CHUNKS)]
     assert heard.rest() == []

@@ -15,7 +15,7 @@ from fastflight.client.connection import ServerConnection
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
 from fastflight.gateway import LocalBackend, application
-from fastflight.gateway.front import FrontApplication
+from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
@@ -55,7 +55,7 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Any:
                     client.do_get(flight.Ticket(content)).read_all()
                 return str(raised.value)
 
-            def over_http(content: bytes, app: FrontApplication = app) -> tuple[int, dict[str, Any]]:
+            def over_http(content: bytes, app: GatewayMiddleware = app) -> tuple[int, dict[str, Any]]:
                 answered = shard.submit(ask(app, scope("/stream", "POST", (HERE,)), content)).result(SOON)
                 return answered.status, answered.json
 

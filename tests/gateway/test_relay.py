@@ -17,7 +17,7 @@ from websockets.utils import accept_key
 from fastflight.concurrency import Shard
 from fastflight.errors import RequestError
 from fastflight.gateway import Gateway, listen
-from fastflight.gateway.door import Door
+from fastflight.gateway.origins import OriginPolicy
 from fastflight.gateway.relay.relay import MAX_CLIENTS, Relay
 from fastflight.gateway.relay.targets import AllowedTargets
 from fastflight.protocol.relay import Closed, End, Opened, Reason, RelayConnection, RelayData
@@ -30,7 +30,7 @@ KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 
 @pytest.fixture
 def relay() -> Relay:
-    return Relay(AllowedTargets(LOCAL), Door(["http://page.example"]))
+    return Relay(AllowedTargets(LOCAL), OriginPolicy(["http://page.example"]))
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_one_that_comes_as_the_relay_closes_is_let_go() -> None:
     """Cancelled before its first step, nothing of what takes care of it runs."""
 
     async def main() -> bytes:
-        relay, loop = Relay(AllowedTargets(LOCAL), Door()), asyncio.get_running_loop()
+        relay, loop = Relay(AllowedTargets(LOCAL), OriginPolicy()), asyncio.get_running_loop()
         theirs, ours = socket.socketpair()
         theirs.setblocking(False)
         with theirs:
@@ -84,7 +84,7 @@ def test_one_that_is_refused_and_does_not_read_is_let_go(monkeypatch: pytest.Mon
     monkeypatch.setattr("fastflight.gateway.relay.relay.REFUSED_SECONDS", 0.05)
 
     async def main() -> None:
-        relay, loop = Relay(AllowedTargets(LOCAL), Door()), asyncio.get_running_loop()
+        relay, loop = Relay(AllowedTargets(LOCAL), OriginPolicy()), asyncio.get_running_loop()
         lost = loop.create_future()
 
         class Answered(asyncio.Protocol):
@@ -237,8 +237,8 @@ def test_closing_the_gateway_ends_what_is_open(relay: Relay) -> None:
 
 
 def test_it_says_at_its_start_that_it_does_not_run_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    door, allowed = Door([]), AllowedTargets(LOCAL)
+    policy, allowed = OriginPolicy([]), AllowedTargets(LOCAL)
     with monkeypatch.context() as windows:
         windows.setattr(os, "name", "nt")
         with pytest.raises(RequestError, match="does not run on Windows"):
-            Relay(allowed, door)
+            Relay(allowed, policy)

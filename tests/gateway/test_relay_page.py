@@ -15,7 +15,7 @@ from typing import Any
 
 import fastflight.gateway
 from fastflight.concurrency import Shard
-from fastflight.gateway import AllowedTargets, Door, Relay, listen
+from fastflight.gateway import AllowedTargets, OriginPolicy, Relay, listen
 from fastflight.gateway.asgi import Receive, Scope, Send
 from tests.support.browser import OPTIONS
 
@@ -115,7 +115,7 @@ def test_a_page_reads_and_writes_streams_and_is_told_why_they_end(chromium: str,
 
         async with target(echo) as there, target(flood) as much, target(resets) as broken:
             targets |= {"echo": there, "flood": much, "resets": broken, "refused": "127.0.0.2:9"}
-            relay = Relay(AllowedTargets([there, much, broken]), Door())
+            relay = Relay(AllowedTargets([there, much, broken]), OriginPolicy())
             gateway = listen(app, Shard("gateway").start(), 0, relay=relay)
             try:
                 with showing(chromium, gateway.url, tmp_path / "profile"):

@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 
 from fastflight.concurrency import Shard
 from fastflight.gateway import listen
-from fastflight.gateway.door import Door
+from fastflight.gateway.origins import OriginPolicy
 from fastflight.gateway.relay.client import QUEUED_BYTES
 from fastflight.gateway.relay.relay import Relay
 from fastflight.gateway.relay.targets import AllowedTargets
@@ -66,7 +66,7 @@ def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
 @asynccontextmanager
 async def secured() -> AsyncIterator[Secure]:
     serving, trusting = contexts()
-    relay = Relay(AllowedTargets(LOCAL), Door())
+    relay = Relay(AllowedTargets(LOCAL), OriginPolicy())
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Upgrading(relay), "127.0.0.1", 0, ssl=serving)
     try:
@@ -203,7 +203,7 @@ def test_its_end_is_told_and_who_may_not_come_in_is_told_too(run: Any) -> None:
 def test_the_gateways_own_port_relays_under_tls_and_its_end_is_told() -> None:
     async def work() -> None:
         serving, trusting = contexts()
-        relay = Relay(AllowedTargets(LOCAL), Door(secure=True))
+        relay = Relay(AllowedTargets(LOCAL), OriginPolicy(secure=True))
         gateway = listen(nothing, Shard("gateway").start(), 0, relay=relay, tls=serving)
         async with target(echo) as there, connect(f"wss://localhost:{gateway.port}/relay", ssl=trusting) as ws:
             talk = Talk(ws)

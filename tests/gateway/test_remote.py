@@ -20,7 +20,7 @@ from fastflight.client.connection import ServerConnection
 from fastflight.concurrency import Shard, Shards
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.gateway import application
-from fastflight.gateway.callers import ANYONE, Caller
+from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
@@ -29,7 +29,7 @@ from fastflight.sources import mock
 from .asking import HERE, Answered, ask, scope
 
 SOON = 30.0
-MOCK = json.dumps({"type": "mock", "variant": "simple", "total_rows": 1}).encode()
+MOCK = {"type": "mock", "variant": "simple", "total_rows": 1}
 
 
 def serve(port: int, shards: Shards) -> FlightServer:
@@ -48,7 +48,9 @@ def test_a_server_that_went_away_is_found_again() -> None:
                 return shard.submit(asyncio.wait_for(work, SOON)).result(SOON + 1)
 
             def rows() -> Answered:
-                answered: Answered = run(ask(app, scope("/stream", "POST", (HERE, (b"accept", b"text/csv"))), MOCK))
+                answered: Answered = run(
+                    ask(app, scope("/stream", "POST", (HERE, (b"accept", b"text/csv"))), json.dumps(MOCK).encode())
+                )
                 return answered
 
             assert rows().status == 200
@@ -91,7 +93,7 @@ def test_a_write_that_has_failed_when_its_client_leaves_is_nobodys_news() -> Non
         with closing(ServerConnection("grpc://127.0.0.1:1", SOON)) as connection:
             backend = RemoteBackend(connection)
             with pytest.raises(FastFlightError):
-                await backend.write(backend.decode(MOCK), pa.schema([("n", pa.int64())]), leaving())
+                await backend.write(backend.make_request(MOCK), pa.schema([("n", pa.int64())]), leaving())
 
     asyncio.run(main())
     gc.collect()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fastflight.access.identity import Identity
 from fastflight.errors import ResourceExhausted
-from fastflight.gateway.callers import ANYONE, Caller
+from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.gateway.errors import HttpRefusal
 from fastflight.gateway.ws.tickets import LIFETIME_SECONDS, MAX_TICKETS, MAX_TICKETS_OF_ONE, Grant, Tickets
 from fastflight.service.requests import DeviceSession

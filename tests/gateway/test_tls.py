@@ -16,9 +16,9 @@ from fastflight.access.identity import Identity, unproven
 from fastflight.concurrency import Shard
 from fastflight.gateway import Gateway, listen
 from fastflight.gateway.asgi import CALLER, Application, Receive, Scope, Send
-from fastflight.gateway.callers import Caller, Callers
-from fastflight.gateway.door import Door
-from fastflight.gateway.front import FrontApplication
+from fastflight.gateway.auth import Caller, RequestAuthenticator
+from fastflight.gateway.middleware import GatewayMiddleware
+from fastflight.gateway.origins import OriginPolicy
 
 SOON = 30.0
 
@@ -65,7 +65,9 @@ def served_with(verify: ssl.VerifyMode, parts: ExitStack) -> Served:
     ca.issue_cert("127.0.0.1").configure_cert(context)
     ca.configure_trust(context)
     context.verify_mode = verify
-    app: Application = FrontApplication(Door(hosts=["bench.example"], secure=True), {}, behind, None, Callers(Judge()))
+    app: Application = GatewayMiddleware(
+        OriginPolicy(hosts=["bench.example"], secure=True), {}, behind, None, RequestAuthenticator(Judge())
+    )
     return Served(parts.enter_context(listen(app, Shard("gateway").start(), 0, tls=context)), ca)
 
 
@@ -82,7 +84,7 @@ def test_a_certificate_says_who_asks(verify: ssl.VerifyMode) -> None:
 
 @pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", b""])
 def test_who_does_not_shake_hands_gets_nothing(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
-    monkeypatch.setattr("fastflight.gateway.http.listening.HANDSHAKE_SECONDS", 0.05)
+    monkeypatch.setattr("fastflight.gateway.http.uvicorn_overrides.HANDSHAKE_SECONDS", 0.05)
     with ExitStack() as parts:
         served = served_with(ssl.CERT_OPTIONAL, parts)
         with socket.create_connection(("127.0.0.1", served.gateway.port), SOON) as plain:

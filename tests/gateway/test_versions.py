@@ -55,12 +55,35 @@ def test_a_file_has_the_digest_of_its_board_as_its_tag(board: Board, tag: str) -
     assert whole.headers[b"content-length"] == b"3000"
 
 
-@pytest.mark.parametrize("headers", [{}, {"range": "bytes=0-9"}, {"accept": "text/csv"}])
-def test_a_file_is_read_under_one_lease_of_its_board(board: Board, tag: str, headers: dict[str, str]) -> None:
-    (board.folder / "a.csv").write_bytes(b"n\n1\n")
+# How often an answer opens the board: for a file with an entity tag, and for one without.
+OPENINGS = {
+    "whole": ({}, 1, 1),
+    "rows": ({"accept": "text/csv"}, 1, 1),
+    "a range": ({"range": "bytes=1-9"}, 1, 2),
+    "a range beyond the end": ({"range": "bytes=3000-3009"}, 1, 2),
+    "the last bytes": ({"range": "bytes=-9"}, 2, 2),
+    "the rest without a version": ({"range": "bytes=1000-"}, 1, 1),
+    "the rest of this version": ({"range": "bytes=1000-", "if-range": "TAG"}, 1, 2),
+    "the rest of another version": ({"range": "bytes=1000-", "if-range": '"other"'}, 2, 2),
+    "a version that is there": ({"if-match": "TAG"}, 1, 1),
+    "a range of a version that is there": ({"range": "bytes=1000-", "if-match": "TAG"}, 1, 1),
+    "a version that is gone": ({"if-match": '"other"'}, 1, 1),
+    "a version that the client has": ({"if-none-match": "TAG"}, 1, 2),
+    "a version that the client has not": ({"if-none-match": '"other"'}, 2, 2),
+}
+
+
+@pytest.mark.parametrize(("headers", "openings", "untagged"), OPENINGS.values(), ids=OPENINGS.keys())
+def test_an_answer_opens_its_board_once_if_it_knows_beforehand_what_to_read(
+    board: Board, tag: str, headers: dict[str, str], openings: int, untagged: int
+) -> None:
+    (board.folder / "a.csv").write_bytes(OLD)
+    sent = {name: value.replace("TAG", tag or '"none"') for name, value in headers.items()}
     turns = board.device.turns
-    assert board.ask("GET", "a.csv", headers=headers).status in (200, 206)
-    assert board.device.turns == turns + 1
+    board.ask("GET", "a.csv", headers=sent)
+    assert board.device.turns == turns + (openings if tag else untagged)
+    board.ask("HEAD", "a.csv", headers=sent)
+    assert board.device.turns == turns + (openings if tag else untagged) + 1
 
 
 def test_a_part_is_given_with_its_version_or_not_at_all(board: Board, tag: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.cli.asking import TOKEN_VARIABLE
+from fastflight.cli.server_options import TOKEN_VARIABLE
 from fastflight.transport import parse_url
 from fastflight.transport.exec import SECRETS, child_environment
 

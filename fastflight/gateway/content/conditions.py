@@ -58,8 +58,11 @@ class Conditions:
 
     @property
     def guess(self) -> tuple[int, int | None]:
-        """Offset and limit of the first read, before size and tag are known; a limit of 0 to get only these."""
-        if self.looks_only or self or (self._range is not None and self._range[3]):
+        """Offset and limit of the first read, before size and tag are known; a limit of 0 to get only these.
+
+        It assumes that If-Match and If-Range hold, and that the client of an If-None-Match has the present version.
+        """
+        if self.looks_only or self._none_match or (self._range is not None and self._range[3]):
             return 0, 0
         if self._range is None or not self._resumes_safely:
             return 0, None

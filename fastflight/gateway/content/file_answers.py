@@ -18,8 +18,8 @@ from starlette.responses import JSONResponse, Response
 
 from fastflight.errors import BusyError, DataError
 from fastflight.gateway.asgi import Receive, Scope, Send
+from fastflight.gateway.auth import Caller
 from fastflight.gateway.backend import Backend, StreamedAnswer
-from fastflight.gateway.callers import Caller
 from fastflight.gateway.content.conditions import Conditions
 from fastflight.gateway.content.formats import ENCODERS, BodyEncoder, Data
 from fastflight.gateway.content.streaming import AnswerStart, Streamed, path_of, while_connected
@@ -67,7 +67,7 @@ class ListingAnswer(Response):
         self._place = place
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = self.backend.decode(json.dumps({"type": "device.listing", **self._place}).encode())
+        request = self.backend.make_request({"type": "device.listing", **self._place})
         async with while_connected(receive), self.backend.read(request, caller=self.caller) as answer:
             rows = [row async for batch, _ in answer.batches for row in batch.to_pylist()]
         entries = [{**row, "modified": row["modified"] and row["modified"].isoformat()} for row in rows]
@@ -98,23 +98,28 @@ class RowsAnswer(FileAnswer):
     def __init__(
         self, keys: Mapping[str, Any], listing: ListingAnswer, choose: Callable[[], Callable[[pa.Schema], BodyEncoder]]
     ) -> None:
-        request = _request(listing.backend, keys, describe="size")
+        request = listing.backend.make_request({**keys, "describe": "size"})
         super().__init__(request, listing, lambda schema: choose()(schema))
 
 
 class BytesAnswer(FileAnswer):
-    """Answers with the bytes of a file, as `conditions` allow."""
+    """Answers with the bytes of a file, as `conditions` allow.
+
+    The board is opened once for a whole file, HEAD, a range, 304 and 412. It is opened twice if what to read depends on
+    the file's description: for its last bytes (`bytes=-N`), for If-None-Match if the client has another version, and
+    for the whole file where a range does not apply (If-Range names another version, or there is no entity tag).
+    """
 
     def __init__(self, keys: Mapping[str, Any], listing: ListingAnswer, conditions: Conditions) -> None:
         self._keys = {**keys, "format": "raw", "describe": "digest"}
         self._offset, self._limit = conditions.guess
-        super().__init__(self._next(listing.backend), listing, ENCODERS["arrow"])
+        super().__init__(self._next_request(listing.backend), listing, ENCODERS["arrow"])
         self._conditions = conditions
         self._openings = 0
         self._path = str(keys["path"])
 
-    def _next(self, backend: Backend) -> Request:
-        return _request(backend, self._keys, offset=self._offset, limit=self._limit)
+    def _next_request(self, backend: Backend) -> Request:
+        return backend.make_request({**self._keys, "offset": self._offset, "limit": self._limit})
 
     async def begin_file(self, answer: StreamedAnswer) -> AnswerStart | Request | Response:
         description = described(answer)
@@ -150,7 +155,7 @@ class BytesAnswer(FileAnswer):
         if self._openings == MAX_OPENINGS:
             raise BusyError("the file is being rewritten", where=self._path, hint="Ask again")
         self._offset, self._limit = verdict.start, None if verdict.stop == size else length
-        return self._next(self._backend)
+        return self._next_request(self._backend)
 
 
 class BytesEncoder:
@@ -197,10 +202,6 @@ async def drain(answer: StreamedAnswer) -> None:
     """Read an answer without rows to its end, so that it counts as complete."""
     async for _ in answer.batches:
         pass
-
-
-def _request(backend: Backend, keys: Mapping[str, Any], **more: Any) -> Request:
-    return backend.decode(json.dumps({**keys, **more}).encode())
 
 
 def _start(status: int, headers: Mapping[str, str], encoder: BytesEncoder | None) -> AnswerStart:

@@ -16,9 +16,8 @@ from starlette.responses import JSONResponse, Response
 
 from fastflight.errors import FileMissing, RequestError
 from fastflight.gateway.asgi import CALLER
+from fastflight.gateway.auth import Caller
 from fastflight.gateway.backend import Backend
-from fastflight.gateway.callers import Caller
-from fastflight.gateway.content.accepting import choose_format
 from fastflight.gateway.content.conditions import Conditions
 from fastflight.gateway.content.file_answers import (
     LOOK,
@@ -30,6 +29,7 @@ from fastflight.gateway.content.file_answers import (
     etag_of,
 )
 from fastflight.gateway.content.formats import BodyEncoder, encoder_of
+from fastflight.gateway.content.negotiation import choose_format
 from fastflight.gateway.content.streaming import while_connected
 from fastflight.gateway.content.uploads import Content, UploadedRows, format_of_content
 from fastflight.gateway.errors import HttpRefusal
@@ -72,7 +72,7 @@ class Files:
         if _flag(query, "interrupt"):
             raise RequestError("a GET cannot interrupt a program", where="interrupt", hint=STOP_HINT)
         fields = {"type": "device.file", **place, **keys_of(query)}
-        self._backend.decode(_json(fields))  # also checks keys that only rows use
+        self._backend.make_request(fields)  # also checks keys that only rows use
         listing = ListingAnswer(self._backend, caller, place)
         if rows:
             return RowsAnswer(fields, listing, choose)
@@ -99,9 +99,9 @@ class Files:
         on_error = keys.pop("on_error", "fail")
         if on_error not in ("skip", "fail"):
             raise RequestError(f"{format_value(on_error)} is not allowed", where="on_error", hint="Known: fail, skip")
-        self._backend.decode(_json({"type": "device.file", **place, **keys, "format": declared}))
+        self._backend.make_request({"type": "device.file", **place, **keys, "format": declared})
         rows = UploadedRows(content, Layout(source_format, on_error=on_error))
-        upload = self._backend.decode(_json({"type": "device.file", **place, **keys, "format": target}))
+        upload = self._backend.make_request({"type": "device.file", **place, **keys, "format": target})
         caller: Caller = request.scope[CALLER]
         self._backend.permit(upload, "write", caller)  # before its content is read
         await self._check(request, place, keys.get("interrupt", False))
@@ -115,7 +115,8 @@ class Files:
         place = {"device": device, "path": f"/{_utf8_path(request, path)}"}
         interrupt = _flag(dict(request.query_params), "interrupt")
         await self._check(request, place, interrupt)
-        await self._backend.act("file.remove", _json({**place, "interrupt": interrupt}), request.scope[CALLER])
+        body = json.dumps({**place, "interrupt": interrupt}).encode()
+        await self._backend.act("file.remove", body, request.scope[CALLER])
         return Response(status_code=204)
 
     async def _check(self, request: Request, place: Mapping[str, Any], interrupt: bool) -> None:
@@ -125,7 +126,7 @@ class Files:
             return
         fields = {"type": "device.file", **place, "interrupt": interrupt, **LOOK}
         try:
-            async with self._backend.read(self._backend.decode(_json(fields)), caller=request.scope[CALLER]) as answer:
+            async with self._backend.read(self._backend.make_request(fields), caller=request.scope[CALLER]) as answer:
                 etag = etag_of(described(answer))
                 await drain(answer)
         except FileMissing:
@@ -170,7 +171,3 @@ def _utf8_path(request: Request, path: str) -> str:
     if "\ufffd" in path and b"%EF%BF%BD" not in request.scope.get("raw_path", b"").upper():
         raise RequestError("the path is not UTF-8", where="path", hint="Encode it as UTF-8 before %XX")
     return path
-
-
-def _json(content: Mapping[str, Any]) -> bytes:
-    return json.dumps(content).encode()

@@ -22,11 +22,11 @@ from starlette.responses import Response
 from fastflight.concurrency import off_loop
 from fastflight.errors import Stopped
 from fastflight.gateway.asgi import Header, Receive, Scope, Send
+from fastflight.gateway.auth import Caller
 from fastflight.gateway.backend import Backend, StreamedAnswer
-from fastflight.gateway.callers import Caller
+from fastflight.gateway.cancellation import cancel_when
 from fastflight.gateway.content.formats import BodyEncoder, Data
 from fastflight.gateway.errors import error_answer_off_loop
-from fastflight.gateway.watching import until
 from fastflight.service.requests import Request
 
 # Batches of up to so many cells are encoded as text on the loop. Larger ones are encoded in a thread, in slices.
@@ -134,4 +134,4 @@ def while_connected(receive: Receive, after: asyncio.Event | None = None) -> Abs
             pass
         return Stopped("the client has left")
 
-    return until(left)
+    return cancel_when(left)

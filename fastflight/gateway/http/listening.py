@@ -6,49 +6,34 @@ nothing: clients get the errors, and the gateway logs unexpected ones under the 
 
 from __future__ import annotations
 
-import asyncio
 import concurrent.futures
 import os
 import socket
 import ssl
 from collections.abc import Callable
-from functools import partial
 from types import TracebackType
 from typing import Self
 
 import structlog
-import uvicorn
 
 from fastflight.concurrency import Shard
 from fastflight.errors import TransportError
 from fastflight.gateway.asgi import Application
-from fastflight.gateway.errors import EVERYWHERE
 from fastflight.gateway.http.connections import Connections
-from fastflight.gateway.http.protocol import HttpConnection
-from fastflight.gateway.http.websocket import WebSocket
+from fastflight.gateway.http.uvicorn_overrides import BACKLOG, STOP_SECONDS, Server
 from fastflight.gateway.relay.relay import Relay
-from fastflight.gateway.ws.channel import MAX_MESSAGE_BYTES
 
 log = structlog.get_logger(__name__)
 
 DEFAULT_HOST = "127.0.0.1"
-# How often the client of a WebSocket gets a ping, and how long it has to answer. A client that stalls for a moment must
-# first read what was sent before the ping.
-PING_SECONDS = 15.0
-PONG_SECONDS = 45.0
-# For a TLS handshake, from connecting; enough for a slow phone.
-HANDSHAKE_SECONDS = 10.0
-# Connections that wait in the operating system while the loop is busy.
-BACKLOG = 1024
-# For open answers to end by themselves, and then for their sources to clean up.
+# For open answers to end by themselves.
 CLOSE_SECONDS = 5.0
-STOP_SECONDS = 5.0
 
 
 class Gateway:
     """A gateway that serves at `url` until it is closed. Also a context manager."""
 
-    def __init__(self, server: _Server, shard: Shard, listener: socket.socket, relay: Relay | None = None) -> None:
+    def __init__(self, server: Server, shard: Shard, listener: socket.socket, relay: Relay | None = None) -> None:
         self._server = server
         self._relay = relay
         self._shard = shard
@@ -69,25 +54,13 @@ class Gateway:
             end = getattr(self._server.config.app, "end", None)
             if end is not None:
                 _wait("websockets", lambda: submit(end(timeout)), timeout + STOP_SECONDS)
-            self._server.config.timeout_graceful_shutdown = timeout  # type: ignore[assignment]  # also parts of seconds
-            self._server.should_exit = True
+            self._server.stop(timeout)
             relay = self._relay
             if relay is not None:
                 _wait("relay", lambda: submit(relay.aclose()), STOP_SECONDS)
         _wait("server", lambda: self._serving, timeout + STOP_SECONDS)
-        _wait("connections", lambda: submit(self._end_connections()), 2 * STOP_SECONDS)
+        _wait("connections", lambda: submit(self._server.end_connections()), 2 * STOP_SECONDS)
         self._shard.close()
-
-    async def _end_connections(self) -> None:
-        """Cancel the remaining requests, and abort connections whose client does not read."""
-        tasks = list(self._server.server_state.tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=STOP_SECONDS)
-        for connection in list(self._server.server_state.connections):
-            connection.transport.abort()
-        await asyncio.sleep(0)
 
     def __enter__(self) -> Self:
         return self
@@ -123,24 +96,7 @@ def listen(
     path. `connections` limits and counts connections; None: those of `app`, if it has any. With `tls` it is HTTPS.
     """
     limits = connections or getattr(app, "connections", None) or Connections()
-    config = uvicorn.Config(
-        app,
-        http=partial(HttpConnection, relay=relay, limits=limits),  # type: ignore[arg-type]  # called as the class is
-        ws=WebSocket,
-        ws_max_size=MAX_MESSAGE_BYTES,
-        ws_ping_interval=PING_SECONDS,
-        ws_ping_timeout=PONG_SECONDS,
-        ws_per_message_deflate=False,  # on this computer it costs more than it saves
-        lifespan="off",
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        headers=[(name.decode(), value.decode()) for name, value in EVERYWHERE],
-        server_header=False,
-        proxy_headers=False,  # their headers are not trusted: no proxy is expected in front
-        backlog=BACKLOG,
-    )
-    return Gateway(_Server(config, tls), shard, _listener(host, port), relay)
+    return Gateway(Server(app, limits, relay, tls), shard, _listener(host, port), relay)
 
 
 def _listener(host: str, port: int) -> socket.socket:
@@ -163,23 +119,3 @@ def _listener(host: str, port: int) -> socket.socket:
             where=f"http://{host}:{port}",
             hint="Another server may have the port: stop it, or choose another one with --http",
         ) from error
-
-
-class _Server(uvicorn.Server):
-    """uvicorn's server, with a TLS context from outside and a time limit for the TLS handshake."""
-
-    def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None) -> None:
-        super().__init__(config)
-        self.tls = tls
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await self.lifespan.startup()
-        loop = asyncio.get_running_loop()
-        protocol: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
-        make = partial(protocol, config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
-        limit = None if self.tls is None else HANDSHAKE_SECONDS
-        self.servers = [
-            await loop.create_server(make, sock=each, backlog=BACKLOG, ssl=self.tls, ssl_handshake_timeout=limit)
-            for each in sockets or ()
-        ]
-        self.started = True

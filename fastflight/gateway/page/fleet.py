@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fastflight.errors import AccessError, FastFlightError
+from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.gateway.backend import Backend
-from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.gateway.page.columns import Columns, Point
-from fastflight.gateway.page.hearing import Ear, Hear
+from fastflight.gateway.page.listeners import DeviceListener, OpenListener
 from fastflight.gateway.page.view import PageView, PageViewer
 from fastflight.runtime.failure import log_unexpected
 from fastflight.transport.chunk_buffer import Chunk, Gap
@@ -109,11 +109,11 @@ SILENCE = DeviceOutput().values(0)
 
 
 class Fleet:
-    """Serves viewers on one event loop with the devices of `backend`, whose output it reads with `hear`."""
+    """Serves viewers on one event loop with the devices of `backend`, whose output it reads with `open_listener`."""
 
-    def __init__(self, backend: Backend, hear: Hear, clock: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, backend: Backend, open_listener: OpenListener, clock: Callable[[], int] = time.time_ns) -> None:
         self._backend = backend
-        self._hear = hear
+        self._open_listener = open_listener
         self._clock = clock
         self._views: dict[Caller, PageView] = {}
         self._outputs: dict[str, DeviceOutput] = {}
@@ -150,7 +150,7 @@ class Fleet:
     async def _run(self) -> None:
         updating = asyncio.ensure_future(self._update_state())
         try:
-            await self._hear_all(updating)
+            await self._read_all(updating)
         except Exception as error:  # an edge: nobody awaits this task, and the viewers' pages reconnect by themselves
             log_unexpected(error)
         finally:
@@ -160,13 +160,13 @@ class Fleet:
                 view.end()
             self._views = {}
 
-    async def _hear_all(self, updating: asyncio.Task[None]) -> None:
+    async def _read_all(self, updating: asyncio.Task[None]) -> None:
         """Tick until there have been no viewers for a while, or the task `updating` has failed."""
         loop = asyncio.get_running_loop()
         due = alone_since = loop.time()
-        ears: dict[str, Ear] = {}
+        listeners: dict[str, DeviceListener] = {}
         # Closing one of these ends the reading of its device.
-        open_ears: dict[str, contextlib.ExitStack] = {}
+        open_listeners: dict[str, contextlib.ExitStack] = {}
         try:
             while not updating.done():
                 if self.viewers:
@@ -174,18 +174,18 @@ class Fleet:
                 elif loop.time() - alone_since > LINGER_SECONDS:
                     return
                 wanted = {name for view in self._views.values() for name in view.devices_to_read()}
-                for name in ears.keys() - wanted:  # frees its line, or its session
-                    open_ears.pop(name).close()
-                    del ears[name], self._outputs[name]
-                for name in wanted - ears.keys():
+                for name in listeners.keys() - wanted:  # frees its line, or its session
+                    open_listeners.pop(name).close()
+                    del listeners[name], self._outputs[name]
+                for name in wanted - listeners.keys():
                     self._outputs[name] = DeviceOutput()
-                    open_ears[name] = contextlib.ExitStack()
-                    ears[name] = open_ears[name].enter_context(self._hear(name))
-                self._tick({name: self._outputs[name].feed(ear.rest()) for name, ear in ears.items()})
+                    open_listeners[name] = contextlib.ExitStack()
+                    listeners[name] = open_listeners[name].enter_context(self._open_listener(name))
+                self._tick({name: self._outputs[name].feed(listener.rest()) for name, listener in listeners.items()})
                 due = max(due + TICK_SECONDS, loop.time())
                 await asyncio.sleep(due - loop.time())
         finally:
-            for each in open_ears.values():
+            for each in open_listeners.values():
                 each.close()
         updating.result()
 

@@ -8,7 +8,6 @@ that: only the scripts listed here run, never text of a device.
 from __future__ import annotations
 
 import functools
-import hashlib
 import importlib.util
 import json
 from collections.abc import Collection, Mapping
@@ -19,6 +18,7 @@ from fastflight.concurrency import off_loop
 from fastflight.errors import UnknownName, nearest
 from fastflight.gateway.asgi import Application, Receive, Scope, Send
 from fastflight.gateway.errors import read_only, send_error
+from fastflight.gateway.shared_answers import AnswerContent, send_content
 
 STATIC = Path(__file__).parent / "static"
 # xterm.js writes <style> elements, so styles cannot be as strict as scripts.
@@ -26,6 +26,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self';"
     " img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+HEADERS = ((b"cache-control", b"no-cache"), (b"content-security-policy", POLICY.encode()))
 TYPES = {
     ".html": b"text/html; charset=utf-8",
     ".css": b"text/css; charset=utf-8",
@@ -60,25 +61,25 @@ class Page:
             try:
                 if scope["method"] not in ("GET", "HEAD"):
                     raise read_only(path)
-                media_type, body = await off_loop(self._content, path)
+                content = await off_loop(self._content, path)
             except Exception as error:
                 await send_error(send, error)
             else:
-                await _send(scope, send, media_type, body)
+                await send_content(scope, send, content, *HEADERS)
         else:
             await self._behind(scope, receive, send)
 
-    def _content(self, path: str) -> tuple[bytes, bytes]:
+    def _content(self, path: str) -> AnswerContent:
         if path in self._files:
             file = self._files[path]
-            return TYPES[file.suffix], _read(file)
+            return AnswerContent(_read(file), TYPES[file.suffix])
         plots = self._found_plots()
         name = path.removeprefix("/plots").removeprefix("/")
         if not name:
-            return b"application/json", json.dumps({"plots": [f"/plots/{quote(each)}" for each in plots]}).encode()
+            return AnswerContent(json.dumps({"plots": [f"/plots/{quote(each)}" for each in plots]}).encode())
         if name not in plots:
             raise UnknownName("no such plot", where=name, hint=nearest(name, plots))
-        return TYPES[".png"], plots[name].read_bytes()
+        return AnswerContent(plots[name].read_bytes(), TYPES[".png"])
 
     def _found_plots(self) -> Mapping[str, Path]:
         if self._plots is None or not self._plots.is_dir():
@@ -111,19 +112,3 @@ def _installed(folder: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise RuntimeError("nicegui is not installed: the page's charts and terminal come with it")
     return Path(spec.submodule_search_locations[0]) / folder
-
-
-async def _send(scope: Scope, send: Send, media_type: bytes, body: bytes) -> None:
-    etag = b'"%s"' % hashlib.sha256(body).hexdigest()[:20].encode()
-    headers = [
-        (b"etag", etag),
-        (b"cache-control", b"no-cache"),
-        (b"content-security-policy", POLICY.encode()),
-    ]
-    if any(name == b"if-none-match" and etag in value for name, value in scope["headers"]):
-        await send({"type": "http.response.start", "status": 304, "headers": headers})
-        await send({"type": "http.response.body", "body": b""})
-        return
-    described = [(b"content-type", media_type), (b"content-length", b"%d" % len(body)), *headers]
-    await send({"type": "http.response.start", "status": 200, "headers": described})
-    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from fastflight.gateway.callers import Caller
+from fastflight.gateway.auth import Caller
 from fastflight.gateway.page.columns import Point
 from fastflight.service.requests import Verb
 

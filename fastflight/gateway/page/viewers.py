@@ -8,16 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+from fastflight.gateway.auth import Caller
 from fastflight.gateway.backend import Backend
-from fastflight.gateway.callers import Caller
+from fastflight.gateway.cancellation import cancel_when
 from fastflight.gateway.errors import HttpRefusal
 from fastflight.gateway.page.fleet import Fleet
-from fastflight.gateway.page.hearing import MAX_SESSIONS, Hear, sessions
+from fastflight.gateway.page.listeners import MAX_SESSIONS, OpenListener, session_listeners
 from fastflight.gateway.page.view import PageViewer
-from fastflight.gateway.watching import until
 from fastflight.gateway.ws.channel import WebSocketChannel
 from fastflight.gateway.ws.sockets import AcceptedUpgrade, Opening
-from fastflight.sources.following import DRAINING
+from fastflight.service.requests import SERVER_DRAINING
 
 # Callers with open pages, in front of a server elsewhere: each caller has their own sessions there.
 MAX_FLEETS = 16
@@ -26,12 +26,14 @@ MAX_FLEETS = 16
 class Viewers:
     """Accepts WebSockets of the kind `fleet`."""
 
-    def __init__(self, backend: Backend, hear: Hear | None) -> None:
-        """`hear` listens to devices of this process; None: listen through sessions."""
+    def __init__(self, backend: Backend, open_listener: OpenListener | None) -> None:
+        """`open_listener` listens to devices of this process; None: listen through sessions."""
         self._backend = backend
         # In front of a server elsewhere, a session needs the caller's own credentials: each caller has a fleet.
         self._room = asyncio.Semaphore(MAX_SESSIONS)
-        self._shared = None if backend.guarded is None else Fleet(backend, hear or sessions(backend, self._room))
+        self._shared = (
+            None if backend.guarded is None else Fleet(backend, open_listener or session_listeners(backend, self._room))
+        )
         self._own: dict[Caller, Fleet] = {}
         self._skipped_before = 0
 
@@ -42,13 +44,13 @@ class Viewers:
         async def talk(channel: WebSocketChannel) -> str:
             with self._fleet(opening.caller).viewed(opening.caller) as viewer:
                 try:
-                    async with until(lambda: _left(channel)):
+                    async with cancel_when(lambda: _left(channel)):
                         while (message := await viewer.next()) is not None:
                             await channel.send(message)
                 finally:
                     self._skipped_before += viewer.skipped
                     viewer.skipped = 0
-            return DRAINING
+            return SERVER_DRAINING
 
         return AcceptedUpgrade(talk)
 
@@ -69,7 +71,7 @@ class Viewers:
             self._own = {each: fleet for each, fleet in self._own.items() if fleet.running}
             if len(self._own) >= MAX_FLEETS:
                 raise HttpRefusal(503, f"{MAX_FLEETS} callers have the page open already", hint="Try again later")
-            self._own[caller] = Fleet(self._backend, sessions(self._backend, self._room, caller))
+            self._own[caller] = Fleet(self._backend, session_listeners(self._backend, self._room, caller))
         return self._own[caller]
 
 

@@ -1,6 +1,6 @@
 """The relay: TCP streams to allowed targets, over a WebSocket at `/relay` of the gateway's own port.
 
-An upgrade passes the same door as any other request. Then the relay takes its connection over from the HTTP server: it
+An upgrade passes the same checks as any other request. Then the relay takes its connection over from uvicorn: it
 uses the socket for a `RelayClient`, without copies and without a task. With TLS it uses the transport, which has the
 keys. The protocol is in `fastflight.protocol.relay`.
 """
@@ -19,11 +19,11 @@ from websockets.utils import accept_key
 
 from fastflight.errors import FastFlightError, RequestError
 from fastflight.gateway.asgi import Header
-from fastflight.gateway.callers import ANYONE, Caller
-from fastflight.gateway.door import Door
+from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.gateway.errors import HttpRefusal, closing_answer
 from fastflight.gateway.http.connections import Connections, StalledReaders
 from fastflight.gateway.http.quota import Quota
+from fastflight.gateway.origins import OriginPolicy
 from fastflight.gateway.relay.client import RelayClient
 from fastflight.gateway.relay.outgoing import Buffers, unpaced
 from fastflight.gateway.relay.stream import CONNECT_SECONDS, Taps
@@ -64,7 +64,7 @@ class Relay:
     def __init__(
         self,
         allowed: AllowedTargets,
-        door: Door,
+        policy: OriginPolicy,
         admit: Admit = _anyone,
         *,
         check: Callable[[Caller], None] = lambda caller: None,
@@ -88,7 +88,7 @@ class Relay:
             )
         assert 0 < read_bytes <= MAX_PAYLOAD_BYTES
         self._allowed = allowed
-        self._door = door
+        self._policy = policy
         self._buffers = Buffers(read_bytes)
         self._taps = taps
         self._connect_timeout = connect_timeout
@@ -130,7 +130,7 @@ class Relay:
         self, transport: asyncio.Transport, headers: Sequence[Header], query: bytes, certificate: str
     ) -> None:
         try:
-            self._door.check(headers)
+            self._policy.check(headers)
             caller = await self._admit(headers, query, certificate)
             key, replaceable = self._checked(headers, caller)
             if transport.is_closing():

@@ -8,16 +8,14 @@ about missed data, the trailer, an error.
 
 from __future__ import annotations
 
-import json
-
 from fastflight.errors import RequestError, nearest
 from fastflight.gateway.backend import Backend, StreamedAnswer
-from fastflight.gateway.watching import until
+from fastflight.gateway.cancellation import cancel_when
 from fastflight.gateway.ws.channel import WebSocketChannel
 from fastflight.gateway.ws.session import AHEAD_BYTES
 from fastflight.gateway.ws.sockets import AcceptedUpgrade, Opening
+from fastflight.gateway.ws.terminal_input import TerminalInput
 from fastflight.gateway.ws.tickets import wrong_ticket
-from fastflight.gateway.ws.typed import Typed
 from fastflight.service.requests import DeviceSession
 
 
@@ -36,10 +34,10 @@ class Repls:
             raise wrong_ticket("It is for another device")
 
         async def talk(channel: WebSocketChannel) -> str:
-            content = {"type": DeviceSession.type, "device": opening.rest, "flush_ms": 0}
-            request = self._backend.decode(json.dumps(content).encode())
-            terminal_input = Typed()
-            async with until(lambda: _receive_input(channel, terminal_input)):
+            keys = {"type": DeviceSession.type, "device": opening.rest, "flush_ms": 0}
+            request = self._backend.make_request(keys)
+            terminal_input = TerminalInput()
+            async with cancel_when(lambda: _receive_input(channel, terminal_input)):
                 async with self._backend.talk(
                     request, aiter(terminal_input), ahead_bytes=AHEAD_BYTES, caller=opening.caller
                 ) as answer:
@@ -49,7 +47,7 @@ class Repls:
         return AcceptedUpgrade(talk)
 
 
-async def _receive_input(channel: WebSocketChannel, terminal_input: Typed) -> Exception:
+async def _receive_input(channel: WebSocketChannel, terminal_input: TerminalInput) -> Exception:
     while True:
         data = await channel.receive()
         terminal_input.put(data.encode(errors="replace") if isinstance(data, str) else data)

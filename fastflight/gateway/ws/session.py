@@ -15,15 +15,16 @@ import asyncio
 from fastflight.concurrency import off_loop
 from fastflight.errors import RequestError, nearest
 from fastflight.gateway.backend import Backend, StreamedAnswer
+from fastflight.gateway.cancellation import cancel_when
 from fastflight.gateway.content.streaming import CELLS_ON_LOOP, CELLS_PER_SLICE
 from fastflight.gateway.errors import HttpRefusal
-from fastflight.gateway.watching import until
 from fastflight.gateway.ws.channel import WebSocketChannel
 from fastflight.gateway.ws.messages import MESSAGES, Message, MessageEncoder
 from fastflight.gateway.ws.sockets import AcceptedUpgrade, Opening
 from fastflight.gateway.ws.tickets import wrong_ticket
 from fastflight.service import encode
 from fastflight.service.requests import Request
+from fastflight.service.wire import parse
 
 # Bytes that wait between the source and a WebSocket. As many may be in the sender, and each may be one batch over.
 AHEAD_BYTES = 128 * 1024
@@ -53,7 +54,7 @@ class Sessions:
 
         async def talk(channel: WebSocketChannel) -> str:
             request = await self._request(opening, channel)
-            async with until(lambda: _refuse_messages(channel)):
+            async with cancel_when(lambda: _refuse_messages(channel)):
                 async with self._backend.read(request, ahead_bytes=AHEAD_BYTES, caller=opening.caller) as answer:
                     return await self._send(MESSAGES[format_](answer.schema), answer, channel)
 
@@ -64,11 +65,14 @@ class Sessions:
         grant, content = opening.grant, opening.query.get("request")
         if grant is not None:
             assert grant.request is not None, "tickets for sessions have one"
-            if content is not None and encode(self._backend.decode(content.encode())) != encode(grant.request):
+            if content is not None and encode(self._parse(content)) != encode(grant.request):
                 raise wrong_ticket("Leave the request out: the ticket has it")
             return grant.request
-        data = await _first(channel) if content is None else content
-        return self._backend.decode(data.encode(errors="replace") if isinstance(data, str) else data)
+        return self._parse(await _first(channel) if content is None else content)
+
+    def _parse(self, content: bytes | str) -> Request:
+        data = content.encode(errors="replace") if isinstance(content, str) else content
+        return self._backend.make_request(parse(data, "request"))
 
     async def _send(self, encoder: MessageEncoder, answer: StreamedAnswer, channel: WebSocketChannel) -> str:
         """Send all rows; return why they ended."""

@@ -17,11 +17,11 @@ from urllib.parse import parse_qsl
 from fastflight.access.identity import unproven
 from fastflight.errors import FastFlightError, RequestError, Stopped, UnknownName, nearest
 from fastflight.gateway.asgi import CALLER, Receive, Scope, Send
-from fastflight.gateway.callers import Caller
+from fastflight.gateway.auth import Caller
 from fastflight.gateway.errors import send_error
 from fastflight.gateway.ws.channel import GOING_AWAY, NORMAL, WebSocketChannel
 from fastflight.gateway.ws.tickets import Grant, Tickets
-from fastflight.sources.following import DRAINING
+from fastflight.service.requests import SERVER_DRAINING
 
 PREFIX = "/ws/"
 # When the gateway closes, WebSockets get this long to end by themselves, as live sessions do when the server drains.
@@ -135,7 +135,7 @@ class Sockets:
         except Exception as error:
             await channel.fail(error)
         else:
-            await channel.finish(GOING_AWAY if ended == DRAINING else NORMAL, ended)
+            await channel.finish(GOING_AWAY if ended == SERVER_DRAINING else NORMAL, ended)
 
     def _check_callers(self) -> None:
         """End WebSockets whose caller `check` refuses; repeat while any is open."""

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fastflight.gateway.callers import Caller
+from fastflight.gateway.auth import Caller
 from fastflight.gateway.errors import HttpRefusal
 from fastflight.gateway.http.quota import Quota
 from fastflight.service.requests import Request

@@ -38,11 +38,11 @@ def announce(ports: Sequence[int]) -> None:
 
 def ours(sizes: Sequence[int]) -> None:
     from fastflight.concurrency import Shard
-    from fastflight.gateway import AllowedTargets, Door, Relay, listen
+    from fastflight.gateway import AllowedTargets, OriginPolicy, Relay, listen
 
     gateways = []
     for size in sizes:
-        relay = Relay(AllowedTargets([f"{HOST}:*"]), Door(), read_bytes=size)
+        relay = Relay(AllowedTargets([f"{HOST}:*"]), OriginPolicy(), read_bytes=size)
         gateways.append(listen(_nothing, Shard(f"relay-{size}").start(), 0, relay=relay))
     announce([gateway.port for gateway in gateways])
     threading.Event().wait()

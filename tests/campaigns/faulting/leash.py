@@ -27,12 +27,13 @@ def main() -> None:
     faulthandler.register(signal.SIGUSR1)
     clock.follow(os.environ)
     choose_pool(os.environ, sys.platform)
-    app = importlib.import_module("fastflight.cli.main").app  # now: all of it takes the clock that it finds
+    command = importlib.import_module("fastflight.cli.main")  # now: all of it takes the clock that it finds
+    command.load(sys.argv[1])
     print("ready", flush=True)
     if not sys.stdin.readline():
         os._exit(LOST)
     threading.Thread(target=_hold, name="leash", daemon=True).start()
-    app()
+    command.app()
 
 
 def _hold() -> None:

@@ -19,12 +19,12 @@ from prometheus_client import CollectorRegistry
 from fastflight.errors import FileMissing
 from fastflight.gateway import application
 from fastflight.gateway.asgi import Message, Scope
+from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.gateway.backend import StreamedAnswer
-from fastflight.gateway.callers import ANYONE, Caller
-from fastflight.gateway.door import Door
+from fastflight.gateway.origins import OriginPolicy
 from fastflight.runtime.outgoing import Piece
 from fastflight.runtime.tracing import REQUEST_ID_FORM
-from fastflight.service import decode
+from fastflight.service import make_request
 from fastflight.service.requests import FILE_DESCRIPTION, DeviceFile, Request
 from tests.campaigns.fuzz.looping import Loop
 from tests.campaigns.fuzz.material import Material, cut
@@ -83,8 +83,8 @@ class Canned:
     def permit(self, request: Request, doing: str, caller: Caller) -> None:
         pass
 
-    def decode(self, content: bytes) -> Request:
-        return decode(content, CATALOG)
+    def make_request(self, keys: Mapping[str, Any]) -> Request:
+        return make_request(keys, CATALOG)
 
     @contextlib.asynccontextmanager
     async def read(
@@ -136,7 +136,9 @@ async def _pieces(batch: pa.RecordBatch) -> AsyncIterator[Piece]:
     yield batch.slice(0, 0), None
 
 
-APPS = tuple(application(Canned(guarded), CollectorRegistry(), Door([OTHER.decode()])) for guarded in (False, True))
+APPS = tuple(
+    application(Canned(guarded), CollectorRegistry(), OriginPolicy([OTHER.decode()])) for guarded in (False, True)
+)
 
 
 async def asked(app: Any, scope: Scope, messages: list[Message]) -> list[Message]:
@@ -246,10 +248,10 @@ def talked(sent: list[Message], given: list[tuple[bytes, bytes]]) -> None:
 TARGET = Target(
     run,
     modules=(
-        "fastflight.gateway.front",
-        "fastflight.gateway.door",
+        "fastflight.gateway.middleware",
+        "fastflight.gateway.origins",
         "fastflight.gateway.content.files",
-        "fastflight.gateway.app",
+        "fastflight.gateway.routes",
         "fastflight.gateway.ws.session",
         "fastflight.gateway.ws.sockets",
     ),

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.errors import DataError, RequestError, Stopped
-from fastflight.gateway.content.accepting import choose_format
+from fastflight.gateway.content.negotiation import choose_format
 from fastflight.gateway.content.uploads import Content, UploadedRows, format_of_content
 from fastflight.gateway.errors import HttpRefusal
 from fastflight.tables import Layout
@@ -72,7 +72,7 @@ TARGET = Target(
     run,
     modules=(
         "fastflight.gateway.content.uploads",
-        "fastflight.gateway.content.accepting",
+        "fastflight.gateway.content.negotiation",
     ),
     seeds=(
         b"\x04\x12a,b\n1,2\nx\n",

@@ -9,8 +9,8 @@ import typer
 
 from fastflight.access.identity import scopes
 from fastflight.app.settings import settings_of
+from fastflight.cli.arguments import last_name, schema_of, target
 from fastflight.cli.replay import _bound
-from fastflight.cli.target import last_name, schema_of, target
 from fastflight.cli.token import period
 from fastflight.client.credentials import Credentials
 from fastflight.errors import RequestError

@@ -9,20 +9,20 @@ from typing import Any
 
 
 @contextlib.asynccontextmanager
-async def until(watch: Callable[[], Coroutine[Any, Any, Exception]]) -> AsyncIterator[None]:
+async def cancel_when(watch: Callable[[], Coroutine[Any, Any, Exception]]) -> AsyncIterator[None]:
     """Cancel the block when `watch()` returns or raises an error. The block then raises that error."""
     task = asyncio.current_task()
     assert task is not None
     found: list[Exception] = []
 
-    async def watching() -> None:
+    async def run_watch() -> None:
         try:
             found.append(await watch())
         except Exception as error:
             found.append(error)
         task.cancel()
 
-    running = asyncio.ensure_future(watching())
+    running = asyncio.ensure_future(run_watch())
     try:
         yield
     except asyncio.CancelledError:

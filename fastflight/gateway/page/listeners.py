@@ -1,4 +1,4 @@
-"""Reads the output of devices for the page: an `Ear` returns what came since the last call, without waiting.
+"""Reads the output of devices for the page: a `DeviceListener` returns what came since the last call, without waiting.
 
 In the process of the devices, the gateway reads the taps of their lines, which costs next to nothing. In front of a
 server elsewhere it reads sessions, like any other client; each takes one stream of that server.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -17,22 +16,22 @@ from typing import Any, Protocol
 
 from fastflight.device import Inventory
 from fastflight.errors import FastFlightError
+from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.gateway.backend import Backend
-from fastflight.gateway.callers import ANYONE, Caller
 from fastflight.transport.chunk_buffer import Chunk, Gap
 
 # How much of the past a chart starts with, if the tap of the line still has it.
 SINCE_SECONDS = 60
 # Chunks of a session between two ticks, of which there are ten a second. More are dropped, and counted as lost.
-MAX_HEARD = 8192
+MAX_CHUNKS = 8192
 # Before a session that failed is opened again.
-AGAIN_SECONDS = 2.0
+RETRY_SECONDS = 2.0
 # Streams that the pages of all callers together take of the server elsewhere, which has 256. More devices show only
 # their state, until another device is no longer watched.
 MAX_SESSIONS = 64
 
 
-class Ear(Protocol):
+class DeviceListener(Protocol):
     """The traffic of one device."""
 
     def rest(self) -> Sequence[Chunk | Gap]:
@@ -40,44 +39,44 @@ class Ear(Protocol):
 
 
 # Listens to the device with this name for a `with` block, on the gateway's loop.
-Hear = Callable[[str], AbstractContextManager[Ear]]
+OpenListener = Callable[[str], AbstractContextManager[DeviceListener]]
 
 
-def taps(inventory: Inventory) -> Hear:
+def tap_listeners(inventory: Inventory) -> OpenListener:
     """Listen to devices of this process, at the taps of their lines."""
 
     @contextlib.contextmanager
-    def hear(device: str) -> Iterator[Ear]:
+    def open_listener(device: str) -> Iterator[DeviceListener]:
         since_ns = time.time_ns() - SINCE_SECONDS * 1_000_000_000
         with inventory.device(device).listen(since_ns=since_ns) as reader:
             yield reader
 
-    return hear
+    return open_listener
 
 
-def sessions(backend: Backend, room: asyncio.Semaphore, caller: Caller = ANYONE) -> Hear:
+def session_listeners(backend: Backend, room: asyncio.Semaphore, caller: Caller = ANYONE) -> OpenListener:
     """Listen to devices through sessions of `caller`. Each session waits for a place in `room`."""
 
     @contextlib.contextmanager
-    def hear(device: str) -> Iterator[Ear]:
-        ear = SessionEar()
-        following = asyncio.ensure_future(_follow(backend, device, caller, ear, room))
+    def open_listener(device: str) -> Iterator[DeviceListener]:
+        listener = SessionListener()
+        reading = asyncio.ensure_future(_read_sessions(backend, device, caller, listener, room))
         try:
-            yield ear
+            yield listener
         finally:
-            following.cancel()
+            reading.cancel()
 
-    return hear
+    return open_listener
 
 
-class SessionEar:
+class SessionListener:
     """A bounded queue between a session and the page. When it is full, its content becomes one `Gap`."""
 
     def __init__(self) -> None:
         self._items: deque[Chunk | Gap] = deque()
 
     def put(self, item: Chunk | Gap) -> None:
-        if len(self._items) >= MAX_HEARD:
+        if len(self._items) >= MAX_CHUNKS:
             last = item.last if isinstance(item, Gap) else item.seq
             first = self._items[0]
             self._items.clear()
@@ -91,18 +90,20 @@ class SessionEar:
         return items
 
 
-async def _follow(backend: Backend, device: str, caller: Caller, ear: SessionEar, room: asyncio.Semaphore) -> None:
+async def _read_sessions(
+    backend: Backend, device: str, caller: Caller, listener: SessionListener, room: asyncio.Semaphore
+) -> None:
     keys: dict[str, Any] = {"type": "device.session", "device": device, "reconnect": True, "flush_ms": 100}
-    request = backend.decode(json.dumps({**keys, "since_seconds": SINCE_SECONDS}).encode())
+    request = backend.make_request({**keys, "since_seconds": SINCE_SECONDS})
     while True:
         with contextlib.suppress(FastFlightError):
             async with room, backend.read(request, caller=caller) as answer:
                 async for batch, note in answer.batches:
                     if note and "gap" in note:
-                        ear.put(Gap(note["gap"]["first"], note["gap"]["last"]))
+                        listener.put(Gap(note["gap"]["first"], note["gap"]["last"]))
                     for row in batch.to_pylist():
                         waited = row["time"] is None
                         time_ns = 0 if waited else int(row["time"].timestamp() * 1e6) * 1000
-                        ear.put(Chunk(row["seq"], time_ns, row["direction"], row["data"], waited=waited))
-        await asyncio.sleep(AGAIN_SECONDS)
-        request = backend.decode(json.dumps(keys).encode())
+                        listener.put(Chunk(row["seq"], time_ns, row["direction"], row["data"], waited=waited))
+        await asyncio.sleep(RETRY_SECONDS)
+        request = backend.make_request(keys)

@@ -1,8 +1,9 @@
 """Passes rows between the gateway's event loop and a source that runs elsewhere: in a thread, or on a shard.
 
-`threaded` reads a blocking iterator on the loop. `carry_out` writes rows of the loop with a writer that `on_shard` or
-`in_thread` makes. Both hand over through a `Channel`, which is bounded by bytes. If the rows fail or their client
-leaves, the writer gets that error before the rows that still wait, and has cleaned up when `carry_out` returns.
+`iterate_in_thread` reads a blocking iterator on the loop. `run_writer` writes rows of the loop with a writer that
+`writer_on_shard` or `writer_in_thread` makes. Both hand over through a `Channel`, which is bounded by bytes. If the
+rows fail or their client leaves, the writer gets that error before the rows that still wait, and has cleaned up when
+`run_writer` returns.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ WAITING_BYTES = 1024 * 1024
 ABORT_SECONDS = 5.0
 
 Rows = AsyncIterator[pa.RecordBatch]
-Handed = Channel[pa.RecordBatch]
-Writing = concurrent.futures.Future[Summary]
+RowChannel = Channel[pa.RecordBatch]
+WriterFuture = concurrent.futures.Future[Summary]
 
 
-async def threaded(
+async def iterate_in_thread(
     items: Callable[[], Generator[T, None, None]],
     *,
     max_bytes: int,
@@ -47,104 +48,109 @@ async def threaded(
 
     `cancel` is called when this generator ends: it wakes an iterator that waits and yields nothing meanwhile.
     """
-    handed = Channel[T](max_bytes)
+    channel = Channel[T](max_bytes)
     thread = threading.Thread(
-        target=contextvars.copy_context().run, args=(_iterate, items, handed, size_of), name="gateway-sync", daemon=True
+        target=contextvars.copy_context().run,
+        args=(_iterate, items, channel, size_of),
+        name="gateway-sync",
+        daemon=True,
     )
     thread.start()
     try:
-        async for item in handed:
+        async for item in channel:
             yield item
     finally:
-        await handed.aclose()
+        await channel.aclose()
         if cancel is not None:
             cancel()
         await off_loop(thread.join, JOIN_SECONDS)
 
 
-def _iterate(items: Callable[[], Generator[T, None, None]], handed: Channel[T], size_of: Callable[[T], int]) -> None:
+def _iterate(items: Callable[[], Generator[T, None, None]], channel: Channel[T], size_of: Callable[[T], int]) -> None:
     try:
         with closing(items()) as iterator:
             for item in iterator:
-                handed.put(item, size_of(item))
+                channel.put(item, size_of(item))
     except BaseException as error:
-        handed.fail(failure_of(error))
+        channel.fail(failure_of(error))
     else:
-        handed.finish()
+        channel.finish()
 
 
-def on_shard(shard: Shard, write: Callable[[Rows], Awaitable[Summary]]) -> tuple[Handed, Callable[[], Writing]]:
+def writer_on_shard(
+    shard: Shard, write: Callable[[Rows], Awaitable[Summary]]
+) -> tuple[RowChannel, Callable[[], WriterFuture]]:
     """Return a channel for rows, and a function that starts a `write` of them on `shard`."""
-    handed = Handed(WAITING_BYTES)
+    channel = RowChannel(WAITING_BYTES)
 
     async def consume() -> Summary:
         try:
-            return await write(_each(handed))
+            return await write(_rows_of(channel))
         finally:
-            await handed.aclose()
+            await channel.aclose()
 
-    return handed, lambda: shard.submit(consume())
+    return channel, lambda: shard.submit(consume())
 
 
-def in_thread(write: Callable[[Sent], Summary]) -> tuple[Handed, Callable[[], Writing]]:
-    """As `on_shard`, for a `write` that blocks: it gets a thread."""
-    handed = Handed(WAITING_BYTES)
-    ended: Writing = concurrent.futures.Future()
+def writer_in_thread(write: Callable[[Sent], Summary]) -> tuple[RowChannel, Callable[[], WriterFuture]]:
+    """As `writer_on_shard`, for a `write` that blocks: it gets a thread."""
+    channel = RowChannel(WAITING_BYTES)
+    ended: WriterFuture = concurrent.futures.Future()
     # A thread cannot be cancelled, so its future must not be.
     ended.set_running_or_notify_cancel()
 
     def consume() -> None:
         try:
-            summary = write(handed)
+            summary = write(channel)
         except BaseException as error:
             ended.set_exception(error)
         else:
             ended.set_result(summary)
         finally:
-            handed.close()
+            channel.close()
 
-    def start() -> Writing:
+    def start() -> WriterFuture:
         threading.Thread(
             target=contextvars.copy_context().run, args=(consume,), name="gateway-sync", daemon=True
         ).start()
         return ended
 
-    return handed, start
+    return channel, start
 
 
-async def carry_out(handed: Handed, start: Callable[[], Writing], rows: Rows, stream: Stream) -> Summary:
+async def run_writer(channel: RowChannel, start: Callable[[], WriterFuture], rows: Rows, stream: Stream) -> Summary:
     """Start the writer, hand it all `rows`, and return its summary."""
     writing = start()
     try:
-        await _hand_in(handed, rows, stream)
-        summary = await asyncio.shield(_awaited(writing))
+        await _put_rows(channel, rows, stream)
+        summary = await asyncio.shield(_loop_future(writing))
     except BaseException as error:
         broken = error if isinstance(error, FastFlightError) else Stopped("the upload broke off")
-        handed.cancel(broken)
+        channel.cancel(broken)
         if not writing.done():
-            await _settled(writing)
+            await _wait_for_cleanup(writing)
         raise
-    if not handed.exhausted:
+    if not channel.exhausted:
         raise FastFlightError("the source ended before the upload")
     return summary
 
 
-async def _hand_in(handed: Handed, rows: Rows, stream: Stream) -> None:
+async def _put_rows(channel: RowChannel, rows: Rows, stream: Stream) -> None:
     """Put `rows` into the channel until they end, or the writer does."""
     async for batch in rows:
         stream.passing()  # raises if the client's token was revoked: nothing else asks during an upload
         size = pa.ipc.get_record_batch_size(batch)
         stream.count(batch.num_rows, size)
         try:
-            await handed.aput(batch, held_bytes(batch, size))
+            await channel.aput(batch, held_bytes(batch, size))
         except Stopped:
             return
-    handed.finish()
+    channel.finish()
 
 
-async def _settled(writing: Writing) -> None:
+async def _wait_for_cleanup(writing: WriterFuture) -> None:
     """Wait for the writer's clean-up, even if this task is cancelled; then cancel the writer."""
-    waiting = asyncio.ensure_future(asyncio.wait([_awaited(writing)], timeout=ABORT_SECONDS))
+    waiting = asyncio.ensure_future(asyncio.wait([_loop_future(writing)], timeout=ABORT_SECONDS))
     try:
         await asyncio.shield(waiting)
     except asyncio.CancelledError:
@@ -154,14 +160,14 @@ async def _settled(writing: Writing) -> None:
         writing.cancel()
 
 
-def _awaited(writing: Writing) -> asyncio.Future[Summary]:
+def _loop_future(writing: WriterFuture) -> asyncio.Future[Summary]:
     """Wrap the future for this loop. Fetch its exception: asyncio would log one that nobody awaits any more."""
     awaited = asyncio.wrap_future(writing)
     awaited.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
     return awaited
 
 
-async def _each(handed: Handed) -> AsyncIterator[pa.RecordBatch]:
+async def _rows_of(channel: RowChannel) -> AsyncIterator[pa.RecordBatch]:
     """Yield the rows: a writer may close a generator, and must not close the channel."""
-    async for batch in handed:
+    async for batch in channel:
         yield batch

@@ -10,25 +10,25 @@ import pytest
 
 from fastflight.concurrency import Channel
 from fastflight.gateway.errors import HttpRefusal
-from fastflight.gateway.ws.typed import MAX_TYPED_BYTES, Typed, handing_in
+from fastflight.gateway.ws.terminal_input import MAX_INPUT_BYTES, TerminalInput, forwarding
 
 
 def test_what_is_typed_comes_in_order_and_is_bounded() -> None:
     async def run() -> list[bytes]:
-        typed = Typed()
-        typed.put(bytes(MAX_TYPED_BYTES - 1))
+        typed = TerminalInput()
+        typed.put(bytes(MAX_INPUT_BYTES - 1))
         with pytest.raises(HttpRefusal, match="wait for the device already"):
             typed.put(b"ab")
         typed.put(b"a")
         typed.end()
         return [data async for data in typed]
 
-    assert asyncio.run(run()) == [bytes(MAX_TYPED_BYTES - 1), b"a"]
+    assert asyncio.run(run()) == [bytes(MAX_INPUT_BYTES - 1), b"a"]
 
 
 def test_messages_of_nothing_do_not_wait() -> None:
     async def run() -> list[bytes]:
-        typed = Typed()
+        typed = TerminalInput()
         for _ in range(3):
             typed.put(b"")
         typed.end()
@@ -50,9 +50,9 @@ def test_single_keys_that_wait_for_the_device_are_few() -> None:
             yield b"a"
 
     async def run() -> None:
-        handed = Noting(MAX_TYPED_BYTES)
-        async with handing_in(keys(), handed):
-            async for _ in handed:
+        channel = Noting(MAX_INPUT_BYTES)
+        async with forwarding(keys(), channel):
+            async for _ in channel:
                 pass
 
     asyncio.run(run())

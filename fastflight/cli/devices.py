@@ -9,21 +9,18 @@ from typing import Annotated, Any
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.asking import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.exits import asynchronous
-from fastflight.cli.target import AsJson, Interrupt
-from fastflight.concurrency import off_loop
+from fastflight.cli.interruption import interruptible
+from fastflight.cli.options import AsJson, DeviceName, Interrupt
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.errors import RequestError
 
-DeviceName = Annotated[str, typer.Argument(metavar="DEVICE", help="A device's name, as `fastflight devices` shows it.")]
 
-
-@asynchronous
+@interruptible
 @with_server_options
-async def devices(json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
+def devices(json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
     """List the server's devices."""
-    async with server.client() as client:
-        known = await client.devices()
+    with server.client() as client:
+        known = client.devices()
     if json:
         screen.as_json([asdict(device) for device in known])
         return
@@ -31,14 +28,14 @@ async def devices(json: AsJson = False, server: Server = DEFAULT_SERVER) -> None
     screen.table(("name", "url", "line", "in use by"), rows)
 
 
-@asynchronous
+@interruptible
 @with_server_options
-async def info(
+def info(
     device: DeviceName, interrupt: Interrupt = False, json: AsJson = False, server: Server = DEFAULT_SERVER
 ) -> None:
     """Show a board's firmware, memory, storage and features."""
-    async with server.client() as client:
-        facts = await client.info(device, interrupt=interrupt)
+    with server.client() as client:
+        facts = client.info(device, interrupt=interrupt)
     if json:
         screen.as_json(facts)
         return
@@ -47,9 +44,9 @@ async def info(
         screen.line(f"{key.replace('_', ' '):{width}}  {_format_value(value)}")
 
 
-@asynchronous
+@interruptible
 @with_server_options
-async def exec(
+def exec(
     device: DeviceName,
     code: Annotated[str, typer.Argument(metavar="CODE", help="Python to run on the board; - reads it from stdin.")],
     timeout: Annotated[
@@ -67,13 +64,12 @@ async def exec(
     If the code raises, the board's traceback is printed on stderr and the exit code is 1.
     With --json, each line of output is one object.
     """
-    # In a thread: reading stdin on the event loop would block it, and Ctrl-C could not cancel the command.
-    program = await off_loop(_read_stdin) if code == "-" else code
-    async with (
+    program = _read_stdin() if code == "-" else code
+    with (
         server.client() as client,
-        await client.exec(device, program, timeout=timeout, interrupt=interrupt) as stream,
+        client.exec(device, program, timeout=timeout, interrupt=interrupt) as stream,
     ):
-        async for batch in stream:
+        for batch in stream:
             for row in batch.to_pylist():
                 if json:
                     screen.as_json(row)
@@ -81,17 +77,17 @@ async def exec(
                     screen.line(row["text"])
 
 
-@asynchronous
+@interruptible
 @with_server_options
-async def reset(
+def reset(
     device: DeviceName,
     hard: Annotated[bool, typer.Option("--hard", help="Restart the chip, not only its program.")] = False,
     interrupt: Interrupt = False,
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Restart a device."""
-    async with server.client() as client:
-        await client.reset(device, hard=hard, interrupt=interrupt)
+    with server.client() as client:
+        client.reset(device, hard=hard, interrupt=interrupt)
 
 
 def _read_stdin() -> str:

@@ -1,27 +1,35 @@
-"""The gateway's door, and the small answers that it keeps: asked as an ASGI server asks, without a network."""
+"""The gateway's middleware, and its shared answers: asked as an ASGI server asks, without a network."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 
 import pytest
 
 from fastflight.access.identity import NOBODY
 from fastflight.errors import BusyError
-from fastflight.gateway import callers
-from fastflight.gateway.asgi import Message, Receive, Scope, Send
-from fastflight.gateway.callers import ANYONE, Caller, Callers
-from fastflight.gateway.door import Door
+from fastflight.gateway import auth, shared_answers
+from fastflight.gateway.asgi import Receive, Scope, Send
+from fastflight.gateway.auth import ANYONE, Caller, RequestAuthenticator
 from fastflight.gateway.errors import ErrorAnswers
-from fastflight.gateway.front import FrontApplication
-from fastflight.gateway.small import LIFETIME_SECONDS, CachedAnswer, SmallContent
+from fastflight.gateway.middleware import GatewayMiddleware
+from fastflight.gateway.origins import OriginPolicy
+from fastflight.gateway.shared_answers import LIFETIME_SECONDS, AnswerContent, SharedAnswer
 
 from .asking import HERE, Answered, ask, scope
 
 
 async def behind(scope: Scope, receive: Receive, send: Send) -> None:
     raise BusyError("in use", holder="a bridge", where="demo", hint="Wait")
+
+
+class Guarded:
+    """A server that judges by itself, and so has to be shown what its caller showed."""
+
+    guarded = None
+
+    async def identify(self, authorization: str, certificate: str) -> Caller:
+        return Caller(NOBODY, authorization)
 
 
 class Counter:
@@ -32,28 +40,18 @@ class Counter:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def make(self, caller: Caller = ANYONE) -> SmallContent:
+    async def make(self, caller: Caller = ANYONE) -> AnswerContent:
         await self.gate.wait()
         self.made += 1
-        return SmallContent(b"%d" % self.made)
+        return AnswerContent(b"%d" % self.made)
 
 
-@dataclass
-class Clock:
-    now: float = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_an_answer_is_kept_for_its_lifetime() -> None:
+def test_each_answer_is_made_when_it_is_asked_for() -> None:
     async def run() -> None:
-        counter, clock = Counter(), Clock(now=1.0)
-        kept = CachedAnswer(counter.make, clock)
-        for _ in range(3):
-            await kept.answer(scope(), (first := Answered()).take)
-        clock.now += LIFETIME_SECONDS
-        await kept.answer(scope(), (second := Answered()).take)
+        small = SharedAnswer(Counter().make)
+        first, second = Answered(), Answered()
+        for answered in (first, second):
+            await small.answer(ANYONE, scope(), answered.take)
         assert (first.body, second.body) == (b"1", b"2")
         assert first.headers[b"content-length"] == b"1"
         assert first.headers[b"etag"] != second.headers[b"etag"]
@@ -61,23 +59,52 @@ def test_an_answer_is_kept_for_its_lifetime() -> None:
     asyncio.run(run())
 
 
-def test_head_and_content_are_of_one_answer_however_slowly_they_are_sent() -> None:
+def test_an_answer_is_ready_for_its_lifetime() -> None:
     async def run() -> None:
-        counter, clock = Counter(), Clock(now=1.0)
-        counter.made = 9  # the next one is longer than the one before
-        kept = CachedAnswer(counter.make, clock)
-        slow, others = Answered(), Answered()
+        now = [1.0]
+        shared = SharedAnswer(Counter().make, lambda: now[0])
+        assert shared.ready() is None
+        await shared.answer(ANYONE, scope(), Answered().take)
+        assert (shared.ready() or b"").endswith(b"\r\n\r\n1")
+        now[0] += LIFETIME_SECONDS
+        assert shared.ready() is None
 
-        async def send(message: Message) -> None:
-            if message["type"] == "http.response.start":  # its connection has no room
-                clock.now += LIFETIME_SECONDS
-                counter.made = 99
-                await kept.answer(scope(), others.take)
-            await slow.take(message)
+    asyncio.run(run())
 
-        await kept.answer(scope(), send)
-        assert (slow.body, others.body) == (b"10", b"100")
-        assert slow.headers[b"content-length"] == b"2"
+
+PLAIN = [HERE]
+NOT_PLAIN = {
+    "a condition": [HERE, (b"if-none-match", b'"other"')],
+    "an id": [HERE, (b"x-request-id", b"1")],
+    "content": [HERE, (b"content-length", b"1")],
+    "another host": [(b"host", b"evil.example")],
+    "another origin": [HERE, (b"origin", b"http://evil.example")],
+}
+
+
+@pytest.mark.parametrize("headers", NOT_PLAIN.values(), ids=NOT_PLAIN.keys())
+def test_an_answer_is_ready_for_plain_requests_alone(
+    monkeypatch: pytest.MonkeyPatch, headers: list[tuple[bytes, bytes]]
+) -> None:
+    monkeypatch.setattr(shared_answers, "LIFETIME_SECONDS", 60.0)
+    middleware = GatewayMiddleware(OriginPolicy(), {"/small": _empty}, behind)
+    assert middleware.ready(b"/small", PLAIN) is None
+    asyncio.run(ask(middleware, scope()))
+    assert middleware.ready(b"/small", PLAIN) is not None
+    assert middleware.ready(b"/small", headers) is None
+    assert middleware.ready(b"/other", PLAIN) is None
+
+
+@pytest.mark.parametrize("origins", [["https://notebook.example"], []])
+def test_no_answer_is_ready_where_it_depends_on_the_client(monkeypatch: pytest.MonkeyPatch, origins: list[str]) -> None:
+    """On the origin of its page, or on its token."""
+    monkeypatch.setattr(shared_answers, "LIFETIME_SECONDS", 60.0)
+    authenticator = None if origins else RequestAuthenticator(Guarded())
+    middleware = GatewayMiddleware(OriginPolicy(origins), {"/small": _empty}, behind, None, authenticator)
+
+    async def run() -> None:
+        assert (await ask(middleware, scope(headers=(HERE, (b"authorization", b"Bearer secret"))))).status == 200
+        assert middleware.ready(b"/small", PLAIN) is None
 
     asyncio.run(run())
 
@@ -86,8 +113,8 @@ def test_those_who_come_together_share_one_making() -> None:
     async def run() -> None:
         counter = Counter()
         counter.gate.clear()
-        kept = CachedAnswer(counter.make)
-        asking = [asyncio.ensure_future(kept.answer(scope(), Answered().take)) for _ in range(10)]
+        small = SharedAnswer(counter.make)
+        asking = [asyncio.ensure_future(small.answer(ANYONE, scope(), Answered().take)) for _ in range(10)]
         await asyncio.sleep(0)
         asking[0].cancel()  # one that leaves ends nothing for the others
         counter.gate.set()
@@ -102,13 +129,13 @@ def test_a_failure_is_told_and_not_kept() -> None:
     async def run() -> None:
         failures = [BusyError("in use", where="demo")]
 
-        async def make(caller: Caller) -> SmallContent:
+        async def make(caller: Caller) -> AnswerContent:
             if failures:
                 raise failures.pop()
-            return SmallContent(b"{}")
+            return AnswerContent(b"{}")
 
-        front = FrontApplication(Door(), {"/small": make}, behind)
-        refused, well = await ask(front, scope()), await ask(front, scope())
+        middleware = GatewayMiddleware(OriginPolicy(), {"/small": make}, behind)
+        refused, well = await ask(middleware, scope()), await ask(middleware, scope())
         assert (refused.status, refused.json["text"]) == (503, "demo: in use")
         assert (well.status, well.body) == (200, b"{}")
 
@@ -117,11 +144,11 @@ def test_a_failure_is_told_and_not_kept() -> None:
 
 def test_a_client_that_has_it_is_not_sent_it_again() -> None:
     async def run() -> None:
-        front = FrontApplication(Door(), {"/small": _empty}, behind)
-        etag = (await ask(front, scope())).headers[b"etag"]
-        same = await ask(front, scope(headers=(HERE, (b"if-none-match", b'"other", W/' + etag))))
-        other = await ask(front, scope(headers=(HERE, (b"if-none-match", b'"other"'))))
-        head = await ask(front, scope(method="HEAD"))
+        middleware = GatewayMiddleware(OriginPolicy(), {"/small": _empty}, behind)
+        etag = (await ask(middleware, scope())).headers[b"etag"]
+        same = await ask(middleware, scope(headers=(HERE, (b"if-none-match", b'"other", W/' + etag))))
+        other = await ask(middleware, scope(headers=(HERE, (b"if-none-match", b'"other"'))))
+        head = await ask(middleware, scope(method="HEAD"))
         assert (same.status, same.body, same.headers[b"etag"]) == (304, b"", etag)
         assert (other.status, other.body) == (200, b"{}")
         assert (head.status, head.body, head.headers[b"content-length"]) == (200, b"", b"2")
@@ -130,7 +157,7 @@ def test_a_client_that_has_it_is_not_sent_it_again() -> None:
 
 
 def test_what_is_behind_fails_with_its_status_and_its_text() -> None:
-    answered = asyncio.run(ask(FrontApplication(Door(), {}, ErrorAnswers(behind)), scope("/other")))
+    answered = asyncio.run(ask(GatewayMiddleware(OriginPolicy(), {}, ErrorAnswers(behind)), scope("/other")))
     assert answered.status == 503
     assert answered.headers[b"retry-after"] == b"1"
     assert answered.json == {
@@ -172,66 +199,56 @@ def test_what_is_behind_fails_with_its_status_and_its_text() -> None:
     ],
 )
 def test_a_page_from_elsewhere_gets_nothing(headers: tuple[tuple[bytes, bytes], ...], status: int) -> None:
-    front = FrontApplication(Door(["https://notebook.example"]), {"/small": _empty}, behind)
-    assert asyncio.run(ask(front, scope(headers=headers))).status == status
+    middleware = GatewayMiddleware(OriginPolicy(["https://notebook.example"]), {"/small": _empty}, behind)
+    assert asyncio.run(ask(middleware, scope(headers=headers))).status == status
 
 
-async def _empty(caller: Caller) -> SmallContent:
-    return SmallContent(b"{}")
+async def _empty(caller: Caller) -> AnswerContent:
+    return AnswerContent(b"{}")
 
 
 def test_pages_of_an_allowed_origin_may_read_and_are_told_so() -> None:
     there = b"https://notebook.example"
-    front = FrontApplication(Door([there.decode()]), {"/small": _empty}, ErrorAnswers(behind))
+    middleware = GatewayMiddleware(OriginPolicy([there.decode()]), {"/small": _empty}, ErrorAnswers(behind))
 
     async def run() -> None:
-        shared = await ask(front, scope(headers=(HERE, (b"origin", there))))
+        shared = await ask(middleware, scope(headers=(HERE, (b"origin", there))))
         assert shared.headers[b"access-control-allow-origin"] == there
         assert shared.headers[b"vary"] == b"origin"
-        own = await ask(front, scope(headers=(HERE,)))
+        own = await ask(middleware, scope(headers=(HERE,)))
         assert (own.headers.get(b"access-control-allow-origin"), own.headers[b"vary"]) == (None, b"origin")
-        failed = await ask(front, scope("/other", headers=(HERE, (b"origin", there))))
+        failed = await ask(middleware, scope("/other", headers=(HERE, (b"origin", there))))
         assert (failed.status, failed.headers[b"access-control-allow-origin"]) == (503, there)
         asks = (HERE, (b"origin", there), (b"access-control-request-method", b"PUT"))
-        before = await ask(front, scope("/devices/x/files/y", "OPTIONS", asks))
+        before = await ask(middleware, scope("/devices/x/files/y", "OPTIONS", asks))
         assert (before.status, before.headers[b"access-control-allow-origin"]) == (204, there)
         assert b"authorization" in before.headers[b"access-control-allow-headers"]
         assert b"PUT" in before.headers[b"access-control-allow-methods"]
         stranger = (HERE, (b"origin", b"http://evil.example"), (b"access-control-request-method", b"PUT"))
-        refused = await ask(front, scope("/small", "OPTIONS", stranger))
+        refused = await ask(middleware, scope("/small", "OPTIONS", stranger))
         assert (refused.status, refused.headers.get(b"access-control-allow-origin")) == (403, None)
-        assert front.ready(b"/small", [HERE, (b"origin", there)]) is None
-        assert b"vary: origin" in (front.ready(b"/small", [HERE]) or (b"", False))[0]
 
     asyncio.run(run())
 
 
 def test_without_allowed_origins_nothing_is_shared() -> None:
-    front = FrontApplication(Door(), {"/small": _empty}, behind)
-    answered = asyncio.run(ask(front, scope(headers=(HERE, (b"origin", b"http://127.0.0.1:8000")))))
+    middleware = GatewayMiddleware(OriginPolicy(), {"/small": _empty}, behind)
+    answered = asyncio.run(ask(middleware, scope(headers=(HERE, (b"origin", b"http://127.0.0.1:8000")))))
     assert answered.status == 200
     assert not any(name.startswith((b"access-control", b"vary")) for name in answered.headers)
 
 
 def test_no_token_stays_in_memory_for_the_sake_of_small_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(callers, "BELIEVED_SECONDS", 0.01)
-
-    class Elsewhere:
-        """A server that judges by itself, and so has to be shown what its caller showed."""
-
-        guarded = None
-
-        async def identify(self, authorization: str, certificate: str) -> Caller:
-            return Caller(NOBODY, authorization)
+    monkeypatch.setattr(auth, "CACHE_SECONDS", 0.01)
 
     async def work() -> None:
-        known = Callers(Elsewhere())
-        front = FrontApplication(Door(), {"/small": _empty}, behind, None, known)
+        known = RequestAuthenticator(Guarded())
+        middleware = GatewayMiddleware(OriginPolicy(), {"/small": _empty}, behind, None, known)
         shown = (b"authorization", b"Bearer secret")
         for _ in range(3):
-            assert (await ask(front, scope(headers=(HERE, shown)))).status == 200
-        assert front._small["/small"]._others == {}
-        while known._believed:  # noqa: ASYNC110 - a timer tells nobody
+            assert (await ask(middleware, scope(headers=(HERE, shown)))).status == 200
+        assert middleware._shared["/small"]._making == {}
+        while known._cached:  # noqa: ASYNC110 - a timer tells nobody
             await asyncio.sleep(0)
 
     asyncio.run(asyncio.wait_for(work(), 10))

@@ -1,26 +1,22 @@
-"""Parses `DEVICE:PATH` and schemas on the command line. Also defines the options `--json` and `--interrupt`."""
+"""Parses arguments of commands: `DEVICE:PATH`, schemas, and names of local files."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Annotated
 
 import typer
 
-from fastflight.client import AsyncFastFlightClient
+from fastflight.client import FastFlightClient
 from fastflight.errors import RequestError, UnknownName, nearest
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-Interrupt = Annotated[bool, typer.Option("--interrupt", help="First stop the program that runs on the device.")]
 
-
-@asynccontextmanager
-async def device_first(client: AsyncFastFlightClient, device: str) -> AsyncIterator[None]:
+@contextmanager
+def device_first(client: FastFlightClient, device: str) -> Iterator[None]:
     """Raise `UnknownName` in place of a `RequestError` of the block if the server has no such device.
 
     A wrong device name then comes before anything else that is wrong with the request.
@@ -30,7 +26,7 @@ async def device_first(client: AsyncFastFlightClient, device: str) -> AsyncItera
     except UnknownName:
         raise
     except RequestError:
-        known = [each.name for each in await client.devices()]
+        known = [each.name for each in client.devices()]
         if device not in known:
             raise UnknownName("no such device", where=device, hint=nearest(device, known)) from None
         raise

@@ -19,17 +19,21 @@ from fastflight.gateway.errors import HttpRefusal
 MAX_KNOWN_HOSTS = 64
 # In place of a header that was sent twice: matches no host and no origin.
 SEVERAL = b","
-CORS_METHODS = b"GET, HEAD, POST, PUT, DELETE"
-# Request headers that the routes read, and that a page may not send without permission.
-CORS_REQUEST_HEADERS = b"accept, authorization, content-type, if-match, if-none-match, if-range, range"
+# The headers of the answer to a preflight request: the methods and request headers of the routes, and for how many
+# seconds a browser may cache the permission.
+PREFLIGHT_HEADERS: tuple[Header, ...] = (
+    (b"access-control-allow-methods", b"GET, HEAD, POST, PUT, DELETE"),
+    (
+        b"access-control-allow-headers",
+        b"accept, authorization, content-type, if-match, if-none-match, if-range, range",
+    ),
+    (b"access-control-max-age", b"600"),
+)
 # Answer headers that a page may not read without permission.
-CORS_ANSWER_HEADERS = b"accept-ranges, content-disposition, content-range, etag, fastflight-path, retry-after"
-# How long a browser may cache the permission.
-CORS_MAX_AGE_SECONDS = b"600"
-VARY: Header = (b"vary", b"origin")
+EXPOSED_HEADERS = b"accept-ranges, content-disposition, content-range, etag, fastflight-path, retry-after"
 
 
-class Door:
+class OriginPolicy:
     """Accepts or refuses requests; see the module."""
 
     def __init__(self, origins: Iterable[str] = (), hosts: Iterable[str] = (), *, secure: bool = False) -> None:
@@ -43,15 +47,21 @@ class Door:
         # Verdicts by Host header; bounded, since clients choose them.
         self._known: dict[bytes, bool] = {}
 
-    @property
-    def has_others(self) -> bool:
-        """Whether any other origin is allowed."""
-        return bool(self._origins)
-
-    def other(self, headers: Iterable[Header]) -> bytes | None:
+    def allowed_origin(self, headers: Iterable[Header]) -> bytes | None:
         """Return the request's origin if it is an allowed one, else None."""
         origin = next((value for name, value in headers if name == b"origin"), b"")
         return origin if origin in self._origins else None
+
+    def cors_headers(self, origin: bytes | None) -> list[Header]:
+        """Return the headers of an answer that pages of the allowed `origin` may read; None: of no other origin."""
+        vary = [(b"vary", b"origin")] if self._origins else []
+        if origin is None:
+            return vary
+        return [
+            *vary,
+            (b"access-control-allow-origin", origin),
+            (b"access-control-expose-headers", EXPOSED_HEADERS),
+        ]
 
     def check(self, headers: Iterable[Header]) -> None:
         """Raise `HttpRefusal` for a request that a page of a strange origin may have sent."""
@@ -107,21 +117,6 @@ def _is_loopback(name: str) -> bool:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
-
-
-def cors_headers(origin: bytes) -> list[Header]:
-    """Return the headers of an answer that pages of `origin` may read."""
-    return [(b"access-control-allow-origin", origin), (b"access-control-expose-headers", CORS_ANSWER_HEADERS)]
-
-
-def preflight_headers(origin: bytes) -> list[Header]:
-    """Return the headers of the answer to a preflight request from `origin`."""
-    return [
-        (b"access-control-allow-origin", origin),
-        (b"access-control-allow-methods", CORS_METHODS),
-        (b"access-control-allow-headers", CORS_REQUEST_HEADERS),
-        (b"access-control-max-age", CORS_MAX_AGE_SECONDS),
-    ]
 
 
 def is_preflight(method: str, headers: Iterable[Header]) -> bool:

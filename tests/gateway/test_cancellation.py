@@ -9,7 +9,7 @@ import threading
 import weakref
 
 from fastflight.errors import DataError
-from fastflight.gateway.watching import until
+from fastflight.gateway.cancellation import cancel_when
 
 SOON = 10.0
 
@@ -27,7 +27,7 @@ def test_what_was_found_holds_nothing_of_what_it_ended() -> None:
     async def work() -> None:
         held = Held()
         weakref.finalize(held, released.set)
-        async with until(found):
+        async with cancel_when(found):
             await asyncio.Event().wait()
 
     async def main() -> None:

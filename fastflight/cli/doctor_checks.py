@@ -17,6 +17,7 @@ from typing import Literal
 import pyarrow as pa
 
 import fastflight
+from fastflight.app.extras import conflicting_package
 from fastflight.cli import screen
 from fastflight.client import Credentials, FastFlightClient
 from fastflight.device import Capabilities, Inventory, Session
@@ -59,9 +60,12 @@ class Subject:
 
 
 def installation() -> Subject:
-    """Return the versions that belong in a bug report."""
+    """Return the versions that belong in a bug report, and whether another package is in the way."""
     versions = f"fastflight {fastflight.__version__}, Python {platform.python_version()}, pyarrow {pa.__version__}"
-    return Subject("installation", True, [Finding("ok", f"{versions}, {platform.system()} {platform.machine()}")])
+    findings = [Finding("ok", f"{versions}, {platform.system()} {platform.machine()}")]
+    if (conflict := conflicting_package()) is not None:
+        findings.append(Finding("note", *conflict))
+    return Subject("installation", True, findings)
 
 
 def serial_ports() -> tuple[dict[str, str], list[str]]:

@@ -20,10 +20,11 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from fastflight.app.access import pem
+from fastflight.app.access_settings import read_pem
 from fastflight.cli import screen
-from fastflight.cli.exits import report_errors, usage_errors
-from fastflight.client import DEFAULT_LOCATION, AsyncFastFlightClient, Credentials
+from fastflight.cli.exit_codes import report_errors, usage_errors
+from fastflight.cli.interruption import InterruptibleClient
+from fastflight.client import DEFAULT_LOCATION, Credentials
 from fastflight.errors import RequestError
 
 R = TypeVar("R")
@@ -40,14 +41,14 @@ class Server:
     location: str = DEFAULT_LOCATION
     credentials: Credentials = Credentials()
 
-    def client(self) -> AsyncFastFlightClient:
+    def client(self) -> InterruptibleClient:
         """Return a client of this server. A wrong URL or credential is reported as a wrong command line."""
         with usage_errors():
-            return AsyncFastFlightClient(self.location, credentials=self.credentials)
+            return InterruptibleClient(self.location, self.credentials)
 
 
 DEFAULT_SERVER = Server()
-OPTIONS: Mapping[str, Any] = {
+SERVER_OPTIONS: Mapping[str, Any] = {
     "server": Annotated[
         str, typer.Option("--server", envvar="FASTFLIGHT_SERVER", metavar="URL", help="URL of the server.")
     ],
@@ -78,7 +79,7 @@ OPTIONS: Mapping[str, Any] = {
 
 
 def with_server_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Return `command` with the options of `OPTIONS` in place of its parameter `server`.
+    """Return `command` with the options of `SERVER_OPTIONS` in place of its parameter `server`.
 
     The result makes a `Server` of the options and passes it on.
     """
@@ -86,9 +87,9 @@ def with_server_options(command: Callable[..., R]) -> Callable[..., R]:
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> R:
-        values = {name: kwargs.pop(name) for name in OPTIONS}
+        values = {name: kwargs.pop(name) for name in SERVER_OPTIONS}
         with report_errors(), usage_errors():
-            server = Server(values.pop("server"), credentials(os.environ, **values))
+            server = Server(values.pop("server"), read_credentials(os.environ, **values))
         return command(*args, **kwargs, server=server)
 
     options = [
@@ -98,15 +99,15 @@ def with_server_options(command: Callable[..., R]) -> Callable[..., R]:
             default=DEFAULT_LOCATION if name == "server" else None,
             annotation=annotation,
         )
-        for name, annotation in OPTIONS.items()
+        for name, annotation in SERVER_OPTIONS.items()
     ]
-    others = [each for each in signature.parameters.values() if each.name != "server"]
-    run.__signature__ = signature.replace(parameters=[*others, *options])  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in (*others, *options)}
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != "server"]
+    run.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *options)}
     return run
 
 
-def credentials(
+def read_credentials(
     environment: Mapping[str, str],
     *,
     token_file: Path | None = None,
@@ -123,9 +124,9 @@ def credentials(
         token = _read_token(token_file)
     return Credentials(
         token,
-        None if tls_ca is None else pem(tls_ca),
-        None if tls_cert is None else pem(tls_cert),
-        None if tls_key is None else pem(tls_key),
+        None if tls_ca is None else read_pem(tls_ca),
+        None if tls_cert is None else read_pem(tls_cert),
+        None if tls_key is None else read_pem(tls_key),
     )
 
 

@@ -15,12 +15,12 @@ from fastflight.gateway.errors import HttpRefusal
 from fastflight.service.source import held_bytes
 from fastflight.tables.bare import one_content
 
-TYPED = pa.schema([pa.field("data", pa.binary(), nullable=False)])
+INPUT_SCHEMA = pa.schema([pa.field("data", pa.binary(), nullable=False)])
 # Bytes that wait to be sent to the device: a pasted file. A line at 115200 baud takes a minute and a half for it.
-MAX_TYPED_BYTES = 1024 * 1024
+MAX_INPUT_BYTES = 1024 * 1024
 
 
-class Typed:
+class TerminalInput:
     """A queue of typed bytes. One task iterates it, until `end` was called and all bytes were taken."""
 
     def __init__(self) -> None:
@@ -36,12 +36,12 @@ class Typed:
         """
         if not data:
             return  # nothing to send; the limit on bytes would not limit empty messages
-        if self._bytes + len(data) > MAX_TYPED_BYTES:
+        if self._bytes + len(data) > MAX_INPUT_BYTES:
             raise HttpRefusal(
                 413,
                 f"{self._bytes} bytes wait for the device already",
                 where="message",
-                hint=f"At most {MAX_TYPED_BYTES} may: send less at once, or upload a file",
+                hint=f"At most {MAX_INPUT_BYTES} may: send less at once, or upload a file",
             )
         self._waiting.append(data)
         self._bytes += len(data)
@@ -64,24 +64,24 @@ class Typed:
 
 
 @contextlib.asynccontextmanager
-async def handing_in(typed: AsyncIterator[bytes], handed: Channel[pa.RecordBatch]) -> AsyncIterator[None]:
+async def forwarding(typed: AsyncIterator[bytes], channel: Channel[pa.RecordBatch]) -> AsyncIterator[None]:
     """Put what is `typed` into the channel while the block runs."""
-    feeding = asyncio.ensure_future(_feed(typed, handed))
+    feeding = asyncio.ensure_future(_feed(typed, channel))
     try:
         yield
     finally:
-        handed.close()
+        channel.close()
         feeding.cancel()
         await asyncio.wait([feeding])
 
 
-async def _feed(typed: AsyncIterator[bytes], handed: Channel[pa.RecordBatch]) -> None:
+async def _feed(typed: AsyncIterator[bytes], channel: Channel[pa.RecordBatch]) -> None:
     try:
         async for data in typed:
-            batch = pa.RecordBatch.from_arrays([one_content(data)], schema=TYPED)
-            await handed.aput(batch, held_bytes(batch, len(data)))
-        handed.finish()
+            batch = pa.RecordBatch.from_arrays([one_content(data)], schema=INPUT_SCHEMA)
+            await channel.aput(batch, held_bytes(batch, len(data)))
+        channel.finish()
     except Stopped:
         return  # the exchange has ended, and its answer says why
     except Exception as error:
-        handed.fail(error)
+        channel.fail(error)

@@ -1,8 +1,8 @@
-"""The first ASGI application of the gateway: checks and authenticates each request, and answers the small ones.
+"""The first ASGI application of the gateway: checks and authenticates each request, and answers those for its state.
 
-The door (`gateway.door`) checks each request's host and origin. If the backend requires authentication, requests
-without it are refused here, before their content is read; only `/health`, `/health/ready` and the files of the page
-are public. Small answers (`gateway.small`) are sent from here; all other requests go to the application behind.
+Each request's host and origin are checked (`gateway.origins`). If the backend requires authentication, requests without
+it are refused here, before their content is read; only `/health`, `/health/ready` and the files of the page are public.
+Shared answers (`gateway.shared_answers`) are sent from here; all other requests go to the applications behind.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from fastflight.gateway.asgi import (
     CALLER,
     CERTIFICATE,
     EMPTY,
+    AnswerSender,
     Application,
     Header,
-    Message,
     Receive,
     Scope,
     Send,
-    begin,
 )
-from fastflight.gateway.callers import ANYONE, Caller, Callers
-from fastflight.gateway.door import VARY, Door, cors_headers, is_preflight, preflight_headers
+from fastflight.gateway.auth import ANYONE, Caller, RequestAuthenticator
 from fastflight.gateway.errors import HttpRefusal, read_only, send_error
 from fastflight.gateway.http.connections import Connections
-from fastflight.gateway.small import Make, Small
+from fastflight.gateway.origins import PREFLIGHT_HEADERS, OriginPolicy, is_preflight
+from fastflight.gateway.shared_answers import Make, SharedAnswer
+from fastflight.runtime import tracing as trace
 
 # Methods whose content is used.
 WITH_CONTENT = frozenset(("POST", "PUT", "PATCH", "DELETE"))
-# Methods that are counted by name; all others are counted as `other`.
-METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"))
+# Headers whose requests need an answer of their own: a 304, one with the request's own id, or one after its content.
+SPECIAL = frozenset((b"if-none-match", b"x-request-id", b"traceparent", b"content-length", b"transfer-encoding"))
 
 
 class SocketApplication(Protocol):
@@ -47,113 +47,93 @@ class SocketApplication(Protocol):
     async def end(self, timeout: float) -> None: ...
 
 
-class FrontApplication:
-    """The ASGI application in front of `behind`. `small` maps paths to functions that make their answers."""
+class GatewayMiddleware:
+    """The ASGI application in front of `behind`. `shared` maps paths to functions that make their answers."""
 
     def __init__(
         self,
-        door: Door,
-        small: Mapping[str, Make],
+        policy: OriginPolicy,
+        shared: Mapping[str, Make],
         behind: Application,
         sockets: SocketApplication | None = None,
-        callers: Callers | None = None,
+        authenticator: RequestAuthenticator | None = None,
         public: Collection[str] = (),
     ) -> None:
         """`sockets` serves WebSockets; None: there are none.
 
-        `callers` authenticates requests; None: everybody is accepted. The `public` paths need no authentication.
+        `authenticator` authenticates requests; None: everybody is accepted. The `public` paths need no authentication.
         """
-        self._door = door
+        self._policy = policy
         self._sockets = sockets
-        self._callers = callers
+        self._authenticator = authenticator
         self._public = frozenset(public)
-        self._uses_cors = door.has_others
-        more = [VARY] if self._uses_cors else []
-        self._small = {path: Small(make, more) for path, make in small.items()}
-        self._small_urls = {path.encode(): (each, path in self._public) for path, each in self._small.items()}
+        self._shared = {path: SharedAnswer(make) for path, make in shared.items()}
+        # The answers that are the same for all clients: without authentication, and without pages of other origins.
+        same_for_all = (authenticator is None or authenticator.is_open) and not policy.cors_headers(None)
+        self._ready = {path.encode(): each for path, each in self._shared.items()} if same_for_all else {}
         self._behind = behind
         # For metrics: the connections, which `listen` limits, and the answers by method and status.
         self.connections = Connections()
         self.answers: Counter[tuple[str, int]] = Counter()
 
-    def ready(self, url: bytes, headers: Iterable[Header], certificate: str = "") -> tuple[bytes, bool] | None:
-        """Return a cached answer to a GET, and whether its caller has authenticated; None if there is none.
+    def ready(self, url: bytes, headers: Iterable[Header]) -> bytes | None:
+        """Return the headers and body of the answer to a GET, if it is ready; else None.
 
         This needs no task. After None, the caller of this method must call the application.
         """
-        small, public = self._small_urls.get(url, (None, False))
-        if small is None:
+        shared = self._ready.get(url)
+        answer = None if shared is None else shared.ready()
+        if answer is None or any(name in SPECIAL for name, _ in headers):
             return None
-        if self._callers is None:
-            caller: Caller | None = ANYONE
-        else:
-            caller = self._callers.stranger if public else self._callers.ready(headers, certificate)
-        answer = None if caller is None else small.of(caller).ready(headers)
-        if answer is not None:
-            try:
-                self._door.check(headers)
-            except HttpRefusal:
-                return None
-            if self._uses_cors and self._door.other(headers) is not None:
-                return None
-            self.answers["GET", 200] += 1
-        return None if answer is None or caller is None else (answer, caller.proven)
+        try:
+            self._policy.check(headers)
+        except HttpRefusal:
+            return None
+        self.answers["GET", 200] += 1
+        return b"%b: %b\r\n%b" % (trace.REQUEST_ID.encode(), trace.new_trace().request_id.encode(), answer)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        send = begin(scope, send)
+        send = sender = AnswerSender(scope, send, self.answers)
         if scope["type"] == "websocket":
             await self._upgrade(scope, receive, send)
             return
-        send = self._counted(scope["method"], send)
         try:
-            self._door.check(scope["headers"])
+            self._policy.check(scope["headers"])
         except HttpRefusal as error:
             await send_error(send, error)
             return
-        if self._door.has_others:
-            origin = self._door.other(scope["headers"])
-            if origin is not None and is_preflight(scope["method"], scope["headers"]):
-                heads = [*preflight_headers(origin), VARY]
-                await send({"type": "http.response.start", "status": 204, "headers": heads})
-                await send(EMPTY)
-                return
-            send = _with_cors(send, origin)
+        origin = self._policy.allowed_origin(scope["headers"])
+        sender.headers += self._policy.cors_headers(origin)
+        if origin is not None and is_preflight(scope["method"], scope["headers"]):
+            await send({"type": "http.response.start", "status": 204, "headers": PREFLIGHT_HEADERS})
+            await send(EMPTY)
+            return
         try:
             scope[CALLER] = caller = await self._caller(scope)
             _check_coding(scope)
-            small = self._small.get(scope["path"])
-            if small is not None:
+            shared = self._shared.get(scope["path"])
+            if shared is not None:
                 if scope["method"] not in ("GET", "HEAD"):
                     raise read_only(scope["path"])
-                await small.of(caller).answer(scope, send)
+                await shared.answer(caller, scope, send)
                 return
         except Exception as error:
             await send_error(send, error)
             return
         await self._behind(scope, receive, send)
 
-    def _counted(self, method: str, send: Send) -> Send:
-        known = method if method in METHODS else "other"
-
-        async def count_and_send(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                self.answers[known, message["status"]] += 1
-            await send(message)
-
-        return count_and_send
-
     async def _caller(self, scope: Scope) -> Caller:
         """Return the caller; raise `Unauthenticated` if there is none and the path is not public."""
-        if self._callers is None:
+        if self._authenticator is None:
             return ANYONE
         if scope["path"] in self._public:
-            return self._callers.stranger
-        return await self._callers.of(scope["headers"], scope.get("state", {}).get(CERTIFICATE, ""))
+            return self._authenticator.unauthenticated
+        return await self._authenticator.authenticate(scope["headers"], scope.get("state", {}).get(CERTIFICATE, ""))
 
     async def _upgrade(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check and authenticate an upgrade to a WebSocket, then pass it on. A refused one is never accepted."""
         try:
-            self._door.check(scope["headers"])
+            self._policy.check(scope["headers"])
             if self._sockets is None:
                 raise HttpRefusal(404, "no WebSocket there", where=scope["path"])
             with contextlib.suppress(Unauthenticated):  # then it needs a ticket
@@ -165,11 +145,11 @@ class FrontApplication:
 
     async def admit_to_relay(self, headers: Iterable[Header], query: bytes, certificate: str) -> Caller:
         """Return who opens the relay's WebSocket, or raise why not. The rules are those of the other WebSockets."""
-        if self._callers is None or self._sockets is None:
+        if self._authenticator is None or self._sockets is None:
             return ANYONE
         authenticated = None
         with contextlib.suppress(Unauthenticated):  # then it needs a ticket
-            authenticated = await self._callers.of(headers, certificate)
+            authenticated = await self._authenticator.authenticate(headers, certificate)
         return self._sockets.admit(query, "relay", authenticated)
 
     async def end(self, timeout: float) -> None:
@@ -191,16 +171,3 @@ def _check_coding(scope: Scope) -> None:
                 hint="Send the content as it is, without this header",
                 headers=[(b"accept-encoding", b"identity")],
             )
-
-
-def _with_cors(send: Send, origin: bytes | None) -> Send:
-    """Return a `send` that lets pages of `origin` read the answer (CORS); None: no other origin."""
-    more = [VARY, *(cors_headers(origin) if origin is not None else [])]
-
-    async def send_with_cors(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            headers = [each for each in message["headers"] if each != VARY]
-            message = {**message, "headers": [*headers, *more]}
-        await send(message)
-
-    return send_with_cors

@@ -1,6 +1,6 @@
 """Authenticates HTTP requests: turns the `Authorization` header, or the verified client certificate, into a `Caller`.
 
-The backend decides. Its decision is cached for `BELIEVED_SECONDS`, so that many small requests do not each cost one.
+The backend decides. Its decision is cached for `CACHE_SECONDS`, so that many small requests do not each cost one.
 The key is a digest of the header. A `Caller` for a server elsewhere holds the header itself, and is dropped with the
 decision.
 """
@@ -8,19 +8,22 @@ decision.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
+import ipaddress
+import ssl
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from fastflight.access.identity import ANYBODY, NOBODY, Identity, unproven
 from fastflight.gateway.asgi import Header
 
 # A revoked token stays valid for up to this long, in addition to the time that the backend takes to notice.
-BELIEVED_SECONDS = 1.0
+CACHE_SECONDS = 1.0
 # Cached decisions; when there are more, the cache is emptied.
-MAX_BELIEVED = 1024
+MAX_CACHED = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +56,10 @@ class Caller:
 
 # The caller where no authentication is required, and the unauthenticated caller where it is.
 ANYONE = Caller(ANYBODY)
-STRANGER = Caller(NOBODY)
+UNAUTHENTICATED = Caller(NOBODY)
 
 
-class Judge(Protocol):
+class IdentityProvider(Protocol):
     """The part of a `Backend` that authenticates."""
 
     @property
@@ -70,46 +73,42 @@ class Judge(Protocol):
         """
 
 
-class Callers:
+class RequestAuthenticator:
     """Authenticates the requests of one gateway. Belongs to its loop."""
 
-    def __init__(self, judge: Judge, clock: Callable[[], float] = time.monotonic) -> None:
-        self._judge = judge
+    def __init__(self, provider: IdentityProvider, clock: Callable[[], float] = time.monotonic) -> None:
+        self._provider = provider
         self._clock = clock
-        self._open = judge.guarded is False
-        self._believed: dict[bytes, tuple[Caller, float]] = {}
+        self._open = provider.guarded is False
+        self._cached: dict[bytes, tuple[Caller, float]] = {}
 
     @property
-    def stranger(self) -> Caller:
-        """The caller of requests that need no authentication."""
-        return ANYONE if self._open else STRANGER
+    def is_open(self) -> bool:
+        """Whether callers need not authenticate: then all are `ANYONE`."""
+        return self._open
 
-    def ready(self, headers: Iterable[Header], certificate: str = "") -> Caller | None:
-        """Return the caller if no question to the backend is needed; else None."""
+    @property
+    def unauthenticated(self) -> Caller:
+        """The caller of requests that need no authentication."""
+        return ANYONE if self._open else UNAUTHENTICATED
+
+    async def authenticate(self, headers: Iterable[Header], certificate: str = "") -> Caller:
+        """Return the caller; raise `Unauthenticated` if the request does not authenticate."""
         if self._open:
             return ANYONE
         authorization = _authorization(headers)
         if authorization is None:
-            return None
-        caller, until = self._believed.get(_digest(authorization, certificate), (None, 0.0))
-        return caller if until > self._clock() else None
-
-    async def of(self, headers: Iterable[Header], certificate: str = "") -> Caller:
-        """Return the caller; raise `Unauthenticated` if the request does not authenticate."""
-        headers = list(headers)
-        caller = self.ready(headers, certificate)
-        if caller is not None:
-            return caller
-        authorization = _authorization(headers)
-        if authorization is None:
             raise unproven()
-        caller = await self._judge.identify(authorization, certificate)
-        if len(self._believed) >= MAX_BELIEVED:
-            self._believed.clear()
         key = _digest(authorization, certificate)
-        self._believed[key] = caller, self._clock() + BELIEVED_SECONDS
+        known, until = self._cached.get(key, (None, 0.0))
+        if known is not None and until > self._clock():
+            return known
+        caller = await self._provider.identify(authorization, certificate)
+        if len(self._cached) >= MAX_CACHED:
+            self._cached.clear()
+        self._cached[key] = caller, self._clock() + CACHE_SECONDS
         # The caller may hold the token, which must not stay in memory.
-        asyncio.get_running_loop().call_later(BELIEVED_SECONDS, self._believed.pop, key, None)
+        asyncio.get_running_loop().call_later(CACHE_SECONDS, self._cached.pop, key, None)
         return caller
 
 
@@ -121,3 +120,19 @@ def _authorization(headers: Iterable[Header]) -> str | None:
 
 def _digest(authorization: str, certificate: str) -> bytes:
     return hashlib.sha256(f"{authorization}\0{certificate}".encode()).digest()
+
+
+def certificate_name(tls: ssl.SSLObject | None) -> str:
+    """Return the name in a verified client certificate: its first alternative name, else its common name.
+
+    gRPC gives the Flight edge the same name. Empty if there is none, or if the first alternative name is of another
+    kind than DNS, email, URI and IP address.
+    """
+    certificate: Any = (tls.getpeercert() if tls is not None else None) or {}
+    for kind, value in certificate.get("subjectAltName", ()):
+        if kind == "IP Address":
+            with contextlib.suppress(ValueError):
+                return str(ipaddress.ip_address(value))
+        return str(value) if kind in ("DNS", "email", "URI") else ""
+    common = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    return str((common or [""])[0])

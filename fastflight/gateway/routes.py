@@ -1,4 +1,4 @@
-"""Builds the gateway's application: cached answers, WebSockets and the live page in front, FastAPI's routes behind."""
+"""Builds the gateway's application: the middleware, in front of the WebSockets, the live page and FastAPI's routes."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from starlette.routing import Match
 from fastflight.errors import FastFlightError, RequestError, Stopped, UnknownName, nearest
 from fastflight.gateway import openapi
 from fastflight.gateway.asgi import CALLER
+from fastflight.gateway.auth import Caller, RequestAuthenticator
 from fastflight.gateway.backend import Backend
-from fastflight.gateway.callers import Caller, Callers
-from fastflight.gateway.content.accepting import choose_format
 from fastflight.gateway.content.files import ROW_FORMATS, Files, keys_of
 from fastflight.gateway.content.formats import encoder_of
+from fastflight.gateway.content.negotiation import choose_format
 from fastflight.gateway.content.streaming import Streamed, while_connected
 from fastflight.gateway.content.uploads import Content
-from fastflight.gateway.door import Door
 from fastflight.gateway.errors import ErrorAnswers, HttpRefusal, error_answer
-from fastflight.gateway.front import FrontApplication
 from fastflight.gateway.metrics import EdgeMetrics, ServerMetrics
-from fastflight.gateway.page.hearing import Hear
+from fastflight.gateway.middleware import GatewayMiddleware
+from fastflight.gateway.origins import OriginPolicy
+from fastflight.gateway.page.listeners import OpenListener
 from fastflight.gateway.page.page import Page
 from fastflight.gateway.page.viewers import Viewers
-from fastflight.gateway.small import SmallContent
+from fastflight.gateway.shared_answers import AnswerContent
 from fastflight.gateway.ws.repl import Repls
 from fastflight.gateway.ws.session import Sessions
 from fastflight.gateway.ws.sockets import AcceptedUpgrade, Opening, Sockets
@@ -59,39 +59,40 @@ FILE = "/devices/{device}/files/{path:any_path}"
 def application(
     backend: Backend,
     registry: CollectorRegistry,
-    door: Door | None = None,
+    policy: OriginPolicy | None = None,
     *,
-    hear: Hear | None = None,
+    open_listener: OpenListener | None = None,
     plots: Path | None = None,
-) -> FrontApplication:
+) -> GatewayMiddleware:
     """Build the application that `listen` serves.
 
-    `registry` gets the gateway's metrics; `door` decides which hosts and origins are accepted. `hear` is how the live
-    page reads the output of devices; None: through their sessions. `plots` is a folder of PNGs that the page shows.
+    `registry` gets the gateway's metrics; `policy` decides which hosts and origins are accepted. `open_listener` is how
+    the live page reads the output of devices; None: through their sessions. `plots` is a folder of PNGs that the page
+    shows.
     """
     metrics = ServerMetrics(backend, registry)
 
-    async def health(caller: Caller) -> SmallContent:
+    async def health(caller: Caller) -> AnswerContent:
         try:
             (state,) = await backend.act("health", b"", caller)
         except FastFlightError as error:
             raise Unreachable(error) from error
-        return SmallContent(json.dumps(state).encode())
+        return AnswerContent(json.dumps(state).encode())
 
-    async def ready(caller: Caller) -> SmallContent:
+    async def ready(caller: Caller) -> AnswerContent:
         answer = await health(caller)
         status = json.loads(answer.body)["status"]
         if status != SERVING:
             raise Stopped(f"the server is {status}", hint="Ask another server, or try again later")
         return answer
 
-    async def devices(caller: Caller) -> SmallContent:
-        return SmallContent(json.dumps({"devices": await backend.act("devices", b"", caller)}).encode())
+    async def devices(caller: Caller) -> AnswerContent:
+        return AnswerContent(json.dumps({"devices": await backend.act("devices", b"", caller)}).encode())
 
-    async def recordings(caller: Caller) -> SmallContent:
-        return SmallContent(json.dumps({"recordings": await backend.act("recordings", b"", caller)}).encode())
+    async def recordings(caller: Caller) -> AnswerContent:
+        return AnswerContent(json.dumps({"recordings": await backend.act("recordings", b"", caller)}).encode())
 
-    small = {
+    shared = {
         "/health": health,
         "/health/ready": ready,
         "/devices": devices,
@@ -99,20 +100,25 @@ def application(
         "/metrics": metrics.make,
     }
     tickets = Tickets()
-    viewers = Viewers(backend, hear)
+    viewers = Viewers(backend, open_listener)
     live = Sessions(backend)
     kinds: dict[str, Callable[[Opening], AcceptedUpgrade]] = {
         "session": live,
         "repl": Repls(backend),
         "fleet": viewers,
     }
-    page = Page(behind(backend, tickets), plots)
+    page = Page(routes(backend, tickets), plots)
     sockets = Sockets(kinds, tickets, backend.check)
-    front = FrontApplication(
-        door or Door(), small, page, sockets, Callers(backend), {"/health", "/health/ready", *page.paths}
+    middleware = GatewayMiddleware(
+        policy or OriginPolicy(),
+        shared,
+        page,
+        sockets,
+        RequestAuthenticator(backend),
+        {"/health", "/health/ready", *page.paths},
     )
-    registry.register(EdgeMetrics(front.answers, front.connections, sockets, live, viewers))
-    return front
+    registry.register(EdgeMetrics(middleware.answers, middleware.connections, sockets, live, viewers))
+    return middleware
 
 
 class Unreachable(Stopped):
@@ -123,8 +129,8 @@ class Unreachable(Stopped):
         self.status = UNREACHABLE
 
 
-def behind(backend: Backend, tickets: Tickets) -> FastAPI:
-    """Build the FastAPI application for all routes that are not cached."""
+def routes(backend: Backend, tickets: Tickets) -> FastAPI:
+    """Build the FastAPI application for all routes that the middleware does not answer."""
     app = FastAPI(
         title="fastflight",
         description=openapi.DESCRIPTION,
@@ -142,7 +148,7 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
         """Stream the rows of any request: Arrow IPC, or by `Accept` or `?format=` JSON lines, CSV or lines of text."""
         format_ = choose_format(request.query_params.get("format"), request.headers.get("accept", ""), STREAM_FORMATS)
         make = encoder_of(format_, request.query_params.get("formulas"))
-        decoded = backend.decode(await Content(request.receive).whole(MAX_REQUEST_BYTES))
+        decoded = backend.make_request(parse(await Content(request.receive).whole(MAX_REQUEST_BYTES), "request"))
         return Streamed(backend, decoded, caller_of(request), make)
 
     @app.post("/tickets", openapi_extra=openapi.TICKET, status_code=201, tags=["rows"])
@@ -157,7 +163,7 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
                 raise RequestError(f"a ticket for {use} has no request", where="content", hint="Send no content")
             decoded = None
         else:
-            decoded = backend.decode(content)
+            decoded = backend.make_request(parse(content, "request"))
         if decoded is not None:
             backend.permit(decoded, "exchange" if use == "repl" else "read", caller_of(request))
         issued = tickets.issue(Grant(use, decoded, caller_of(request)))
@@ -184,7 +190,7 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
         format_ = choose_format(request.query_params.get("format"), request.headers.get("accept", ""), EXEC_FORMATS)
         make = encoder_of(format_, request.query_params.get("formulas"))
         content = parse(await Content(request.receive).whole(MAX_REQUEST_BYTES), "content")
-        decoded = backend.decode(json.dumps({**content, "type": "device.exec", "device": device}).encode())
+        decoded = backend.make_request({**content, "type": "device.exec", "device": device})
         return Streamed(backend, decoded, caller_of(request), make)
 
     @app.post("/actions/{name}", openapi_extra=openapi.ACTION, tags=["actions"])
@@ -201,7 +207,7 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
         query = dict(request.query_params)
         format_ = choose_format(query.pop("as", None), request.headers.get("accept", ""), ROW_FORMATS)
         make = encoder_of(format_, query.pop("formulas", None))
-        decoded = backend.decode(json.dumps({"type": "recording", "name": name, **keys_of(query)}).encode())
+        decoded = backend.make_request({"type": "recording", "name": name, **keys_of(query)})
         return Streamed(backend, decoded, caller_of(request), make)
 
     app.get(FILE, openapi_extra=openapi.GET_FILE, response_class=Response, tags=["files"])(files.get)
@@ -214,12 +220,12 @@ def behind(backend: Backend, tickets: Tickets) -> FastAPI:
         if route.path != FILE:  # it has a HEAD route of its own
             app.add_api_route(route.path, route.endpoint, methods=["HEAD"], include_in_schema=False)
     described = app.openapi()
-    described["paths"] = {**openapi.SMALL, **described["paths"]}
+    described["paths"] = {**openapi.SHARED, **described["paths"]}
     return app
 
 
 def caller_of(request: Request) -> Caller:
-    """Return the caller that the front has put into the request's scope."""
+    """Return the caller that the middleware has put into the request's scope."""
     caller: Caller = request.scope[CALLER]
     return caller
 

@@ -1,0 +1,89 @@
+"""Answers that many pages ask for at the same time: the state of the server and its devices, each with an ETag.
+
+Where callers do not authenticate, the last answer stays `ready` for `LIFETIME_SECONDS` (decision 0019).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+
+from fastflight.gateway.asgi import EMPTY, Header, Scope, Send
+from fastflight.gateway.auth import ANYONE, Caller
+from fastflight.gateway.content.conditions import matches
+
+# How old an answer that is sent again may be. A page that asks ten times a second sees every change.
+LIFETIME_SECONDS = 0.1
+CACHE_CONTROL: Header = (b"cache-control", b"private, no-cache")
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerContent:
+    """The body of an answer, and its content type."""
+
+    body: bytes
+    media_type: bytes = b"application/json"
+
+    @property
+    def etag(self) -> bytes:
+        return b'"%s"' % hashlib.sha256(self.body).hexdigest()[:20].encode()
+
+    def headers(self, *lasting: Header) -> list[Header]:
+        """Return the headers of the whole answer: those of the content, and `lasting`, which a 304 has as well."""
+        return [(b"content-type", self.media_type), (b"content-length", b"%d" % len(self.body)), *lasting]
+
+
+# Makes the content for a caller.
+Make = Callable[[Caller], Awaitable[AnswerContent]]
+
+
+class SharedAnswer:
+    """Makes an answer when it is requested. Requests of one caller that come at the same time share one making."""
+
+    def __init__(self, make: Make, clock: Callable[[], float] = time.monotonic) -> None:
+        self._make = make
+        self._clock = clock
+        self._making: dict[Caller, asyncio.Task[AnswerContent]] = {}
+        # Headers and body of the last answer for everybody.
+        self._last = b""
+        self._ready_until = 0.0
+
+    def ready(self) -> bytes | None:
+        """Return the headers and body of the last answer that `ANYONE` got; None if it is too old."""
+        return self._last if self._clock() < self._ready_until else None
+
+    async def answer(self, caller: Caller, scope: Scope, send: Send) -> None:
+        """Send the answer, or 304 if the client has it. Raises what making it raises."""
+        making = self._making.get(caller)
+        if making is None:
+            making = self._making[caller] = asyncio.ensure_future(self._make(caller))
+            making.add_done_callback(partial(self._finish, caller))
+        # A client that leaves does not end the making for the others.
+        content = await asyncio.shield(making)
+        await send_content(scope, send, content, CACHE_CONTROL)
+
+    def _finish(self, caller: Caller, making: asyncio.Task[AnswerContent]) -> None:
+        del self._making[caller]
+        # The exception is fetched here, as asyncio logs one that nobody has fetched.
+        if not making.cancelled() and making.exception() is None and caller is ANYONE:
+            content = making.result()
+            headers = content.headers((b"etag", content.etag), CACHE_CONTROL)
+            self._last = b"".join(b"%b: %b\r\n" % header for header in headers) + b"\r\n" + content.body
+            self._ready_until = self._clock() + LIFETIME_SECONDS
+
+
+async def send_content(scope: Scope, send: Send, content: AnswerContent, *headers: Header) -> None:
+    """Send `content` with its ETag and these headers, or 304 if the client has it."""
+    etag = content.etag
+    lasting = ((b"etag", etag), *headers)
+    for name, value in scope["headers"]:
+        if name == b"if-none-match" and matches(value.decode("latin-1"), etag.decode(), weak=True):
+            await send({"type": "http.response.start", "status": 304, "headers": lasting})
+            await send(EMPTY)
+            return
+    await send({"type": "http.response.start", "status": 200, "headers": content.headers(*lasting)})
+    await send(EMPTY if scope["method"] == "HEAD" else {"type": "http.response.body", "body": content.body})

@@ -1,0 +1,68 @@
+"""What a command loads: none waits for packages, or for parts of fastflight, that it does not use."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import fastflight
+from fastflight.cli.main import COMMANDS, load
+
+SECONDS = 60.0
+# Packages that take long to load.
+ARROW = {"numpy", "pandas", "pyarrow", "pydantic"}
+SERVER = {"fastapi", "matplotlib", "prometheus_client", "serial", "structlog", "uvicorn"}
+# The parts of fastflight that only a server, or a command that opens a device itself, needs.
+SERVER |= {f"fastflight.{name}" for name in ("bridge", "device", "gateway", "log", "server", "sources", "transport")}
+# Commands that open devices, or read and write files of a server.
+OWN = {"serve", "bridge", "gateway", "doctor", "token", "cert"}
+
+
+def loaded_by(code: str) -> set[str]:
+    """Run `code` in a process of its own, and return the modules that it has then."""
+    code = f"import json, sys\n{code}\nprint(json.dumps(list(sys.modules)), file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr
+    return set(json.loads(done.stderr))
+
+
+def command(*words: str) -> str:
+    """Return code that runs the command with these words."""
+    run = "from fastflight.cli.entry import main\ntry:\n    main()\nexcept SystemExit:\n    pass"
+    return f"sys.argv[1:] = {list(words)}\n{run}"
+
+
+@pytest.mark.parametrize("code", ["import fastflight", command("--help"), command("--version"), command()])
+def test_nothing_is_loaded_where_nothing_is_called(code: str) -> None:
+    assert loaded_by(code) & (ARROW | SERVER) == set()
+
+
+def test_a_command_that_calls_a_server_loads_only_the_client() -> None:
+    names = sorted(set(COMMANDS) - OWN)
+    code = f"from fastflight.cli.main import load\nfor name in {names}:\n    load(name)"
+    loaded = loaded_by(code)
+    assert "fastflight.client" in loaded
+    assert loaded & (SERVER | {"pandas"}) == set()
+    assert loaded_by(command("ls", "--help")) & SERVER == set()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_list_of_commands_says_what_the_command_says(name: str) -> None:
+    assert COMMANDS[name][1] == load(name).help.partition("\n\n")[0]
+
+
+def test_the_public_names_are_listed_before_they_are_loaded() -> None:
+    assert set(fastflight.__all__) <= set(dir(fastflight))
+    names: dict[str, object] = {}
+    exec("from fastflight import *", names)
+    assert set(fastflight.__all__) <= set(names)
+
+
+def test_the_version() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fastflight", "--version"], capture_output=True, text=True, timeout=SECONDS
+    )
+    assert (done.returncode, done.stdout) == (0, f"fastflight {fastflight.__version__}\n")
