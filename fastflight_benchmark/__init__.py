@@ -1,1 +1,1 @@
-"""The benchmark harness: runs on public names only."""
+"""The benchmark. It uses public names of `fastflight`; tests/benchmark/test_public_names.py lists the exceptions."""

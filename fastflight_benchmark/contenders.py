@@ -1,7 +1,7 @@
-"""Who is measured: how each is asked for the benchmark's table, and what its answer must say.
+"""The servers that are measured: how each is asked for the benchmark's table, and what its answer must contain.
 
-`sync` and `async` are fastflight's paths. The others are peers, in processes of their own. A name is what stands in the
-column `mode` of a result.
+`sync` and `async` are fastflight's two paths. The others are peers, each in a process of its own. The names stand in
+the column `mode` of a result.
 """
 
 from __future__ import annotations
@@ -9,17 +9,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final, Literal
 
+from fastflight import Mock
 from fastflight.service import encode
-from fastflight.service.requests import Mock
 from fastflight.sources import mock
 
-SYNC, ASYNC = "sync", "async"
+Mode = Literal["sync", "async"]
+
+SYNC: Final = "sync"
+ASYNC: Final = "async"
 BARE, AIO = "bare", "grpc.aio"
 # The bare server that reads what each request asks for.
 PARSING = "bare-parsing"
 NAMESAKE_SYNC, NAMESAKE_ASYNC = "fastflight-0.4-sync", "fastflight-0.4-async"
-MODES = (SYNC, ASYNC)
+MODES: tuple[Mode, ...] = (SYNC, ASYNC)
 NAMESAKES = (NAMESAKE_SYNC, NAMESAKE_ASYNC)
 PEERS = (BARE, PARSING, *NAMESAKES, AIO)
 
@@ -34,12 +38,12 @@ class Contender:
 
 
 def ours(mode: str) -> Callable[[Mock], bytes]:
-    """The ticket of fastflight on one of its paths."""
+    """Return the ticket for fastflight on one of its paths."""
     return lambda request: encode(request.model_copy(update={"mode": mode}))
 
 
 def namesake(parameters: str) -> Callable[[Mock], bytes]:
-    """The ticket of PyPI's fastflight: parameters with the name of their class in `peers/namesake.py`."""
+    """Return the ticket for PyPI's fastflight: parameters, and the name of their class in `peers/namesake.py`."""
 
     def ticket(request: Mock) -> bytes:
         wanted = {

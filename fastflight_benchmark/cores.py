@@ -1,4 +1,4 @@
-"""What moving files costs: time, threads and memory of this process, and what it and others use of the cores."""
+"""Measures time, threads, memory and processor time of this process, and the processor time of others."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ STATUS, MOST = Path("/proc/self/status"), "VmHWM:"
 
 
 class Usage:
-    """Of this process and of `others`, between `begin` and `end`."""
+    """Measures this process and the processes `others` between `begin` and `end`."""
 
     def __init__(self, others: Sequence[int]) -> None:
         self._own = psutil.Process()
         self._others = [psutil.Process(pid) for pid in others]
 
     def begin(self) -> None:
-        """From here."""
+        """Start the measurement."""
         self._cores = psutil.cpu_times()
         self._cpu = cpu_seconds(self._own)
         self._others_cpu = sum(map(cpu_seconds, self._others))
         self._began = time.perf_counter()
 
     def end(self) -> dict[str, Any]:
-        """To here: seconds; threads now; the most memory so far; percent of a core; percent of all cores idle."""
+        """End it. Return seconds, threads, the most memory so far, percent of a core, and percent of all cores idle."""
         seconds = time.perf_counter() - self._began
         return {
             "seconds": seconds,
@@ -44,7 +44,7 @@ class Usage:
 
 
 def peak_bytes() -> int:
-    """The most memory that this process has had resident."""
+    """Return the most memory that this process has had resident."""
     if sys.platform == "win32":
         return int(psutil.Process().memory_info().peak_wset)
     if STATUS.exists():
@@ -55,7 +55,7 @@ def peak_bytes() -> int:
 
 
 def idle_percent(before: Any, after: Any) -> float:
-    """Of all cores' time between two looks at them."""
+    """Return the percentage of all cores that was idle between two `psutil.cpu_times()`."""
     spent = {name: getattr(after, name) - getattr(before, name) for name in before._fields}
     # Guests' time is in the users' too.
     total = sum(seconds for name, seconds in spent.items() if not name.startswith("guest"))
@@ -63,6 +63,6 @@ def idle_percent(before: Any, after: Any) -> float:
 
 
 def cpu_seconds(process: psutil.Process) -> float:
-    """What a process has used of a core so far."""
+    """Return the processor time of a process so far."""
     times = process.cpu_times()
     return float(times.user + times.system)

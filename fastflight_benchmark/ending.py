@@ -1,7 +1,7 @@
-"""How a script ends before its time: SIGTERM, and a terminal that is closed, do what Ctrl-C does.
+"""Makes SIGTERM and a closed terminal (SIGHUP) stop a script as Ctrl-C does.
 
-By itself either would end the script at once, and leave the servers and folders that its contexts would have ended. One
-that it was started to ignore, as `nohup` has it ignore the terminal, it goes on to ignore.
+By default either signal ends the script at once, and the servers and folders that its contexts would remove stay
+behind. A signal that was ignored when the script started (`nohup` ignores SIGHUP) stays ignored.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from types import FrameType
 
 
 def like_ctrl_c() -> None:
-    """Have them raise `KeyboardInterrupt` in the main thread: once, so that a second one does not stop what ends."""
+    """Raise `KeyboardInterrupt` in the main thread at the first signal. Later ones do not interrupt the clean-up."""
     for name in ("SIGTERM", "SIGHUP"):  # the latter where there is one
         if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is not signal.SIG_IGN:
             signal.signal(getattr(signal, name), _interrupted)

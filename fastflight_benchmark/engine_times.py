@@ -1,9 +1,9 @@
-"""What the async engine stands on, measured by itself: event loops, joining of batches, sizes of messages.
+"""Measures what the async engine relies on: event loops, and ways to join small batches.
 
     python engine_times.py
 
-Each line is processor time (of all threads) of the median round, the two loops in turns, or the same done in two ways.
-The decisions that rest on it are in docs/decisions: shards, and joining.
+Each line gives the processor time of all threads, for the median round. The two loops, or the two ways, take turns. The
+decisions 0021 (joining) and 0022 (shards) rest on it. Not on Windows, which has no uvloop.
 """
 
 from __future__ import annotations
@@ -13,15 +13,19 @@ import socket
 import statistics
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Annotated
 
 import pyarrow as pa
 import typer
+import uvloop
 
-from fastflight.concurrency.loops import KINDS
 from fastflight.sources import mock
 
+KINDS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.new_event_loop,
+    "uvloop": uvloop.new_event_loop,
+}
 # Turns of a thing in one round: some milliseconds each.
 TURNS = 2_000
 TIMERS = 50
@@ -134,14 +138,14 @@ def compare_loops(rounds: int) -> Iterator[str]:
         for number in range(rounds):
             for kind in list(KINDS) if number % 2 else reversed(list(KINDS)):
                 loop = KINDS[kind]()
-                taken[kind].append(loop.run_until_complete(_given(part)) * 1e6)
+                taken[kind].append(loop.run_until_complete(_run(part)) * 1e6)
                 loop.close()
         ratio = statistics.median(uv / plain for plain, uv in zip(taken["asyncio"], taken["uvloop"], strict=True))
         plain, uv = (statistics.median(taken[kind]) for kind in ("asyncio", "uvloop"))
         yield f"{part.__name__:24}{plain:10.2f}{uv:10.2f}{ratio:8.2f}"
 
 
-async def _given(part: Callable[[], Awaitable[float]]) -> float:
+async def _run(part: Callable[[], Awaitable[float]]) -> float:
     return await part()
 
 

@@ -1,7 +1,7 @@
-"""A flame graph of the server's process while it is measured, by py-spy, from outside.
+"""Records a flame graph of the server's process while it is measured, with py-spy.
 
-It shows who held the interpreter's lock: what Python costs. Work of C++ without the lock is not in it, nor are waits.
-A server that is looked at is slower: what is measured meanwhile is no result, and is marked as `profiled`.
+It shows which threads held the interpreter's lock, which is what Python costs. Work in C++ without the lock is not in
+it, and neither are waits. py-spy slows the server down, so such a result is marked as `profiled`.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ TITLE_TEXT = "the server: threads, and what they did while they held the interpr
 
 
 def graph_of(output: Path, run: int) -> Path:
-    """The file of a run's flame graph."""
+    """Return the path of a run's flame graph."""
     return output.with_name(f"{output.stem}_profile_{run}.svg")
 
 
 @contextlib.contextmanager
 def profiled(pid: int | None, path: Path, say: Say) -> Iterator[None]:
-    """Record the process `pid` into `path` while the context lasts; say that the graph is there, or why it is not."""
+    """Record the process `pid` into `path` while the context lasts. `say` gets the path, or why there is none."""
     recorder = _started(pid, path, say)
     try:
         yield

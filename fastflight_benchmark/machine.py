@@ -1,4 +1,4 @@
-"""What a result was measured on. A figure without it says nothing."""
+"""Describes the machine on which a result was measured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGES = {"fastflight": "fastflight-micropython", "pyarrow": "pyarrow", "numpy
 
 
 def describe() -> dict[str, Any]:
-    """Processor, cores, memory, system, versions, the time, and how busy it was before anything was measured."""
+    """Return processor, cores, memory, system, versions, the time, and the load before the measurement."""
     return {
         "cpu": _cpu(),
         "cores": psutil.cpu_count(logical=True),
@@ -30,7 +30,7 @@ def describe() -> dict[str, Any]:
 
 
 def in_one_line(machine: Mapping[str, Any]) -> str:
-    """For the foot of a plot or a table."""
+    """Return one line for the foot of a plot or a table."""
     return (
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, {machine['os']}, "
         f"Python {machine['python']}, pyarrow {machine['pyarrow']}, fastflight {machine['fastflight']}, "

@@ -1,11 +1,11 @@
-"""The benchmark's table as its readers see it, and a bare pyarrow server that gives the same batches.
+"""The benchmark's table, and a bare pyarrow server that serves it.
 
-A request for the table is `fastflight.service.requests.Mock`. From it follow the bytes that must arrive
-(`expected_bytes`) and the pace beyond which no server can give it (`ceiling_mbps`); `check` refuses an answer that is
-not whole, is another table, or took another path than asked.
+A request for the table is a `fastflight.Mock`. `expected_bytes` is how many bytes its answer must have, `ceiling_mbps`
+the pace of the source, which no server can exceed. `check` refuses an answer that is not complete, has other columns,
+or took another path than requested.
 
-`BarePeer` is what a Flight server costs without fastflight: the same generator handed to pyarrow, and nothing around
-it. Run this file to start one in a process of its own.
+`BarePeer` shows what a Flight server costs without fastflight: it hands the same generator to pyarrow, and does nothing
+else. Run this file to start one in a process of its own.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import pyarrow as pa
 import typer
 from pyarrow import flight
 
+from fastflight import Mock
 from fastflight.errors import DataError, ProtocolError
 from fastflight.service import Catalog, decode
-from fastflight.service.requests import Mock
 from fastflight.sources import mock
 from fastflight_benchmark.contenders import CONTENDERS
 from fastflight_benchmark.loading.reading import Answer
@@ -31,7 +31,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 class WrongPath(ProtocolError):
-    """The server took another path than it was asked to: what was measured would be sold under a false name."""
+    """The server took another path than requested, so the result would have the wrong name."""
 
 
 class BarePeer(flight.FlightServerBase):  # type: ignore[misc]
@@ -56,21 +56,21 @@ class BarePeer(flight.FlightServerBase):  # type: ignore[misc]
 
 
 def expected_bytes(request: Mock) -> int:
-    """The bytes of all columns of all batches of the answer."""
+    """Return the bytes of all columns of all batches of the answer."""
     whole, rest = divmod(request.total_rows, request.rows_per_batch)
     size = whole * mock.batch(request.variant, request.rows_per_batch).nbytes if whole else 0
     return int(size + mock.batch(request.variant, rest).nbytes)
 
 
 def ceiling_mbps(request: Mock) -> float:
-    """MiB/s at which the source itself gives the table to one reader; infinite without a delay."""
+    """Return the MiB/s at which the source gives the table to one reader; infinite without a delay."""
     if not request.delay_per_row:
         return math.inf
     return expected_bytes(request) / MIB / (request.total_rows * request.delay_per_row)
 
 
 def check(request: Mock, answer: Answer, name: str) -> None:
-    """Refuse an answer that is not the whole table (`DataError`), or not what `name` must give (`WrongPath`)."""
+    """Raises `DataError` if the answer is not the whole table, and `WrongPath` if `name` took another path."""
     contender = CONTENDERS[name]
     if answer.path != contender.path:
         raise WrongPath(

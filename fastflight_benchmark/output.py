@@ -1,6 +1,7 @@
-"""The files of a result: CSVs beside each other, and what they were measured on as JSON.
+"""The files of a result: several CSV files, and a JSON file that describes the run and the machine.
 
-`results/flight-20250101-120000.csv` has beside it `..._raw.csv`, other parts of the result, and `....json`.
+`results/flight-20250101-120000.csv` is the main file. Beside it are `..._raw.csv`, other parts of the result, and
+`....json`.
 """
 
 from __future__ import annotations
@@ -24,28 +25,28 @@ DIGITS = 6
 
 
 def default_path(suite: str) -> Path:
-    """A new name in `RESULTS`."""
+    """Return a new path in `RESULTS`."""
     return RESULTS / f"{suite}-{datetime.now():%Y%m%d-%H%M%S}.csv"
 
 
 def beside(path: Path, part: str) -> Path:
-    """The file of another part of the result whose main file is `path`."""
+    """Return the path of another part of the result whose main file is `path`."""
     return path.with_name(f"{path.stem}_{part}.csv")
 
 
 def description_of(path: Path) -> Path:
-    """The JSON file of the result whose main file is `path`."""
+    """Return the path of the JSON file of the result whose main file is `path`."""
     return path.with_suffix(".json")
 
 
 def newest(suite: str) -> Path | None:
-    """The main file of the last result in `RESULTS`."""
+    """Return the main file of the newest result in `RESULTS`."""
     found = [path for path in RESULTS.glob(f"{suite}-*.csv") if description_of(path).exists()]
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def prepare(path: Path) -> None:
-    """Make the folder of the result, and refuse (`OSError`) what could not be written once all is measured."""
+    """Make the folder of the result. `OSError` if the result could not be written there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=path.parent):
         pass
@@ -61,6 +62,6 @@ def save(path: Path, frame: pd.DataFrame, parts: Mapping[str, pd.DataFrame], des
 
 
 def described(path: Path) -> dict[str, Any]:
-    """What the result at `path` was measured on."""
+    """Return the description of the result at `path`."""
     content: dict[str, Any] = json.loads(description_of(path).read_text(encoding="utf-8"))
     return content

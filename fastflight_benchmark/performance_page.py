@@ -1,9 +1,9 @@
-"""Fill the tables of docs/performance.md from the results that are kept in docs/results.
+"""Fills the tables of docs/performance.md from the results in docs/results.
 
     python performance_page.py
 
-A table stands between `<!-- table: NAME -->` and `<!-- end -->`; nothing else of the page is touched. A test holds the
-page against the results, so that no figure there can differ from them.
+A table stands between `<!-- table: NAME -->` and `<!-- end -->`; the rest of the page is not changed. A test compares
+the page with the results.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from pathlib import Path
 import pandas as pd
 import typer
 
-from fastflight_benchmark import machine, output, summary, targets
+from fastflight_benchmark import machine, output, targets
 from fastflight_benchmark.contenders import AIO, ASYNC, BARE, MODES, NAMESAKE_ASYNC, NAMESAKE_SYNC, SYNC
 from fastflight_benchmark.report import batch_title, delay_title
+from fastflight_benchmark.suites.flight import summary
 from fastflight_benchmark.targets import Judged
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -29,23 +30,23 @@ SHOWN_CONNECTIONS = (1, 16)
 
 
 class Results:
-    """The kept results, by suite and part."""
+    """The stored results, by suite and part."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def frame(self, suite: str, part: str = "") -> pd.DataFrame:
-        """The main table of a suite's result, or a part of it."""
+        """Return the main table of a suite's result, or another part of it."""
         path = self._folder / f"{suite}.csv"
         return pd.read_csv(output.beside(path, part) if part else path)
 
     def described(self, suite: str) -> dict[str, object]:
-        """What it was measured on."""
+        """Return the description of a result."""
         return output.described(self._folder / f"{suite}.csv")
 
 
 def filled(page: str, results: Results) -> str:
-    """The page with its tables made anew. `KeyError` for a table that is not known."""
+    """Return the page with new tables. `KeyError` for an unknown table."""
     return TABLE.sub(lambda found: f"{found[1]}{TABLES[found[2]](results)}\n{found[3]}", page)
 
 
@@ -61,12 +62,12 @@ def _row(cells: Sequence[str]) -> str:
 def _machines(results: Results) -> str:
     lines = []
     for suite in ("flight", "requests"):
-        told = results.described(suite)
-        measured = told["machine"]
+        description = results.described(suite)
+        measured = description["machine"]
         assert isinstance(measured, Mapping)
-        missing = told.get("missing") or "none"
+        missing = description.get("missing") or "none"
         lines.append(
-            f"- `{suite}`, `--runs {told['runs']}`: {machine.in_one_line(measured)}. Missing peers: {missing}."
+            f"- `{suite}`, `--runs {description['runs']}`: {machine.in_one_line(measured)}. Missing peers: {missing}."
         )
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""Draw the plots of a result as PNG files beside its CSV: of the suites in `FIGURES`."""
+"""Draw the plots of a result as PNG files beside its CSV. `FIGURES` lists the suites that have plots."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import typer
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
-from fastflight_benchmark import output, peer_plots, plots, summary, transfer_plots
-from fastflight_benchmark.bridging import plots as bridge_plots
-from fastflight_benchmark.live import plots as live_plots
-from fastflight_benchmark.relaying import plots as relay_plots
+from fastflight_benchmark import output, plots
+from fastflight_benchmark.suites.bridge import plots as bridge_plots
+from fastflight_benchmark.suites.flight import peer_plots, summary
+from fastflight_benchmark.suites.relay import plots as relay_plots
+from fastflight_benchmark.suites.sessions import plots as sessions_plots
+from fastflight_benchmark.suites.transfer import plots as transfer_plots
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -46,7 +48,7 @@ def main(
 
 
 def draw(path: Path, folder: Path) -> list[Path]:
-    """Write the plots of the result at `path` into `folder`. Their paths."""
+    """Write the plots of the result at `path` into `folder`. Return their paths."""
     result = pd.read_csv(path)
     description = output.described(path)
     parts = {part: pd.read_csv(output.beside(path, part)) for part in PARTS.get(description["suite"], ())}
@@ -82,7 +84,7 @@ FIGURES: Mapping[str, Callable[..., dict[str, Figure]]] = {
     "transfer": transfer_plots.transfer,
     "boards": transfer_plots.boards,
     "bridge": bridge_plots.bridge,
-    "sessions": live_plots.sessions,
+    "sessions": sessions_plots.sessions,
     "relay": relay_plots.relay,
 }
 

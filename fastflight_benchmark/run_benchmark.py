@@ -1,13 +1,15 @@
 """Run a suite of the benchmark and write its result as CSV.
 
     python run_benchmark.py --quick && python plot_benchmark_results.py
+    python run_benchmark.py --rows 500,20000 --clients 1,8 --delays 0,5
 
-It asks nothing, and ends what it started, also on Ctrl-C. Exit code 1: requests failed, or a server took another path
-than it was asked to.
+It does not prompt, and ends what it started, also on Ctrl-C. Exit code 1: requests failed, or a server took another
+path than requested.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -17,26 +19,115 @@ from rich.console import Console
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import FastFlightError
 from fastflight_benchmark import ending, output
+from fastflight_benchmark.options import Options
+from fastflight_benchmark.report import PIPE_COLUMNS
 from fastflight_benchmark.selection import Selection
-from fastflight_benchmark.suites import SELECTABLE, SUITES, Options
+from fastflight_benchmark.suites import endpoints, identity, memory, page
+from fastflight_benchmark.suites.boards import suite as boards
+from fastflight_benchmark.suites.bridge import suite as bridge
+from fastflight_benchmark.suites.flight import suite as flight
+from fastflight_benchmark.suites.http import suite as http
+from fastflight_benchmark.suites.relay import suite as relay
+from fastflight_benchmark.suites.requests import suite as requests
+from fastflight_benchmark.suites.sessions import suite as sessions
+from fastflight_benchmark.suites.transfer import suite as transfer
 
+# The sweep of the suite `flight`: each combination is measured on both paths, and at the peers. `--rows`, `--clients`,
+# `--delays` and `--total-rows` replace these values.
+ROWS = (40, 1_000, 5_000, 10_000)  # in a batch of 50 int32 columns: 8 kB, 190 kB, 950 kB, 2 MB
+CLIENTS = (1, 3, 5, 10, 16, 64)  # that read at the same time
+DELAYS = (0, 1, 10)  # microseconds that the source takes for a row
+TOTAL_ROWS = 1_000_000  # of the table that each client reads
+# How often all of it is measured.
+RUNS = 3
+# The same with `--quick`.
+QUICK_ROWS, QUICK_CLIENTS, QUICK_TOTAL_ROWS = (40, 1_000, 10_000), (1, 3), 200_000
+
+
+def sweep(rows: Iterable[int], clients: Sequence[int], delays: Sequence[int], total_rows: int) -> Iterator[flight.Cell]:
+    """Yield the cells of the suite `flight`, in the order in which they are measured."""
+    for rows_per_batch in rows:
+        for readers in clients:
+            for delay in delays:
+                yield flight.Cell(rows_per_batch, readers, delay, total_rows)
+
+
+FLIGHT = "flight"
+# By name, the function that runs another suite, writes its files, and returns how many requests failed.
+SUITES: Mapping[str, Callable[[Options], int]] = {
+    "requests": requests.run,
+    "memory": memory.run,
+    "transfer": transfer.run,
+    "boards": boards.run,
+    "bridge": bridge.run,
+    "http": http.run,
+    "relay": relay.run,
+    "page": page.run,
+    "endpoints": endpoints.run,
+    "sessions": sessions.run,
+    "identity": identity.run,
+}
+NAMES = (FLIGHT, *SUITES)
+# Suites whose cells can be chosen, and whose server can be profiled.
+SELECTABLE = frozenset({FLIGHT, "requests"})
+# The most that a request for the table may ask for, and more clients than any computer of today keeps busy.
+MOST_ROWS, MOST_DELAY, MOST_TOTAL_ROWS, MOST_CLIENTS = 1_000_000, 1_000_000, 1_000_000_000, 1_000
 INTERRUPTED = 130
-# Tables need this where the output is a file or a pipe.
-PIPE_COLUMNS = 140
+
+
+def integers(option: str, text: str | None, least: int, most: int) -> tuple[int, ...]:
+    """Return the numbers in `text`, each once; none without text. `typer.BadParameter` if one is not in this range."""
+    numbers: dict[int, None] = {}
+    for word in () if text is None else text.split(","):
+        try:
+            number = int(word)
+        except ValueError:
+            raise typer.BadParameter(f"{word!r} is not a whole number", param_hint=option) from None
+        if not least <= number <= most:
+            raise typer.BadParameter(f"{number} is not between {least} and {most}", param_hint=option)
+        numbers[number] = None
+    return tuple(numbers)
+
+
+def _joined(numbers: Iterable[int]) -> str:
+    return ",".join(map(str, numbers))
+
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 
 @app.command()
 def main(
-    suite: Annotated[str, typer.Option(metavar="NAME", help=f"What to measure: {', '.join(SUITES)}.")] = "flight",
+    suite: Annotated[str, typer.Option(metavar="NAME", help=f"What to measure: {', '.join(NAMES)}.")] = FLIGHT,
     quick: Annotated[
         bool, typer.Option("--quick", help="Less of everything, in under a minute: shows that it runs, not how fast.")
     ] = False,
-    runs: Annotated[int, typer.Option(min=1, metavar="N", help="How often each thing is measured.")] = 3,
+    runs: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help=f"How often each thing is measured. Default: {RUNS}, with --quick once."),
+    ] = None,
     output_file: Annotated[
         Path | None,
         typer.Option("--output", metavar="FILE", help=f"The CSV to write. Default: a new one in {output.RESULTS}."),
+    ] = None,
+    rows: Annotated[
+        str | None, typer.Option(metavar="N,...", help=f"Suite flight: rows in a batch. Default: {_joined(ROWS)}.")
+    ] = None,
+    clients: Annotated[
+        str | None, typer.Option(metavar="N,...", help=f"Suite flight: clients at once. Default: {_joined(CLIENTS)}.")
+    ] = None,
+    delays: Annotated[
+        str | None,
+        typer.Option(metavar="N,...", help=f"Suite flight: microseconds for a row. Default: {_joined(DELAYS)}."),
+    ] = None,
+    total_rows: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST_TOTAL_ROWS,
+            metavar="N",
+            help=f"Suite flight: rows of the table, at the most. Default: {TOTAL_ROWS}.",
+        ),
     ] = None,
     server: Annotated[
         str, typer.Option(metavar="URL", help="The server to measure; if none answers there, one is started.")
@@ -50,8 +141,20 @@ def main(
     ] = False,
 ) -> None:
     """Measure, and write the result as CSV: beside it *_raw.csv with every request, and *.json with the machine."""
-    if suite not in SUITES:
-        raise typer.BadParameter(f"{suite!r} is not one of {', '.join(SUITES)}", param_hint="--suite")
+    if suite not in NAMES:
+        raise typer.BadParameter(f"{suite!r} is not one of {', '.join(NAMES)}", param_hint="--suite")
+    sizes = {"--rows": rows, "--clients": clients, "--delays": delays, "--total-rows": total_rows}
+    own = [option for option, value in sizes.items() if value is not None]
+    if own and suite != FLIGHT:
+        raise typer.BadParameter(f"only the suite {FLIGHT} has it, and this is {suite}", param_hint=", ".join(own))
+    cells = list(
+        sweep(
+            integers("--rows", rows, 1, MOST_ROWS) or (QUICK_ROWS if quick else ROWS),
+            integers("--clients", clients, 1, MOST_CLIENTS) or (QUICK_CLIENTS if quick else CLIENTS),
+            integers("--delays", delays, 0, MOST_DELAY) or DELAYS,
+            total_rows or (QUICK_TOTAL_ROWS if quick else TOTAL_ROWS),
+        )
+    )
     if (only or profile) and suite not in SELECTABLE:
         raise typer.BadParameter(
             f"{suite} has neither; {' and '.join(sorted(SELECTABLE))} have", param_hint="--only, --profile"
@@ -66,7 +169,12 @@ def main(
         console = Console(width=PIPE_COLUMNS)
     ending.like_ctrl_c()
     try:
-        failed = SUITES[suite](Options(server, quick, runs, path, console, Selection.parse(only or ()), profile))
+        selection = Selection.parse(only or ())
+        options = Options(server, quick, runs or (1 if quick else RUNS), path, console, selection, profile)
+        if suite == FLIGHT:
+            failed = flight.run(options, cells, own_sizes=bool(own))
+        else:
+            failed = SUITES[suite](options)
     except FastFlightError as error:
         console.print(f"error: {error}", style="red", markup=False, highlight=False)
         raise typer.Exit(1) from error

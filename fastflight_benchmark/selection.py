@@ -1,6 +1,6 @@
-"""Which cells of a suite to measure: `--only rows=40,1000 --only clients=1`.
+"""Chooses the cells of a suite that are measured: `--only rows=40,1000 --only clients=1`.
 
-Each cell has labels; a cell is chosen if for every key that is given its label is one of the values.
+Each cell has labels. A cell is chosen if, for every given key, its label is one of the given values.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Values by key; without any, all is chosen."""
+    """The wanted values by key. Without any, everything is chosen."""
 
     wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, given: Iterable[str]) -> Selection:
-        """From `key=value,value`; `RequestError` for what is not written so. The same key again adds values."""
+    def parse(cls, texts: Iterable[str]) -> Selection:
+        """Parse `key=value,value`. The same key again adds values. `RequestError` for any other text."""
         wanted: dict[str, frozenset[str]] = {}
-        for text in given:
+        for text in texts:
             key, equals, values = text.partition("=")
             if not equals or not key or not values:
                 raise RequestError(f"{text!r} is not KEY=VALUE or KEY=VALUE,VALUE", where="--only")
@@ -33,7 +33,7 @@ class Selection:
         return cls(wanted)
 
     def of(self, items: Sequence[Item], labels: Iterable[Labels]) -> list[Item]:
-        """Those of `items` whose labels are wanted. `RequestError` for a key or a value that none of them has."""
+        """Return the `items` with wanted labels. `RequestError` for a key or a value that no item has."""
         known = list(labels)
         for key, values in self.wanted.items():
             there = sorted({label[key] for label in known if key in label})

@@ -1,7 +1,7 @@
-"""A simulated board as a serial port of this computer, in a process of its own, ended by whoever started it.
+"""A simulated board as a serial port of this computer, in a process that ends with the context.
 
-It is opened by its `path` by any program for serial ports. Its files lie in `folder`, where they can be read and put
-by other means than its line. Faults are asked for by `inject`; those that struck are told by `struck`.
+Any program for serial ports can open it by its `path`. Its files are in `folder`, where they can be read and written
+without the serial line. `inject` asks for faults, `mend` ends them and returns those that took effect.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SimulatedBoard:
         self._command += ["--files", str(folder), "--baud", str(baud), "--ring", str(ring), *options]
 
     def start(self) -> None:
-        """Power on. `TransportError` where it does not start."""
+        """Power on. `TransportError` if it does not start."""
         self._process = subprocess.Popen(
             self._command,
             stdin=subprocess.PIPE,
@@ -53,7 +53,7 @@ class SimulatedBoard:
             # Ctrl-C is for the benchmark, which ends the board itself.
             start_new_session=True,
         )
-        self._said: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._struck: list[str] = []
         self._reader = threading.Thread(target=self._listen, name="board-said")
         self._reader.start()
@@ -85,12 +85,12 @@ class SimulatedBoard:
 
     @property
     def pid(self) -> int:
-        """Of its process."""
+        """The id of its process."""
         return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        """Whether its process runs: a board that was unplugged has none."""
+        """Whether its process runs. The process of an unplugged board has ended."""
         return self._process.poll() is None
 
     def inject(self, specs: Sequence[str]) -> None:
@@ -123,7 +123,7 @@ class SimulatedBoard:
     def _next(self, seconds: float) -> str:
         """The next line that is no strike; empty when none comes."""
         try:
-            return self._said.get(timeout=seconds)
+            return self._lines.get(timeout=seconds)
         except queue.Empty:
             return ""
 
@@ -132,5 +132,5 @@ class SimulatedBoard:
             if line.startswith("struck "):
                 self._struck.append(line.removeprefix("struck ").rstrip("\n"))
             else:
-                self._said.put(line.rstrip("\n"))
-        self._said.put("")
+                self._lines.put(line.rstrip("\n"))
+        self._lines.put("")

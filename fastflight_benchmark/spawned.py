@@ -1,13 +1,14 @@
-"""A server in a process of its own, ended by whoever started it.
+"""Starts a server in a process that ends with the context.
 
-The process says `listening on URL` on its first line of output. It is started apart from the terminal's Ctrl-C, which
-is for the benchmark: that ends the process when it leaves the context, however it leaves.
+The process prints `listening on URL` on its first line of output. It does not get the terminal's Ctrl-C: that is for
+the benchmark, which then ends the process.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -34,6 +35,13 @@ class Spawned:
     pid: int
 
 
+def free_port() -> int:
+    """A port that nobody listens at now."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
 def spawned(module: str, *arguments: str) -> contextlib.AbstractContextManager[Spawned]:
     """Run `python -m MODULE ARGUMENTS` while the context lasts. `TransportError` where it does not come up."""
     return spawned_by([sys.executable, "-m", module, *arguments], module)
@@ -51,20 +59,20 @@ def spawned_by(command: Sequence[str], where: str) -> Iterator[Spawned]:
             text=True,
             start_new_session=True,
         )
-        said = _Said(process)
+        output = _OutputReader(process)
         try:
-            location = said.location()
+            location = output.location()
             if location is None:
                 complaints.seek(0)
                 reason = complaints.read().strip()[-SHOWN_CHARACTERS:] or "it said nothing"
                 raise TransportError(f"the server did not start: {reason}", where=where)
             yield Spawned(location, process.pid)
         finally:
-            _end(process)
-            said.close()
+            end(process)
+            output.close()
 
 
-class _Said:
+class _OutputReader:
     """What the process prints: read to its end, so that it never waits for a reader."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -92,7 +100,8 @@ class _Said:
         self._known.set()
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def end(process: subprocess.Popen[str]) -> None:
+    """Tell a server to stop, and wait; kill it if it does not."""
     process.terminate()
     try:
         process.wait(STOP_SECONDS)

@@ -1,6 +1,7 @@
-"""The targets of the project, and whether a result meets them. Pure: frames in, judgements out.
+"""The targets of the project, and whether a result meets them. Frames in, judgements out.
 
-Each is a ratio within one run, of the median of pairs or of averages over runs; what was not measured is not judged.
+Each target is a ratio within one run: of the median of pairs, or of averages over runs. What was not measured is not
+judged.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pandas as pd
 from fastflight_benchmark.contenders import ASYNC, BARE, MODES, NAMESAKE_ASYNC, NAMESAKE_SYNC, PARSING
 
 # Rows of 50 int32: 8 kB, 190 kB, 2 MB.
-SMALL, MIDDLE, LARGE = BATCHES = (40, 1_000, 10_000)
+SMALL, _, LARGE = BATCHES = (40, 1_000, 10_000)
 # Of bare pyarrow and of FastFlight's sync path, without delay, by so many readers.
 TO_PEERS, READERS = 0.95, (1, 16, 64)
 TO_NAMESAKE_ASYNC = 12.0
@@ -34,7 +35,7 @@ P99_TO_BARE, P99_CONNECTIONS = 1.3, 16
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One target and what was reached; `reached` None: not measured."""
+    """One target and the figure that was reached; `reached` is None if it was not measured."""
 
     title: str
     target: str
@@ -51,13 +52,13 @@ class Judged:
 
 
 def at_least(title: str, target: float, reached: float | None, unit: str = "") -> Judged:
-    """A target that is met from a value on."""
+    """Return a target that is met from a value on."""
     met = None if reached is None else reached >= target
     return Judged(title, f"{target:g}{unit}", reached, met, unit)
 
 
 def flight(compared: pd.DataFrame, ratios: pd.DataFrame) -> list[Judged]:
-    """The targets of the suite `flight`: of `summary.compare` and `summary.ratios`."""
+    """Return the targets of the suite `flight`, from `summary.compare` and `summary.ratios`."""
     return [*_sweep(compared), *_peers(ratios)]
 
 
@@ -112,7 +113,7 @@ def _median(ratios: pd.DataFrame, rows: int, readers: int, mode: str, peer: str)
 
 
 def requests(ratios: pd.DataFrame) -> list[Judged]:
-    """The targets of the suite `requests`: the worst of all connections, of each load."""
+    """Return the targets of the suite `requests`: for each load, the worst number of connections."""
     return [
         judged
         for operation, least in SMALL_TO_PARSING.items()

@@ -16,9 +16,9 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from fastflight.concurrency.loops import new_loop
-from fastflight.testing import browser, targets
-from fastflight.testing.leaks import held, leaked
-from fastflight.testing.targets import TargetMissing
+from tests.support import browser, targets
+from tests.support.leaks import held, leaked
+from tests.support.targets import TargetMissing
 
 _passed = pytest.StashKey[bool]()
 

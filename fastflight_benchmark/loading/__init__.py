@@ -1,1 +1,1 @@
-"""Load on servers from processes of its own: Flight clients, and ghz where there is one."""
+"""Processes that put load on a server: Flight clients, and ghz if it is available."""

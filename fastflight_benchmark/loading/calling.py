@@ -1,4 +1,4 @@
-"""Small requests one after the other on a connection, each of which is checked; times of all of them.
+"""Small requests, one after the other on a connection. Each answer is checked, and each request is timed.
 
 Imports pyarrow and nothing of fastflight, like `reading`.
 """
@@ -21,12 +21,12 @@ SHOWN_CHARACTERS = 200
 
 
 class WrongAnswer(Exception):
-    """An answer came, and it is not the one that was asked for."""
+    """The answer is not the one that was requested."""
 
 
 @dataclass(slots=True)
 class Calls:
-    """Seconds of each call that succeeded, and how often which error came instead."""
+    """The seconds of each call that succeeded, and the number of each error."""
 
     latencies: list[float] = field(default_factory=list)
     errors: Counter[str] = field(default_factory=Counter)
@@ -39,11 +39,11 @@ def call(
 ) -> Callable[[], None]:
     """One request as a function, which raises `WrongAnswer` where the answer is not `rows` rows on `path`.
 
-    `payload` is a ticket, the command of a descriptor, or an action's name. An action has one result. With a `token`,
-    it is shown.
+    `payload` is a ticket, the command of a descriptor, or an action's name. An action has one result. Each request
+    carries `token`, if there is one.
     """
-    shown = [(b"authorization", b"Bearer " + token.encode())] if token else []
-    options = flight.FlightCallOptions(headers=shown)
+    headers = [(b"authorization", b"Bearer " + token.encode())] if token else []
+    options = flight.FlightCallOptions(headers=headers)
     if operation == DO_GET:
         ticket = flight.Ticket(payload)
 
@@ -62,7 +62,7 @@ def call(
 
 
 def repeat(request: Callable[[], None], until: float) -> Calls:
-    """Call `request`, and again until that `time.perf_counter`; what runs then is finished and counted."""
+    """Call `request` again and again until this `time.perf_counter`. The last call is finished and counted."""
     calls = Calls(began=time.perf_counter())
     now = calls.began
     while True:

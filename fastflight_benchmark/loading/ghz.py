@@ -1,7 +1,7 @@
-"""ghz, a load tool for gRPC that knows nothing of Arrow: small requests of neither Python nor Arrow.
+"""Load from ghz, a tool for gRPC services: small requests that are made neither by Python nor by Arrow.
 
-It is told of Flight's methods by a description made here (`peers.wire`) and sends the bytes it is given. It takes an
-answer that is complete and OK for right; what is in it is for the Flight client to check (`calling`).
+`peers.wire` makes the description of Flight's methods that ghz needs. ghz counts every complete answer with status OK
+as right; what is in the answers is checked by the Flight clients (`calling`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SHOWN_CHARACTERS = 300
 
 
 def message(operation: str, payload: bytes) -> bytes:
-    """The request of an operation, as it is on the wire; `payload` is what `calling.call` takes."""
+    """Return the request of an operation as it is sent; `payload` is what `calling.call` takes."""
     if operation == DO_GET:
         return bytes(flight.Ticket(payload).serialize())
     if operation == GET_FLIGHT_INFO:
@@ -38,7 +38,7 @@ def message(operation: str, payload: bytes) -> bytes:
 def load(
     program: Path, location: str, operation: str, payload: bytes, *, connections: int, seconds: float
 ) -> Mapping[str, Any]:
-    """Load a server; ghz's report: `count`, `rps`, `total`, `details` with `latency` of each in nanoseconds."""
+    """Load a server. Return ghz's report: `count`, `rps`, `total`, `details` with each `latency` in nanoseconds."""
     with tempfile.TemporaryDirectory(prefix="fastflight-ghz-") as folder:
         description, request = Path(folder) / "flight.protoset", Path(folder) / "request"
         description.write_bytes(wire.description())
@@ -74,11 +74,11 @@ def load(
 
 
 def latencies(report: Mapping[str, Any]) -> list[float]:
-    """Seconds of each call that was answered with OK."""
+    """Return the seconds of each call with status OK."""
     return [one["latency"] / 1e9 for one in report.get("details") or () if one["status"] == "OK"]
 
 
 def errors(report: Mapping[str, Any]) -> Counter[str]:
-    """How often each status other than OK came."""
+    """Count the statuses other than OK."""
     found = report.get("statusCodeDistribution") or {}
     return Counter({f"ghz: {code}": int(count) for code, count in found.items() if code != "OK"})

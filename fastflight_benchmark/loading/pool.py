@@ -1,18 +1,15 @@
-"""Processes that load servers, and what they measured when they all worked at the same moment.
+"""Spreads load over several processes, which begin at the same moment, and adds up what they measured.
 
-Readers in one process share its interpreter's lock: a slow reader makes a slow server look good. So the load is spread
-over twice as many processes as there are cores; up to that many readers have one each, and more cannot use more cores.
-They are apart from the servers and from the process that runs the suite, which only waits.
+Readers in one process share its interpreter's lock, so a slow reader would make the server look slow. There are twice
+as many processes as cores. They are separate from the servers, and from the process that runs the suite, which only
+waits.
 """
 
 from __future__ import annotations
 
 import base64
 import contextlib
-import json
 import os
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -20,22 +17,20 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from fastflight.errors import TransportError
 from fastflight_benchmark.cores import MIB
 from fastflight_benchmark.loading.process import from_json
 from fastflight_benchmark.loading.reading import Answer
+from fastflight_benchmark.worker import Worker
 
 MODULE = "fastflight_benchmark.loading.process"
 PROCESSES = 2 * (os.cpu_count() or 1)
 # From the word to go until it is gone: time for all processes to hear it.
 LEAD_SECONDS = 0.03
-# A process that was told to end reads its input's end between two tasks; one that does not is killed.
-STOP_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One reading: when it was asked, when its last byte was here, and what came; `error` is empty if that is right."""
+    """One reading: when it was requested, when its last byte arrived, its answer. `error` is empty if that is right."""
 
     began: float
     ended: float
@@ -53,13 +48,13 @@ class Outcome:
 
     @property
     def bytes(self) -> int:
-        """What came, if it was right."""
+        """The bytes of the answer; 0 if it was wrong."""
         return self.answer.bytes if self.answer and not self.error else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Readings that were asked at the same moment, and the processor time of the processes that read."""
+    """Readings that began at the same moment, and the processor time of the processes that read."""
 
     outcomes: Sequence[Outcome]
     cpu_seconds: float = 0.0
@@ -71,13 +66,13 @@ class Burst:
 
     @property
     def throughput_mbps(self) -> float:
-        """MiB/s of all answers together; what failed counts as nothing."""
+        """MiB/s of all answers together. Failed ones count as 0 bytes."""
         return sum(one.bytes for one in self.outcomes) / MIB / self.seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """Small requests of all connections: seconds of each, from the first to the end of the last, and what failed."""
+    """The small requests of all connections: seconds of each, seconds from first to last, and the errors."""
 
     latencies: Sequence[float]
     seconds: float
@@ -86,21 +81,22 @@ class Calls:
 
 
 class Loaders:
-    """Processes that read and call. They start with the first work, and end with the context."""
+    """The processes that load a server. They start with the first task, and end with the context."""
 
     def __init__(self, processes: int = PROCESSES) -> None:
         self._most = processes
-        self._running: list[subprocess.Popen[str]] = []
+        self._running: list[Worker] = []
+        self._stack = contextlib.ExitStack()
 
     def read(self, location: str, ticket: bytes, readers: int) -> Burst:
-        """Ask for `ticket` `readers` times at once and read all answers."""
-        told = self._all(readers, {"do": "read", "location": location, "ticket": base64.b64encode(ticket).decode()})
+        """Request `ticket` `readers` times at once and read all answers."""
+        parts = self._all(readers, {"do": "read", "location": location, "ticket": base64.b64encode(ticket).decode()})
         outcomes = [
             Outcome(one["began"], one["ended"], from_json(one["answer"]) if "answer" in one else None, one["error"])
-            for part in told
+            for part in parts
             for one in part["answers"]
         ]
-        return Burst(outcomes, sum(part["cpu_seconds"] for part in told))
+        return Burst(outcomes, sum(part["cpu_seconds"] for part in parts))
 
     def call(
         self,
@@ -117,9 +113,9 @@ class Loaders:
     ) -> Calls:
         """Small requests for so many seconds, one after the other on each of `connections`.
 
-        `token` is shown with each, `roots` (PEM) are whom the connections trust, where they are given.
+        Each request carries `token`, and the connections trust `roots` (PEM), if they are given.
         """
-        told = self._all(
+        parts = self._all(
             connections,
             {
                 "do": "call",
@@ -134,78 +130,35 @@ class Loaders:
             },
         )
         errors: Counter[str] = Counter()
-        for part in told:
+        for part in parts:
             errors.update(part["errors"])
         return Calls(
-            [latency for part in told for latency in part["latencies"]],
-            max(part["ended"] for part in told) - min(part["began"] for part in told),
+            [latency for part in parts for latency in part["latencies"]],
+            max(part["ended"] for part in parts) - min(part["began"] for part in parts),
             errors,
-            sum(part["cpu_seconds"] for part in told),
+            sum(part["cpu_seconds"] for part in parts),
         )
 
     def _all(self, count: int, task: dict[str, Any]) -> list[dict[str, Any]]:
-        """`count` threads' worth of work, spread over the processes."""
+        """Spread the work of `count` threads over the processes."""
         shares = [len(range(place, count, self._most)) for place in range(min(count, self._most))]
         before = len(self._running)
         while len(self._running) < len(shares):
-            self._running.append(_started())  # one by one: an interrupt must find those that there are
-        for process in self._running[before:]:
-            _hear(process)
+            # One by one: an interrupt must find those that there are.
+            self._running.append(self._stack.enter_context(Worker(MODULE)))
+        for worker in self._running[before:]:
+            worker.hear()
         at = time.perf_counter() + LEAD_SECONDS
         working = self._running[: len(shares)]
-        for process, share in zip(working, shares, strict=True):
-            _tell(process, task | {"count": share, "at": at})
-        return [_hear(process) for process in working]
+        for worker, share in zip(working, shares, strict=True):
+            worker.tell(task | {"count": share, "at": at})
+        return [worker.hear() for worker in working]
 
     def __enter__(self) -> Self:
+        self._stack.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for process in self._running:
-            assert process.stdin is not None
-            with contextlib.suppress(BrokenPipeError):  # it has ended, with something unread
-                process.stdin.close()
-            if error is not None:
-                process.kill()
-        for process in self._running:
-            try:
-                process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            assert process.stdout is not None
-            process.stdout.close()
-
-
-def _started() -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", MODULE],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # Ctrl-C is for the process that runs the suite, which ends this one
-    )
-
-
-def _tell(process: subprocess.Popen[str], task: dict[str, Any]) -> None:
-    assert process.stdin is not None
-    try:
-        process.stdin.write(json.dumps(task) + "\n")
-        process.stdin.flush()
-    except BrokenPipeError as error:
-        raise _gone() from error
-
-
-def _hear(process: subprocess.Popen[str]) -> dict[str, Any]:
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        raise _gone()
-    told: dict[str, Any] = json.loads(line)
-    return told
-
-
-def _gone() -> TransportError:
-    return TransportError("a process that loads the server has ended", where=MODULE, hint="Its error stands above")
+        self._stack.__exit__(kind, error, traceback)

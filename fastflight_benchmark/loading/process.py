@@ -1,12 +1,12 @@
-"""A process that loads a server: told what to do by lines of JSON, it answers each with one.
+"""A process that loads a server. It reads tasks as lines of JSON, and answers each with a line of JSON.
 
     {"do": "read", "location": URL, "ticket": BASE64, "count": readers, "at": time}
     {"do": "call", "location": URL, "operation": NAME, "payload": BASE64, "rows": N, "path": PATH,
      "count": connections, "at": time, "seconds": S, "token": TOKEN, "roots": PEM}
 
 Its first line says that it is ready. `at` is when to begin, by `time.perf_counter`, which all processes of a machine
-share. `token` and `roots` may be empty. Each of `count` threads has a client and a connection of its own; they are kept
-for the next line. It ends with its input.
+share. `token` and `roots` may be empty. Each of `count` threads has a client and a connection of its own, which are
+kept for the next task. The process ends when its input does.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fastflight_benchmark.loading.reading import Answer, read
 
 
 class Load:
-    """Clients by location, and a thread for each of those that work at once."""
+    """Keeps clients by location, and a thread for each client that works at the same time."""
 
     def __init__(self) -> None:
         self._clients: dict[str, list[flight.FlightClient]] = {}
@@ -37,7 +37,7 @@ class Load:
         self._threads = 0
 
     def do(self, task: dict[str, Any]) -> dict[str, Any]:
-        """Carry out one task. `cpu_seconds` of the answer are those of this process for it."""
+        """Carry out one task. `cpu_seconds` of the answer is the processor time that this process used for it."""
         count = int(task["count"])
         clients = self._clients_of(task["location"], count, task.get("roots", ""))
         began = time.process_time()
@@ -50,7 +50,7 @@ class Load:
         return done | {"cpu_seconds": time.process_time() - began}
 
     def close(self) -> None:
-        """Threads and connections end."""
+        """End the threads and close the connections."""
         if self._pool is not None:
             self._pool.shutdown()
         for clients in self._clients.values():
@@ -108,7 +108,7 @@ def _wait(until: float) -> None:
 
 
 def to_json(answer: Answer) -> dict[str, Any]:
-    """An answer as a process tells it."""
+    """Return the values of an answer, for JSON."""
     return {
         "rows": answer.rows,
         "bytes": answer.bytes,
@@ -120,22 +120,22 @@ def to_json(answer: Answer) -> dict[str, Any]:
     }
 
 
-def from_json(told: dict[str, Any]) -> Answer:
-    """The answer that a process told of."""
-    schema = told["schema"]
+def from_json(values: dict[str, Any]) -> Answer:
+    """Return the answer with the values from `to_json`."""
+    schema = values["schema"]
     return Answer(
-        told["rows"],
-        told["bytes"],
-        told["path"],
-        told["trailer"],
-        told["messages"],
-        told["first"],
+        values["rows"],
+        values["bytes"],
+        values["path"],
+        values["trailer"],
+        values["messages"],
+        values["first"],
         None if schema is None else pa.ipc.read_schema(pa.py_buffer(base64.b64decode(schema))),
     )
 
 
 def main() -> None:
-    """Answer lines until there are none."""
+    """Carry out tasks until the input ends."""
     load = Load()
     try:
         print(json.dumps({"ready": True}), flush=True)

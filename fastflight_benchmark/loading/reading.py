@@ -1,6 +1,6 @@
-"""Reading a stream to its end with plain `pyarrow.flight`, and counting what comes.
+"""Reads a stream to its end with plain `pyarrow.flight`, and counts rows and bytes.
 
-Imports pyarrow and nothing of fastflight: it runs in processes whose only work is to read.
+Imports pyarrow and nothing of fastflight: it runs in processes that only read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Answer:
 
 
 def read(client: flight.FlightClient, ticket: bytes) -> Answer:
-    """Ask for `ticket` and read the answer to its end, a batch at a time: nothing is kept."""
+    """Request `ticket` and read the answer to its end, batch by batch. The data is not kept."""
     stream = client.do_get(flight.Ticket(ticket))
     counter = _Counter()
     trailer: Mapping[str, Any] = {}

@@ -1,1 +1,1 @@
-"""What fastflight is compared with: servers, each in a process of its own, and the tools that it takes."""
+"""The servers that fastflight is compared with, each in a process of its own, and the tools that they need."""

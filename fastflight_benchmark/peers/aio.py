@@ -1,10 +1,10 @@
 """A Flight service on `grpc.aio`, without Arrow's server: what an event loop that speaks gRPC itself would cost.
 
-A generic gRPC server on one asyncio loop answers Flight's methods with bytes. Of the table, each batch is the
-FlightData message that Arrow would send, encoded once for each batch size and sent again: no Arrow work is done for a
-batch. With a delay, the loop sleeps as fastflight's async source does; it is that source. With `--constant`, all
-answers are those of `peers.constant`, encoded before. So the same Flight clients read it, and it is a reference, not a
-server: it decodes nothing of small requests, has no limits, no account, no errors.
+A generic gRPC server on one asyncio loop answers Flight's methods with bytes. It encodes each batch of the table once,
+as the FlightData message that Arrow would send, and sends it again and again. With a delay, the loop sleeps as
+fastflight's async source does: it runs that source. With `--constant`, all answers are those of `peers.constant`,
+encoded in advance. The same Flight clients read it. It is a reference and not a complete server: it does not decode
+small requests, and has no limits, statistics or errors.
 
 Run this file to start one in a process of its own.
 """
@@ -18,12 +18,12 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import grpc  # type: ignore[import-untyped]
+import pyarrow as pa
 import typer
 from pyarrow import flight
 
+from fastflight import Mock
 from fastflight.service import Catalog, decode
-from fastflight.service.requests import Mock
-from fastflight.service.source import Noted
 from fastflight.sources import mock
 from fastflight_benchmark.peers import constant, wire
 
@@ -53,8 +53,9 @@ class Table:
         reading = await mock.aread(request)
         yield wire.frame(reading.schema)
         async for lot in reading.all_lots():
-            for item in lot:
-                yield encoded(request.variant, item.batch.num_rows if isinstance(item, Noted) else item.num_rows)
+            for batch in lot:
+                assert isinstance(batch, pa.RecordBatch)
+                yield encoded(request.variant, batch.num_rows)
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler]:
         return {"DoGet": grpc.unary_stream_rpc_method_handler(self.do_get)}

@@ -1,9 +1,9 @@
-"""A bare pyarrow server that does nothing: each request has an answer that was made before the first one came.
+"""A bare pyarrow server that has made all its answers in advance: what small requests cost in Flight itself.
 
-What small requests cost in Flight itself. Its answers are as large as fastflight's to `REQUEST`; it decodes nothing,
-checks nothing, keeps no account; with a token it looks whether each request shows it. With `--parse` it reads the JSON
-of each ticket and descriptor, and answers with as many rows as they ask for: the least that a server of more than one
-table does. Run this file to start one in a process of its own.
+Its answers are as large as fastflight's answers to `REQUEST`. It decodes and checks nothing; with a token, it checks
+that each request carries it. With `--parse` it reads the JSON of each ticket and descriptor and answers with as many
+rows as they ask for, which is the least that a server of more than one table does. Run this file to start one in a
+process of its own.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow as pa
 import typer
 from pyarrow import flight
 
+from fastflight import Mock
 from fastflight.service import encode
-from fastflight.service.requests import Mock
 from fastflight.sources import mock
 
 # The small table: ten rows of four columns.
@@ -47,34 +47,34 @@ def info() -> flight.FlightInfo:
     )
 
 
-class Known(flight.ServerMiddleware):  # type: ignore[misc]
-    """By which a handler knows who asks."""
+class Accepted(flight.ServerMiddleware):  # type: ignore[misc]
+    """The middleware of a call whose token was accepted."""
 
 
-class Shown(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Refuses a request that does not show the one token that there is. The least that this takes in pyarrow."""
+class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Refuses a request without the one token that there is: the least work for this in pyarrow."""
 
-    NAME = "shown"
+    NAME = "token_check"
 
     def __init__(self, token: str) -> None:
         self._wanted = f"Bearer {token}"
 
-    def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> Known:
+    def start_call(self, info: flight.CallInfo, headers: Mapping[str, Sequence[str]]) -> Accepted:
         if headers.get("authorization", [""])[0] != self._wanted:
             raise flight.FlightUnauthenticatedError("no token, or a wrong one")
-        return Known()
+        return Accepted()
 
 
 class ConstantServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Answers all tickets, descriptors and actions alike."""
+    """Gives the same answer to all tickets, the same to all descriptors, and the same to all actions."""
 
     def __init__(self, location: str, token: str = "", pair: tuple[bytes, bytes] | None = None) -> None:
-        """`token`, to be shown by each request; `pair`: certificate and key, both PEM, for TLS."""
+        """`token`: each request must carry it. `pair`: certificate and key, both PEM, for TLS."""
         self._table = table()
         self._info = info()
         self._results = [HEALTH]
         self._asks = bool(token)
-        middleware = {Shown.NAME: Shown(token)} if token else None
+        middleware = {TokenCheck.NAME: TokenCheck(token)} if token else None
         super().__init__(location, middleware=middleware, tls_certificates=[pair] if pair else None)
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
@@ -92,11 +92,11 @@ class ConstantServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def _ask(self, context: flight.ServerCallContext) -> None:
         if self._asks:
-            context.get_middleware(Shown.NAME)
+            context.get_middleware(TokenCheck.NAME)
 
 
 class ParsingServer(ConstantServer):
-    """Reads what each request asks for. Its table has no more rows than the answer to `REQUEST`."""
+    """Parses each request. Its table has no more rows than the answer to `REQUEST`."""
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         wanted = json.loads(ticket.ticket)

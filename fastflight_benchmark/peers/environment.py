@@ -1,7 +1,7 @@
-"""What peers need and this project does not bring: an environment with PyPI's fastflight, and ghz.
+"""Prepares what peers need and this project does not bring: an environment with PyPI's fastflight, and ghz.
 
-Each is made once, under `build/benchmark` beside the package, by the ordinary clients: uv, and go. What cannot be had
-is `Missing`, with the reason; a suite names it in its output and in its result, and goes on without it.
+Each is made once, under `build/benchmark` beside the package, with uv and go. `Missing` says why one is not available;
+a suite names it in its output and in its result, and goes on without it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Say = Callable[[str], object]
 
 
 class Missing(Exception):
-    """A peer or a tool that cannot be had here; the text says why."""
+    """A peer or a tool is not available here; the text says why."""
 
 
 def namesake(say: Say, build: Path = BUILD) -> Path:
-    """The interpreter of an environment that has PyPI's fastflight, and the pyarrow that is measured here."""
+    """Return the interpreter of an environment with PyPI's fastflight, and the same pyarrow as here."""
     arrow = importlib.metadata.version("pyarrow")
     version = ".".join(map(str, sys.version_info[:2]))
     folder = build / f"fastflight-0.4-python-{version}-pyarrow-{arrow}"
@@ -55,7 +55,7 @@ def namesake(say: Say, build: Path = BUILD) -> Path:
 
 
 def ghz(say: Say, build: Path = BUILD) -> Path:
-    """ghz: the one on the path, else one that Go makes."""
+    """Return the path of ghz: the installed one, or one that Go makes."""
     found = shutil.which("ghz")
     if found is not None:
         return Path(found)
@@ -73,23 +73,23 @@ def ghz(say: Say, build: Path = BUILD) -> Path:
 
 
 def ghz_version(program: Path) -> str:
-    """Which ghz it is, as Go notes it in what it makes; "unknown" where nothing can be learnt."""
+    """Return the version of ghz that Go has written into the program, or "unknown"."""
     go = shutil.which("go")
     if go is None:
         return "unknown"
-    told = subprocess.run([go, "version", "-m", str(program)], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"^\s*mod\s+\S+\s+(\S+)", told, re.MULTILINE)
+    info = subprocess.run([go, "version", "-m", str(program)], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"^\s*mod\s+\S+\s+(\S+)", info, re.MULTILINE)
     return found[1] if found else "unknown"
 
 
 def installed(python: Path, package: str) -> str:
-    """The version of a package in another environment."""
+    """Return the version of a package in another environment."""
     code = f"import importlib.metadata; print(importlib.metadata.version({package!r}))"
     return subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _tool(name: str, python: str) -> Sequence[str]:
-    """A program beside this interpreter, or on the path."""
+    """Return a program beside this interpreter, or on the path."""
     beside = shutil.which(name, path=str(Path(python).parent))
     found = beside or shutil.which(name)
     if found is None:

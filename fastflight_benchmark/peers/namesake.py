@@ -1,13 +1,13 @@
 # mypy: ignore-errors
-"""The benchmark's table, served by the `fastflight` of PyPI: another project, with the same import name as this one.
+"""The benchmark's table, served by PyPI's `fastflight`: another project, with the same import name as this one.
 
-It runs in an environment of its own, where `fastflight` is that one; nothing of this project can be imported. So the
-table is made here again, and the pace of its source is the file named on the command line; without a pace neither table
-lets its event loop turn.
+It runs in an environment of its own, where `fastflight` is that project, so nothing of this project can be imported.
+The table is therefore defined here again. The file with the pacer of the source is named on the command line. Without a
+pace, neither table lets its event loop turn.
 
-A ticket is what that server takes: JSON with the parameters' class as `param_type`. The service behind `SyncTable` has
-`get_batches` only, the one behind `AsyncTable` `aget_batches` only: with both, that server never takes the second. The
-code that runs writes which one it is into the schema, as `fastflight.path`.
+A ticket is JSON with the class of the parameters as `param_type`. The service behind `SyncTable` has only
+`get_batches`, the one behind `AsyncTable` only `aget_batches`: if a service has both, that server never uses the
+second. The code that runs writes which one it is into the schema, as `fastflight.path`.
 """
 
 from __future__ import annotations
@@ -105,11 +105,11 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--server", default="grpc://127.0.0.1:0", help="where to listen; port 0: a free one")
     parser.add_argument("--pacer", required=True, help="the file with the pace of the source")
-    given = parser.parse_args()
+    options = parser.parse_args()
     # It reports each stream that ends; on a terminal that is nobody's wish.
     logging.disable(logging.WARNING)
-    Pacer = loaded(given.pacer)
-    server = FastFlightServer(given.server)
-    host = given.server.rpartition(":")[0]
+    Pacer = loaded(options.pacer)
+    server = FastFlightServer(options.server)
+    host = options.server.rpartition(":")[0]
     print(f"listening on {host}:{server.port}; the benchmark's table, by PyPI's fastflight", flush=True)
     server.serve()

@@ -1,4 +1,4 @@
-"""The servers of a run, each in a process of its own, and what they take of the processor."""
+"""Starts the servers of a run, each in a process of its own, and measures their processor time."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import psutil
 
+from fastflight import Mock
 from fastflight.client import FastFlightClient
 from fastflight.errors import TransportError
-from fastflight.service.requests import Mock
 from fastflight.sources import pacer
 from fastflight_benchmark.contenders import AIO, BARE, MODES, NAMESAKES, PARSING
 from fastflight_benchmark.cores import cpu_seconds
@@ -26,7 +26,7 @@ NAMESAKE_SCRIPT = Path(__file__).with_name("namesake.py")
 
 
 class Served:
-    """A server that answers at `location`: one of those that were started, or one that was there, without a process."""
+    """A server that answers at `location`. `pid` is None if it was not started here."""
 
     def __init__(self, location: str, pid: int | None = None) -> None:
         self.location = location
@@ -35,7 +35,7 @@ class Served:
         self._processes = own + [child for process in own for child in process.children(recursive=True)]
 
     def cpu_seconds(self) -> float:
-        """Processor time so far, of its process and those that it had started; NaN for one whose process is unknown."""
+        """Return the processor time so far of its process and its children; NaN if its process is unknown."""
         return sum(map(cpu_seconds, self._processes)) if self._processes else float("nan")
 
 
@@ -50,10 +50,10 @@ class Servers:
 
     @contextlib.contextmanager
     def running(self, named: str | None) -> Iterator[dict[str, Served]]:
-        """All of them, by the names of contenders. `named`: where ours answers already, else it is started too."""
+        """Start all servers and yield them by the names of contenders. `named`: where ours already answers."""
         with contextlib.ExitStack() as stack:
             own = Served(named) if named else _served(stack.enter_context(spawned(SERVER, "--server", FREE_PORT)))
-            found = dict.fromkeys(MODES, own)
+            found: dict[str, Served] = dict.fromkeys(MODES, own)
             for name, (module, *options) in self.modules.items():
                 found[name] = _served(stack.enter_context(spawned(module, "--server", FREE_PORT, *options)))
             if self.namesake is not None:
@@ -63,7 +63,7 @@ class Servers:
             yield found
 
     def described(self) -> dict[str, Any]:
-        """For the file that says what was measured."""
+        """Return what the JSON file of the result says about the peers."""
         versions = {} if self.namesake is None else {"fastflight": environment.installed(self.namesake, "fastflight")}
         return {"peers": [*self.modules, *(NAMESAKES if self.namesake else ())], "missing": dict(self.missing)} | (
             {"peer_versions": versions} if versions else {}
@@ -71,7 +71,7 @@ class Servers:
 
 
 def prepared(wanted: Set[str], modules: Mapping[str, Sequence[str]], say: Say) -> Servers:
-    """What it takes to start `wanted` peers; those that cannot be had are named to `say`, with the reason."""
+    """Prepare the `wanted` peers. Those that are not available are named to `say`, with the reason."""
     missing: dict[str, str] = {}
     python = None
     if wanted & set(NAMESAKES):

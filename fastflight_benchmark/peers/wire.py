@@ -1,7 +1,8 @@
-"""As much of protobuf and of Flight's messages as peers without Arrow's server need: fields, frames, a description.
+"""The parts of protobuf and of Flight's messages that peers without Arrow's server need.
 
-A protobuf message is a sequence of fields: a key (`number << 3 | kind`) and a value, both as variable-length integers;
-strings, bytes and messages within have a length first (kind 2). Numbers and names are those of the Flight protocol.
+A protobuf message is a sequence of fields. A field is a key (`number << 3 | kind`) and a value, both as variable-length
+integers; strings, bytes and nested messages begin with their length (kind 2). Numbers and names are those of the Flight
+protocol.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ METHODS = (
 
 
 def varint(value: int) -> bytes:
-    """A number, seven bits a byte, the lowest first."""
+    """Encode a number with seven bits a byte, the lowest first."""
     encoded = bytearray()
     while value > 0x7F:
         encoded.append(value & 0x7F | 0x80)
@@ -50,7 +51,7 @@ def varint(value: int) -> bytes:
 
 
 def field(number: int, value: int | bytes | str) -> bytes:
-    """One field of a message."""
+    """Encode one field of a message."""
     if isinstance(value, int):
         return varint(number << 3 | VARINT) + varint(value)
     content = value.encode() if isinstance(value, str) else value
@@ -58,7 +59,7 @@ def field(number: int, value: int | bytes | str) -> bytes:
 
 
 def frame(message: pa.Schema | pa.RecordBatch) -> bytes:
-    """The FlightData of a schema or a batch."""
+    """Encode a schema or a batch as FlightData."""
     encoded = memoryview(message.serialize())
     length = int.from_bytes(encoded[4:IPC_PREFIX], "little")
     body = encoded[IPC_PREFIX + length :]
@@ -67,7 +68,7 @@ def frame(message: pa.Schema | pa.RecordBatch) -> bytes:
 
 
 def description() -> bytes:
-    """A FileDescriptorSet of the three methods, for tools that are told of a service in that way."""
+    """Return a FileDescriptorSet of the three methods, for tools that need one."""
     messages = b"".join(field(4, _message(name, fields)) for name, fields in MESSAGES.items())
     service = field(1, SERVICE_NAME) + b"".join(field(2, _method(*method)) for method in METHODS)
     file = field(1, "flight.proto") + field(2, PACKAGE) + messages + field(6, service) + field(12, "proto3")

@@ -1,9 +1,9 @@
-"""Suite `endpoints`: how much faster a flight is that is read in parts, side by side.
+"""Suite `endpoints`: how much faster a flight is when its parts are read side by side.
 
-The benchmark table, with a source that takes 10 us a row, is read through `read_parallel`: as one endpoint, as four
-read at once, as they come and in order, and as 32 of which four are read at once, in order. One server serves all; the
-ways take turns within a run. A way's limit is the number of endpoints that are open at once: the source then waits for
-as many rows at a time, and for no more. Rows are counted end to end, and the path that served them is asserted.
+The source of the table takes 10 us for a row. The table is read through `read_parallel`: as one endpoint; as four that
+are read at once, in order and as they come; and as 32 of which four are read at once, in order. One server serves all,
+and the ways take turns within a run. The limit of a way is the number of endpoints that are open at once. Rows are
+counted, and the path that served them is asserted.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 
 import pandas as pd
 
+from fastflight import Mock
 from fastflight.client import FastFlightClient
 from fastflight.errors import DataError, FastFlightError
-from fastflight.service.requests import Mock, Mode
-from fastflight_benchmark import machine, output, report
+from fastflight_benchmark import output, report
+from fastflight_benchmark.contenders import MODES, Mode
 from fastflight_benchmark.mock_data_service import WrongPath, expected_bytes
+from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER
 from fastflight_benchmark.spawned import spawned
-from fastflight_benchmark.suites.options import Options
 
-MODES: tuple[Mode, ...] = ("sync", "async")
 # Seconds the source takes for a row: large beside what a row costs otherwise.
 DELAY = 1e-5
 TOTAL_ROWS, QUICK_ROWS = 1_000_000, 100_000
@@ -48,15 +48,10 @@ WAYS = (ONE, Way(4, 4, False), Way(4, 4, True), Way(32, 4, True))
 
 
 def run(options: Options) -> int:
-    """Measure, save, show. The number of readings that failed."""
+    """Measure, save and show. Return how many readings failed."""
     total = QUICK_ROWS if options.quick else TOTAL_ROWS
-    description: dict[str, Any] = {
-        "suite": "endpoints",
-        "quick": options.quick,
-        "runs": options.runs,
-        "scope": {"total_rows": total, "delay_per_row": DELAY, "rows_per_batch": ROWS_PER_BATCH},
-        "machine": machine.describe(),
-    }
+    scope = {"total_rows": total, "delay_per_row": DELAY, "rows_per_batch": ROWS_PER_BATCH}
+    description = options.describe("endpoints", scope)
     work = list(itertools.product(range(1, options.runs + 1), MODES, WAYS))
     seconds = sum(total * DELAY / way.at_once for _, _, way in work)
     options.say(
@@ -74,13 +69,12 @@ def run(options: Options) -> int:
     output.save(options.output, result, {"raw": raw}, description)
     show(options, result)
     failed = raw[raw["error"] != ""]
-    report.show_failures(options.console, failed["error"])
-    report.show_foot(options.console, description, options.output)
+    report.show_end(options.console, description, failed["error"], options.output)
     return len(failed)
 
 
 def reading(client: FastFlightClient, mode: Mode, way: Way, total: int) -> dict[str, Any]:
-    """Read the table once: a row of `COLUMNS` without its run."""
+    """Read the table once. Return a row of `COLUMNS` without its run."""
     request = Mock(
         mode=mode, total_rows=total, rows_per_batch=ROWS_PER_BATCH, delay_per_row=DELAY, endpoints=way.endpoints
     )
@@ -111,7 +105,7 @@ def reading(client: FastFlightClient, mode: Mode, way: Way, total: int) -> dict[
 
 
 def summary(raw: pd.DataFrame) -> pd.DataFrame:
-    """The median of each way, and how many times as fast it is as one endpoint in the same run."""
+    """Return the median of each way, and its ratio to one endpoint in the same run."""
     good = raw[raw["error"] == ""]
     one = good[good["endpoints"] == ONE.endpoints].set_index(["mode", "run"])["seconds"]
     ratios = good.assign(
@@ -123,15 +117,15 @@ def summary(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def show(options: Options, result: pd.DataFrame) -> None:
-    """A line for each way."""
-    shown = report.table(
+    """Show a line for each way."""
+    grid = report.table(
         "The table in parts, read side by side: the median run against one endpoint of the same run",
         ("path", "endpoints", "at once", "rows", "seconds"),
         "times one",
         "of the limit",
     )
     for row in result.itertuples():
-        shown.add_row(
+        grid.add_row(
             str(row.mode),
             str(row.endpoints),
             str(row.at_once),
@@ -140,4 +134,4 @@ def show(options: Options, result: pd.DataFrame) -> None:
             f"{row.times_one:.2f}",
             f"{row.of_limit:.0%}",
         )
-    options.console.print(shown)
+    options.console.print(grid)

@@ -1,9 +1,9 @@
-"""Suite `identity`: what a small request costs more where its client has to show who it is, and over TLS.
+"""Suite `identity`: what tokens and TLS add to the cost of a small request.
 
-One server of ours that asks nobody (`open`) takes turns with the same with tokens, with TLS, with both, and with one
-that reads headers for request ids (`trace`). Their limits are pyarrow servers that do nothing but that: answers made
-before, a middleware that compares one header, TLS. The load is that of the suite `requests`, by Flight clients, which
-check each answer; the ratios are of pairs of the same round.
+A server without authentication (`open`) takes turns with the same server with tokens, with TLS, with both, and with one
+that reads headers for request ids (`trace`). Their limits are pyarrow servers that do only that: they have made their
+answers in advance, and compare one header, or speak TLS. The load is that of the suite `requests`, from Flight clients
+that check each answer. Ratios are of pairs of the same round.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,18 @@ import pandas as pd
 import trustme
 
 from fastflight.errors import DataError
-from fastflight_benchmark import contenders, machine, output, report, requests_report, requests_summary
+from fastflight_benchmark import contenders, output, report
 from fastflight_benchmark.loading.calling import DO_GET, GET_FLIGHT_INFO
 from fastflight_benchmark.loading.pool import Calls, Loaders
+from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers import constant
 from fastflight_benchmark.peers.running import CONSTANT_MODULES, SERVER, Served
-from fastflight_benchmark.requests_summary import RAW_COLUMNS
 from fastflight_benchmark.spawned import spawned
-from fastflight_benchmark.suites import requests
-from fastflight_benchmark.suites.options import Options
-from fastflight_benchmark.suites.requests import AROUND_SECONDS, WARM_UP_SECONDS
+from fastflight_benchmark.suites.requests import report as requests_report
+from fastflight_benchmark.suites.requests import suite as requests
+from fastflight_benchmark.suites.requests import summary as requests_summary
+from fastflight_benchmark.suites.requests.suite import AROUND_SECONDS, WARM_UP_SECONDS
+from fastflight_benchmark.suites.requests.summary import RAW_COLUMNS
 
 OPEN, TRACE, TOKEN, TLS, TLS_TOKEN = OURS = ("open", "trace", "token", "tls", "tls-token")
 BARE, BARE_TOKEN, BARE_TLS = ("bare", "bare-token", "bare-tls")
@@ -51,7 +53,7 @@ FREE_PORTS = {False: "grpc://127.0.0.1:0", True: "grpc+tls://127.0.0.1:0"}
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """How many connections call at once, for how many seconds, how often in each run."""
+    """How many connections call at once, for how many seconds, and how often in each run."""
 
     connections: Sequence[int]
     seconds: float
@@ -64,7 +66,7 @@ QUICK = Scope(connections=(1,), seconds=0.2, rounds=2)
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What servers and clients are given: files in a folder, and what clients show and trust."""
+    """The keys of servers and clients: files in a folder, the token, and the trusted certificates."""
 
     tokens: Path
     token_file: Path
@@ -74,33 +76,27 @@ class Keys:
     roots: str
 
     def options(self, server: str) -> list[str]:
-        """Those of the command that starts `server`."""
-        told = [f"--server={FREE_PORTS[server in (TLS, TLS_TOKEN, BARE_TLS)]}"]
+        """Return the options of the command that starts `server`."""
+        arguments = [f"--server={FREE_PORTS[server in (TLS, TLS_TOKEN, BARE_TLS)]}"]
         if server in (TLS, TLS_TOKEN, BARE_TLS):
-            told += [f"--tls-cert={self.certificate}", f"--tls-key={self.key}"]
+            arguments += [f"--tls-cert={self.certificate}", f"--tls-key={self.key}"]
         if server in (TOKEN, TLS_TOKEN):
-            told.append(f"--tokens={self.tokens}")
+            arguments.append(f"--tokens={self.tokens}")
         if server == BARE_TOKEN:
-            told.append(f"--token-file={self.token_file}")
+            arguments.append(f"--token-file={self.token_file}")
         if server == TRACE:
-            told.append("--trace")
-        return told
+            arguments.append("--trace")
+        return arguments
 
-    def shown(self, server: str) -> str:
-        """What its clients show."""
+    def token_of(self, server: str) -> str:
+        """Return the token that clients of `server` send, or an empty text."""
         return self.token if server in (TOKEN, TLS_TOKEN, BARE_TOKEN) else ""
 
 
 def run(options: Options, scope: Scope | None = None) -> int:
-    """Measure, save, show. The number of requests that failed."""
+    """Measure, save and show. Return how many requests failed."""
     scope = scope or (QUICK if options.quick else FULL)
-    description: dict[str, Any] = {
-        "suite": "identity",
-        "quick": options.quick,
-        "runs": options.runs,
-        "scope": asdict(scope),
-        "machine": machine.describe(),
-    }
+    description = options.describe("identity", scope)
     loads = len(plan(scope, 1)) * options.runs
     seconds = loads * (scope.seconds + WARM_UP_SECONDS + AROUND_SECONDS)
     options.say(f"{loads} loads, about {report.duration(seconds)} in all; servers of its own, --server is not used")
@@ -122,13 +118,12 @@ def run(options: Options, scope: Scope | None = None) -> int:
     result, ratios = requests_summary.aggregate(raw), requests_summary.ratios(raw, PAIRS)
     output.save(options.output, result, {"raw": raw, "ratios": ratios}, description)
     requests_report.show(options.console, result, ratios, judged=False)
-    report.show_failures(options.console, raw.loc[raw["error"] != "", "error"])
-    report.show_foot(options.console, description, options.output)
+    report.show_end(options.console, description, raw.loc[raw["error"] != "", "error"], options.output)
     return int(raw["failed"].sum())
 
 
 def plan(scope: Scope, run: int) -> list[tuple[str, int, str, int]]:
-    """Operation, connections, server and round of each load; the order of servers turns around each round."""
+    """Return operation, connections, server and round of each load. The order of servers is reversed each round."""
     servers = (*OURS, BARE, BARE_TOKEN, BARE_TLS)
     return [
         (operation, connections, server, round_)
@@ -141,7 +136,7 @@ def plan(scope: Scope, run: int) -> list[tuple[str, int, str, int]]:
 
 @contextlib.contextmanager
 def running() -> Iterator[tuple[Keys, Mapping[str, Served]]]:
-    """All servers, each in a process of its own, with keys that are gone afterwards."""
+    """Start all servers, each in a process of its own, with keys that are deleted afterwards."""
     with tempfile.TemporaryDirectory(prefix="fastflight-identity-") as folder, contextlib.ExitStack() as stack:
         keys = made(Path(folder))
         servers: dict[str, Served] = {}
@@ -153,7 +148,7 @@ def running() -> Iterator[tuple[Keys, Mapping[str, Served]]]:
 
 
 def made(folder: Path) -> Keys:
-    """A token that may read, and a certificate for this computer, in `folder`."""
+    """Make a token that may read, and a certificate for this computer, in `folder`."""
     tokens, token_file = folder / "tokens.json", folder / "token"
     command = [sys.executable, "-m", "fastflight", "token", "add", "load", "--scope", "read:*", "--file", str(tokens)]
     added = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -170,7 +165,7 @@ def made(folder: Path) -> Keys:
 
 
 def measure(step: requests.Step, server: Served, loaders: Loaders, keys: Keys, seconds: float) -> dict[str, Any]:
-    """Warm up and load: a row of `RAW_COLUMNS`."""
+    """Warm up and load a server. Return a row of `RAW_COLUMNS`."""
 
     def called(seconds: float) -> Calls:
         return loaders.call(
@@ -181,7 +176,7 @@ def measure(step: requests.Step, server: Served, loaders: Loaders, keys: Keys, s
             path=contenders.ASYNC if step.mode in OURS else "",
             connections=step.connections,
             seconds=seconds,
-            token=keys.shown(step.mode),
+            token=keys.token_of(step.mode),
             roots=keys.roots if server.location.startswith("grpc+tls") else "",
         )
 

@@ -1,11 +1,11 @@
 """Suite `memory`: how much memory the server needs to read a small and a large file from a device.
 
 A CSV file on a simulated board with a fast line is read through Flight, on both paths, by a reader that keeps up and by
-one that reads a batch and then waits. The server's resident memory is watched from outside, once a tiny file has been
-read, which loads all code. Each reading has a server of its own: memory that an allocator kept back from an earlier one
-would hide what this one needs. What the board's own process needs is not counted.
+one that reads a batch and then waits. The server's resident memory is watched from outside, after a tiny file has been
+read, which loads all code. Each reading has a server of its own, because memory that the allocator kept from an earlier
+reading would hide what this one needs. The memory of the board's own process is not counted.
 
-The claim is a fixed bound: the large file must not need what is in proportion to it.
+The claim is a fixed bound: the large file must not need memory in proportion to its size.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from urllib.parse import quote
 
 import pandas as pd
 import psutil
+from rich.console import Console
 
 from fastflight.client import FastFlightClient, RowStream
 from fastflight.errors import DataError, FastFlightError
-from fastflight.service.requests import Mode
-from fastflight_benchmark import machine, output, report
+from fastflight_benchmark import output, report
+from fastflight_benchmark.contenders import MODES, Mode
 from fastflight_benchmark.mock_data_service import MIB, WrongPath
+from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER
 from fastflight_benchmark.spawned import spawned
-from fastflight_benchmark.suites.options import Options
 
-MODES: tuple[Mode, ...] = ("sync", "async")
 FAST, SLOW = "fast", "slow"
 # Bytes of the files: `tiny` loads the code, the others are compared.
 TINY = 2_000
@@ -66,7 +66,7 @@ COLUMNS = [
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that was made, and what must come of reading it."""
+    """A file, and what a correct reading of it gives."""
 
     path: Path
     size: int
@@ -75,7 +75,7 @@ class File:
 
 
 class Watch:
-    """The highest resident memory of a process while the context lasts."""
+    """Watches the highest resident memory of a process while the context lasts."""
 
     def __init__(self, pid: int) -> None:
         self._process = psutil.Process(pid)
@@ -84,7 +84,7 @@ class Watch:
         self.peak = self.now()
 
     def now(self) -> int:
-        """Its resident bytes."""
+        """Return its resident bytes."""
         return int(self._process.memory_info().rss)
 
     def __enter__(self) -> Self:
@@ -106,15 +106,9 @@ class Watch:
 
 
 def run(options: Options, sizes: Sequence[int] = ()) -> int:
-    """Measure, save, show. The number of readings that failed."""
+    """Measure, save and show. Return how many readings failed."""
     sizes = sizes or (QUICK_SIZES if options.quick else SIZES)
-    description: dict[str, Any] = {
-        "suite": "memory",
-        "quick": options.quick,
-        "runs": options.runs,
-        "scope": {"bytes": sizes, "wait_seconds": WAIT_SECONDS},
-        "machine": machine.describe(),
-    }
+    description = options.describe("memory", {"bytes": sizes, "wait_seconds": WAIT_SECONDS})
     options.console.print("each reading has a server of its own, in a process of its own; --server is not used")
     with tempfile.TemporaryDirectory(prefix="fastflight-benchmark-") as folder:
         tiny = make(Path(folder), TINY)
@@ -132,15 +126,14 @@ def run(options: Options, sizes: Sequence[int] = ()) -> int:
     raw = pd.DataFrame(rows, columns=COLUMNS)
     result = worst(raw)
     output.save(options.output, result, {"raw": raw}, description)
-    report.show_memory(options.console, result)
+    show(options.console, result)
     failed = raw[raw["error"] != ""]
-    report.show_failures(options.console, failed["error"])
-    report.show_foot(options.console, description, options.output)
+    report.show_end(options.console, description, failed["error"], options.output)
     return len(failed)
 
 
 def reading(tiny: File, file: File, mode: Mode, reader: str) -> dict[str, Any]:
-    """Read `file` once from a server of its own: a row of `COLUMNS` without its run."""
+    """Read `file` once from a new server. Return a row of `COLUMNS` without its run."""
     url = f"sim:?files={quote(str(file.path.parent))}&capacity={CAPACITY}"
     with (
         spawned(SERVER, "--server", FREE_PORT, "--device", f"big={url}") as server,
@@ -173,14 +166,29 @@ def reading(tiny: File, file: File, mode: Mode, reader: str) -> dict[str, Any]:
 
 
 def worst(raw: pd.DataFrame) -> pd.DataFrame:
-    """The run that held most, of each reading; without those that failed."""
+    """Returns, for each reading, the run with the most memory. Failed runs are left out."""
     right = raw[raw["error"] == ""]
     rows = right.groupby(["mode", "reader", "file_mb"])["held_mb"].idxmax()
     return raw.loc[rows, [name for name in COLUMNS if name != "error"]].reset_index(drop=True)
 
 
+def show(console: Console, result: pd.DataFrame) -> None:
+    """Show how much memory the server needed beyond its baseline, by the size of the file."""
+    sizes = sorted(result["file_mb"].unique())
+    grid = report.table(
+        "MiB that the server holds while it reads a file, beyond what it had before; the worst run",
+        ("path", "reader", *(f"{size:.0f} MB file" for size in sizes)),
+        "more for the larger file",
+    )
+    for (mode, reader), group in result.groupby(["mode", "reader"]):
+        beyond = group.set_index("file_mb")["held_mb"].reindex(sizes)
+        growth = beyond.iloc[-1] - beyond.iloc[0]
+        grid.add_row(str(mode), str(reader), *(f"{size:.1f}" for size in beyond), f"{growth:+.1f}")
+    console.print(grid)
+
+
 def make(folder: Path, size: int) -> File:
-    """A CSV file of about `size` bytes: readings of a logger, one a second."""
+    """Make a CSV file of about `size` bytes: readings of a logger, one a second."""
     lines = _lines()
     digest = hashlib.sha256()
     rows = written = 0
@@ -214,6 +222,6 @@ def _check(file: File, mode: Mode, stream: RowStream, wait: float) -> None:
         rows += batch.num_rows
         if number == 0:
             time.sleep(wait)
-    told = stream.summary
-    if (rows, told.get("sha256"), told.get("rejected")) != (file.rows, file.sha256, 0):
-        raise DataError(f"{rows} rows of {file.rows}, {told.get('rejected')} kept aside", where=file.path.name)
+    summary = stream.summary
+    if (rows, summary.get("sha256"), summary.get("rejected")) != (file.rows, file.sha256, 0):
+        raise DataError(f"{rows} rows of {file.rows}, {summary.get('rejected')} kept aside", where=file.path.name)

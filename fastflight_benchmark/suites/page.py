@@ -1,20 +1,18 @@
-"""Suite `page`: a hundred viewers of the live page, which is told ten times a second.
+"""Suite `page`: a hundred viewers of the live page, which gets ten messages a second.
 
 Boards that print ten rows a second, the server with its gateway, and the viewers are three processes. A viewer is a
-WebSocket on `/ws/fleet` that reads all that comes; what a browser does with it is not measured. Each cell runs with one
-viewer, too: what the boards cost by themselves. The server numbers its messages (`tick`), so one that was skipped for a
-viewer is seen.
+WebSocket on `/ws/fleet` that reads everything; the work of a browser is not measured. Each cell is also measured with
+one viewer, which shows what the boards cost. The server numbers its messages (`tick`), so skipped messages are noticed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import tempfile
 import time
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +21,15 @@ import psutil
 from websockets.asyncio.client import ClientConnection, connect
 
 from fastflight.errors import FastFlightError
-from fastflight.gateway.page.fleet import TICK_SECONDS
-from fastflight_benchmark import machine, output, report
-from fastflight_benchmark.live.fleet import printing
-from fastflight_benchmark.live.printing import Options as Boards
-from fastflight_benchmark.spawned import spawned
-from fastflight_benchmark.suites.options import Options
+from fastflight_benchmark import output, report
+from fastflight_benchmark.cores import cpu_seconds
+from fastflight_benchmark.options import Options
+from fastflight_benchmark.printing import printing
+from fastflight_benchmark.printing_boards import Options as Boards
+from fastflight_benchmark.spawned import free_port, spawned
 
+# Between two messages of the live page to a viewer (docs/page.md).
+TICK_SECONDS = 0.1
 # The issue's: so many viewers, none without so much of its ticks, for less than so many cores.
 TARGET_VIEWERS = 100
 TARGET_SHARE = 0.9
@@ -46,7 +46,7 @@ COLUMNS = [
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Boards of each cell, viewers of each cell, and for how long they look."""
+    """Numbers of boards, numbers of viewers, and the seconds of each cell."""
 
     boards: tuple[int, ...]
     viewers: tuple[int, ...]
@@ -76,16 +76,10 @@ class Seen:
 
 
 def run(options: Options, scope: Scope | None = None) -> int:
-    """Measure, save, show. How many cells failed."""
+    """Measure, save and show. Return how many cells failed."""
     scope = scope or (QUICK if options.quick else FULL)
     options.say("the boards, the server with its page, and the viewers are started here; --server is not used")
-    description: dict[str, Any] = {
-        "suite": "page",
-        "quick": options.quick,
-        "runs": options.runs,
-        "scope": asdict(scope),
-        "machine": machine.describe(),
-    }
+    description = options.describe("page", scope)
     found = []
     for number in range(1, options.runs + 1):
         for boards in scope.boards:
@@ -96,15 +90,12 @@ def run(options: Options, scope: Scope | None = None) -> int:
     output.save(options.output, result, {"raw": raw}, description)
     show(options, result)
     failed = raw[raw["error"] != ""]
-    report.show_failures(options.console, failed["error"])
-    options.console.print(
-        f"{machine.in_one_line(description['machine'])}\n{options.output}", style="dim", soft_wrap=True
-    )
+    report.show_end(options.console, description, failed["error"], options.output)
     return len(failed)
 
 
 def summarize(raw: pd.DataFrame) -> pd.DataFrame:
-    """Medians of the runs of each cell; but of the viewer that had least, and of what was skipped, the worst run."""
+    """Return medians of the runs of each cell, and the worst run of `min_ticks` and `skipped`."""
     kept = raw[raw["error"] == ""].drop(columns=["run", "error"])
     worst = {"min_ticks": "min", "skipped": "max"}
     keys = ["boards", "viewers"]
@@ -113,14 +104,14 @@ def summarize(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def show(options: Options, result: pd.DataFrame) -> None:
-    """The table, and whether the target is met; a quick run judges nothing."""
-    shown = report.table(
+    """Show the table, and whether the target is met. A quick run is not judged."""
+    grid = report.table(
         f"The page: {1 / TICK_SECONDS:.0f} messages a second to each viewer; medians, of least and skipped the worst",
         ("boards", "viewers", "least/s", "median/s", "skipped", "kB/s each"),
         "server, cores",
     )
     for row in result.to_dict("records"):
-        shown.add_row(
+        grid.add_row(
             f"{row['boards']:.0f}",
             f"{row['viewers']:.0f}",
             f"{row['min_ticks'] / row['seconds']:.2f}",
@@ -129,18 +120,17 @@ def show(options: Options, result: pd.DataFrame) -> None:
             f"{row['kb_per_second']:.1f}",
             f"{row['server_cores']:.2f}",
         )
-    options.console.print(shown)
+    options.console.print(grid)
     if options.quick:
-        options.say("a quick run: it shows that all works, and not how fast")
         return
     for row in result[result["viewers"] == TARGET_VIEWERS].to_dict("records"):
         share = row["min_ticks"] / row["seconds"] * TICK_SECONDS
-        met = share >= TARGET_SHARE and row["server_cores"] < TARGET_CORES
-        options.say(
+        text = (
             f"{row['boards']:.0f} boards: the least of {TARGET_VIEWERS} viewers had {share:.0%} of its messages, for"
-            f" {row['server_cores']:.2f} cores; the target is {TARGET_SHARE:.0%} and under {TARGET_CORES:.0f} core:"
-            f" {'met' if met else 'missed'}"
+            f" {row['server_cores']:.2f} cores; the target is {TARGET_SHARE:.0%} and under {TARGET_CORES:.0f} core"
         )
+        met = share >= TARGET_SHARE and row["server_cores"] < TARGET_CORES
+        report.show_met(options.console, [report.Target(text, met)])
 
 
 def _measured(boards: int, viewers: int, scope: Scope) -> dict[str, Any]:
@@ -151,13 +141,13 @@ def _measured(boards: int, viewers: int, scope: Scope) -> dict[str, Any]:
 
 
 def measure(boards: int, viewers: int, seconds: float) -> dict[str, Any]:
-    """One cell."""
+    """Measure one cell."""
     with ExitStack() as stack:
         fleet = stack.enter_context(printing(Boards(boards)))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastflight-page-")))
         file = folder / "fleet.toml"
-        file.write_text("".join(f'[devices.board-{n}]\nurl = "{url}"\n' for n, url in enumerate(fleet.urls)))
-        port = _free_port()
+        file.write_text(fleet.toml())
+        port = free_port()
         arguments = ["--server", "grpc://127.0.0.1:0", "--http", str(port), "--fleet", str(file)]
         server = stack.enter_context(spawned("fastflight", "serve", *arguments))
         processes = [psutil.Process(server.pid), psutil.Process(fleet.pid)]
@@ -174,10 +164,10 @@ async def _look(url: str, viewers: int, seconds: float, processes: list[psutil.P
         reading = [asyncio.ensure_future(_read(each, saw)) for each, saw in zip(connections, seen, strict=True)]
         await asyncio.sleep(SETTLE_SECONDS)
         before = [Seen(saw.ticks, saw.skipped, saw.bytes) for saw in seen]
-        used, began = [_cpu_seconds(each) for each in processes], time.perf_counter()
+        used, began = [cpu_seconds(each) for each in processes], time.perf_counter()
         await asyncio.sleep(seconds)
         passed = time.perf_counter() - began
-        cores = [(_cpu_seconds(each) - was) / passed for each, was in zip(processes, used, strict=True)]
+        cores = [(cpu_seconds(each) - was) / passed for each, was in zip(processes, used, strict=True)]
         came = pd.DataFrame(
             [
                 {"ticks": saw.ticks - was.ticks, "skipped": saw.skipped - was.skipped, "bytes": saw.bytes - was.bytes}
@@ -201,14 +191,3 @@ async def _look(url: str, viewers: int, seconds: float, processes: list[psutil.P
 async def _read(connection: ClientConnection, seen: Seen) -> None:
     async for message in connection:
         seen.take(str(message))
-
-
-def _cpu_seconds(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port

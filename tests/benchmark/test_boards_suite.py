@@ -15,7 +15,8 @@ from rich.console import Console
 
 from fastflight_benchmark import plot_benchmark_results
 from fastflight_benchmark.cores import idle_percent, peak_bytes
-from fastflight_benchmark.suites import Options, boards
+from fastflight_benchmark.options import Options
+from fastflight_benchmark.suites.boards import suite as boards
 
 
 class Times:

@@ -12,8 +12,9 @@ import pytest
 from rich.console import Console
 
 from fastflight_benchmark import plot_benchmark_results
-from fastflight_benchmark.bridging import idle, traffic, visits, whole
-from fastflight_benchmark.suites import Options, bridge
+from fastflight_benchmark.options import Options
+from fastflight_benchmark.suites.bridge import idle, traffic, visits, whole
+from fastflight_benchmark.suites.bridge import suite as bridge
 
 SCOPE = bridge.Scope(
     visits=dict.fromkeys((*visits.OURS, visits.PYSERIAL), 1) | {visits.MPREMOTE: 0},

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fastflight_benchmark.bridging.device import BLOCK_BYTES, content, serve
+from fastflight_benchmark.suites.bridge.device import BLOCK_BYTES, content, serve
 
 
 @pytest.fixture

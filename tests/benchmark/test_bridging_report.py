@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from fastflight_benchmark.bridging import idle, report, rows, traffic, visits, whole
-from fastflight_benchmark.bridging.connect import RESUME
-from fastflight_benchmark.bridging.rows import Row
+from fastflight_benchmark.suites.bridge import idle, report, rows, traffic, visits, whole
+from fastflight_benchmark.suites.bridge.connect import RESUME
+from fastflight_benchmark.suites.bridge.rows import Row
 
 
 def visit(seconds: float, number: int = 1, **other: object) -> Row:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import pytest
 
 from fastflight.errors import DataError, TransportClosed
-from fastflight.testing.bridged import bridged
-from fastflight_benchmark.bridging import rows, traffic
-from fastflight_benchmark.bridging.device import ESCAPED, RANDOM, content, serve
-from fastflight_benchmark.bridging.servers import RAW, RFC2217, endpoint
-from fastflight_benchmark.bridging.wire import Wire
+from fastflight_benchmark.suites.bridge import rows, traffic
+from fastflight_benchmark.suites.bridge.device import ESCAPED, RANDOM, content, serve
+from fastflight_benchmark.suites.bridge.servers import RAW, RFC2217, endpoint
+from fastflight_benchmark.suites.bridge.wire import Wire
+from tests.support.bridged import bridged
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from fastflight_benchmark.suites import Options, endpoints
+from fastflight_benchmark.options import Options
+from fastflight_benchmark.suites import endpoints
 
 
 def test_each_way_is_held_against_one_endpoint_of_the_same_run() -> None:

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from fastflight_benchmark import flame
+from fastflight_benchmark.options import Options
 from fastflight_benchmark.selection import Selection
-from fastflight_benchmark.suites import Options
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in for py-spy is a shell script")
 DRAWN = '<svg><text id="title" x="5">py-spy record --pid 1</text><title>do_get (flight.py:7)</title></svg>'

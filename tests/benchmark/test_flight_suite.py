@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,24 +17,36 @@ from fastflight.app.compose import open_server
 from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.service.requests import Mock
-from fastflight_benchmark import output, plot_benchmark_results, summary
+from fastflight_benchmark import output, plot_benchmark_results
 from fastflight_benchmark.contenders import AIO, BARE, MODES
 from fastflight_benchmark.mock_data_service import BarePeer, WrongPath
+from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers.running import Served
-from fastflight_benchmark.suites import Options, flight
+from fastflight_benchmark.run_benchmark import (
+    CLIENTS,
+    DELAYS,
+    QUICK_CLIENTS,
+    QUICK_ROWS,
+    QUICK_TOTAL_ROWS,
+    ROWS,
+    TOTAL_ROWS,
+    sweep,
+)
+from fastflight_benchmark.suites.flight import suite as flight
+from fastflight_benchmark.suites.flight import summary
 
 FREE_PORT = "grpc://127.0.0.1:0"
 # Nothing can listen at port 1 without being the system's administrator.
 NO_SERVER = "grpc://127.0.0.1:1"
 TINY = flight.Scope(
-    rows_per_batch=(50, 100),
-    concurrent=(1, 2),
-    delays={1e-6: 200},
-    free_rows={"default": 200, "simple": 200, "complex": 200},
+    variants={"simple": 200, "complex": 200},
     peers=(BARE, AIO),
     peer_cells=[(50, 2)],
     rounds_alone=1,
 )
+TINY_CELLS = list(sweep((50, 100), (1, 2), (0, 1), 200))
+FULL_CELLS = list(sweep(ROWS, CLIENTS, DELAYS, TOTAL_ROWS))
+QUICK_CELLS = list(sweep(QUICK_ROWS, QUICK_CLIENTS, DELAYS, QUICK_TOTAL_ROWS))
 
 
 def options(server: str, path: Path, runs: int = 2) -> Options:
@@ -45,8 +58,8 @@ def screen(given: Options) -> str:
     return given.console.file.getvalue()
 
 
-def all_runs(scope: flight.Scope, runs: int) -> list[flight.Step]:
-    return [step for run in range(1, runs + 1) for step in flight.plan(scope, run)]
+def all_runs(cells: Sequence[flight.Cell], scope: flight.Scope, runs: int) -> list[flight.Step]:
+    return [step for run in range(1, runs + 1) for step in flight.plan(cells, scope, run)]
 
 
 def modes(steps: list[flight.Step]) -> list[str]:
@@ -54,7 +67,7 @@ def modes(steps: list[flight.Step]) -> list[str]:
 
 
 def test_those_compared_take_turns_in_an_order_that_turns_around() -> None:
-    steps = [s for s in all_runs(flight.FULL, 3) if s.run and s.request.rows_per_batch == 1000]
+    steps = [s for s in all_runs(FULL_CELLS, flight.FULL, 3) if s.run and s.request.rows_per_batch == 1000]
     paced = [s for s in steps if s.request.delay_per_row == 1e-6 and s.concurrent == 3]
     beside = [s for s in steps if s.request.delay_per_row == 1e-6 and s.concurrent == 1]
     crowd = [s for s in steps if not s.request.delay_per_row and s.concurrent == 3]
@@ -70,7 +83,7 @@ def test_those_compared_take_turns_in_an_order_that_turns_around() -> None:
 
 
 def test_each_cell_is_warmed_up_shortly_and_measured_as_often_as_asked() -> None:
-    steps = all_runs(flight.FULL, 3)
+    steps = all_runs(FULL_CELLS, flight.FULL, 3)
     paced = Counter(
         (s.request.rows_per_batch, s.concurrent, s.request.delay_per_row, s.mode)
         for s in steps
@@ -85,9 +98,9 @@ def test_each_cell_is_warmed_up_shortly_and_measured_as_often_as_asked() -> None
 def test_many_readers_and_small_batches_read_less_but_all_that_are_compared_read_the_same() -> None:
     tables = {
         (s.request.variant, s.request.rows_per_batch, s.concurrent, s.request.delay_per_row): set()
-        for s in all_runs(flight.FULL, 1)
+        for s in all_runs(FULL_CELLS, flight.FULL, 1)
     }
-    for s in all_runs(flight.FULL, 1):
+    for s in all_runs(FULL_CELLS, flight.FULL, 1):
         if s.run:
             key = (s.request.variant, s.request.rows_per_batch, s.concurrent, s.request.delay_per_row)
             tables[key].add(s.request.total_rows)
@@ -100,18 +113,18 @@ def test_many_readers_and_small_batches_read_less_but_all_that_are_compared_read
 
 
 def test_all_batch_sizes_and_readers_of_the_sweep_have_a_limit() -> None:
-    for scope in (flight.FULL, flight.QUICK):
+    for cells, scope in ((FULL_CELLS, flight.FULL), (QUICK_CELLS, flight.QUICK)):
         bare = {
             (s.request.rows_per_batch, s.concurrent)
-            for s in flight.plan(scope, 1)
+            for s in flight.plan(cells, scope, 1)
             if s.mode == BARE and s.run and not s.request.delay_per_row
         }
-        assert bare >= {(rows, readers) for rows in scope.rows_per_batch for readers in scope.concurrent}
+        assert bare >= {(cell.rows_per_batch, cell.clients) for cell in cells}
 
 
 def test_the_full_run_takes_less_than_twenty_minutes_and_the_quick_one_less_than_a_minute() -> None:
-    assert sum(step.seconds for step in all_runs(flight.FULL, 3)) < 20 * 60
-    assert sum(step.seconds for step in all_runs(flight.QUICK, 1)) < 60
+    assert sum(step.seconds for step in all_runs(FULL_CELLS, flight.FULL, 3)) < 20 * 60
+    assert sum(step.seconds for step in all_runs(QUICK_CELLS, flight.QUICK, 1)) < 60
 
 
 @pytest.mark.usefixtures("fonts")
@@ -120,7 +133,7 @@ def test_a_run_writes_its_files_and_its_plots_and_leaves_the_named_server_runnin
     output.prepare(path)
     with open_server(ServeSettings(FREE_PORT)) as server:
         given = options(server.location, path)
-        assert flight.run(given, TINY) == 0
+        assert flight.run(given, TINY_CELLS, TINY) == 0
         with FastFlightClient(server.location) as client:
             assert client.read_request(Mock(total_rows=1)).to_arrow().num_rows == 1
 
@@ -149,7 +162,7 @@ def test_a_run_writes_its_files_and_its_plots_and_leaves_the_named_server_runnin
 def test_where_no_server_answers_one_is_started_and_the_run_says_so(tmp_path: Path) -> None:
     given = options(NO_SERVER, tmp_path / "tiny.csv", runs=1)
 
-    assert flight.run(given, TINY) == 0
+    assert flight.run(given, TINY_CELLS, TINY) == 0
     assert f"no server answers at {NO_SERVER}: starting one" in screen(given)
     assert f"fastflight at {NO_SERVER}" not in screen(given)
 
@@ -161,6 +174,23 @@ def test_failed_requests_are_counted_and_do_not_end_the_run() -> None:
     assert list(raw["run"]) == [1, 1]
     assert raw["error"].str.startswith("FlightUnavailableError").all()
     assert summary.aggregate(raw)["success_rate"].tolist() == [0.0]
+
+
+def test_own_sizes_are_read_from_all_peers_and_judged_by_nothing(tmp_path: Path) -> None:
+    given = options(NO_SERVER, tmp_path / "own.csv", runs=1)
+    cells = list(sweep((70,), (2,), (5,), 140))
+
+    assert flight.run(given, cells, TINY, own_sizes=True) == 0
+    raw = pd.read_csv(output.beside(given.output, "raw"))
+    assert set(raw["rows_per_batch"]) == {70} and set(raw["delay_per_row"]) == {5e-6}
+    assert set(raw["total_rows"]) == {140} and set(raw["mode"]) == {"sync", "async", "bare"}
+    assert "the target is" not in screen(given)
+    assert json.loads(output.description_of(given.output).read_text())["sweep"] == {
+        "rows_per_batch": [70],
+        "clients": [2],
+        "delay_us": [5],
+        "total_rows": [140],
+    }
 
 
 def test_a_server_that_takes_another_path_ends_the_run() -> None:

@@ -11,7 +11,8 @@ import pytest
 from rich.console import Console
 
 from fastflight.errors import DataError, TransportError
-from fastflight_benchmark.suites import Options, http
+from fastflight_benchmark.options import Options
+from fastflight_benchmark.suites.http import suite as http
 
 WRK = """Running 1s test @ http://127.0.0.1:8000/devices
   1 threads and 50 connections

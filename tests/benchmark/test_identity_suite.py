@@ -11,8 +11,9 @@ from pyarrow import flight
 from rich.console import Console
 
 from fastflight_benchmark import output
+from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers.constant import ConstantServer
-from fastflight_benchmark.suites import Options, identity
+from fastflight_benchmark.suites import identity
 
 TINY = identity.Scope(connections=(1,), seconds=0.02, rounds=1)
 

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from fastflight_benchmark.suites import Options, memory
+from fastflight_benchmark.options import Options
+from fastflight_benchmark.suites import memory
 
 
 def test_a_file_is_of_the_size_asked_for_and_known_exactly(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pandas as pd
 from rich.console import Console
 
-from fastflight_benchmark.suites import Options, page
+from fastflight_benchmark.options import Options
+from fastflight_benchmark.suites import page
 
 
 def test_a_skipped_message_is_seen_by_its_number() -> None:

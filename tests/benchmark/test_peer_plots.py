@@ -10,7 +10,8 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
-from fastflight_benchmark import peer_plots, requests_summary, summary
+from fastflight_benchmark.suites.flight import peer_plots, summary
+from fastflight_benchmark.suites.requests import summary as requests_summary
 from tests.benchmark.test_plots import DESCRIPTION
 
 pytestmark = pytest.mark.usefixtures("fonts")

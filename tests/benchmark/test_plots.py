@@ -11,8 +11,9 @@ import pytest
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_rgb, to_rgba
 
-from fastflight_benchmark import plots, summary
-from fastflight_benchmark.relaying import plots as relay_plots
+from fastflight_benchmark import plots
+from fastflight_benchmark.suites.flight import summary
+from fastflight_benchmark.suites.relay import plots as relay_plots
 
 DESCRIPTION = {
     "suite": "flight",

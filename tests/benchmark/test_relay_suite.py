@@ -13,11 +13,12 @@ import pytest
 from rich.console import Console
 
 from fastflight.errors import TransportError
+from fastflight_benchmark.options import Options
 from fastflight_benchmark.plot_benchmark_results import draw
-from fastflight_benchmark.relaying import client
-from fastflight_benchmark.relaying.content import BLOCK_BYTES, Checked, stream
-from fastflight_benchmark.relaying.measuring import COLUMNS, CONTENDERS, Scope
-from fastflight_benchmark.suites import Options, relay
+from fastflight_benchmark.suites.relay import client
+from fastflight_benchmark.suites.relay import suite as relay
+from fastflight_benchmark.suites.relay.content import BLOCK_BYTES, Checked, stream
+from fastflight_benchmark.suites.relay.measuring import COLUMNS, CONTENDERS, Scope
 
 
 @pytest.mark.parametrize("whole", [False, True])

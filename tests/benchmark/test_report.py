@@ -8,12 +8,14 @@ import math
 import pandas as pd
 from rich.console import Console
 
-from fastflight_benchmark import report, summary
+from fastflight_benchmark import report
+from fastflight_benchmark.suites.flight import report as flight_report
+from fastflight_benchmark.suites.flight import summary
 
 
 def on_screen(result: pd.DataFrame, ratios: pd.DataFrame, *, judged: bool = True) -> str:
     console = Console(file=io.StringIO(), width=80)
-    report.show_flight(console, result, servers(), ratios, judged=judged)
+    flight_report.show(console, result, servers(), ratios, judged=judged)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

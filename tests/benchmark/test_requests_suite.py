@@ -15,15 +15,18 @@ from rich.console import Console
 from fastflight.app.compose import open_server
 from fastflight.app.settings import ServeSettings
 from fastflight.errors import DataError
-from fastflight_benchmark import output, plot_benchmark_results, requests_report, requests_summary, targets
+from fastflight_benchmark import output, plot_benchmark_results, targets
 from fastflight_benchmark.contenders import AIO, BARE, PARSING
 from fastflight_benchmark.loading.pool import Calls, Loaders
+from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers import environment
 from fastflight_benchmark.peers.constant import ConstantServer
 from fastflight_benchmark.peers.environment import Missing
 from fastflight_benchmark.peers.running import Served
 from fastflight_benchmark.selection import Selection
-from fastflight_benchmark.suites import Options, requests
+from fastflight_benchmark.suites.requests import report as requests_report
+from fastflight_benchmark.suites.requests import suite as requests
+from fastflight_benchmark.suites.requests import summary as requests_summary
 
 FREE_PORT = "grpc://127.0.0.1:0"
 TINY = requests.Scope(connections=(1,), seconds=0.02, peers=(BARE, PARSING, AIO))
@@ -146,7 +149,7 @@ def test_cells_can_be_chosen_and_what_is_not_needed_is_not_prepared(
     only = Selection.parse(["load=flight-client", "operation=do_action", "connections=1", "server=bare"])
     given = Options("grpc://127.0.0.1:1", True, 1, tmp_path / "tiny.csv", Console(file=io.StringIO()), only)
 
-    steps = requests.chosen(requests.plan(TINY, 1), given)
+    steps = given.chosen(requests.plan(TINY, 1))
 
     assert steps == [requests.Step("do_action", "flight-client", 1, "bare", 1)]
     assert requests.prepared_load({step.load for step in steps}, lambda _: None) == (None, {})

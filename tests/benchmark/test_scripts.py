@@ -20,11 +20,9 @@ from fastflight_benchmark.spawned import spawned
 SOON = 30.0
 FOLDER = Path(fastflight_benchmark.__file__).parent
 SCRIPTS = ["start_flight_server", "mock_data_service", "run_benchmark", "plot_benchmark_results"]
-SCRIPTS += ["fault_campaign", "transfer_fault_campaign"]
 
 
-def started(script: str, *arguments: str, folder: Path | None = None) -> subprocess.Popen[str]:
-    """`folder` is for its temporary files."""
+def started(script: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, f"{script}.py", *arguments],
         cwd=FOLDER,
@@ -32,7 +30,7 @@ def started(script: str, *arguments: str, folder: Path | None = None) -> subproc
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "120"} | ({"TMPDIR": str(folder)} if folder else {}),
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "120"},
     )
 
 
@@ -48,9 +46,32 @@ def test_each_script_explains_itself() -> None:
     assert [process.returncode for process in running.values()] == [0] * len(SCRIPTS)
     assert "--device" in said["start_flight_server"]
     assert "pyarrow alone" in said["mock_data_service"]
-    for option in ("--suite", "--quick", "--runs", "--output", "--server"):
+    for option in ("--suite", "--quick", "--runs", "--output", "--server", "--rows", "--clients", "--delays"):
         assert option in said["run_benchmark"]
     assert "CSV" in said["plot_benchmark_results"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--rows", "40,many"], "'many' is not a whole number"),
+        (["--rows", ""], "'' is not a whole number"),
+        (["--rows", "0"], "0 is not between 1 and 1000000"),
+        (["--clients", "1,-1"], "-1 is not between 1 and 1000"),
+        (["--delays", "1000001"], "1000001 is not between 0 and 1000000"),
+        (["--total-rows", "0"], "Invalid value for '--total-rows'"),
+        (["--suite", "memory", "--rows", "40", "--delays", "1"], "only the suite flight has it, and this is memory"),
+    ],
+)
+def test_sizes_that_cannot_be_measured_are_refused(arguments: list[str], says: str) -> None:
+    result = CliRunner(env={"NO_COLOR": "1"}).invoke(run_benchmark.app, arguments)
+    assert result.exit_code == 2
+    assert unwrapped(says) in unwrapped(result.output)
+
+
+def test_a_size_that_is_given_twice_is_measured_once() -> None:
+    assert run_benchmark.integers("--rows", "40, 1000,40", 1, 5000) == (40, 1000)
+    assert run_benchmark.integers("--rows", None, 1, 5000) == ()
 
 
 def test_wrong_arguments_are_said_in_words(tmp_path: Path) -> None:
@@ -59,7 +80,7 @@ def test_wrong_arguments_are_said_in_words(tmp_path: Path) -> None:
     no_result.with_suffix(".json").write_text("{}")
 
     for app, argument, says in (
-        (run_benchmark.app, "--suite=flihgt", "is not one of flight, requests, memory, transfer, boards, faults"),
+        (run_benchmark.app, "--suite=flihgt", "is not one of flight, requests, memory, transfer, boards, bridge"),
         (run_benchmark.app, f"--output={tmp_path}", "cannot be written: Is a directory"),
         (run_benchmark.app, f"--output={no_result}/file.csv", "cannot be written"),
         (plot_benchmark_results.app, str(tmp_path / "missing.csv"), "No such file"),
@@ -68,21 +89,6 @@ def test_wrong_arguments_are_said_in_words(tmp_path: Path) -> None:
         result = CliRunner(env={"NO_COLOR": "1"}).invoke(app, [argument])
         assert result.exit_code == 2
         assert unwrapped(says) in unwrapped(result.output)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the script is for Linux")
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_campaign_that_is_stopped_ends_what_it_started(stop: signal.Signals, tmp_path: Path) -> None:
-    if signal.getsignal(stop) is signal.SIG_IGN:
-        pytest.skip("what these tests are started to ignore, scripts do, too")
-    with started("server_kill_campaign", "--runs", "1000", folder=tmp_path) as process:
-        campaign = psutil.Process(process.pid)
-        while not (servers := campaign.children()):
-            assert process.poll() is None
-        process.send_signal(stop)
-        process.communicate(timeout=SOON)
-    assert not psutil.wait_procs(servers, timeout=SOON)[1]
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT for one process")

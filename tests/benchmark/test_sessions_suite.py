@@ -17,15 +17,16 @@ from matplotlib import pyplot as plt
 from rich.console import Console
 
 from fastflight_benchmark import plot_benchmark_results
-from fastflight_benchmark.live import measuring
-from fastflight_benchmark.live import plots as live_plots
-from fastflight_benchmark.live.counting import JSON_SCHEMA, Rows, Traffic
-from fastflight_benchmark.live.measuring import Cell
-from fastflight_benchmark.live.printing import Printed
-from fastflight_benchmark.live.reading import Seen
-from fastflight_benchmark.live.report import targets
-from fastflight_benchmark.live.rows import frame, summarize
-from fastflight_benchmark.suites import Options, sessions
+from fastflight_benchmark.options import Options
+from fastflight_benchmark.printing_boards import Printed
+from fastflight_benchmark.suites.sessions import measuring
+from fastflight_benchmark.suites.sessions import plots as sessions_plots
+from fastflight_benchmark.suites.sessions import suite as sessions
+from fastflight_benchmark.suites.sessions.counting import JSON_SCHEMA, Rows, Traffic
+from fastflight_benchmark.suites.sessions.measuring import Cell
+from fastflight_benchmark.suites.sessions.reading import Seen
+from fastflight_benchmark.suites.sessions.report import targets
+from fastflight_benchmark.suites.sessions.rows import frame, summarize
 from tests.benchmark.test_plots import DESCRIPTION
 
 SCOPE = sessions.Scope((), 20, 3, (), 0.3, 2, 0.0, 0.0, 1_000_000)
@@ -113,7 +114,7 @@ def test_a_target_of_a_cell_that_failed_is_missed() -> None:
 def test_a_cell_that_failed_is_in_no_plot_and_its_absence_is_told() -> None:
     used = {"boards_cores": 0.1, "readers_cores": 0.1, "bytes_per_second": 0.0}
     cells = [measured("boards", 10, **used), measured("boards", 100, error="cut", **used)]
-    for figure in live_plots.sessions(summarize(frame(cells)), DESCRIPTION).values():
+    for figure in sessions_plots.sessions(summarize(frame(cells)), DESCRIPTION).values():
         named = [label.get_text() for label in figure.axes[-1].get_xticklabels()]
         assert [name.split()[0] for name in named] == ["10"]
         assert "1 cells failed, and are not here" in figure.texts[-1].get_text().replace("\n", " ")

@@ -13,11 +13,14 @@ import pytest
 from matplotlib import pyplot as plt
 from rich.console import Console
 
-from fastflight_benchmark import plot_benchmark_results, transfer_plots, transfer_report, transfer_summary
-from fastflight_benchmark.contents import KINDS, make
-from fastflight_benchmark.suites import Options, transfer
-from fastflight_benchmark.transfer_summary import RAW_COLUMNS, STEADY
-from fastflight_benchmark.ways import DOWNLOAD, UPLOAD
+from fastflight_benchmark import plot_benchmark_results
+from fastflight_benchmark.options import Options
+from fastflight_benchmark.suites.transfer import plots as transfer_plots
+from fastflight_benchmark.suites.transfer import report as transfer_report
+from fastflight_benchmark.suites.transfer import suite as transfer
+from fastflight_benchmark.suites.transfer import summary as transfer_summary
+from fastflight_benchmark.suites.transfer.contents import DOWNLOAD, KINDS, UPLOAD, make
+from fastflight_benchmark.suites.transfer.summary import RAW_COLUMNS, STEADY
 from tests.benchmark.test_plots import DESCRIPTION
 
 needs_terminals = pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no pseudo-terminals")

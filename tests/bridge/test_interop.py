@@ -22,7 +22,7 @@ import pytest
 import serial
 import serialx
 
-from fastflight.testing.bridged import bridged
+from tests.support.bridged import bridged
 
 CHILD = Path(__file__).with_name("unix_child.py")
 CHILD_URL = f"exec:{shlex.join([sys.executable, '-I', '-S', str(CHILD)])}?cwd=/"

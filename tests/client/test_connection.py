@@ -11,8 +11,8 @@ from pyarrow import flight
 from fastflight.client import FastFlightClient, connection
 from fastflight.client.failure import typed
 from fastflight.errors import TransportClosed
-from fastflight.testing.chaos import ChaosProxy
 from tests.client.handmade import HandmadeServer
+from tests.support.chaos import ChaosProxy
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from fastflight.device.transfer import digest
 from fastflight.errors import RequestError
 from fastflight.protocol import Conversation, RawRepl
 from fastflight.protocol.raw_repl import Output
-from fastflight.testing.memory import play
+from tests.support.memory import play
 
 from . import answers
 from .case import Case, check, each

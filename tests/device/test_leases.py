@@ -24,10 +24,10 @@ from fastflight.errors import (
     UnknownName,
 )
 from fastflight.protocol import Send
-from fastflight.testing.memory import Answer, Entry, HangUp, play
 from fastflight.transport import Port, parse_url
 from fastflight.transport.relayed import RelayedPort
 from tests.device.content import CONTENT
+from tests.support.memory import Answer, Entry, HangUp, play
 
 SOON = 20.0
 

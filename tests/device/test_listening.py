@@ -21,8 +21,8 @@ from fastflight.device import Device, Inventory
 from fastflight.errors import BusyError, Stopped, TransportClosed, TransportError
 from fastflight.transport.chunk_buffer import Chunk, Gap, TapReader
 from fastflight.transport.socket import SocketAddress
-from fastflight_benchmark.live.fleet import printing
-from fastflight_benchmark.live.printing import Options
+from fastflight_benchmark.printing import printing
+from fastflight_benchmark.printing_boards import Options
 
 SOON = 20.0
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from fastflight_benchmark.relaying.relays import LIBRARY, OURS, PLAIN
-from fastflight_benchmark.suites import relay
+from fastflight_benchmark.suites.relay import suite as relay
+from fastflight_benchmark.suites.relay.relays import LIBRARY, OURS, PLAIN
 
 ROOT = Path(__file__).parents[2]
 TEXT = " ".join((ROOT / "fastflight_benchmark" / "README.md").read_text(encoding="utf-8").split())

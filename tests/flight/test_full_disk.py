@@ -16,10 +16,10 @@ from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError, RequestError, StorageFull
 from fastflight.log import Store
 from fastflight.sources import recorder as recorder_module
-from fastflight.testing.small_disk import BLOCK_BYTES, SmallDisk
-from fastflight.testing.targets import TargetMissing
 from tests.flight.test_recordings import RECORDING, SESSION, messages, recording
 from tests.log.rows import SCHEMA, batch_of, numbers
+from tests.support.small_disk import BLOCK_BYTES, SmallDisk
+from tests.support.targets import TargetMissing
 
 DISK_BYTES = 1024 * 1024
 

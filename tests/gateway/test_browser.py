@@ -15,7 +15,7 @@ from fastflight.app.gateway import open_remote_gateway
 from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.gateway.page import listeners
-from fastflight.testing.browser import OPTIONS
+from tests.support.browser import OPTIONS
 
 from .guarded import guarding
 from .speaking import Speaker

@@ -15,8 +15,8 @@ from websockets.frames import Close, CloseCode
 from fastflight.gateway.relay.client import RelayClient
 from fastflight.gateway.relay.outgoing import unpaced
 from fastflight.protocol.relay import Closed, End, Reason, RelayData
-from fastflight.testing.chaos import ChaosProxy
 from fastflight.transport.tap import Tap
+from tests.support.chaos import ChaosProxy
 
 from .relaying import LOCAL, User, deaf, echo, flood, masked, opened, relayed, target
 

@@ -17,7 +17,7 @@ import fastflight.gateway
 from fastflight.concurrency import Shard
 from fastflight.gateway import AllowedTargets, OriginPolicy, Relay, listen
 from fastflight.gateway.asgi import Receive, Scope, Send
-from fastflight.testing.browser import OPTIONS
+from tests.support.browser import OPTIONS
 
 from .relaying import echo, flood, target
 

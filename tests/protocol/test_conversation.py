@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fastflight.errors import ProtocolError, TransportTimeout
 from fastflight.protocol import Conversation, Inbox, Receive, Send, on_silence, ticking
-from fastflight.testing.memory import Answer, Silence, play
+from tests.support.memory import Answer, Silence, play
 
 
 @given(st.lists(st.integers(1, 5), max_size=30))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fastflight.errors import ProtocolError, TransportTimeout
 from fastflight.protocol import Inbox, Send, raw_paste
-from fastflight.testing.memory import Answer, Entry, Silence, play
+from tests.support.memory import Answer, Entry, Silence, play
 
 WINDOW = b"R\x01\x04\x00"
 

@@ -17,7 +17,7 @@ from fastflight.protocol.raw_repl import (
     pieces,
     split_output,
 )
-from fastflight.testing.memory import Answer, Entry, HangUp, Silence, abandon, play
+from tests.support.memory import Answer, Entry, HangUp, Silence, abandon, play
 
 ENTER: list[Entry] = [Send(b"\x01"), Answer(PROMPT)]
 SIZES = st.lists(st.integers(1, 40), max_size=60)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from fastflight.testing.targets import TargetBroken, TargetMissing
+from tests.support.targets import TargetBroken, TargetMissing
 from tests.transport.peers import Echo
 
 TARGET = "ser2net"

@@ -26,10 +26,10 @@ from fastflight.protocol.rfc2217 import (
     SetParity,
     SetRts,
 )
-from fastflight.testing.bridged import bridged
-from fastflight.testing.targets import TargetMissing
 from fastflight.transport import LineSettings, ModemLines, parse_url
 from fastflight.transport.rfc2217 import Rfc2217Port
+from tests.support.bridged import bridged
+from tests.support.targets import TargetMissing
 from tests.transport.rfc2217_peers import Rfc2217Peer, running
 from tests.transport.ser2net import ser2net
 

@@ -20,7 +20,7 @@ from fastflight.device.transfer.resident import NAME, call_code
 from fastflight.device.transfer.types import Method
 from fastflight.errors import FileMissing, ProtocolError, TransportTimeout
 from fastflight.protocol import Conversation, RawRepl, Send
-from fastflight.testing.memory import Answer, Entry, Silence, play
+from tests.support.memory import Answer, Entry, Silence, play
 
 FEATURES = frozenset({"stdout.buffer", "binascii.crc32", "binascii.a2b_base64", "struct.pack_into", "os.mkdir"})
 BOARD = Capabilities(FEATURES)

@@ -10,9 +10,9 @@ from fastflight.device import Inventory
 from fastflight.device.transfer.orphaned_transfer import CTRL_B, KNOCK, LINE, PASTED_LINE, is_orphaned
 from fastflight.errors import BusyError, TransportError
 from fastflight.protocol import RawRepl, Send
-from fastflight.testing.chaos import ChaosProxy
-from fastflight.testing.memory import Answer, Silence, play
 from fastflight_benchmark.simulated import SimulatedBoard
+from tests.support.chaos import ChaosProxy
+from tests.support.memory import Answer, Silence, play
 
 CONTENT = bytes(range(256)) * 40
 

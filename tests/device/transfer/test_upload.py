@@ -20,7 +20,7 @@ from fastflight.device.transfer.staging import StagedFile
 from fastflight.device.transfer.upload import FRUITLESS_ATTEMPTS, FileUpload
 from fastflight.errors import DeviceFull, DeviceMemory, ProtocolError, TransportTimeout
 from fastflight.protocol import RawRepl, Send
-from fastflight.testing.memory import Answer, Entry, Silence, play
+from tests.support.memory import Answer, Entry, Silence, play
 
 FEATURES = frozenset({"stdin.buffer", "stdout.buffer", "binascii.crc32", "os.mkdir", "os.stat", "os.rename"})
 BOARD = Capabilities(FEATURES, platform="esp32")

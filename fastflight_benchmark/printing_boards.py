@@ -1,0 +1,193 @@
+"""Boards that only print, many in one process. Each is a TCP port on this computer that sends rows at a pace.
+
+    python -m fastflight_benchmark.printing_boards '{"boards": 1000, "rows_per_second": 10}'
+
+They execute nothing, and ignore what is sent to them. A board prints while a client is connected: JSON lines with the
+board's number, the row's number, which goes up by one, and `ns`, the host's monotonic clock when the row was written.
+The times of the boards are spread evenly over a period. With `bytes_per_second` instead of a number of rows, a board's
+line is never idle: it sends slices of its rows, cut anywhere, as a UART of that speed would.
+
+What a peer does not read is kept and sent later. A board here loses nothing, so missing data was lost at the other end.
+
+All lines of input and output are JSON. The first line of output lists the ports. Each line of input, `"start"`,
+`"count"` or `"stop"` (which ends the printing), is answered by a line with `Printed` of each board. The process ends
+when its input does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import json
+import resource
+import selectors
+import socket
+import sys
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+# A listening and a connected socket for each board, and some more.
+DESCRIPTORS_PER_BOARD, OTHER_DESCRIPTORS = 2, 64
+# Of a line that is never idle, so much moves at once, as with USB adapters.
+SLICE_SECONDS = 0.008
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The number of boards, the rows or bytes that each prints in a second, and whether they wait for `start`."""
+
+    boards: int
+    rows_per_second: float = 10.0
+    bytes_per_second: float = 0.0
+    # Until `start`, nothing is printed.
+    waiting: bool = False
+
+    @property
+    def period(self) -> float:
+        """Seconds from one write to the next."""
+        return SLICE_SECONDS if self.bytes_per_second else 1 / self.rows_per_second
+
+
+@dataclass(slots=True)
+class Printed:
+    """What a board has printed so far: rows, bytes, and the CRC-32 of all bytes."""
+
+    rows: int = 0
+    bytes: int = 0
+    crc: int = 0
+
+
+class PrintingBoard:
+    """One board, at `port`. `print` must be called whenever it is due."""
+
+    def __init__(self, number: int, options: Options) -> None:
+        self.number = number
+        self.printed = Printed()
+        self._slice = int(options.bytes_per_second * SLICE_SECONDS)
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=2)
+        self.port: int = self._listener.getsockname()[1]
+        self._line: socket.socket | None = None
+        self._unsent = b""
+        # Of a line without idleness: what the slices have not taken yet of the rows.
+        self._rest = b""
+
+    def watch(self, selector: selectors.BaseSelector) -> None:
+        """Register for new connections."""
+        selector.register(self._listener, selectors.EVENT_READ, self._accept)
+
+    def print(self) -> None:
+        """Print what is due, if a client is connected."""
+        if self._line is None:
+            return
+        if self._slice:
+            while len(self._rest) < self._slice:
+                self._rest += self._row()
+            data, self._rest = self._rest[: self._slice], self._rest[self._slice :]
+        else:
+            data = self._row()
+        self._say(data)
+
+    def complete(self) -> None:
+        """Print the rest of a row that a slice has cut."""
+        self._say(self._rest)
+        self._rest = b""
+
+    def flush(self) -> None:
+        """Send the rest of what the client did not accept before."""
+        if self._line is None or not self._unsent:
+            return
+        try:
+            self._unsent = self._unsent[self._line.send(self._unsent) :]
+        except BlockingIOError:
+            return
+        except OSError:  # it has left
+            self._line.close()
+            self._line, self._unsent = None, b""
+
+    def _say(self, data: bytes) -> None:
+        self.printed.bytes += len(data)
+        self.printed.crc = zlib.crc32(data, self.printed.crc)
+        self._unsent += data
+        self.flush()
+
+    def _row(self) -> bytes:
+        row = b'{"board": %d, "n": %d, "ns": %d}\n' % (self.number, self.printed.rows, time.monotonic_ns())
+        self.printed.rows += 1
+        return row
+
+    def _accept(self) -> None:
+        line, _ = self._listener.accept()
+        line.setblocking(False)
+        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._line is not None:  # as a serial port, it is of one only: the newest
+            self._line.close()
+        self._line, self._unsent = line, b""
+
+
+def run(options: Options) -> None:
+    """Print until the input ends."""
+    _provide(DESCRIPTORS_PER_BOARD * options.boards + OTHER_DESCRIPTORS)
+    boards = [PrintingBoard(number, options) for number in range(options.boards)]
+    selector = selectors.DefaultSelector()
+    for board in boards:
+        board.watch(selector)
+    talk = _Talk(boards, options.waiting)
+    selector.register(sys.stdin, selectors.EVENT_READ, talk.hear)
+    _say([board.port for board in boards])
+    began = time.monotonic()
+    due = [(began + options.period * place / len(boards), place) for place in range(len(boards))]
+    while not talk.over:
+        now = time.monotonic()
+        while due[0][0] <= now:
+            when, place = due[0]
+            if talk.stopped:
+                boards[place].flush()
+            else:
+                boards[place].print()
+            heapq.heapreplace(due, (when + options.period, place))
+        wait = due[0][0] - time.monotonic()
+        for key, _ in selector.select(max(0.0, wait)):
+            hear: Callable[[], None] = key.data
+            hear()
+
+
+class _Talk:
+    """Reads and answers the lines of input."""
+
+    def __init__(self, boards: list[PrintingBoard], waiting: bool) -> None:
+        self._boards = boards
+        self.stopped = waiting
+        self.over = False
+
+    def hear(self) -> None:
+        line = sys.stdin.readline()
+        if not line:
+            self.over = True
+            return
+        word = json.loads(line)
+        if word == "start":
+            self.stopped = False
+        elif word == "stop":
+            self.stopped = True
+            for board in self._boards:
+                board.complete()
+        _say([asdict(board.printed) for board in self._boards])
+
+
+def _provide(descriptors: int) -> None:
+    """Raise the limit on descriptors as far as needed, if the system allows it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < descriptors:
+        most = descriptors if hard == resource.RLIM_INFINITY else min(hard, descriptors)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def _say(what: object) -> None:
+    print(json.dumps(what), flush=True)
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        run(Options(**json.loads(sys.argv[1])))

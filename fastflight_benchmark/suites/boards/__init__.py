@@ -1,0 +1,1 @@
+"""Suite `boards`: files to and from many simulated boards at once."""

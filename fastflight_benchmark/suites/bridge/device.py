@@ -1,0 +1,131 @@
+"""A device that only moves bytes, as a process: on a pseudo-terminal, or on a TCP port where each client has its own.
+
+    python -m fastflight_benchmark.suites.bridge.device --terminal      # listening on /dev/pts/3;
+    python -m fastflight_benchmark.suites.bridge.device --socket        # listening on 127.0.0.1:40123;
+
+It obeys lines. `hello` is answered by `ready`. `echo N` sends the next N bytes back as they come, `echo N SEED` in
+segments of random sizes. `give N CONTENT` makes N bytes, answers `ready`, and sends them after another line. `take N`
+makes room, answers `ready`, takes N bytes, answers `k` as soon as it has the last one, and then tells their sha256: so
+no memory is made while a clock runs. Content is `random` or `0xFF` (see `content`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import hashlib
+import os
+import random
+import socket
+import threading
+import tty
+
+RANDOM, ESCAPED = "random", "0xFF"
+READY = b"ready\n"
+# No multiple of what is read or written at once: bytes that are lost or put elsewhere do not match their place.
+BLOCK_BYTES = 1_048_573
+READ_BYTES = 256 * 1024
+MAX_LINE_BYTES = 1024
+
+
+@functools.cache
+def content(kind: str, count: int) -> bytes:
+    """`count` bytes: repeated random ones, or only those that Telnet has to double."""
+    if kind == ESCAPED:
+        return b"\xff" * count
+    block = random.Random(2217).randbytes(BLOCK_BYTES)
+    return (block * (count // len(block) + 1))[:count]
+
+
+def room(count: int) -> bytearray:
+    """Space for `count` bytes that the system has given already, and not only promised."""
+    return bytearray(b"\x01") * count
+
+
+def serve(descriptor: int) -> None:
+    """Obey what is asked for on `descriptor`, until it ends."""
+    with contextlib.suppress(OSError):
+        while line := _line(descriptor):
+            match line.split():
+                case ["hello"]:
+                    _send(descriptor, READY)
+                case ["echo", count, *seed]:
+                    _echo(descriptor, int(count), random.Random(seed[0]) if seed else None)
+                case ["give", count, kind]:
+                    data = content(kind, int(count))
+                    _send(descriptor, READY)
+                    _line(descriptor)
+                    _send(descriptor, data)
+                case ["take", count]:
+                    _take(descriptor, int(count))
+
+
+def _line(descriptor: int) -> str:
+    """The next line; empty at the end. Byte by byte: what follows it is not for here."""
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = os.read(descriptor, 1)
+        if not byte:
+            return ""
+        line = (line + byte)[-MAX_LINE_BYTES:]
+    return line.decode(errors="replace")
+
+
+def _echo(descriptor: int, count: int, segments: random.Random | None) -> None:
+    while count:
+        most = segments.randint(1, READ_BYTES) if segments else READ_BYTES
+        data = os.read(descriptor, min(count, most))
+        if not data:
+            return
+        count -= len(data)
+        _send(descriptor, data)
+
+
+def _take(descriptor: int, count: int) -> None:
+    taken = room(count)
+    _send(descriptor, READY)
+    rest = memoryview(taken)
+    while rest:
+        got = os.readv(descriptor, [rest[:READ_BYTES]])
+        if not got:
+            return
+        rest = rest[got:]
+    _send(descriptor, b"k")
+    _send(descriptor, hashlib.sha256(taken).hexdigest().encode() + b"\n")
+
+
+def _send(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest[:READ_BYTES]) :]
+
+
+def _serve_socket(client: socket.socket) -> None:
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with client:
+        serve(client.fileno())
+
+
+def main() -> None:
+    """Serve until ended."""
+    parser = argparse.ArgumentParser(prog="python -m fastflight_benchmark.suites.bridge.device")
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument("--terminal", action="store_true")
+    place.add_argument("--socket", action="store_true")
+    if parser.parse_args().terminal:
+        # Ours of the other end stays open: the terminal must outlive those that open and close it.
+        ours, theirs = os.openpty()
+        tty.setraw(theirs)
+        print(f"listening on {os.ttyname(theirs)};", flush=True)
+        while True:
+            serve(ours)
+    listener = socket.create_server(("127.0.0.1", 0))
+    print(f"listening on 127.0.0.1:{listener.getsockname()[1]};", flush=True)
+    while True:
+        client, _ = listener.accept()
+        threading.Thread(target=_serve_socket, args=(client,), daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()

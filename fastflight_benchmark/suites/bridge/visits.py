@@ -1,0 +1,157 @@
+"""A visit: connect, negotiate, enter the raw REPL, evaluate `1+1`, close. By our client, by pyserial and by mpremote.
+
+Each takes a URL and whether to restart the board's interpreter first, and raises where the answer is not 2. What is
+alike: the board sits at its prompt, plain raw REPL. What differs is what each tool does: `lease` has our client learn
+what the board can do, as before any work with files; mpremote is a process, of which starting Python is a part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import serial
+
+from fastflight.device import Inventory
+from fastflight.errors import DataError, ProtocolError, TransportError
+from fastflight.protocol import Conversation, Output, RawRepl
+from fastflight.transport import arun, parse_url, run
+
+T = TypeVar("T")
+Visit = Callable[[str, bool], None]
+
+SYNC, ASYNC, LEASE, ASYNC_LEASE = "fastflight sync", "fastflight async", "fastflight lease", "fastflight async lease"
+OURS = (SYNC, ASYNC, LEASE, ASYNC_LEASE)
+PYSERIAL, MPREMOTE = "pyserial", "mpremote"
+CODE, ANSWER = b"print(1+1)", b"2"
+SECONDS = 20.0
+HOLDER = "benchmark"
+NAME = "board"
+
+
+def sync(url: str, soft_reset: bool) -> None:
+    """Transport and raw REPL, blocking."""
+    port = parse_url(url).open(SECONDS)
+    try:
+        _check(run(_evaluate(soft_reset), port, timeout=SECONDS))
+    finally:
+        port.close()
+
+
+def asynchronous(runner: asyncio.Runner) -> Visit:
+    """The same on the loop of `runner`, which runs before the visit."""
+
+    async def visit(url: str, soft_reset: bool) -> None:
+        port = await asyncio.to_thread(parse_url(url).open, SECONDS)
+        try:
+            _check(await arun(_evaluate(soft_reset), port, timeout=SECONDS))
+        finally:
+            await port.aclose()
+
+    return lambda url, soft_reset: runner.run(visit(url, soft_reset))
+
+
+def lease(url: str, soft_reset: bool) -> None:
+    """`Inventory` and `Device.lease`, as our server does."""
+    with Inventory({NAME: url}) as inventory:
+        device = inventory.device(NAME)
+        if soft_reset:
+            with device.lease(HOLDER) as session:
+                session.soft_reset()
+        with device.lease(HOLDER, interrupt=soft_reset) as session:
+            _check(session.exec(CODE.decode()))
+
+
+def async_lease(runner: asyncio.Runner) -> Visit:
+    """`lease`, on the loop of `runner`."""
+
+    async def visit(url: str, soft_reset: bool) -> None:
+        with Inventory({NAME: url}) as inventory:
+            device = inventory.device(NAME)
+            if soft_reset:
+                async with device.alease(HOLDER) as session:
+                    await session.soft_reset()
+            async with device.alease(HOLDER, interrupt=soft_reset) as session:
+                _check(await session.exec(CODE.decode()))
+
+    return lambda url, soft_reset: runner.run(visit(url, soft_reset))
+
+
+def pyserial(url: str, soft_reset: bool) -> None:
+    """pyserial, and the least of a raw REPL on it."""
+    with warnings.catch_warnings():
+        # 3.5 starts its reader by calls that Python has given up.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            with serial.serial_for_url(url, baudrate=115200, timeout=SECONDS) as port:
+                port.write(b"\r\x01")
+                _until(port, b"raw REPL; CTRL-B to exit\r\n>")
+                if soft_reset:
+                    port.write(b"\x04")
+                    _until(port, b"soft reboot\r\n")
+                    _until(port, b"raw REPL; CTRL-B to exit\r\n>")
+                port.write(CODE + b"\x04")
+                answer = _until(port, b"\x04\x04>")
+                port.write(b"\x02")
+        except serial.SerialException as error:
+            raise TransportError(f"pyserial: {error}", where=url) from error
+    if not answer.startswith(b"OK" + ANSWER):
+        raise ProtocolError(f"pyserial got {answer!r}")
+
+
+def mpremote(url: str, soft_reset: bool) -> None:
+    """mpremote's own command, Python's start included."""
+    resume = [] if soft_reset else ["resume"]
+    output = started("-m", "mpremote", "connect", url, *resume, "eval", "1+1")
+    if output.split() != [ANSWER]:
+        raise ProtocolError(f"mpremote printed {output!r}")
+
+
+def visits(runner: asyncio.Runner) -> Mapping[str, Visit]:
+    """All of them, by the name of the client."""
+    return {
+        SYNC: sync,
+        ASYNC: asynchronous(runner),
+        LEASE: lease,
+        ASYNC_LEASE: async_lease(runner),
+        PYSERIAL: pyserial,
+        MPREMOTE: mpremote,
+    }
+
+
+def started(*arguments: str) -> bytes:
+    """What another Python says until it ends. `TransportError` where that is a failure."""
+    try:
+        ended = subprocess.run([sys.executable, *arguments], capture_output=True, timeout=SECONDS, check=True)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        complaint = ((error.stdout or b"") + (error.stderr or b"")).decode(errors="replace").strip()[-500:]
+        raise TransportError(f"{' '.join(arguments)}: {complaint or error}") from error
+    return ended.stdout
+
+
+def _evaluate(soft_reset: bool) -> Conversation[Output]:
+    repl = RawRepl(paste=False)
+    yield from repl.enter(interrupt=False)
+    if soft_reset:
+        yield from repl.soft_reset()
+        # What boots may not listen yet, and may start a program.
+        yield from repl.enter(interrupt=True)
+    output = yield from repl.execute(CODE, SECONDS)
+    yield from repl.leave()
+    return output
+
+
+def _until(port: serial.SerialBase, end: bytes) -> bytes:
+    data = port.read_until(end)
+    if not data.endswith(end):
+        raise serial.SerialException(f"{data!r} came where {end!r} should be")
+    return bytes(data)
+
+
+def _check(output: Output) -> None:
+    if output.stdout.strip() != ANSWER or output.stderr:
+        raise DataError(f"1+1 gave {output.stdout!r} {output.stderr!r}")

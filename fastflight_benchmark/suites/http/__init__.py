@@ -1,0 +1,1 @@
+"""Suite `http`: the gateway beside a plain FastAPI endpoint, and beside Flight."""

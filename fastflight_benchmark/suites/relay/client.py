@@ -1,0 +1,180 @@
+"""The client of every transfer, in a process of its own: a job is a line of JSON, and so is what came of it.
+
+    python -m fastflight_benchmark.suites.relay.client
+
+It is the same one for all, as cheap as it can be, so that the relays are what is measured: one socket that blocks, one
+buffer, a system call for each frame's header and one for its payload, nothing copied. The clock runs from the request
+to the last byte.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from websockets.frames import Frame, Opcode
+
+from fastflight.errors import FastFlightError, TransportError
+from fastflight.protocol.relay import Closed, End, Opened, RelayConnection, RelayData
+from fastflight_benchmark.suites.relay.content import LONGEST_BYTES, MIB, Checked
+from fastflight_benchmark.suites.relay.relays import LIBRARY, OURS, PLAIN
+
+RAW = "raw"
+# What a client of the relay takes at once: above what is on its way over loopback.
+WINDOW_BYTES = 4 * MIB
+# A transfer that stands still.
+TIMEOUT_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A transfer of `size` bytes from `seeder`, by way of the relay at `address` (`raw`: no relay)."""
+
+    kind: str
+    address: str
+    seeder: str
+    size: int
+    chunk: int
+    read: int
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`frames` is 0 where there are none."""
+
+    seconds: float
+    frames: int
+
+
+class Client:
+    """Carries jobs out, one after another."""
+
+    def __init__(self) -> None:
+        self._buffer = memoryview(bytearray(LONGEST_BYTES))
+        self._checks = {whole: Checked(whole=whole) for whole in (False, True)}
+
+    def carry_out(self, job: Job) -> Outcome:
+        """Carry out a job. `TransportError` if wrong bytes arrive."""
+        host, _, port = job.address.rpartition(":")
+        checked = self._checks[job.whole]
+        checked.begin()
+        request = f"{job.size} {job.chunk}\n".encode()
+        with socket.create_connection((host, int(port)), TIMEOUT_SECONDS) as sock:
+            sock.settimeout(None)
+            _limit(sock)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if job.kind in (OURS, LIBRARY):
+                shake_hands(sock, job.address)
+            began = time.perf_counter()
+            if job.kind == OURS:
+                self._through_ours(sock, job.seeder, request, checked)
+            elif job.kind == LIBRARY:
+                say(sock, job.seeder.encode(), Opcode.TEXT)
+                say(sock, request)
+                while checked.size < job.size:
+                    checked.take(self._frame(sock))
+            else:
+                sock.sendall(f"{job.seeder}\n".encode() + request if job.kind == PLAIN else request)
+                piece = self._buffer[: job.read]
+                while came := sock.recv_into(piece):
+                    checked.take(piece[:came])
+            seconds = time.perf_counter() - began
+        if checked.size != job.size:
+            raise TransportError(f"{checked.size} bytes came, not {job.size}")
+        return Outcome(seconds, checked.pieces if job.kind in (OURS, LIBRARY) else 0)
+
+    def _through_ours(self, sock: socket.socket, seeder: str, request: bytes, checked: Checked) -> None:
+        side = RelayConnection(accepts=False, window_bytes=WINDOW_BYTES)
+        say(sock, side.open(1, seeder))
+        while True:
+            for event in side.feed(self._frame(sock)):
+                if isinstance(event, RelayData):
+                    checked.take(memoryview(event.data))
+                    if credit := side.consumed(1, len(event.data)):
+                        say(sock, credit)
+                elif isinstance(event, Opened):
+                    say(sock, side.data(1, len(request)) + request)
+                elif isinstance(event, End):
+                    return
+                elif isinstance(event, Closed):
+                    raise TransportError(f"closed: {event.text}")
+
+    def _frame(self, sock: socket.socket) -> memoryview:
+        """The payload of the next frame."""
+        head = self._buffer[:2]
+        _fill(sock, head)
+        length = head[1]
+        if length >= 126:
+            longer = self._buffer[2 : 4 if length == 126 else 10]
+            _fill(sock, longer)
+            length = int.from_bytes(longer, "big")
+        if head[0] != 0x80 | Opcode.BINARY:
+            raise TransportError("the relay ended the connection")
+        payload = self._buffer[:length]
+        _fill(sock, payload)
+        return payload
+
+
+def _limit(sock: socket.socket) -> None:
+    """Have the system end a call that waits too long: Python's own timeout would cost a call more for each read."""
+    if sys.platform == "win32":
+        limit: int | bytes = round(TIMEOUT_SECONDS * 1000)
+    else:
+        limit = struct.pack("@ll", int(TIMEOUT_SECONDS), round(TIMEOUT_SECONDS % 1 * 1e6))
+    for way in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        sock.setsockopt(socket.SOL_SOCKET, way, limit)
+
+
+def _fill(sock: socket.socket, view: memoryview) -> None:
+    while view:
+        came = sock.recv_into(view, len(view), socket.MSG_WAITALL)
+        if not came:
+            raise TransportError("the relay left in the middle")
+        view = view[came:]
+
+
+def say(sock: socket.socket, payload: bytes, opcode: Opcode = Opcode.BINARY) -> None:
+    sock.sendall(Frame(opcode, payload).serialize(mask=True))
+
+
+def shake_hands(sock: socket.socket, address: str) -> None:
+    key = base64.b64encode(os.urandom(16)).decode()
+    sock.sendall(
+        f"GET /relay HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode()
+    )
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        came = sock.recv(1)
+        if not came:
+            break
+        head += came
+    if not head.startswith(b"HTTP/1.1 101 "):
+        raise TransportError(f"no WebSocket: {head[:100]!r}")
+
+
+def answers(lines: Iterator[str]) -> Iterator[str]:
+    """Carry out jobs. Yield the outcome of each."""
+    client = Client()
+    for line in lines:
+        try:
+            yield json.dumps({**asdict(client.carry_out(Job(**json.loads(line)))), "error": ""})
+        except (FastFlightError, OSError) as error:
+            yield json.dumps({"seconds": None, "frames": 0, "error": f"{type(error).__name__}: {error}"})
+
+
+def main() -> None:
+    for answer in answers(iter(sys.stdin.readline, "")):
+        print(answer, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Suite `requests`: small requests per second, and what they cost."""

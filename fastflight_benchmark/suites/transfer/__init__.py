@@ -1,0 +1,1 @@
+"""Suite `transfer`: files to and from a simulated board."""

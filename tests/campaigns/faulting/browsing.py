@@ -1,0 +1,197 @@
+"""The work of a browser: files by HTTP, rows by WebSocket, and a TCP stream by the relay.
+
+The hop leads to the server's own gateway or, for `by_gateway`, from a separate gateway to the server.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import random
+import ssl
+from collections.abc import Iterator
+
+from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.sync.client import ClientConnection, connect
+
+from fastflight.protocol.relay import Closed, End, Opened, Reason, RelayConnection, RelayData
+from tests.campaigns.faulting.stage import (
+    BROWSER_GATEWAY,
+    FILES,
+    GATEWAY_SERVER,
+    HOST,
+    RELAY_TARGET,
+    TALKER,
+    Stage,
+)
+from tests.campaigns.faulting.target import CONTENT
+from tests.campaigns.faulting.works import ROWS, Ended, Get, Put, Rows, Work, code_of_answer, few
+
+# What nobody answers for so long has hung.
+ANSWER_SECONDS = 50.0
+# A connection that ended without a word, and an answer that did, once its head had come: HTTP has no word for that.
+BROKEN, BROKEN_OFF = "connection broken", "broken off"
+# Close codes of a gateway: that it shuts down, and from where on they are an error's status.
+GOING_AWAY, OF_STATUS = 1001, 4000
+
+
+class _Browser:
+    """Where a browser goes: past the proxy to the server's gateway, or to the gateway that is past one."""
+
+    stage: Stage
+    way: str
+
+    def port(self) -> int:
+        if self.way == GATEWAY_SERVER:
+            return self.stage.gateway_port
+        return self.stage.proxies[BROWSER_GATEWAY].port
+
+    def verifying(self) -> ssl.SSLContext | None:
+        """How the gateway is known; None where it has no TLS."""
+        return None if self.way == GATEWAY_SERVER else self.stage.guard.verifying
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        """The content of the answer. `Ended` for one that says why not, and for one that broke off."""
+        verifying = self.verifying()
+        connection = (
+            http.client.HTTPConnection(HOST, self.port(), timeout=ANSWER_SECONDS)
+            if verifying is None
+            else http.client.HTTPSConnection(HOST, self.port(), timeout=ANSWER_SECONDS, context=verifying)
+        )
+        try:
+            connection.request(method, path, body, self.stage.guard.headers)
+            answer = connection.getresponse()
+            content = answer.read()
+        except TimeoutError:
+            raise  # nobody answered: that is a hang, and is judged as one
+        except (http.client.HTTPException, OSError) as error:
+            began = method == "GET" and isinstance(error, http.client.IncompleteRead)
+            raise Ended(BROKEN_OFF if began else BROKEN, type(error).__name__) from error
+        finally:
+            connection.close()
+        if answer.status < 300:
+            return content
+        raise code_of_answer(answer.status, content) or RuntimeError(f"HTTP {answer.status}: {content[:500]!r}")
+
+    @contextlib.contextmanager
+    def socket(self, path: str) -> Iterator[ClientConnection]:
+        """A WebSocket; what ends it too early is raised as `unfinished` has it."""
+        verifying = self.verifying()
+        try:
+            with connect(
+                f"{'wss' if verifying else 'ws'}://{HOST}:{self.port()}{path}",
+                ssl=verifying,
+                additional_headers=self.stage.guard.headers,
+                open_timeout=ANSWER_SECONDS,
+                close_timeout=2,
+                max_size=2**24,
+            ) as socket:
+                yield socket
+        except TimeoutError:
+            raise
+        except (WebSocketException, OSError, EOFError) as error:
+            raise unfinished(error) from error
+
+
+def unfinished(error: Exception) -> Exception:
+    """What the end of a WebSocket says: `Ended` for an answer or a close code that is documented, and for no word."""
+    if isinstance(error, InvalidStatus):
+        status, body = error.response.status_code, bytes(error.response.body or b"")
+        return code_of_answer(status, body) or RuntimeError(f"upgrade refused with {status}: {body[:500]!r}")
+    if isinstance(error, ConnectionClosed) and error.rcvd is not None:
+        code, reason = error.rcvd.code, error.rcvd.reason
+        if code == GOING_AWAY or (code >= OF_STATUS and code != OF_STATUS + 500):
+            return Ended(f"closed with {code}", reason)
+        return RuntimeError(f"closed with {code} {reason!r} before its end")
+    return Ended(BROKEN, type(error).__name__)
+
+
+class HttpGet(_Browser, Get):
+    name = "GET"
+    way = BROWSER_GATEWAY
+
+    def carry_out(self) -> None:
+        content = self.ask("GET", f"/devices/{FILES}/files/s.bin?mode={self.mode}")
+        self.taken["s.bin"].write_bytes(content)
+
+
+class HttpPut(_Browser, Put):
+    name = "PUT"
+    way = BROWSER_GATEWAY
+
+    def carry_out(self) -> None:
+        self.ask("PUT", f"/devices/{FILES}/files/t.bin?mode={self.mode}", self.given["t.bin"].read_bytes())
+
+
+class WebSession(_Browser, Rows):
+    name = "ws session"
+    way = BROWSER_GATEWAY
+
+    def carry_out(self) -> None:
+        self.kept.rows.clear()
+        self.kept.missing.clear()
+        with self.socket("/ws/session?as=json") as socket:
+            request = {"type": "device.session", "device": TALKER, "limit_rows": ROWS, "mode": self.mode}
+            socket.send(json.dumps(request))
+            while True:
+                told = json.loads(socket.recv(ANSWER_SECONDS))
+                rows = told.get("rows", [])
+                data = (base64.b64decode(row["data"]) for row in rows)
+                self.take((row["seq"] for row in rows), (row["direction"] for row in rows), data)
+                if gap := told.get("note", {}).get("gap"):
+                    self.kept.missing.append((gap["first"], gap["last"]))
+                if error := told.get("error"):
+                    raise code_of_answer(503, json.dumps(error).encode()) or RuntimeError(f"told {error}")
+                if trailer := told.get("trailer"):
+                    if trailer["ended"] != "limit reached":
+                        raise Ended(f"ended: {trailer['ended']}")
+                    return
+
+    def flaw(self, completed: bool) -> str:
+        return few(self.kept, completed) or super().flaw(completed)
+
+
+class Relayed(_Browser, Work):
+    """A stream from a target: what came is its beginning, and an end that is in order means all of it."""
+
+    name = "relay"
+    way = BROWSER_GATEWAY
+    board = ""
+    is_verified = False
+
+    def __init__(self, stage: Stage, chance: random.Random) -> None:
+        super().__init__(stage, chance)
+        self.reach = len(CONTENT)
+        self.data = bytearray()
+
+    def carry_out(self) -> None:
+        self.data.clear()
+        relay = RelayConnection(accepts=False)
+        with self.socket("/relay") as socket:
+            socket.send(relay.open(1, f"{HOST}:{self.stage.proxies[RELAY_TARGET].port}"))
+            while True:
+                message = socket.recv(ANSWER_SECONDS)
+                for event in relay.feed(message if isinstance(message, bytes) else message.encode()):
+                    match event:
+                        case RelayData():
+                            self.data += event.data
+                            if credit := relay.consumed(1, len(event.data)):
+                                socket.send(credit)
+                        case End():
+                            return
+                        case Closed():
+                            raise Ended(f"relay: {Reason(event.reason).name.lower()}", event.text)
+                        case Opened():
+                            pass
+
+    def flaw(self, completed: bool) -> str:
+        if not CONTENT.startswith(self.data):
+            return f"{len(self.data)} bytes came, and they are others"
+        return f"{len(self.data)} bytes came, and then an end in order" if completed and self.data != CONTENT else ""
+
+
+def by_gateway(work: type[Work]) -> type[Work]:
+    """The same work by a gateway in a process of its own."""
+    return type(work.__name__, (work,), {"way": GATEWAY_SERVER, "name": work.name})

@@ -1,0 +1,337 @@
+"""The faults that can strike a piece of work, and where. One is chosen at random among those that the stage allows.
+
+A strike is armed when the work begins (`apply`) and ended by `end`, which returns whether it took effect. It
+strikes at a place in the traffic or, one time in four, after a moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import resource
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tests.campaigns.faulting.guard import HELLO_BYTES, OPEN
+from tests.campaigns.faulting.stage import (
+    BRIDGE_BOARD,
+    BROWSER_GATEWAY,
+    CLIENT_SERVER,
+    EXEC,
+    FILES,
+    GATEWAY_SERVER,
+    RELAY_TARGET,
+    RFC2217,
+    SERIAL,
+    SERVER_BOARD,
+    TALKER,
+    TOOL_BRIDGE,
+    Stage,
+    later,
+)
+from tests.campaigns.faulting.works import PutProcess, Rows, Work
+from tests.support.chaos import ChaosProxy, Fault, Kind, Way, drawn
+from tests.support.small_disk import BLOCK_BYTES
+
+# Of a strike by the clock: no work is done much later than this.
+MOMENT_SECONDS = 1.0
+# What goes the other way than the content: requests, acknowledgements, code for the board.
+ANSWER_BYTES = 400
+# However large it is, a slow connection moves all of a work within so long.
+THROTTLED_SECONDS = 10.0
+# How long something is frozen, unplugged or full.
+SHORT_SECONDS, LONG_SECONDS = 0.5, 3.0
+# What has less weight ends or freezes processes, which takes long to mend.
+QUICK_WEIGHT = 2
+# What a clock is set to, from the right time: as by a slip, by a summer time that is none, by a battery that is empty.
+CLOCK_SECONDS = (3_600, -3_600, 86_400, -86_400, 10 * 365 * 86_400, -10 * 365 * 86_400)
+# Of a disk that is full: what is left, in blocks.
+ROOM_BLOCKS = 3
+# What is to be struck from outside is held meanwhile, and whether it has come so far is looked at so often.
+HOLD_SECONDS, WATCH_SECONDS = 0.3, 0.005
+FULL, FULL_DISK = "full", "full disk"
+KILLED = "kill -9"
+# The hops that end at a port of the server.
+PORTS = (CLIENT_SERVER, BROWSER_GATEWAY, GATEWAY_SERVER)
+BOARD, SERVER, CLIENT, DISK = "board", "server", "client", "server - disk"
+# Room for the log, and for a few more rows, on a disk that is full to programs that may write no further than this.
+LOG_BYTES, ROOM_BYTES = 4_096, 2_000
+# As the words of the tables.
+WORDS = {
+    Kind.DELAY: "delay",
+    Kind.PAUSE: "pause",
+    Kind.THROTTLE: "throttle",
+    Kind.SLICE: "slice",
+    Kind.FLIP: "flipped bit",
+    Kind.END: "end (FIN)",
+    Kind.CUT: "cut (RST)",
+    Kind.SILENCE: "half-open",
+}
+# By the simulator's names: `fastflight.simulator.faults`.
+BOARD_FAULTS = {
+    "reset-after-rx": "reset",
+    "reset-after-tx": "reset",
+    "stall-after-rx": "stall",
+    "stall-after-tx": "stall",
+    "full-after": "full",
+    "flash-stall": "slow flash",
+}
+CABLE_FAULTS = {
+    "flip-rx": "flipped bit",
+    "flip-tx": "flipped bit",
+    "lose-rx": "lost byte",
+    "lose-tx": "lost byte",
+    "unplug-after-rx": "unplugged",
+    "exit-after-tx": "unplugged",
+}
+
+
+@dataclass(slots=True)
+class Strike:
+    """A fault: its kind, its hop, its description, and how it is applied."""
+
+    kind: str
+    hop: str
+    spec: str
+    apply: Callable[[], None]
+    # Whether it has struck, told when it is over.
+    end: Callable[[], bool]
+
+    def may_break(self, way: str) -> bool:
+        """Whether a browser's connection, by `way`, may end without a word: if it, or its gateway, was struck."""
+        return way == BROWSER_GATEWAY and (self.hop == BROWSER_GATEWAY or (self.hop, self.kind) == (SERVER, KILLED))
+
+
+class _Placed:
+    """Something that is done when so much has passed a proxy, which holds the traffic meanwhile; and undone after.
+
+    What says 0 of how many it has struck, has struck none.
+    """
+
+    def __init__(
+        self,
+        proxy: ChaosProxy,
+        fault: Fault,
+        do: Callable[[], object],
+        undo: Callable[[], object] = lambda: None,
+        lasting: float = 0.0,
+    ) -> None:
+        self._proxy = proxy
+        self._fault = fault
+        self._do = do
+        self._undo = undo
+        self._lasting = lasting
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="strike")
+        self._struck = False
+
+    def apply(self) -> None:
+        self._proxy.strike(self._fault)
+        self._thread.start()
+
+    def end(self) -> bool:
+        self._over.set()
+        self._thread.join()
+        self._proxy.mend()
+        return self._struck
+
+    def _watch(self) -> None:
+        while not self._proxy.has_struck:
+            if self._over.wait(WATCH_SECONDS):
+                return
+        self._struck = self._do() != 0
+        if self._lasting:
+            # What is done is undone by itself, whether the work waits for that or has ended.
+            threading.Event().wait(self._lasting)
+        self._undo()
+
+
+def strike(stage: Stage, work: Work, chance: random.Random, *, quick: bool = False) -> Strike:
+    """Choose a strike for this work. `quick`: one that ends no process, and needs no waiting for a time limit."""
+
+    def held(
+        kind: str, where: str, do: Callable[[], object], undo: Callable[[], object] | None = None, spec: str = ""
+    ) -> Strike:
+        return _held(stage, work, chance, spec or kind, kind, where, do, undo)
+
+    def clocked() -> Strike:
+        seconds = chance.choice(CLOCK_SECONDS)
+        back = partial(stage.set_clock, 0)
+        return held("clock", SERVER, lambda: stage.set_clock(seconds), back, f"clock {seconds:+} s")
+
+    faults = {name: word for name, word in BOARD_FAULTS.items() if not (quick and word == "stall")}
+    choices: list[tuple[float, Callable[[], Strike]]] = [(6, lambda: _proxied(stage, work, chance, work.way))]
+    for hop in line_hops(stage):
+        if work.board:
+            choices.append((6, lambda hop=hop: _proxied(stage, work, chance, f"{hop} {work.board}")))  # type: ignore[misc]
+    if not work.board:
+        choices.append((6, lambda: _proxied(stage, work, chance, RELAY_TARGET)))
+    else:
+        choices.append((3, lambda: _on_board(stage, work, chance, faults, BOARD)))
+        choices.append((0.7, lambda: held(KILLED, BOARD, lambda: stage.kill_board(work.board))))
+    if stage.line == SERIAL and work.board:
+        cable = CABLE_FAULTS if work.is_verified else {k: v for k, v in CABLE_FAULTS.items() if v == "unplugged"}
+        choices.append((6, lambda: _on_board(stage, work, chance, cable, f"{SERVER_BOARD} (serial)")))
+    if stage.line == RFC2217 and work.board:
+        choices.append((0.7, lambda: held(KILLED, "bridge", lambda: stage.kill_bridge(work.board))))
+    if stage.line == EXEC and work.board:
+        choices.append((0.7, lambda: held(KILLED, "child", stage.kill_children)))
+    choices.append((0.7, lambda: held(KILLED, SERVER, stage.server.kill)))
+    thawed = partial(stage.server.freeze, False)
+    choices.append((0.7, lambda: held("frozen", SERVER, lambda: stage.server.freeze(True), thawed)))
+    choices.append((1 if isinstance(work, Rows) else 0.5, clocked))
+    if isinstance(work, Rows) and (disk := stage.disk) is not None:
+        room = chance.randrange(ROOM_BLOCKS) * BLOCK_BYTES
+        choices.append((2, lambda: held(FULL_DISK, DISK, partial(disk.fill, room), disk.empty)))
+    if isinstance(work, Rows):
+        choices.append((1, lambda: held(FULL, DISK, lambda: _fill(stage, chance), lambda: _empty(stage))))
+    if isinstance(work, PutProcess):
+        choices = [(1, lambda: _killed_client(stage, work, chance))]
+    if quick:
+        choices = [each for each in choices if each[0] >= QUICK_WEIGHT]
+    weights = [weight for weight, _ in choices]
+    return chance.choices([make for _, make in choices], weights)[0]()
+
+
+def line_hops(stage: Stage) -> tuple[str, ...]:
+    """Return the hops between the server and a board that have a proxy."""
+    if stage.line == SERIAL:
+        return ()
+    return (TOOL_BRIDGE, BRIDGE_BOARD) if stage.line == RFC2217 else (SERVER_BOARD,)
+
+
+def _proxied(stage: Stage, work: Work, chance: random.Random, hop: str) -> Strike:
+    proxy = stage.proxies[hop]
+    kinds = list(Kind)
+    encrypted = hop in PORTS and stage.guard is not OPEN
+    # A digest stands over files on their way from and to a board; over all else only TLS does.
+    if not encrypted and (not work.is_verified or hop in PORTS):
+        kinds.remove(Kind.FLIP)
+    if hop == RELAY_TARGET:
+        kinds.remove(Kind.END)  # a target that ends in order has ended
+    way = chance.choice(list(Way))
+    reach = _reach(work, way is Way.OUT) + (HELLO_BYTES if encrypted else 0)
+    fault = drawn(chance, chance.choice(kinds), reach, MOMENT_SECONDS, (way,))
+    if fault.kind is Kind.THROTTLE:
+        fault = replace(fault, amount=max(fault.amount, work.reach / THROTTLED_SECONDS))
+    name = hop.removesuffix(f" {FILES}").removesuffix(f" {TALKER}")
+    shown = f"{name} ({stage.line})" if name == SERVER_BOARD else name
+    return Strike(WORDS[fault.kind], shown, f"{hop} {fault}", lambda: proxy.strike(fault), lambda: bool(proxy.mend()))
+
+
+def _on_board(stage: Stage, work: Work, chance: random.Random, faults: dict[str, str], hop: str) -> Strike:
+    board = stage.boards[work.board]
+    words = sorted({word for name, word in faults.items() if work.writes or name not in ("full-after", "flash-stall")})
+    # Stalls are waited for, by the time limits of a transfer: fewer of them.
+    word = chance.choices(words, [0.3 if word == "stall" else 1 for word in words])[0]
+    name = chance.choice([name for name, value in faults.items() if value == word])
+    amount = chance.randrange(1, _reach(work, not name.endswith("-tx")))
+    if name == "flash-stall":
+        amount = chance.randrange(5, 40)
+    spec = f"{name}={amount}"
+    if word == "stall" and isinstance(work, Rows):
+        return _stalled(stage, work, hop, spec, round(chance.uniform(SHORT_SECONDS, LONG_SECONDS), 2))
+    # A slow flash does not say so.
+    return Strike(
+        word, hop, spec, lambda: board.inject([spec]), lambda: name == "flash-stall" or _struck(stage, work.board)
+    )
+
+
+def _stalled(stage: Stage, work: Work, hop: str, spec: str, seconds: float) -> Strike:
+    """Switch a hanging board off and on, because a client that only listens would wait for ever."""
+    board = stage.boards[work.board]
+    struck: list[str] = []
+    switching: list[threading.Timer] = []
+
+    def apply() -> None:
+        board.inject([spec])
+        switching.append(later(seconds, lambda: struck.extend(board.mend())))
+
+    def end() -> bool:
+        switching[0].cancel()
+        switching[0].join()
+        return bool(struck) or _struck(stage, work.board)
+
+    return Strike("stall", hop, f"{spec} for {seconds} s", apply, end)
+
+
+def _reach(work: Work, outward: bool) -> int:
+    """Return within how many bytes of one direction a fault has its place."""
+    return work.reach if outward == work.writes else ANSWER_BYTES
+
+
+def _struck(stage: Stage, name: str) -> bool:
+    struck = bool(stage.boards[name].mend())
+    return struck or not stage.boards[name].is_alive
+
+
+def _held(
+    stage: Stage,
+    work: Work,
+    chance: random.Random,
+    spec: str,
+    kind: str,
+    where: str,
+    do: Callable[[], object],
+    undo: Callable[[], object] | None,
+) -> Strike:
+    """Return a strike at something that is not a connection, at a place of the work."""
+    way = chance.choice(list(Way))
+    fault = Fault(Kind.PAUSE, way, chance.randrange(_reach(work, way is Way.OUT)), HOLD_SECONDS)
+    lasting = round(chance.uniform(SHORT_SECONDS, LONG_SECONDS), 2) if undo else 0.0
+    placed = _Placed(stage.proxies[work.way], fault, do, undo or (lambda: None), lasting)
+    shown = f"{spec} at {fault.way}@{fault.at}" + (f" for {lasting} s" if lasting else "")
+    return Strike(kind, where, shown, placed.apply, placed.end)
+
+
+def _fill(stage: Stage, chance: random.Random) -> None:
+    """The server's files may grow a little, and no further: a limit of the system on a process that runs."""
+    log = (stage.folder / "server.log").stat().st_size + LOG_BYTES
+    sizes = [file.stat().st_size for file in (stage.folder / "recordings").iterdir() if file.is_file()]
+    _limit(stage, max(log, *sizes) + chance.randrange(ROOM_BYTES))
+
+
+def _empty(stage: Stage) -> None:
+    _limit(stage, resource.RLIM_INFINITY)
+
+
+def _limit(stage: Stage, size: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        resource.prlimit(stage.server.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
+def _killed_client(stage: Stage, work: PutProcess, chance: random.Random) -> Strike:
+    """The line of a client's process is slow, so that it is killed at some place of its way."""
+    proxy = stage.proxies[CLIENT_SERVER]
+    place = chance.randrange(100, work.reach)
+    before = proxy.connections
+
+    def kill() -> None:
+        if work.process is not None:
+            work.process.kill()
+
+    watching = threading.Event()
+
+    def watch() -> None:
+        # It takes a while to start, and comes by the proxy then.
+        while not watching.wait(0.02):
+            if proxy.connections > before:
+                watching.wait(0.05 + place / 20_000)
+                kill()
+                return
+
+    thread = threading.Thread(target=watch, name="kill-client")
+
+    def apply() -> None:
+        proxy.strike(Fault(Kind.THROTTLE, Way.OUT, 0, 8_000))
+        thread.start()
+
+    def end() -> bool:
+        watching.set()
+        thread.join()
+        proxy.mend()
+        return work.process is not None and work.process.returncode is not None and work.process.returncode < 0
+
+    return Strike(KILLED, CLIENT, f"kill -9 about byte {place}", apply, end)

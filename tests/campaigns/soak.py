@@ -1,0 +1,257 @@
+"""Keeps a server under clients that come and go, for minutes or hours, and checks rows, memory and descriptors.
+
+    python -m tests.campaigns.soak --minutes 10
+    python -m tests.campaigns.soak --hours 24 --boards 100 --clients 50
+    python -m tests.campaigns.soak --minutes 60 --clients 200 --tides   # three of four clients pause for 90 s in 180
+
+One board in ten is a simulated one, with files and a REPL; the others print rows, many to a process. All are recorded.
+Clients (`soaking.visits`) read files, follow sessions, write and verify, use a REPL, come by HTTP and WebSocket, read
+slowly, and hang up. The server's process is sampled into a CSV beside a plot. Exit code 1: memory grew after the
+warm-up, descriptors or threads were not given back, a row is unaccounted for, or an error had no code.
+
+The warm-up ends when everything that fills up is full: the taps, and the memory that compacting a GB of recordings
+takes. Memory while recordings are compacted is compared with other times of compaction. A run that is too short (ten
+minutes) says that it cannot tell about memory; so does one whose slope is not known well enough. Ctrl-C or SIGTERM ends
+a run early, and judges it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import pandas as pd
+import typer
+
+from fastflight.client import FastFlightClient
+from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
+from fastflight_benchmark import ending, machine, output
+from fastflight_benchmark.printing import printing
+from fastflight_benchmark.printing_boards import Options
+from fastflight_benchmark.spawned import free_port, spawned
+from fastflight_benchmark.suites.sessions.recorded import Replayed, replayed
+from tests.campaigns.soaking.coming import Coming, Outcome
+from tests.campaigns.soaking.plot import drawn
+from tests.campaigns.soaking.sampling import FLAT_MB_PER_HOUR, Sample, Sampling, Slope, slope
+from tests.campaigns.soaking.visits import FILE, VISITS, Place, lines
+
+# One in so many boards is one that can do more than print.
+PRINTING_PER_BOARD = 10
+ROWS_PER_SECOND = 5.0
+# Until the tap of a board that prints is full, each row adds to it: 26 MB for a hundred boards.
+TAPS_FULL_SECONDS = KEPT_BYTES / (ROWS_PER_SECOND * CHUNK_BYTES)
+# After the last client has left: a connection that was cut is noticed by then.
+REST_SECONDS = 20.0
+POLL_SECONDS = 0.5
+# Descriptors that may come and go by themselves: a segment of a recording that is closed and the next one opened, the
+# pipe or socket that gRPC keeps ready.
+SPARE_DESCRIPTORS = 8
+# Sampled so often, and less often where it takes hours.
+INTERVAL_SECONDS, MOST_SAMPLES = 2.0, 5000
+# Fewer say nothing: of samples, and of visits of a kind.
+LEAST_SAMPLES = LEAST_VISITS = 20
+SAID = {True: "held       ", False: "FAILED     ", None: "cannot tell"}
+
+
+@dataclass(frozen=True, slots=True)
+class Soaked:
+    """What a soak found."""
+
+    outcome: Outcome
+    kept: Replayed
+    printed_rows: int
+    start: Sample
+    end: Sample
+    slope: Slope
+    samples: Sequence[Sample]
+    seconds: float
+
+    def verdicts(self) -> dict[str, bool | None]:
+        """Return each promise, and whether it held. None: the run was too short to tell."""
+        counted = self.outcome.counted
+        grew = self.slope
+        warm_up = warm_up_of(self.samples)
+        told = warm_up is not None and len(warmed(self.samples, warm_up)) >= LEAST_SAMPLES
+        rows = self.outcome.rows
+        without = [kind for kind, visits in self.outcome.visits.items() if visits >= LEAST_VISITS and not rows[kind]]
+        since = f"after {warm_up:.0f} s" if warm_up is not None else "so far, and the recordings not compacted yet"
+        return {
+            f"memory is flat: {grew.mb_per_hour:+.1f} MB per hour {since}, 95 % within {grew.low:+.1f} and "
+            f"{grew.high:+.1f}, {self.end.rss_mb:.0f} MB at the end": grew.flat if told else None,
+            f"descriptors are back: {self.start.descriptors} at the start, {self.end.descriptors} at the end": (
+                self.end.descriptors <= self.start.descriptors + SPARE_DESCRIPTORS
+            ),
+            f"threads are back, but for pools: {self.start.lasting_threads}, then {self.end.lasting_threads} "
+            f"(in all {self.start.threads}, then {self.end.threads})": (
+                0 <= self.end.lasting_threads <= self.start.lasting_threads
+            ),
+            f"no stream is left: {self.end.streams}": self.end.streams == 0,
+            f"tasks are back: {self.start.tasks}, then {self.end.tasks}": 0 <= self.end.tasks <= self.start.tasks,
+            f"all {self.printed_rows} printed rows are kept: {self.kept.rows}": (
+                0 < self.kept.rows == self.printed_rows and not self.kept.wrong
+            ),
+            f"of {counted.read} rows read and {counted.written} written {counted.wrong} are wrong "
+            f"({counted.told_missing} gaps were told)": counted.wrong == 0 and counted.read > 0,
+            f"each kind of visit has had rows, without any: {without}": not without,
+            f"errors have a code: {dict(self.outcome.errors)}": not self.outcome.untyped,
+        }
+
+
+def soak(seconds: float, boards: int, clients: int, seed: int, interval: float, *, tides: bool = False) -> Soaked:
+    """Run a soak. `Soaked.verdicts` judges it."""
+    chance = random.Random(seed)
+    full = max(1, boards // PRINTING_PER_BOARD)
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastflight-soak-")))
+        fleet = stack.enter_context(printing(Options(boards - full, rows_per_second=ROWS_PER_SECOND)))
+        devices = {f"board-{number}": url for number, url in enumerate(fleet.urls)}
+        devices |= {f"sim-{number}": "sim:?telemetry=10" for number in range(full)}
+        (folder / "fleet.toml").write_text(
+            "".join(f'[devices.{name}]\nurl = "{url}"\n' for name, url in devices.items())
+        )
+        kept_in = folder / "recordings"
+        port = free_port()
+        server = stack.enter_context(
+            spawned(
+                "fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--fleet", str(folder / "fleet.toml"),
+                "--record", "*", "--recordings", str(kept_in), "--http", str(port), "--log-json",
+            )
+        )  # fmt: skip
+        names = tuple(devices)
+        with FastFlightClient(server.location) as client:
+            file = client.read("sim-0", FILE).to_arrow()
+        http = f"http://127.0.0.1:{port}"
+        printing_ones, boards_with_files = names[: len(fleet.urls)], names[len(fleet.urls) :]
+        place = Place(server.location, http, printing_ones, boards_with_files, file, lines(http, "sim-0"))
+        coming = Coming(place, clients, seed, tides=tides)
+        sampling = Sampling(server.pid, server.location, kept_in, interval)
+        # What begins with the first of its kind (a board's line, a pool) is there from then on.
+        for name in place.boards:
+            with FastFlightClient(server.location) as client:
+                client.ls(name)
+        for kind in VISITS:
+            coming.visit(kind, chance, "soak-first")
+        start = _rested(sampling, None)
+        with sampling:
+            coming.start()
+            try:
+                lasted = _lasted(seconds)
+            finally:
+                coming.stop()
+            samples = list(sampling.samples)
+        end = _rested(sampling, start)
+        printed = fleet.stop()
+        kept = replayed(server.location, printed)
+    rows = sum(board.rows for board in printed)
+    judged = warmed(samples, warm_up_of(samples) or TAPS_FULL_SECONDS)
+    return Soaked(coming.outcome, kept, rows, start, end, slope(judged), samples, lasted)
+
+
+def warm_up_of(samples: Sequence[Sample]) -> float | None:
+    """How long memory was filled for the first time: until the taps were, and recordings compacted. None: it still is.
+
+    The library that Arrow has its memory from keeps what a thread had at most, and compacting takes more than answers.
+    """
+    done = (each.seconds - samples[0].seconds for each in samples if each.compacted and not each.compacting)
+    compacted = next(done, None)
+    return None if compacted is None else max(compacted, TAPS_FULL_SECONDS)
+
+
+def warmed(samples: Sequence[Sample], warm_up: float) -> list[Sample]:
+    """Return the samples after the warm-up."""
+    return [each for each in samples if each.seconds - samples[0].seconds >= warm_up]
+
+
+def _lasted(seconds: float) -> float:
+    """Wait so long, or until Ctrl-C or SIGTERM. Return the seconds."""
+    began = time.monotonic()
+    try:
+        time.sleep(seconds)
+    except KeyboardInterrupt:
+        seconds = round(time.monotonic() - began, 1)
+        typer.echo(f"ended after {seconds} s: clients leave, and what there was is judged")
+    return seconds
+
+
+def _rested(sampling: Sampling, start: Sample | None) -> Sample:
+    """Return a sample without clients, when the process is back at `start`, does not change, or time is up."""
+    deadline = time.monotonic() + REST_SECONDS
+    before: Sample | None = None
+    while True:
+        sample = sampling.take()
+        if start is not None:
+            settled = sample.descriptors <= start.descriptors and sample.lasting_threads <= start.lasting_threads
+        else:
+            settled = before is not None and _held(before) == _held(sample)
+        if (settled and sample.streams == 0) or time.monotonic() > deadline:
+            return sample
+        before = sample
+        time.sleep(POLL_SECONDS)
+
+
+def _held(sample: Sample) -> tuple[int, int, int]:
+    return sample.descriptors, sample.threads, sample.tasks
+
+
+def main(
+    hours: Annotated[float, typer.Option(min=0, help="How long, in hours.")] = 0.0,
+    minutes: Annotated[float, typer.Option(min=0, help="How long, in minutes, beside the hours.")] = 10.0,
+    boards: Annotated[int, typer.Option(min=2, help="Boards, one in ten of them with files.")] = 100,
+    clients: Annotated[int, typer.Option(min=1, help="Clients at a time.")] = 50,
+    seed: Annotated[int, typer.Option(help="Of what clients do.")] = 1,
+    tides: Annotated[
+        bool, typer.Option("--tides", help="Half of the time only a quarter of the clients come.")
+    ] = False,
+    path: Annotated[Path | None, typer.Option("--output", help="The CSV; a plot and the verdicts lie beside.")] = None,
+) -> None:
+    """Soak a server, and print whether everything held."""
+    seconds = (hours * 60 + (0 if hours and minutes == 10.0 else minutes)) * 60
+    path = path or output.default_path("soak")
+    typer.echo(f"{boards} boards, {clients} clients, {seconds:.0f} s")
+    found = soak(seconds, boards, clients, seed, max(INTERVAL_SECONDS, seconds / MOST_SAMPLES), tides=tides)
+    verdicts = found.verdicts()
+    frame = pd.DataFrame([asdict(each) for each in found.samples])
+    stolen = float(frame["stolen"].mean()) if found.samples else 0.0
+    description: dict[str, Any] = {
+        "suite": "soak",
+        "seconds": found.seconds,
+        "boards": boards,
+        "clients": clients,
+        "seed": seed,
+        "tides": tides,
+        "flat_mb_per_hour": FLAT_MB_PER_HOUR,
+        "stolen_percent": stolen,
+        "slope": asdict(found.slope),
+        "start": asdict(found.start),
+        "end": asdict(found.end),
+        "visits": dict(found.outcome.visits),
+        "rows": dict(found.outcome.rows),
+        "errors": dict(found.outcome.errors),
+        "untyped": found.outcome.untyped,
+        "verdicts": verdicts,
+        "machine": machine.describe(),
+    }
+    output.save(path, frame, {}, description)
+    if found.samples:
+        drawn(frame, warm_up_of(found.samples) or TAPS_FULL_SECONDS, description).savefig(path.with_suffix(".png"))
+    typer.echo(f"{found.outcome.visits.total()} visits: {dict(found.outcome.visits)}")
+    for text, held in verdicts.items():
+        typer.echo(f"{SAID[held]}  {text}")
+    for text in found.outcome.untyped:
+        typer.echo(f"             {text}")
+    if stolen:
+        typer.echo(f"             the host gave {stolen:.1f} % of the processors' time to others")
+    typer.echo(f"{machine.in_one_line(description['machine'])}\n{path}")
+    sys.exit(1 if False in verdicts.values() else 0)
+
+
+if __name__ == "__main__":
+    ending.like_ctrl_c()
+    typer.run(main)

@@ -1,0 +1,248 @@
+"""One visit of a client: it connects, does one thing, counts the rows, and leaves.
+
+Each kind of visit counts the rows that it read, and those that are `wrong`: missing without a gap, repeated, or
+different from what was written. The caller sorts exceptions: an error with a code is an answer, any other is a defect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from websockets.sync.client import connect
+
+from fastflight.client import AsyncFastFlightClient, FastFlightClient, Missed
+from fastflight.errors import FastFlightError
+from fastflight.service.requests import Mock
+from fastflight_benchmark.suites.sessions.counting import JSON_SCHEMA
+
+FILE = "/readings.csv"
+WRITTEN_ROWS = 500
+INTERNAL = FastFlightError.code
+# What a live session is followed for.
+SESSION_SECONDS = (0.5, 3.0)
+# Between the batches of a client that reads slowly.
+SLOW_SECONDS = 0.05
+# A request for the line of a board that others have may wait as long as the server lets it.
+HTTP_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where clients go: the server's addresses, boards that print, boards with files, what `FILE` has on all of them.
+
+    `lines` is that as JSON lines.
+    """
+
+    location: str
+    http: str
+    printing: tuple[str, ...]
+    boards: tuple[str, ...]
+    file: pa.Table
+    lines: bytes
+
+
+@dataclass(slots=True)
+class Counted:
+    """Rows that were read, written, and wrong."""
+
+    read: int = 0
+    written: int = 0
+    wrong: int = 0
+    told_missing: int = 0
+
+
+class Told(FastFlightError):
+    """An error from a WebSocket, by its code."""
+
+    def __init__(self, code: str, what: str) -> None:
+        super().__init__(what)
+        self.code = code
+
+
+Visit = Callable[[Place, random.Random, str], Counted]
+
+
+def reading(place: Place, chance: random.Random, own: str) -> Counted:
+    """Read a file completely."""
+    with FastFlightClient(place.location) as client:
+        found = client.read(chance.choice(place.boards), FILE, mode=chance.choice(("sync", "async"))).to_arrow()
+    return _compared(found, place)
+
+
+def areading(place: Place, chance: random.Random, own: str) -> Counted:
+    """Read a file with the async client, twice at the same time."""
+
+    async def read(client: AsyncFastFlightClient) -> Counted:
+        return _compared(await (await client.read(chance.choice(place.boards), FILE)).to_arrow(), place)
+
+    async def both() -> Counted:
+        async with AsyncFastFlightClient(place.location) as client:
+            one, other = await asyncio.gather(read(client), read(client))
+        return Counted(read=one.read + other.read, wrong=one.wrong + other.wrong)
+
+    return asyncio.run(both())
+
+
+def following(place: Place, chance: random.Random, own: str) -> Counted:
+    """Follow a board's rows as it prints them. No number may be missing without a gap."""
+    counted = Counted()
+    with FastFlightClient(place.location) as client:
+        with client.session(
+            chance.choice(place.printing),
+            format="jsonl",
+            schema=JSON_SCHEMA,
+            limit_seconds=chance.uniform(*SESSION_SECONDS),
+            mode=chance.choice(("sync", "async")),
+        ) as rows:
+            _follow(((batch, rows.gaps) for batch in rows), counted, slow=False)
+    return counted
+
+
+def dawdling(place: Place, chance: random.Random, own: str) -> Counted:
+    """Follow a board's rows slowly."""
+    counted = Counted()
+    with FastFlightClient(place.location) as client:
+        board = chance.choice(place.printing)
+        with client.session(
+            board, format="jsonl", schema=JSON_SCHEMA, since_seconds=60, limit_seconds=SESSION_SECONDS[1]
+        ) as rows:
+            _follow(((batch, rows.gaps) for batch in rows), counted, slow=True)
+    return counted
+
+
+def replaying(place: Place, chance: random.Random, own: str) -> Counted:
+    """Replay the last rows of a recording."""
+    counted = Counted()
+    with FastFlightClient(place.location) as client:
+        name = chance.choice(place.printing)
+        with client.recording(name, format="jsonl", schema=JSON_SCHEMA, since_seconds=20) as rows:
+            _follow(((batch, rows.gaps) for batch in rows), counted, slow=False)
+    return counted
+
+
+def writing(place: Place, chance: random.Random, own: str) -> Counted:
+    """Write rows to a board, read them back and remove them."""
+    board, path = chance.choice(place.boards), f"/{own}.csv"
+    table = pa.table({"n": range(WRITTEN_ROWS), "x": [chance.randrange(1000) for _ in range(WRITTEN_ROWS)]})
+    with FastFlightClient(place.location) as client:
+        client.write(board, path, table, mode=chance.choice(("sync", "async")))
+        found = client.read(board, path).to_arrow()
+        client.remove(board, path)
+    same = found.num_rows == WRITTEN_ROWS and found.select(["n", "x"]).equals(table)
+    return Counted(read=found.num_rows, written=WRITTEN_ROWS, wrong=0 if same else WRITTEN_ROWS)
+
+
+def talking(place: Place, chance: random.Random, own: str) -> Counted:
+    """Ask a board's REPL for a sum."""
+    number = chance.randrange(1000, 10_000)
+    with FastFlightClient(place.location) as client:
+        with client.interact(chance.choice(place.boards)) as repl:
+            repl.send(f"print({number} * 10007)\r")
+            answer = repl.read_until(b"%d" % (number * 10007))
+    return Counted(read=1, written=1, wrong=0 if answer else 1)
+
+
+def fetching(place: Place, chance: random.Random, own: str) -> Counted:
+    """Read a file's rows over HTTP."""
+    found = lines(place.http, chance.choice(place.boards))
+    count, rows = found.count(b"\n"), place.file.num_rows
+    return Counted(read=count, wrong=0 if found == place.lines else abs(count - rows) or rows)
+
+
+def lines(http: str, board: str) -> bytes:
+    """`FILE` as JSON lines."""
+    url = f"{http}/devices/{board}/files{FILE}?format=jsonl"
+    with urllib.request.urlopen(url, timeout=HTTP_SECONDS) as answer:
+        content: bytes = answer.read()
+    return content
+
+
+def watching(place: Place, chance: random.Random, own: str) -> Counted:
+    """Follow a live session over a WebSocket."""
+    asked = {
+        "type": "device.session",
+        "device": chance.choice(place.printing),
+        "limit_seconds": chance.uniform(*SESSION_SECONDS),
+        "format": "jsonl",
+        "schema": JSON_SCHEMA,
+    }
+    counted, last, ended = Counted(), -1, False
+    with connect(place.http.replace("http", "ws") + "/ws/session?as=json") as socket:
+        socket.send(json.dumps(asked))
+        for message in socket:
+            told = json.loads(message)
+            if error := told.get("error"):
+                raise Told(error.get("code", INTERNAL), str(error))
+            ended = ended or "trailer" in told
+            for row in told.get("rows", ()):
+                counted.read += 1
+                counted.wrong += last >= 0 and row["n"] != last + 1
+                last = row["n"]
+            if "gap" in told.get("note", {}):
+                counted.told_missing += 1
+                last = -1
+    if not ended:
+        raise EOFError("a session without a last word")
+    return counted
+
+
+def leaving(place: Place, chance: random.Random, own: str) -> Counted:
+    """Request much, read one batch, and leave: by cancelling, or by closing the connection."""
+    client = FastFlightClient(place.location)
+    try:
+        stream = client.read_request(Mock(total_rows=1_000_000, rows_per_batch=10_000))
+        count = next(iter(stream)).num_rows
+        if chance.random() < 0.5:
+            stream.cancel()
+    finally:
+        client.close()
+    return Counted(read=count)
+
+
+def hanging_up(place: Place, chance: random.Random, own: str) -> Counted:
+    """Request much over HTTP, and hang up."""
+    body = json.dumps({"type": "mock", "total_rows": 1_000_000}).encode()
+    with urllib.request.urlopen(f"{place.http}/stream", body, timeout=HTTP_SECONDS) as answer:
+        answer.read(4096)
+    return Counted(read=1)
+
+
+VISITS: dict[str, Visit] = {
+    each.__name__: each
+    for each in (
+        reading, areading, following, dawdling, replaying, writing, talking, fetching, watching, leaving, hanging_up,
+    )
+}  # fmt: skip
+
+
+def _compared(found: pa.Table, place: Place) -> Counted:
+    """Rows of `FILE`: all of them and those, or as many are wrong as are too few or too many, or all."""
+    count, rows = found.num_rows, place.file.num_rows
+    return Counted(read=count, wrong=0 if found.equals(place.file) else abs(count - rows) or rows)
+
+
+def _follow(batches: Iterator[tuple[pa.RecordBatch, list[Missed]]], counted: Counted, *, slow: bool) -> None:
+    """Rows of a printing board in the order of their numbers; a place where some are missing is told or wrong."""
+    last, told = -1, 0
+    for batch, gaps in batches:
+        numbers = batch.column("n").to_pylist() if batch.num_rows else []
+        if len(gaps) > told:  # what follows is another run
+            counted.told_missing += len(gaps) - told
+            told, last = len(gaps), -1
+        for number in numbers:
+            # A line of which the session has seen the end only has none, and is the first of a run.
+            if number is None:
+                counted.wrong += last >= 0
+                continue
+            counted.wrong += last >= 0 and number != last + 1
+            last = number
+        counted.read += len(numbers)
+        if slow:
+            time.sleep(SLOW_SECONDS)

@@ -1,0 +1,267 @@
+"""The proxy between two sockets: each kind of fault as a client sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from tests.support.chaos import AsyncChaosProxy, ChaosProxy, Kind
+from tests.support.chaos import proxy as proxies
+
+SOON = 20.0
+DATA = bytes(range(256)) * 40
+
+
+class Echo:
+    """Says what it hears, to any number of clients."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in self._threads:
+            thread.join(SOON)
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                stream, _ = self._listener.accept()
+                self._threads.append(threading.Thread(target=self._say, args=(stream,)))
+                self._threads[-1].start()
+
+    def _say(self, stream: socket.socket) -> None:
+        with stream, suppress(OSError):
+            while data := stream.recv(4096):
+                stream.sendall(data)
+
+
+@pytest.fixture
+def echo() -> Iterator[Echo]:
+    echo = Echo()
+    yield echo
+    echo.close()
+
+
+@pytest.fixture
+def proxy(echo: Echo) -> Iterator[ChaosProxy]:
+    with ChaosProxy("127.0.0.1", echo.port, seed=1) as proxy:
+        yield proxy
+
+
+def connected(proxy: ChaosProxy) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", proxy.port), timeout=SOON)
+
+
+def heard(client: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size and (more := client.recv(size - len(data))):
+        data += more
+    return data
+
+
+def said(client: socket.socket, data: bytes) -> bytes:
+    """What comes back of `data`, which is all of it unless the connection ends."""
+    client.sendall(data)
+    return heard(client, len(data))
+
+
+def test_without_faults_it_is_not_noticed(proxy: ChaosProxy) -> None:
+    with connected(proxy) as client:
+        assert said(client, DATA) == DATA
+        client.shutdown(socket.SHUT_WR)
+        assert client.recv(1) == b""
+    assert proxy.connections == 1
+
+
+@pytest.mark.parametrize(
+    "spec", ["slice:out@7=0", "slice:back@0=100", "delay:back@0=0.001", "pause:out@9=0.05", "throttle:back@0=500000"]
+)
+def test_what_only_takes_longer_changes_nothing(proxy: ChaosProxy, spec: str) -> None:
+    with connected(proxy) as client:
+        proxy.strike(spec)
+        assert said(client, DATA) == DATA
+    assert proxy.mend() == [spec.partition("@")[0]]
+
+
+@pytest.mark.parametrize(("way", "at"), [("out", 5), ("back", 10_000)])
+def test_a_flipped_bit(proxy: ChaosProxy, way: str, at: int) -> None:
+    with connected(proxy) as client:
+        proxy.strike(f"flip:{way}@{at}=0")
+        expected = bytearray(DATA)
+        expected[at] ^= 1
+        assert said(client, DATA) == expected
+        assert said(client, DATA) == DATA
+
+
+def test_an_end_and_a_cut_are_told_apart(proxy: ChaosProxy) -> None:
+    with connected(proxy) as client:
+        proxy.strike("end:back@100")
+        assert said(client, DATA) == DATA[:100]
+    with connected(proxy) as client:
+        proxy.strike("cut:back@0")
+        with pytest.raises(ConnectionResetError):
+            said(client, DATA)
+    # Each strikes once: this one is whole again.
+    with connected(proxy) as client:
+        assert said(client, DATA) == DATA
+    assert proxy.mend() == ["end:back", "cut:back"]
+
+
+def test_a_target_that_has_ended_meanwhile_makes_no_end_of_a_cut() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, ChaosProxy(*listener.getsockname()) as proxy:
+        proxy.strike("pause:back@0=0.1", "cut:back@100")
+        with connected(proxy) as client:
+            target, _ = listener.accept()
+            with target:
+                target.sendall(DATA)
+            with pytest.raises(ConnectionResetError):
+                heard(client, len(DATA))
+        assert proxy.mend() == ["pause:back", "cut:back"]
+
+
+def test_silence_swallows_both_ways_until_it_is_cut(proxy: ChaosProxy) -> None:
+    with connected(proxy) as client:
+        assert said(client, b"before") == b"before"
+        proxy.strike("silence:out@0=0.1")
+        client.sendall(b"nobody hears this")
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
+
+
+def test_silence_without_an_end_lasts_until_it_is_mended(proxy: ChaosProxy) -> None:
+    with connected(proxy) as client:
+        proxy.strike("silence:back@0")
+        client.sendall(DATA)
+        client.settimeout(0.1)
+        # What was said may take its time as far as the proxy: mended before that, nothing would have been swallowed.
+        struck = False
+        while not struck:
+            struck = proxy.has_struck
+            with pytest.raises(TimeoutError):
+                client.recv(1)
+        client.settimeout(SOON)
+        proxy.mend()
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
+
+
+@pytest.mark.parametrize("spec", ["cut:back@100", "end:back@100", "silence:back@100=0.1"])
+def test_it_breaks_in_front_of_a_target_that_never_stops(spec: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proxies, "READ_BYTES", 1)  # so that there is always more to read
+
+    def flood() -> None:
+        target, _ = listener.accept()
+        with target, suppress(OSError):
+            while True:
+                target.sendall(DATA)
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        ChaosProxy("127.0.0.1", listener.getsockname()[1], [spec]) as proxy,
+    ):
+        flooding = threading.Thread(target=flood)
+        flooding.start()
+        with suppress(ConnectionResetError), connected(proxy) as client:
+            assert DATA.startswith(heard(client, 101)[:100])
+            assert client.recv(1) == b""
+        flooding.join(SOON)
+
+
+def test_a_time_comes_without_a_byte(proxy: ChaosProxy) -> None:
+    with connected(proxy) as client:
+        assert said(client, b"a") == b"a"
+        proxy.strike("end:out@0.01s")
+        assert client.recv(1) == b""
+
+
+def test_a_fault_waits_for_a_connection(proxy: ChaosProxy) -> None:
+    proxy.strike("end:out@2")
+    with connected(proxy) as client:
+        assert said(client, b"abc")[:2] in (b"", b"a", b"ab")
+        assert client.recv(1) == b""
+
+
+def test_pulled_and_plugged_in_again(proxy: ChaosProxy) -> None:
+    with connected(proxy) as client:
+        assert said(client, b"a") == b"a"
+        proxy.unplug()
+        with pytest.raises(ConnectionResetError):
+            client.recv(1)
+    with pytest.raises(ConnectionResetError), connected(proxy) as client:
+        client.recv(1)
+    proxy.plug()
+    with connected(proxy) as client:
+        assert said(client, b"b") == b"b"
+
+
+def test_a_target_that_is_not_there_resets(proxy: ChaosProxy, echo: Echo) -> None:
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))  # nobody else has the port, and nobody listens on it
+        proxy.aim(deaf.getsockname()[1])
+        with pytest.raises(ConnectionResetError), connected(proxy) as client:
+            client.recv(1)
+    proxy.aim(echo.port)
+    with connected(proxy) as client:
+        assert said(client, b"b") == b"b"
+
+
+def test_closing_ends_what_is_open(echo: Echo) -> None:
+    with ChaosProxy("127.0.0.1", echo.port) as proxy:
+        client = connected(proxy)
+        assert said(client, b"a") == b"a"
+    with client, suppress(ConnectionResetError):
+        assert client.recv(1) == b""
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_closing_while_a_connection_comes_leaves_no_socket(echo: Echo, turns: int) -> None:
+    async def main() -> None:
+        async with AsyncChaosProxy("127.0.0.1", echo.port) as proxy:
+            client = socket.create_connection(("127.0.0.1", proxy.port), timeout=SOON)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        with client, suppress(ConnectionResetError):
+            assert client.recv(1) == b""
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("turns", range(4))
+def test_closing_while_a_connection_ends_leaves_no_socket(echo: Echo, turns: int) -> None:
+    async def main() -> None:
+        async with AsyncChaosProxy("127.0.0.1", echo.port) as proxy:
+            reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+            writer.write(b"a")
+            assert await reader.readexactly(1) == b"a"
+            proxy.cut(Kind.END)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
+
+    asyncio.run(main())
+
+
+def test_on_a_loop(echo: Echo) -> None:
+    async def main() -> bytes:
+        async with AsyncChaosProxy("127.0.0.1", echo.port, ["end:back@3"]) as proxy:
+            reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+            writer.write(b"abcdef")
+            data = await reader.read()
+            writer.close()
+            await writer.wait_closed()
+            proxy.cut(Kind.END)
+            return data
+
+    assert asyncio.run(main()) == b"abc"
