@@ -19,6 +19,9 @@ LAST_ROWS = 5
 MAX_CELL_CHARACTERS = 48
 # Stands for a nested value (a list, a struct) with a time that Python cannot represent.
 OUT_OF_RANGE = "<a time beyond the years 1 to 9999>"
+# Errors of a time that Python cannot represent. pytz, which Arrow uses where it is installed, raises `KeyError` for an
+# unknown time zone.
+TIME_ERRORS = (OverflowError, ValueError, KeyError)
 
 
 class Preview:
@@ -80,7 +83,7 @@ def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """
     try:
         rows: list[dict[str, Any]] = batch.to_pylist()
-    except (OverflowError, ValueError):
+    except TIME_ERRORS:
         columns = [[_value(each) for each in column] for column in batch.columns]
         return [dict(zip(batch.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
     return rows
@@ -89,7 +92,7 @@ def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
 def _value(scalar: pa.Scalar) -> Any:
     try:
         return scalar.as_py()
-    except (OverflowError, ValueError):
+    except TIME_ERRORS:
         if not pa.types.is_temporal(scalar.type):
             return OUT_OF_RANGE
         if pa.types.is_timestamp(scalar.type) and scalar.type.tz is not None:
