@@ -12,18 +12,9 @@ from structlog.testing import capture_logs
 from fastflight.concurrency import Shard, Shards
 from fastflight.concurrency import watchdog as module
 from fastflight.concurrency.watchdog import STUCK_SECONDS, Watchdog
+from tests.support.clock import ManualClock
 
 SOON = 10.0
-
-
-class Clock:
-    """Goes when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 async def nothing() -> None:
@@ -54,7 +45,7 @@ def answered(shard: Shard) -> None:
 
 
 def test_a_loop_that_turns_is_asked_and_nothing_is_said() -> None:
-    clock = Clock()
+    clock = ManualClock(100.0)
     with Shard() as shard, capture_logs() as logs:
         watchdog = Watchdog([shard], clock=clock)
         for _ in range(3):
@@ -67,7 +58,7 @@ def test_a_loop_that_turns_is_asked_and_nothing_is_said() -> None:
 
 
 def test_a_blocked_loop_is_reported_once_with_where_it_is() -> None:
-    clock = Clock()
+    clock = ManualClock(100.0)
     with Shard("slow") as slow, Shard("quick") as quick, capture_logs() as logs:
         watchdog = Watchdog([slow, quick], clock=clock)
         with blocked(slow):
@@ -98,7 +89,7 @@ def test_a_blocked_loop_is_reported_once_with_where_it_is() -> None:
 
 
 def test_a_closed_loop_is_not_a_stuck_one() -> None:
-    clock = Clock()
+    clock = ManualClock(100.0)
     with Shard() as shard:
         watchdog = Watchdog([shard], clock=clock)
     with capture_logs() as logs:

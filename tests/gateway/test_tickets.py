@@ -12,15 +12,9 @@ from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.gateway.errors import HttpRefusal
 from fastflight.gateway.ws.tickets import LIFETIME_SECONDS, MAX_TICKETS, MAX_TICKETS_OF_ONE, Grant, Tickets
 from fastflight.service.requests import DeviceSession
+from tests.support.clock import ManualClock
 
 GRANT = Grant("session", DeviceSession(device="demo"), ANYONE)
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_a_ticket_is_good_once() -> None:
@@ -33,7 +27,7 @@ def test_a_ticket_is_good_once() -> None:
 
 
 def test_a_ticket_is_good_for_its_time() -> None:
-    clock = Clock()
+    clock = ManualClock()
     tickets = Tickets(clock)
     late, in_time = tickets.issue(GRANT), tickets.issue(GRANT)
     clock.now = LIFETIME_SECONDS - 0.01
@@ -66,7 +60,7 @@ def test_a_number_without_its_secret_is_refused() -> None:
 
 
 def test_no_more_wait_than_there_may_be() -> None:
-    clock = Clock()
+    clock = ManualClock()
     tickets = Tickets(clock)
     for _ in range(MAX_TICKETS):
         tickets.issue(GRANT)
@@ -111,7 +105,7 @@ def granted(name: str) -> Grant:
     st.lists(st.sampled_from(["issue", "redeem", "again", "other use", "guess"]) | st.floats(0.1, 20.0), max_size=40)
 )
 def test_any_order_of_asking_showing_and_waiting(steps: list[str | float]) -> None:
-    clock = Clock()
+    clock = ManualClock()
     tickets = Tickets(clock)
     waiting: dict[str, float] = {}
     used = ["x.y"]

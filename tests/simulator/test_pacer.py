@@ -5,22 +5,13 @@ from __future__ import annotations
 import pytest
 
 from fastflight.simulator.pacer import Pacer
-
-
-class Clock:
-    """A clock that is set by hand."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
+from tests.support.clock import ManualClock
 
 
 @pytest.mark.parametrize("rate", [30.0, 960.0, 11520.0, 92160.0])
 @pytest.mark.parametrize("late", [0.0, 0.0004, 0.003])
 def test_the_pace_is_exact_on_average_however_late_the_wake_ups(rate: float, late: float) -> None:
-    clock = Clock()
+    clock = ManualClock(100.0)
     pacer = Pacer(rate, clock=clock)
     pacer.begin()
     start, left = clock.now, 5000
@@ -35,7 +26,7 @@ def test_the_pace_is_exact_on_average_however_late_the_wake_ups(rate: float, lat
 
 
 def test_an_idle_line_saves_nothing_up() -> None:
-    clock = Clock()
+    clock = ManualClock(100.0)
     pacer = Pacer(1000, clock=clock)
     pacer.begin()
     clock.now += 60
@@ -47,7 +38,7 @@ def test_an_idle_line_saves_nothing_up() -> None:
 
 @pytest.mark.parametrize(("ahead", "pause", "due"), [(True, 0.04, 40), (True, 0.06, 0), (False, 0.04, 0)])
 def test_a_sender_that_is_ahead_keeps_its_line_busy(ahead: bool, pause: float, due: int) -> None:
-    clock = Clock()
+    clock = ManualClock(100.0)
     pacer = Pacer(1000, fifo=50, clock=clock)
     pacer.begin()
     clock.now += 0.1001
@@ -58,7 +49,7 @@ def test_a_sender_that_is_ahead_keeps_its_line_busy(ahead: bool, pause: float, d
 
 
 def test_a_burst_that_follows_at_once_waits_for_the_one_before() -> None:
-    clock = Clock()
+    clock = ManualClock(100.0)
     pacer = Pacer(1000, clock=clock)
     pacer.begin()
     pacer.moved(10)

@@ -1,4 +1,6 @@
-"""The clock of a Python process, set forward and back from outside while it runs, as somebody sets a computer's.
+"""Clocks: `ManualClock` for code that takes a clock, `SettableClock` for the time of day of a whole process.
+
+The clock of a Python process is set forward and back from outside while it runs, as somebody sets a computer's.
 
     with SettableClock(folder) as clock:
         ...                             # start a process with `clock.environment`, which calls `follow` first of all
@@ -22,6 +24,16 @@ from typing import Self
 
 VARIABLE = "FASTFLIGHT_TESTING_CLOCK"
 _AHEAD = struct.Struct("=q")
+
+
+class ManualClock:
+    """A clock for code that takes one as a function. It stands still; a test sets `now`."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
 
 
 class SettableClock:
