@@ -1,7 +1,7 @@
 """A simulated board as a serial port of this computer, in a process that ends with the context.
 
 Any program for serial ports can open it by its `path`. Its files are in `folder`, where they can be read and written
-without the serial line. `inject` asks for faults, `mend` ends them and returns those that took effect.
+without the serial line. `inject` starts faults; `mend` ends them and returns the ones that took effect.
 """
 
 from __future__ import annotations

@@ -23,8 +23,7 @@ from pyarrow import flight
 
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import INTERRUPTED, Interrupted, report_errors
-from fastflight.client import Credentials, FastFlightClient
-from fastflight.client.call import DEFAULT_TIMEOUT
+from fastflight.client import FastFlightClient
 from fastflight.client.connection import ServerConnection
 
 P = ParamSpec("P")
@@ -87,17 +86,15 @@ def _end_late() -> None:
     os._exit(INTERRUPTED)
 
 
-class InterruptibleClient(FastFlightClient):
-    """A client for the main thread of a command: a signal ends the wait for each of its calls."""
-
-    def __init__(self, location: str, credentials: Credentials) -> None:
-        self.location = location
-        self._connection = _Connection(location, DEFAULT_TIMEOUT, credentials)
-
-
 class _Connection(ServerConnection):
     def _connect(self, location: str) -> Any:
         return _FlightClient(super()._connect(location))
+
+
+class InterruptibleClient(FastFlightClient):
+    """A client for the main thread of a command: a signal ends the wait for each of its calls."""
+
+    _connection_class = _Connection
 
 
 class _FlightClient:

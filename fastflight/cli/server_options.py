@@ -44,7 +44,7 @@ class Server:
     def client(self) -> InterruptibleClient:
         """Return a client of this server. A wrong URL or credential is reported as a wrong command line."""
         with usage_errors():
-            return InterruptibleClient(self.location, self.credentials)
+            return InterruptibleClient(self.location, credentials=self.credentials)
 
 
 DEFAULT_SERVER = Server()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from fastflight.client import call
 from fastflight.client.call import Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
@@ -60,6 +60,9 @@ class FastFlightClient:
     program that the device is running is stopped first.
     """
 
+    # The class of the connection, for a client whose calls are made in another way.
+    _connection_class: ClassVar[type[ServerConnection]] = ServerConnection
+
     def __init__(
         self,
         location: str | None = None,
@@ -68,7 +71,7 @@ class FastFlightClient:
         credentials: Credentials = NONE,
     ) -> None:
         self.location = call.location_of(location)
-        self._connection = ServerConnection(self.location, timeout, credentials)
+        self._connection = self._connection_class(self.location, timeout, credentials)
 
     def devices(self) -> list[Device]:
         """Return the devices of the server."""

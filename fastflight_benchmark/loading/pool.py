@@ -144,7 +144,7 @@ class Loaders:
         shares = [len(range(place, count, self._most)) for place in range(min(count, self._most))]
         before = len(self._running)
         while len(self._running) < len(shares):
-            # One by one: an interrupt must find those that there are.
+            # One at a time: if Ctrl-C comes in between, the processes started so far are ended.
             self._running.append(self._stack.enter_context(Worker(MODULE)))
         for worker in self._running[before:]:
             worker.hear()

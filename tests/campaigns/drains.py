@@ -4,7 +4,7 @@
 
 A server records 20 boards: most print, some have files and a REPL, one is a child process. Clients read, follow, write,
 use a REPL, and come by HTTP and WebSocket; some do not read, and one writes and falls silent. At a random moment the
-server is told to end. Then a new server checks the recordings, the files and the boards. Exit code 1: something did not
+server gets SIGTERM. Then a new server checks the recordings, the files and the boards. Exit code 1: something did not
 hold. Linux and macOS; loopback only; ends by itself.
 """
 

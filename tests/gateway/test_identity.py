@@ -1,4 +1,4 @@
-"""Who asks, over HTTP and WebSocket: nobody gets in without a proof, and nobody gets what is not theirs."""
+"""Authentication over HTTP and WebSocket: no caller gets in without it, or gets more than its scopes allow."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@
     {"do": "begin"}
     {"do": "finish", "ends": [...]}
 
-It obeys these lines of input. The first is answered by `true` when all sessions are open. `begin` drops the times that
-were taken so far, and has those that are to stall stop reading. `finish` has what each reader ends at (the number after
-the last row, or all bytes); it is answered by `Seen` of each, and ends the process.
+It obeys these lines of input. It answers the first with `true` when all sessions are open. `begin` drops the times that
+were taken so far; readers that are meant to stall stop reading. `finish` says where each reader ends (the number after
+its last row, or its number of bytes); the answer is a `Seen` for each reader, and the process ends.
 
 A reader is a bare `pyarrow.flight` client with a connection of its own: what one does not read stands in nobody else's
 way. A row's time is from its board's clock to the moment at which the reader has its batch, so the threads of this

@@ -165,7 +165,7 @@ def transfer_seconds(line: int, size: int) -> float:
 
 
 def plan(scope: Scope, *, tunable: bool) -> list[Cell]:
-    """Return all cells, also those that are not run."""
+    """Return all cells, including the ones that are skipped."""
     cells = []
     for line, content, size in itertools.product(scope.lines, scope.contents, scope.sizes):
         peers = (MPREMOTE, MPREMOTE_PTY) if size in scope.peers.get(line, {}).get(content, ()) else ()

@@ -1,4 +1,4 @@
-"""The faults that can strike a piece of work, and where. One is chosen at random among those that the stage allows.
+"""The faults that can happen during a piece of work, and where. One is chosen at random from those the stage allows.
 
 A strike is armed when the work begins (`apply`) and ended by `end`, which returns whether it took effect. It
 strikes at a place in the traffic or, one time in four, after a moment.
