@@ -15,8 +15,6 @@ from fastflight.client import call
 from fastflight.client.call import Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
 from fastflight.client.connection import ServerConnection
 from fastflight.client.credentials import NONE, Credentials
-from fastflight.client.file_copy import GetFile, PutFile
-from fastflight.client.interaction import Interaction
 from fastflight.client.options import (
     FileCopyOptions,
     FleetOptions,
@@ -27,10 +25,7 @@ from fastflight.client.options import (
     WriteOptions,
     request_keys,
 )
-from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
-from fastflight.client.stream import RowStream
-from fastflight.client.tree_copy import GetTree, PutTree
 from fastflight.service.requests import (
     DeviceExec,
     DeviceFile,
@@ -44,7 +39,10 @@ from fastflight.service.requests import (
 )
 
 if TYPE_CHECKING:
+    from fastflight.client.interaction import Interaction
+    from fastflight.client.parallel import ParallelRowStream
     from fastflight.client.rows import Writable
+    from fastflight.client.stream import RowStream
 
 
 class FastFlightClient:
@@ -127,6 +125,8 @@ class FastFlightClient:
         With `resume`, an interrupted copy leaves what it has stored on the device, and the next copy continues there.
         Options: `fastflight.client.options.FileCopyOptions`.
         """
+        from fastflight.client.file_copy import PutFile
+
         return PutFile(self._connection, device, path, local, options).run()
 
     def get_file(self, device: str, path: str, local: str | Path, **options: Unpack[FileCopyOptions]) -> Copied:
@@ -136,6 +136,8 @@ class FastFlightClient:
         still the beginning of the device's file. The old local file stays until the new one is complete. Options:
         `fastflight.client.options.FileCopyOptions`.
         """
+        from fastflight.client.file_copy import GetFile
+
         return GetFile(self._connection, device, path, local, options).run()
 
     def put_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]) -> CopiedTree:
@@ -144,6 +146,8 @@ class FastFlightClient:
         The files are verified on the device before they replace the old ones. Other files in its folder stay. Options:
         `fastflight.client.options.TreeCopyOptions`.
         """
+        from fastflight.client.tree_copy import PutTree
+
         return PutTree(self._connection, device, folder, local, options).run()
 
     def get_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]) -> CopiedTree:
@@ -152,6 +156,8 @@ class FastFlightClient:
         Each file replaces the old one when it is complete. Raises `DataError`, before anything is written, if a name is
         not safe to use on this computer. Options: `fastflight.client.options.TreeCopyOptions`.
         """
+        from fastflight.client.tree_copy import GetTree
+
         return GetTree(self._connection, device, folder, local, options).run()
 
     def exec(

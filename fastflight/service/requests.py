@@ -78,7 +78,7 @@ class Request(BaseModel):
     not declared.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
     type: ClassVar[str]
     demands: ClassVar[Demands] = {}
