@@ -97,9 +97,9 @@ def draw(rows: pa.Table, columns: list[str], title: str, path: Path) -> None:
 
     figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained")
     axes = figure.subplots()
-    times = rows.column(0).to_pandas().to_numpy()
+    times = rows.column(0).to_numpy()
     for column in columns:
-        axes.plot(times, rows[column].to_pandas().to_numpy(), label=column, linewidth=1)
+        axes.plot(times, rows[column].to_numpy(), label=column, linewidth=1)
     axes.set(
         title=title,
         xlabel=f"{rows.column_names[0].replace('_', ' ')} (UTC)",
