@@ -5,13 +5,7 @@ So each verb works on a board on the desk as it works on a server's devices, and
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
-from typing import Any
-
-import pyarrow as pa
+from collections.abc import Iterable
 
 from fastflight.app.running import RunningServer
 from fastflight.app.settings import ServeSettings
@@ -36,30 +30,7 @@ def open_local_board(url: str) -> RunningServer:
     # Importing the server takes longer than most commands take to run.
     from fastflight.app.compose import open_server
 
-    with _pandas_hidden():
-        pa.array([0])
     return open_server(ServeSettings("grpc://127.0.0.1:0", {BOARD: url}, shards=1, drain_seconds=0.0))
-
-
-@contextmanager
-def _pandas_hidden() -> Iterator[None]:
-    """Let no import find pandas.
-
-    Arrow tries to import it once, when it first makes an array of Python values. That takes as long as all the rest of
-    a command, which makes no data frames.
-    """
-    finder = _NoPandas()
-    sys.meta_path.insert(0, finder)
-    try:
-        yield
-    finally:
-        sys.meta_path.remove(finder)
-
-
-class _NoPandas(MetaPathFinder):
-    def find_spec(self, name: str, *_: Any) -> None:
-        if name == "pandas":
-            raise ModuleNotFoundError(name=name)
 
 
 def find_board(ports: Iterable[FoundPort]) -> str:

@@ -17,7 +17,7 @@ from fastflight.cli.options import DeviceName, ModeOption, Ticks
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.cli.tail import CUT_SHORT
 from fastflight.errors import DataError
-from fastflight.service.requests import SessionFormat
+from fastflight.service.choices import SessionFormat
 
 # Inches, and dots per inch: 1200 x 600 pixels, legible on paper and on a screen.
 SIZE = (8.0, 4.0)

@@ -28,6 +28,7 @@ from fastflight.app.access_settings import read_pem
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import report_errors, usage_errors
 from fastflight.cli.interruption import InterruptibleClient
+from fastflight.cli.without_pandas import keep_pandas_out
 from fastflight.client import DEFAULT_LOCATION, Credentials
 from fastflight.errors import RequestError, TransportError
 
@@ -64,6 +65,7 @@ class Server:
 
     def client(self) -> InterruptibleClient:
         """Return a client of this server. A wrong URL or credential is reported as a wrong command line."""
+        keep_pandas_out()
         if self.device is not None:
             return _client_of_board(self.device)
         if self.or_board and self.url is None and not _listens(DEFAULT_LOCATION):

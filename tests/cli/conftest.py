@@ -18,10 +18,6 @@ from fastflight.client import FastFlightClient
 
 Run = Callable[..., Result]
 
-# Arrow looks for pandas only once. A command on a board without a server hides it from Arrow, and tests run such commands
-# in this process: so that later tests can make data frames, Arrow finds it here.
-pa.array([0])
-
 
 @pytest.fixture(scope="session")
 def location() -> Iterator[str]:

@@ -1,9 +1,9 @@
 """Suite `commands`: how long daily tasks take at the command line, and how much is typed, beside mpremote.
 
 Each tool has a simulated board of its own at 115200 baud, on a pseudo-terminal, with the same files: `fastflight` with
-a server that runs, `fastflight` without one, and mpremote. They take turns at each task, from the start of the process to
-its end. The outcome is checked by what was printed and by the files. Keys are those of the shortest line that works for
-a person with one board plugged in, with Enter; the measured process gets the board's port as well.
+a server that runs, `fastflight` without one, and mpremote. They take turns at each task, from the start of the process
+to its end. The outcome is checked by what was printed and by the files. Keys are those of the shortest line that works
+for a person with one board plugged in, with Enter; the measured process gets the board's port as well.
 """
 
 from __future__ import annotations
@@ -120,8 +120,7 @@ def measured(task: Task, tool: str, place: Place) -> dict[str, Any]:
                 cwd=here,
                 env=dict(place.environment),
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                capture_output=True,
                 text=True,
                 errors="replace",
                 timeout=TASK_SECONDS,
@@ -159,9 +158,9 @@ def show(options: Options, result: pd.DataFrame) -> None:
     )
     for task, rows in result.groupby("task", sort=False):
         cells = rows.set_index("tool")
-        grid.add_row(str(task), *(_cell(cells.loc[tool]) if tool in cells.index else "-" for tool in TOOLS))
+        grid.add_row(str(task), *(_cell(cells.loc[tool].to_dict()) if tool in cells.index else "-" for tool in TOOLS))
     options.console.print(grid)
 
 
-def _cell(row: pd.Series[Any]) -> str:
+def _cell(row: Mapping[Any, Any]) -> str:
     return f"{row['median']:.2f} s, {row['keys']} keys" if row["outcome"] == DONE else str(row["outcome"])
