@@ -1,6 +1,6 @@
 """What MkDocs does besides rendering the Markdown files of this folder.
 
-- Adds the reference pages that `reference_pages.py` makes from the code.
+- Adds to the reference what `reference_pages.py` makes from the code.
 - Adds the notebooks, with the outputs that they hold, and the README files of the benchmark and of the campaigns.
 - Lists the decisions, by the titles of their files.
 - Turns links to files that the site does not have into plain text: they are in the repository.
@@ -11,19 +11,22 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from reference_pages import PAGES
+from reference_pages import MARK, PARTS
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 # Pages from elsewhere in the repository, and where the site has them.
-BROUGHT = {"fastflight_benchmark/README.md": "internals/benchmark.md", "tests/campaigns/README.md": "internals/campaigns.md"}
+BROUGHT = {
+    "fastflight_benchmark/README.md": "internals/benchmark.md",
+    "tests/campaigns/README.md": "internals/campaigns.md",
+}
 NOTEBOOKS = ("notebook", "live")
 DECISIONS = "internals/decisions.md"
 LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#\s]+)(#[^)\s]*)?\)")
@@ -31,7 +34,7 @@ LINK = re.compile(r"(?<!!)\[([^\]]+)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made."""
-    made = {path: page() for path, page in PAGES.items()}
+    made = {path: with_part(DOCS / path, part) for path, part in PARTS.items()}
     made |= {path: (ROOT / source).read_text(encoding="utf-8") for source, path in BROUGHT.items()}
     made |= {f"{name}.md": rendered(DOCS / f"{name}.ipynb") for name in NOTEBOOKS}
     made[DECISIONS] = (DOCS / DECISIONS).read_text(encoding="utf-8") + decisions()
@@ -40,6 +43,14 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             files.remove(written)
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def with_part(page: Path, part: Callable[[], str]) -> str:
+    """Return a page with the part that is made from the code in its place."""
+    text = page.read_text(encoding="utf-8")
+    if MARK not in text:
+        raise ValueError(f"{page.name} has no line {MARK}")
+    return text.replace(MARK, part())
 
 
 def on_page_markdown(markdown: str, *, page: Page, files: Files, config: MkDocsConfig) -> str:
@@ -57,7 +68,7 @@ def on_page_markdown(markdown: str, *, page: Page, files: Files, config: MkDocsC
         for there in (within, f"{within}/README.md", DECISIONS if within == "decisions" else within):
             if files.get_file_from_path(there) is not None:
                 return f"[{text}]({posixpath.relpath(there, posixpath.dirname(page.file.src_uri) or '.')}{anchor})"
-        # Of a page of the site, MkDocs then says that the link is broken. What is in the repository alone has a path here.
+        # MkDocs reports a broken link to a page. Other files of the repository are not part of the site.
         return text if (ROOT / path).exists() and not path.endswith(".md") else found[0]
 
     return LINK.sub(led, markdown)

@@ -1,8 +1,9 @@
-"""Makes the reference pages of the site from the code: commands, requests, actions, errors, settings, metrics.
+"""Makes the parts of the reference that come from the code: commands, requests, actions, errors, settings, metrics.
 
-`PAGES` maps the path of each page to a function that returns its Markdown. Names, types, limits, defaults and texts come
-from the code. What a key of a request or of a fleet file means is in `reference/keys.toml`; a key that has no text there,
-or a text without a key, is a `ValueError`. So the pages cannot describe what does not exist, or leave out what does.
+`PARTS` maps a page of this folder to a function that returns Markdown, which replaces the line `MARK` of the page.
+Names, types, limits, defaults and texts come from the code. What a key of a request or of a fleet file means is in
+`reference/keys.toml`. A key without a text there, or a text without a key, is a `ValueError`: the pages cannot describe
+what does not exist, or leave out what does.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from fastflight.sources.actions import device_actions
 from fastflight.sources.recording_actions import recording_actions
 
 KEYS = Path(__file__).parent / "reference" / "keys.toml"
+MARK = "<!-- made from the code: the site has the tables here -->"
 # The gRPC code of each exception that `fastflight.server.status` raises.
 GRPC_CODES = {
     "NotFound": "NOT_FOUND",
@@ -53,13 +55,9 @@ OTHER_VARIABLES = {TOKEN_VARIABLE: "Your token itself. A token file is safer."}
 CALLS = {"read": "do_get", "write": "do_put", "exchange": "do_exchange", "describe": "get_flight_info"}
 
 
-def commands_page() -> str:
-    """Return the page on the command line."""
+def commands_part() -> str:
+    """Return the part on the command line."""
     parts = [
-        "# Commands",
-        "This page is made from the commands themselves: `fastflight COMMAND --help` says the same.",
-        "Most commands call a server. Exit codes: 0 done, 1 the device or the server refused, 2 wrong usage, 3 not "
-        "reachable, 130 interrupted.",
         _table(("command", "does"), [(f"[`{name}`](#{name})", text) for name, (_, text) in COMMANDS.items()]),
     ]
     for name in COMMANDS:
@@ -114,17 +112,12 @@ def _default(parameter: Any) -> str:
     return f"`{default}`"
 
 
-def requests_page() -> str:
-    """Return the page on requests: a section for each type."""
+def requests_part() -> str:
+    """Return the part on requests: a section for each type."""
     texts = tomllib.loads(KEYS.read_text(encoding="utf-8"))["requests"]
     override = texts.pop("override")
     kinds = sorted(Request.__subclasses__(), key=lambda kind: kind.type)
     parts = [
-        "# Requests",
-        "A ticket is JSON: an object with `type` and the keys of that type. So is the `cmd` of a descriptor. A path "
-        "descriptor `[device, path]` is a `device.file` request with defaults. An unknown type, an unknown key or a bad "
-        "value is refused; the error names the key, the allowed values and the nearest match. The request types are fixed.",
-        "What an answer carries besides its rows is described [below](#answers).",
         _table(
             ("type", "in one sentence", "`do_get`", "`do_put`", "`do_exchange`"),
             [
@@ -155,30 +148,24 @@ def requests_page() -> str:
             _table(("key", "type", "default", "meaning"), rows),
         ]
     _check_used({*texts, *override}, used)
-    return _page([*parts, (KEYS.parent / "answers.md").read_text(encoding="utf-8")])
+    return _page(parts)
 
 
-def settings_page() -> str:
-    """Return the page on settings: the fleet file, and environment variables."""
+def settings_part() -> str:
+    """Return the part on settings: the fleet file, and environment variables."""
     texts = tomllib.loads(KEYS.read_text(encoding="utf-8"))["settings"]
     schema = _Fleet.model_json_schema()
     rows = [*_settings(schema, schema["$defs"], "")]
     _check_used(set(texts), {key for key, _, _ in rows})
     parts = [
-        "# Settings",
-        "A server takes its settings from the command line and from a fleet file (`fastflight serve --fleet FILE`). The "
-        "command line wins. The fleet file is TOML; an unknown key is an error.",
-        '```toml\n[devices.weather]\nurl = "serial:///dev/ttyACM0"\nbridge = { rfc2217 = 2217, socket = 2218 }\n'
-        'record = true\n\n[limits]\nstreams = 1000\n\n[recordings]\nmax_days = 30\nmax_bytes = "2GB"\n```',
         "## Fleet file",
         "`*` stands for the name of a device.",
         _table(
-            ("key", "type", "default", "meaning"), [(f"`{key}`", kind, default, texts[key]) for key, kind, default in rows]
+            ("key", "type", "default", "meaning"),
+            [(f"`{key}`", kind, default, texts[key]) for key, kind, default in rows],
         ),
         "## Environment variables",
         _table(("variable", "meaning"), sorted(_variables().items())),
-        "A server reads no variable of its own. The options of `fastflight serve` are on the page "
-        "[Commands](commands.md#serve).",
     ]
     return _page(parts)
 
@@ -208,16 +195,16 @@ def _variables() -> dict[str, str]:
     return {**found, **{f"`{name}`": text for name, text in OTHER_VARIABLES.items()}}
 
 
-def actions_page() -> str:
-    """Return the page on actions."""
-    inventory = Inventory({}, shards=Shards(1))
-    own = own_actions(StreamRegistry(Limits()), Catalog(), Shards(1), Authority((), None))
-    parts = [
-        "# Actions",
-        "An action is a call without rows: `do_action` with a name and a JSON body. `list_actions` gives the JSON schema of "
-        "each body. Over HTTP it is `POST /actions/NAME`. An unknown key is refused.",
-    ]
-    for action in sorted([*device_actions(inventory), *recording_actions(None), *own], key=lambda each: each.name.lower()):
+def actions_part() -> str:
+    """Return the part on actions."""
+    with Shards(1) as shards:
+        actions = [
+            *device_actions(Inventory({}, shards=shards)),
+            *recording_actions(None),
+            *own_actions(StreamRegistry(Limits()), Catalog(), shards, Authority((), None)),
+        ]
+    parts = []
+    for action in sorted(actions, key=lambda each: each.name.lower()):
         parts += [f"## {action.name}", _markup(action.description)]
         if not isinstance(action, Action):
             continue
@@ -236,19 +223,18 @@ def actions_page() -> str:
     return _page(parts)
 
 
-def errors_page() -> str:
-    """Return the page on errors, with the codes on the wire and the statuses of both protocols."""
+def errors_part() -> str:
+    """Return the part on errors, with the codes on the wire and the statuses of both protocols."""
     parts = [
-        "# Errors",
-        "Every error has a `code`, which does not change, and says `what` happened, `where`, and what to do next (`hint`). "
-        "Over Flight these are JSON in `extra_info`; over HTTP they are the answer's body. The Python client raises the class.",
         _table(
             ("code", "class", "Flight", "HTTP", "when"),
             [
                 (
                     f"`{kind.code}`",
                     f"{'&nbsp;&nbsp;' * (len(kind.__mro__) - base)}`{kind.__name__}`",
-                    GRPC_CODES[_first(FLIGHT_STATUS, kind).__name__] if kind is not errors.FastFlightError else "INTERNAL",
+                    GRPC_CODES[_first(FLIGHT_STATUS, kind).__name__]
+                    if kind is not errors.FastFlightError
+                    else "INTERNAL",
                     str(_first(HTTP_STATUS, kind) if kind is not errors.FastFlightError else 500),
                     _summary(kind),
                 )
@@ -256,9 +242,6 @@ def errors_page() -> str:
                 for kind in _tree(errors.FastFlightError)
             ],
         ),
-        "Over HTTP some errors of a board have the status of what the caller did: a missing right is 403, a name that is in "
-        "the way is 409, a name that the board does not take is 400. [HTTP](../gateway.md#statuses) lists all statuses.",
-        "`IncompleteWarning` is a Python warning, not an error: " + _summary(errors.IncompleteWarning),
     ]
     return _page(parts)
 
@@ -279,13 +262,9 @@ def _missing(kind: type[Exception]) -> Any:
     return 403 if kind is errors.AccessError else 500
 
 
-def metrics_page() -> str:
-    """Return the page on metrics."""
+def metrics_part() -> str:
+    """Return the part on metrics."""
     parts = [
-        "# Metrics",
-        "`GET /metrics` of the gateway returns them for Prometheus; the action `stats` returns them as JSON, and "
-        "`fastflight stats` shows them. [Monitoring](../observability.md) says how to use them. Counters start at 0 when the "
-        "server starts.",
         _table(
             ("metric", "kind", "labels", "meaning"),
             [
@@ -297,13 +276,13 @@ def metrics_page() -> str:
     return _page(parts)
 
 
-PAGES: Mapping[str, Callable[[], str]] = {
-    "reference/commands.md": commands_page,
-    "reference/requests.md": requests_page,
-    "reference/actions.md": actions_page,
-    "reference/errors.md": errors_page,
-    "reference/settings.md": settings_page,
-    "reference/metrics.md": metrics_page,
+PARTS: Mapping[str, Callable[[], str]] = {
+    "reference/commands.md": commands_part,
+    "reference/requests.md": requests_part,
+    "reference/actions.md": actions_part,
+    "reference/errors.md": errors_part,
+    "reference/settings.md": settings_part,
+    "reference/metrics.md": metrics_part,
 }
 
 
@@ -319,7 +298,9 @@ def _properties(model: type[BaseModel]) -> Iterator[tuple[str, Mapping[str, Any]
 def _type_of(schema: Mapping[str, Any]) -> str:
     """Return a JSON schema in words: `integer, 1 to 4096`."""
     if "anyOf" in schema:
-        return " or ".join(_type_of({**each, "gt": schema.get("gt")}) for each in schema["anyOf"] if each != {"type": "null"})
+        return " or ".join(
+            _type_of({**each, "gt": schema.get("gt")}) for each in schema["anyOf"] if each != {"type": "null"}
+        )
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
     if "const" in schema:
@@ -380,9 +361,7 @@ def _reflowed(text: str | None) -> str:
 def _markup(text: str) -> str:
     """Keep `<IhHB`, `*` and the like as they are, where no backticks protect them."""
     parts = text.split("`")
-    return "`".join(
-        part if place % 2 else re.sub(r"([*<\[\]])", r"\\\1", part) for place, part in enumerate(parts)
-    )
+    return "`".join(part if place % 2 else re.sub(r"([*<\[\]])", r"\\\1", part) for place, part in enumerate(parts))
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
