@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from fastflight.cli import screen
+from fastflight.cli.arguments import device_name
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson, DeviceName, Interrupt
-from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options, with_server_options
 from fastflight.errors import RequestError
 
 
@@ -29,13 +30,13 @@ def devices(json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
 
 
 @interruptible
-@with_server_options
+@with_device_options
 def info(
-    device: DeviceName, interrupt: Interrupt = False, json: AsJson = False, server: Server = DEFAULT_SERVER
+    device: DeviceName = None, interrupt: Interrupt = False, json: AsJson = False, server: Server = DEFAULT_SERVER
 ) -> None:
     """Show a board's firmware, memory, storage and features."""
     with server.client() as client:
-        facts = client.info(device, interrupt=interrupt)
+        facts = client.info(device_name(client, device), interrupt=interrupt)
     if json:
         screen.as_json(facts)
         return
@@ -45,10 +46,14 @@ def info(
 
 
 @interruptible
-@with_server_options
+@with_device_options
 def exec(
-    device: DeviceName,
-    code: Annotated[str, typer.Argument(metavar="CODE", help="Python to run on the board; - reads it from stdin.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[DEVICE] CODE", help="Python to run on the board; - reads it from stdin.", show_default=False
+        ),
+    ],
     timeout: Annotated[
         float | None,
         typer.Option(
@@ -64,10 +69,14 @@ def exec(
     If the code raises, the board's traceback is printed on stderr and the exit code is 1.
     With --json, each line of output is one object.
     """
-    program = _read_stdin() if code == "-" else code
+    if len(words) > 2:
+        raise typer.BadParameter(f"{words[2]!r} is too much: quote the code, as in fastflight exec 'print(1)'")
+    program = _read_stdin() if words[-1] == "-" else words[-1]
     with (
         server.client() as client,
-        client.exec(device, program, timeout=timeout, interrupt=interrupt) as stream,
+        client.exec(
+            device_name(client, words[0] if len(words) == 2 else None), program, timeout=timeout, interrupt=interrupt
+        ) as stream,
     ):
         for batch in stream:
             for row in batch.to_pylist():
@@ -78,16 +87,16 @@ def exec(
 
 
 @interruptible
-@with_server_options
+@with_device_options
 def reset(
-    device: DeviceName,
+    device: DeviceName = None,
     hard: Annotated[bool, typer.Option("--hard", help="Restart the chip, not only its program.")] = False,
     interrupt: Interrupt = False,
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Restart a device."""
     with server.client() as client:
-        client.reset(device, hard=hard, interrupt=interrupt)
+        client.reset(device_name(client, device), hard=hard, interrupt=interrupt)
 
 
 def _read_stdin() -> str:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperGroup, TyperOption
 
 import fastflight
 from fastflight.cli import screen
@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Serve a server's devices over HTTP, for browsers, curl and phones. `serve --http` does so in one process.",
     ),
     "devices": ("devices", "List the server's devices."),
+    "ports": ("ports", "List the serial ports of this computer. No port is opened."),
     "stats": (
         "stats",
         "Show what a server does: its limits and their use, streams, devices, recordings, event loops.",
@@ -57,6 +58,15 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 # The base class of all errors of the command line's parser. Typer exports no name for it.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+def _type_in_help(parameter: Any, ctx: Any) -> str | None:
+    """Return the entry in the type column of `--help`. Typer's own has `<bool>` for flags and `<str>` for arguments."""
+    return parameter.metavar or (None if parameter.is_flag else parameter.display_type(ctx))
+
+
+TyperOption.display_type_rich = _type_in_help  # type: ignore[assignment,method-assign]
+TyperArgument.display_type_rich = lambda parameter, ctx: None  # type: ignore[assignment,method-assign]
 
 
 def load(name: str) -> Any:
@@ -116,7 +126,6 @@ app = typer.Typer(
     cls=Commands,
     help="Use MicroPython devices as tables. `serve` and `bridge` open devices; most other commands call a server.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

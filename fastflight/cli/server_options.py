@@ -1,7 +1,8 @@
 """The options of commands that connect to a server: its URL, and the credentials to send.
 
 A command has a parameter `server: Server = DEFAULT_SERVER` and the decorator `with_server_options`, which replaces the
-parameter by the five options.
+parameter by the five options. Commands on a device have `with_device_options` instead: they also take `--device`, and
+work on the only board that is plugged in if no server runs.
 
 No option takes a token itself: all users of a computer can see its command lines. The token is read from a file
 (`--token-file`) or from the environment variable `FASTFLIGHT_TOKEN`.
@@ -11,12 +12,15 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import os
+import socket
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import urlsplit
 
 import typer
 
@@ -24,33 +28,104 @@ from fastflight.app.access_settings import read_pem
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import report_errors, usage_errors
 from fastflight.cli.interruption import InterruptibleClient
+from fastflight.cli.without_pandas import keep_pandas_out
 from fastflight.client import DEFAULT_LOCATION, Credentials
-from fastflight.errors import RequestError
+from fastflight.errors import RequestError, TransportError
+
+if TYPE_CHECKING:
+    from fastflight.app.running import RunningServer
 
 R = TypeVar("R")
+
+# The heading of these options in `--help`.
+CONNECTION = "Connection"
 
 TOKEN_VARIABLE = "FASTFLIGHT_TOKEN"  # noqa: S105  # the name of a variable
 # Eight times the length of the longest token.
 MAX_TOKEN_FILE_BYTES = 4096
+# A connection to this computer is accepted or refused at once.
+PROBE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The URL of a server, and the credentials that a command sends to it."""
+    """What a command connects to: a server with its credentials, or a board of this computer without a server."""
 
-    location: str = DEFAULT_LOCATION
+    # The URL of the server. None: the command line does not name one.
+    url: str | None = None
     credentials: Credentials = Credentials()
+    # The URL of a board to use without a server.
+    device: str | None = None
+    # Use the only board that is plugged in if no server is named and none answers at `DEFAULT_LOCATION`.
+    or_board: bool = False
+
+    @property
+    def location(self) -> str:
+        return self.url or DEFAULT_LOCATION
 
     def client(self) -> InterruptibleClient:
         """Return a client of this server. A wrong URL or credential is reported as a wrong command line."""
+        keep_pandas_out()
+        if self.device is not None:
+            return _client_of_board(self.device)
+        if self.or_board and self.url is None and not _listens(DEFAULT_LOCATION):
+            try:
+                return _client_of_board("auto")
+            except TransportError as error:
+                raise TransportError(
+                    f"no server runs there, and {error.what}",
+                    where=DEFAULT_LOCATION,
+                    hint=f"Start one: fastflight serve. {error.hint}",
+                ) from error
         with usage_errors():
             return InterruptibleClient(self.location, credentials=self.credentials)
+
+
+class _BoardClient(InterruptibleClient):
+    """A client of a server in this process, which ends with it."""
+
+    def __init__(self, running: RunningServer) -> None:
+        super().__init__(running.location)
+        self._running = running
+
+    def close(self) -> None:
+        super().close()
+        self._running.close()
+
+
+def _client_of_board(url: str) -> InterruptibleClient:
+    # Not at the top: commands that call a server do not need it.
+    from fastflight.app.local_board import open_local_board
+    from fastflight.cli.log import log_to_stderr
+
+    log_to_stderr(as_json=False, least=logging.ERROR)
+    with usage_errors():
+        return _BoardClient(open_local_board(url))
+
+
+def _listens(location: str) -> bool:
+    """Whether something listens at the address. True if that cannot be told: the call then gives the reason."""
+    address = urlsplit(location)
+    try:
+        socket.create_connection((address.hostname, address.port), PROBE_SECONDS).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 DEFAULT_SERVER = Server()
 SERVER_OPTIONS: Mapping[str, Any] = {
     "server": Annotated[
-        str, typer.Option("--server", envvar="FASTFLIGHT_SERVER", metavar="URL", help="URL of the server.")
+        str | None,
+        typer.Option(
+            "--server",
+            envvar="FASTFLIGHT_SERVER",
+            metavar="URL",
+            help=f"URL of the server. By default {DEFAULT_LOCATION}.",
+            rich_help_panel=CONNECTION,
+        ),
     ],
     "token_file": Annotated[
         Path | None,
@@ -59,22 +134,54 @@ SERVER_OPTIONS: Mapping[str, Any] = {
             envvar="FASTFLIGHT_TOKEN_FILE",
             metavar="FILE",
             help=f"File with your token. Without it, the variable {TOKEN_VARIABLE} is used.",
+            rich_help_panel=CONNECTION,
         ),
     ],
     "tls_ca": Annotated[
         Path | None,
         typer.Option(
-            "--tls-ca", envvar="FASTFLIGHT_TLS_CA", metavar="FILE", help="CA that signed the server's certificate, PEM."
+            "--tls-ca",
+            envvar="FASTFLIGHT_TLS_CA",
+            metavar="FILE",
+            help="CA that signed the server's certificate, PEM.",
+            rich_help_panel=CONNECTION,
         ),
     ],
     "tls_cert": Annotated[
         Path | None,
-        typer.Option("--tls-cert", envvar="FASTFLIGHT_TLS_CERT", metavar="FILE", help="Your client certificate, PEM."),
+        typer.Option(
+            "--tls-cert",
+            envvar="FASTFLIGHT_TLS_CERT",
+            metavar="FILE",
+            help="Your client certificate, PEM.",
+            rich_help_panel=CONNECTION,
+        ),
     ],
     "tls_key": Annotated[
         Path | None,
-        typer.Option("--tls-key", envvar="FASTFLIGHT_TLS_KEY", metavar="FILE", help="The key of --tls-cert, PEM."),
+        typer.Option(
+            "--tls-key",
+            envvar="FASTFLIGHT_TLS_KEY",
+            metavar="FILE",
+            help="The key of --tls-cert, PEM.",
+            rich_help_panel=CONNECTION,
+        ),
     ],
+}
+
+
+DEVICE_OPTIONS: Mapping[str, Any] = {
+    "board": Annotated[
+        str | None,
+        typer.Option(
+            "--device",
+            metavar="URL",
+            help="Use this board without a server, as in /dev/ttyACM0 or socket://host:port. `auto`, or no server: "
+            "the only board that is plugged in.",
+            rich_help_panel=CONNECTION,
+        ),
+    ],
+    **SERVER_OPTIONS,
 }
 
 
@@ -83,23 +190,30 @@ def with_server_options(command: Callable[..., R]) -> Callable[..., R]:
 
     The result makes a `Server` of the options and passes it on.
     """
+    return _with_options(command, SERVER_OPTIONS)
+
+
+def with_device_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Return `command` with the options of `DEVICE_OPTIONS` in place of its parameter `server`."""
+    return _with_options(command, DEVICE_OPTIONS)
+
+
+def _with_options(command: Callable[..., R], offered: Mapping[str, Any]) -> Callable[..., R]:
     signature = inspect.signature(command, eval_str=True)
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> R:
-        values = {name: kwargs.pop(name) for name in SERVER_OPTIONS}
+        values = {name: kwargs.pop(name) for name in offered}
+        url, board = values.pop("server"), values.pop("board", None)
+        if url is not None and board is not None and not os.environ.get("FASTFLIGHT_SERVER"):
+            raise typer.BadParameter("--server and --device exclude each other: leave one of them out")
         with report_errors(), usage_errors():
-            server = Server(values.pop("server"), read_credentials(os.environ, **values))
-        return command(*args, **kwargs, server=server)
+            credentials = read_credentials(os.environ, **values)
+        return command(*args, **kwargs, server=Server(url, credentials, board, or_board=offered is DEVICE_OPTIONS))
 
     options = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=DEFAULT_LOCATION if name == "server" else None,
-            annotation=annotation,
-        )
-        for name, annotation in SERVER_OPTIONS.items()
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in offered.items()
     ]
     own = [parameter for parameter in signature.parameters.values() if parameter.name != "server"]
     run.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
