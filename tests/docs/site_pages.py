@@ -1,7 +1,8 @@
 """The pages of the site and README, as blocks that can be run.
 
 A block is a fenced piece of a page. A comment in front of it says how it is meant: `<!-- varies -->` (its output is not
-the same twice), `<!-- main.py -->` (a program for the board). Comments anywhere in a page set up its server:
+the same twice), `<!-- main.py -->` (a program for the board), `<!-- no server -->` (the only board that is plugged in is
+used). Comments anywhere in a page set up its server:
 `<!-- devices: lab-1 lab-2 -->` names simulated boards, `<!-- recorded -->` records them.
 """
 

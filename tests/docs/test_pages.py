@@ -8,6 +8,7 @@ import io
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,11 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from serial.tools import list_ports
+from serial.tools.list_ports_common import ListPortInfo
 from typer.testing import CliRunner
 
 from fastflight.app.compose import open_server
 from fastflight.app.recording_settings import RecordingSettings
 from fastflight.app.settings import ServeSettings, settings_of
+from fastflight.cli import server_options
 from fastflight.cli.main import COMMANDS, UsageError, app, load
 from fastflight.client import FastFlightClient
 from tests.docs.site_pages import ALL, DOCS, HTTP, README, SERVER, WRITTEN, blocks, commands, devices
@@ -81,7 +85,8 @@ def test_a_page_does_what_it_shows(path: Path, tmp_path: Path, monkeypatch: pyte
     with serving(text, tmp_path) as site:
         for block in blocks(text):
             if block.language == "console":
-                run_transcript(block.content, site, varies=block.comment == "varies")
+                with plugged_in(monkeypatch) if block.comment == "no server" else contextlib.nullcontext():
+                    run_transcript(block.content, site, block.comment)
             elif block.comment == "main.py":
                 run_on_board(block.content, site, devices(text)[0])
             elif block.language == "python":
@@ -91,25 +96,39 @@ def test_a_page_does_what_it_shows(path: Path, tmp_path: Path, monkeypatch: pyte
                 assert block.printed is None or out.getvalue() == block.printed, block.content
 
 
-def run_transcript(transcript: str, site: Site, varies: bool) -> None:
+@contextmanager
+def plugged_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No server runs at the default address, and one board is plugged in: a simulated one."""
+    board = ListPortInfo("sim:")
+    board.vid, board.pid, board.serial_number = 0x2E8A, 0x0005, "e6605838"
+    with monkeypatch.context() as patched, socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        patched.delenv("FASTFLIGHT_SERVER", raising=False)
+        patched.setattr(server_options, "DEFAULT_LOCATION", f"grpc://127.0.0.1:{unused.getsockname()[1]}")
+        patched.setattr(list_ports, "comports", lambda: [board])
+        yield
+
+
+def run_transcript(transcript: str, site: Site, comment: str) -> None:
     """Run each command of a transcript, and compare what it prints with what the page shows."""
+    here = {} if comment == "no server" else {"FASTFLIGHT_SERVER": site.flight}
     for shown in re.split(r"(?m)^\$ ", transcript)[1:]:
         command, _, expected = shown.partition("\n")
         if command in UNSTABLE:
             continue
         # matplotlib keeps its fonts open.
         if command.startswith("fastflight ") and "|" not in command and "fastflight plot" not in command:
-            done = CliRunner().invoke(app, shlex.split(command)[1:], env={"FASTFLIGHT_SERVER": site.flight})
+            done = CliRunner().invoke(app, shlex.split(command)[1:], env=here)
             code, output = done.exit_code, done.output
         else:
             paths = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-            environment = {**os.environ, "PATH": paths, "FASTFLIGHT_SERVER": site.flight}
+            environment = {**os.environ, "PATH": paths, **here}
             ran = subprocess.run(
                 ["bash", "-c", site.here(command)], env=environment, capture_output=True, text=True, check=False
             )
             code, output = ran.returncode, ran.stdout + ran.stderr
         assert code == 0 or "error: " in expected, f"{command}: {output}"
-        assert varies or TIME.sub("DATE", output).rstrip() == TIME.sub("DATE", expected).rstrip(), command
+        assert comment == "varies" or TIME.sub("DATE", output).rstrip() == TIME.sub("DATE", expected).rstrip(), command
 
 
 def run_on_board(program: str, site: Site, device: str) -> None:
@@ -170,7 +189,7 @@ def test_the_fleet_files_of_a_page_are_valid(path: Path, tmp_path: Path) -> None
         settings_of(location, [], file, http="8000")
 
 
-@pytest.mark.parametrize("line", ["serve --prot 1", "ls", "get demo:/x --format xml", "nosuch demo"])
+@pytest.mark.parametrize("line", ["serve --prot 1", "mv demo:/x", "get demo:/x --format xml", "nosuch demo"])
 def test_a_command_that_does_not_exist_is_found(line: str) -> None:
     name, *arguments = line.split()
     with pytest.raises((AssertionError, UsageError)):
