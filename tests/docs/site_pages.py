@@ -1,9 +1,13 @@
 """The pages of the site and README, as blocks that can be run.
 
-A block is a fenced piece of a page. A comment in front of it says how it is meant: `<!-- varies -->` (its output is not
-the same twice), `<!-- main.py -->` (a program for the board), `<!-- no server -->` (the only board that is plugged in is
-used). Comments anywhere in a page set up its server:
-`<!-- devices: lab-1 lab-2 -->` names simulated boards, `<!-- recorded -->` records them.
+A block is a fenced piece of a page. A comment in front of it says how it is meant:
+
+- `<!-- varies -->`: its output is not the same twice;
+- `<!-- main.py -->`: it is a program for the board;
+- `<!-- no server -->`: its commands use the only board that is plugged in.
+
+Comments anywhere in a page set up its server: `<!-- devices: lab-1 lab-2 -->` names simulated boards, and
+`<!-- recorded -->` records them.
 """
 
 from __future__ import annotations
