@@ -1,4 +1,4 @@
-"""Names of a package that are imported on first use, so that a command starts without what it does not need."""
+"""What is imported on first use, so that a command starts without what it does not need: names of packages, the log."""
 
 from __future__ import annotations
 
@@ -17,3 +17,15 @@ def exports(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[s
         return getattr(importlib.import_module(f"{package}.{module_of[name]}"), name)
 
     return get
+
+
+class Logger:
+    """A logger of structlog, which is imported for the first line: it loads rich and its tracebacks."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, level: str) -> Any:
+        import structlog
+
+        return getattr(structlog.get_logger(self._name), level)

@@ -48,8 +48,8 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
-    # Arrow looks for pandas only once. Commands hide it from Arrow, and tests run commands in this process: so that later
-    # tests can make data frames, Arrow finds it now.
+    # Arrow looks for pandas only once. Commands hide it from Arrow, and tests run commands in this process: so that
+    # later tests can make data frames, Arrow finds it now.
     pa.array([0])
 
 

@@ -18,7 +18,7 @@ SERVER = {"fastapi", "matplotlib", "prometheus_client", "serial", "structlog", "
 # The parts of fastflight that only a server, or a command that opens a device itself, needs.
 SERVER |= {f"fastflight.{name}" for name in ("bridge", "device", "gateway", "log", "server", "sources", "transport")}
 # Commands that open devices, or read and write files of a server.
-OWN = {"serve", "bridge", "gateway", "doctor", "token", "cert"}
+OWN = {"serve", "bridge", "gateway", "doctor", "ports", "token", "cert"}
 
 
 def loaded_by(code: str) -> set[str]:
@@ -47,6 +47,12 @@ def test_a_command_that_calls_a_server_loads_only_the_client() -> None:
     assert "fastflight.client" in loaded
     assert loaded & (SERVER | {"pandas"}) == set()
     assert loaded_by(command("ls", "--help")) & SERVER == set()
+
+
+def test_a_listing_of_a_board_without_a_server_loads_no_arrow_and_no_server() -> None:
+    loaded = loaded_by(command("ls", "--device", "sim:"))
+    assert "fastflight.device" in loaded
+    assert loaded & {"numpy", "pandas", "pyarrow", "prometheus_client", "fastflight.server", "fastflight.log"} == set()
 
 
 @pytest.mark.parametrize("name", COMMANDS)
