@@ -23,6 +23,8 @@ DOCS = ROOT / "docs"
 README = ROOT / "README.md"
 SERVER, HTTP = "grpc://127.0.0.1:8815", "http://127.0.0.1:8000"
 WRITTEN = sorted(path for folder in ("tutorial", "how-to") for path in (DOCS / folder).glob("*.md"))
+# Pages whose examples need no more than a server. Other pages have tests of their own in this folder.
+RUN = [README, *WRITTEN, DOCS / "fleet.md", DOCS / "observability.md"]
 ALL = [README, *sorted(path for path in DOCS.rglob("*.md") if path.parent.name not in ("decisions", "results"))]
 
 BLOCK = re.compile(r"^(?:<!-- ([^>]*) -->\n)?```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -53,9 +55,14 @@ def devices(text: str) -> list[str]:
     return named[1].split() if named else ["demo"]
 
 
+def lines(block: str) -> list[str]:
+    """Return the commands of a shell block."""
+    return block.replace("\\\n", " ").splitlines()
+
+
 def commands(block: str) -> Iterator[list[str]]:
     """Yield the words of each command of `fastflight` in a shell block, also of one that another command runs."""
-    for line in block.replace("\\\n", " ").splitlines():
+    for line in lines(block):
         words = shlex.split(line, comments=True)
         if "fastflight" in words:
             yield words[words.index("fastflight") + 1 :]

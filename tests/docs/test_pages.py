@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import html
+import importlib.util
 import io
 import os
 import re
@@ -27,7 +29,7 @@ from fastflight.app.settings import ServeSettings, settings_of
 from fastflight.cli import server_options
 from fastflight.cli.main import COMMANDS, UsageError, app, load
 from fastflight.client import FastFlightClient
-from tests.docs.site_pages import ALL, DOCS, HTTP, README, SERVER, WRITTEN, blocks, commands, devices
+from tests.docs.site_pages import ALL, DOCS, HTTP, README, ROOT, RUN, SERVER, blocks, commands, devices, lines
 from tests.support.terminal_recording import COMMANDS as COMMANDS_OF_RECORDING
 
 TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?!:)")
@@ -76,17 +78,23 @@ def name_of(path: Path) -> str:
     return path.stem if path == README else f"{path.parent.name}/{path.stem}"
 
 
-@pytest.mark.parametrize("path", [README, *WRITTEN], ids=name_of)
+@pytest.mark.parametrize("path", RUN, ids=name_of)
 def test_a_page_does_what_it_shows(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = path.read_text(encoding="utf-8")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     names: dict[str, object] = {}
+    Path("main.py").write_text("print('hello')\n")
     with serving(text, tmp_path) as site:
+        monkeypatch.setenv("FASTFLIGHT_SERVER", site.flight)
         for block in blocks(text):
             if block.language == "console":
                 with plugged_in(monkeypatch) if block.comment == "no server" else contextlib.nullcontext():
                     run_transcript(block.content, site, block.comment)
+            elif block.language == "sh":
+                for line in lines(block.content):
+                    if line.startswith("curl "):
+                        run_in_shell(f"{line} -f -s -S", site)
             elif block.comment == "main.py":
                 run_on_board(block.content, site, devices(text)[0])
             elif block.language == "python":
@@ -121,14 +129,23 @@ def run_transcript(transcript: str, site: Site, comment: str) -> None:
             done = CliRunner().invoke(app, shlex.split(command)[1:], env=here)
             code, output = done.exit_code, done.output
         else:
-            paths = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-            environment = {**os.environ, "PATH": paths, **here}
-            ran = subprocess.run(
-                ["bash", "-c", site.here(command)], env=environment, capture_output=True, text=True, check=False
-            )
-            code, output = ran.returncode, ran.stdout + ran.stderr
+            code, output = 0, run_in_shell(command, site)
         assert code == 0 or "error: " in expected, f"{command}: {output}"
         assert comment == "varies" or TIME.sub("DATE", output).rstrip() == TIME.sub("DATE", expected).rstrip(), command
+
+
+def run_in_shell(command: str, site: Site) -> str:
+    paths = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    ran = subprocess.run(
+        ["bash", "-c", site.here(command)],
+        env={**os.environ, "PATH": paths, "FASTFLIGHT_SERVER": site.flight},
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",  # a page shows how to get an Arrow stream
+        check=False,
+    )
+    assert ran.returncode == 0, f"{command}: {ran.stderr}"
+    return ran.stdout + ran.stderr
 
 
 def run_on_board(program: str, site: Site, device: str) -> None:
@@ -155,6 +172,23 @@ def test_the_commands_of_a_page_exist(path: Path) -> None:
             shown = "\n".join(re.findall(r"(?m)^\$ (fastflight [^|\n]*)", shown))
         for name, *arguments in commands(shown):
             check_usage(name, arguments)
+
+
+@pytest.mark.parametrize("path", ALL, ids=name_of)
+def test_the_modules_and_tests_of_a_page_exist(path: Path) -> None:
+    for block in blocks(path.read_text(encoding="utf-8")):
+        for line in lines(block.content) if block.language == "sh" else ():
+            for module in re.findall(r"python3? -m (\S+)", line):
+                assert importlib.util.find_spec(module) is not None, line
+            for tests in re.findall(r"pytest (tests/\S+)", line):
+                assert (ROOT / tests).exists(), line
+
+
+@pytest.mark.parametrize("path", ALL, ids=name_of)
+def test_the_python_of_a_page_can_be_compiled(path: Path) -> None:
+    for block in blocks(path.read_text(encoding="utf-8")):
+        if block.language == "python":
+            compile(block.content, path.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 def check_usage(name: str, arguments: list[str]) -> None:
