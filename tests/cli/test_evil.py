@@ -17,6 +17,8 @@ import pyarrow as pa
 import pytest
 import structlog
 from pyarrow import flight
+from serial.tools import list_ports
+from serial.tools.list_ports_common import ListPortInfo
 
 from fastflight.app.compose import open_server
 from fastflight.app.settings import ServeSettings
@@ -259,6 +261,8 @@ VERBS = {
     "rm": ["rm", f"demo:/{EVIL}"],
     "mkdir": ["mkdir", f"demo:/{EVIL}"],
     "mv": ["mv", f"demo:/{EVIL}", f"/{EVIL}"],
+    "ports": ["ports"],
+    "ports as JSON": ["ports", "--json"],
     "reset": ["reset", EVIL],
     "doctor": ["doctor"],
 }
@@ -277,7 +281,10 @@ def test_no_verb_is_missing() -> None:
 
 
 @pytest.fixture
-def files(typed: Typed, tmp_path: Path) -> None:
+def files(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = ListPortInfo("/dev/ttyS0")
+    port.description = EVIL
+    monkeypatch.setattr(list_ports, "comports", lambda: [port])
     (tmp_path / "a.bin").write_bytes(b"x")
     (tmp_path / "a.csv").write_text("a\n1\n")
     (tmp_path / "folder").mkdir()
