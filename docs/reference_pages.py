@@ -11,8 +11,10 @@ from __future__ import annotations
 import inspect
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from pydantic import BaseModel
@@ -26,6 +28,7 @@ from fastflight.cli.server_options import TOKEN_VARIABLE
 from fastflight.concurrency import Shards
 from fastflight.device import Inventory
 from fastflight.gateway.errors import STATUS as HTTP_STATUS
+from fastflight.gateway.metrics import EdgeMetrics
 from fastflight.runtime.admission import Limits
 from fastflight.runtime.metrics import DEFINITIONS
 from fastflight.runtime.stream_registry import StreamRegistry
@@ -263,17 +266,36 @@ def _missing(kind: type[Exception]) -> Any:
 
 
 def metrics_part() -> str:
-    """Return the part on metrics."""
-    parts = [
-        _table(
-            ("metric", "kind", "labels", "meaning"),
-            [
-                (f"`{name}`", each.kind, ", ".join(f"`{label}`" for label in each.labels) or "–", each.help)
-                for name, each in DEFINITIONS.items()
-            ],
-        ),
-    ]
-    return _page(parts)
+    """Return the part on metrics: those of a server, and those of the gateway itself."""
+    headings = ("metric", "kind", "labels", "meaning")
+    of_server = [(name, each.kind, each.labels, each.help) for name, each in DEFINITIONS.items()]
+    of_gateway = []
+    for metric in _gateway_metrics().collect():
+        name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+        of_gateway.append((name, metric.type, metric._labelnames, metric.documentation))
+    return _page(
+        [
+            "## Of a server",
+            _table(headings, map(_metric, of_server)),
+            "## Of the gateway",
+            "Only on `/metrics`: `stats` does not have them.",
+            _table(headings, map(_metric, of_gateway)),
+        ]
+    )
+
+
+def _gateway_metrics() -> EdgeMetrics:
+    """Return the collector of a gateway that has done nothing. Its parts are not needed to name the metrics."""
+    connections: Any = SimpleNamespace(open=0, unasked=0, refused=0, crowded_out=0, late=0, not_read=0)
+    sockets: Any = SimpleNamespace(open=dict, revoked=0)
+    sessions: Any = SimpleNamespace(missed=0)
+    viewers: Any = SimpleNamespace(all=list, skipped=0)
+    return EdgeMetrics(Counter(), connections, sockets, sessions, viewers)
+
+
+def _metric(row: tuple[str, str, Sequence[str], str]) -> tuple[str, str, str, str]:
+    name, kind, labels, text = row
+    return f"`{name}`", kind, ", ".join(f"`{label}`" for label in labels) or "–", text
 
 
 PARTS: Mapping[str, Callable[[], str]] = {

@@ -197,7 +197,9 @@ def check_usage(name: str, arguments: list[str]) -> None:
     assert name in COMMANDS, f"fastflight {name}"
     command = load(name)
     if below := getattr(command, "commands", None):
-        name, *arguments = arguments
+        # `fastflight recordings` is short for `fastflight recordings list`.
+        name, *arguments = arguments if arguments and arguments[0] in below else ["list", *arguments]
+        assert name in below, f"{command.name} {name}"
         command = below[name]
     # Raises for an option that does not exist, a value that is not allowed, an argument that is missing.
     command.make_context(name, list(until_redirected(arguments)))

@@ -15,6 +15,7 @@ from fastflight.cli.main import COMMANDS
 from fastflight.errors import FastFlightError
 from fastflight.runtime.metrics import DEFINITIONS
 from fastflight.service.requests import Request
+from tests.docs.site_pages import ALL
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -51,7 +52,17 @@ def test_each_error_has_its_code(pages: ModuleType) -> None:
 
 
 def test_each_metric_is_listed(pages: ModuleType) -> None:
-    assert re.findall(r"(?m)^\| `(\w+)` \|", pages.metrics_part()) == list(DEFINITIONS)
+    listed = re.findall(r"(?m)^\| `(\w+)` \| \w+ \|", pages.metrics_part())
+    assert listed[: len(DEFINITIONS)] == list(DEFINITIONS)
+    assert "fastflight_http_answers_total" in listed[len(DEFINITIONS) :]
+
+
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
+def test_pages_name_metrics_that_exist(pages: ModuleType, path: Path) -> None:
+    known = set(re.findall(r"(?m)^\| `(\w+)` \|", pages.metrics_part()))
+    elsewhere = {"fastflight_benchmark"}  # the folder
+    named = set(re.findall(r"\b(fastflight_[a-z_]*[a-z])\b", path.read_text(encoding="utf-8")))
+    assert named - elsewhere <= known
 
 
 def test_settings_have_types_and_defaults(pages: ModuleType) -> None:
