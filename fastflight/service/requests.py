@@ -300,7 +300,7 @@ class Recording(Request):
 
 
 class Mock(Request):
-    """Reads the benchmark table: `total_rows` x 50 columns of int32 (`simple`), or of mixed types (`complex`).
+    """Reads the benchmark table: `total_rows` of 50 columns of int32, four (`simple`), or mixed types (`complex`).
 
     With `first_row`, the answer begins at that row of the whole table. get_flight_info divides the table into up to
     `endpoints` parts, between batches.
