@@ -42,6 +42,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Write a local file to a device. It is converted if the endings name different table formats, else copied.",
     ),
     "exec": ("devices", "Run code on a device and show its output as it arrives."),
+    "repl": (
+        "repl",
+        "Type at a board's prompt. Ctrl-] leaves; all other keys go to the board, also Ctrl-C.",
+    ),
     "tail": ("tail", "Show the live output of a device, without interrupting its program, until Ctrl-C."),
     "plot": ("plot", "Plot columns of a device's live output into a PNG file."),
     "record": ("record", "Record a device on the server, or on this computer without a server (--to DIR)."),
