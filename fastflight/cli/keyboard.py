@@ -11,6 +11,7 @@ The output of the terminal is still processed, so that a line feed begins a line
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 import threading
@@ -44,7 +45,7 @@ if sys.platform == "win32":
         def read(self, seconds: float | None = None) -> bytes | None:
             """Return the next bytes, empty at the end of the input; None after `seconds`, or after `wake`."""
             if not self.is_terminal:
-                return sys.stdin.buffer.read1(READ_BYTES)
+                return os.read(sys.stdin.fileno(), READ_BYTES)
             left = seconds
             while not (keys := self._pressed()) and (left is None or left > 0):
                 if self._woken.wait(POLL_SECONDS):
@@ -81,7 +82,6 @@ if sys.platform == "win32":
                 signal.signal(signal.SIGINT, self._handler)
 
 else:
-    import os
     import select
     import termios
     import tty

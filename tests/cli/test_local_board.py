@@ -78,9 +78,7 @@ def test_a_wrong_url_of_a_board_is_wrong_usage(run_local: RunLocal) -> None:
     assert "rfc2217" in refused.output
 
 
-def test_without_server_and_board_the_message_offers_both(
-    run_local: RunLocal, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_server_and_board_the_message_offers_both(run_local: RunLocal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(list_ports, "comports", list)
     refused = run_local("ls")
     assert refused.exit_code == UNREACHABLE
