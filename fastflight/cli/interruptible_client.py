@@ -7,7 +7,7 @@ be cancelled; it ends with the process.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any, TypeVar
@@ -31,6 +31,14 @@ class InterruptibleClient(FastFlightClient):
     """A client for the main thread of a command: a signal ends the wait for each of its calls."""
 
     _connection_class = _Connection
+
+    def exec_rows(
+        self, device: str, code: str, *, timeout: float | None = None, interrupt: bool = False
+    ) -> Generator[dict[str, Any], None, None]:
+        """Run code and yield its output by lines: `line`, `time` and `text`. At the end, raise its error."""
+        with self.exec(device, code, timeout=timeout, interrupt=interrupt) as stream:
+            for batch in stream:
+                yield from batch.to_pylist()
 
 
 class _FlightClient:
