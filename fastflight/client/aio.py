@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 class AsyncFastFlightClient:
-    """The same as `FastFlightClient`, with coroutines. Close it with `aclose`, or use it in an `async with` block."""
+    """`FastFlightClient` for an event loop. Close it with `aclose`, or use it in an `async with` block."""
 
     def __init__(
         self,
