@@ -79,7 +79,7 @@ class DeviceExecs:
         self._inventory = inventory
 
     def source(self) -> Source[DeviceExec]:
-        """Return the catalog's entry."""
+        """Return the request type and the functions that serve it, for the catalog."""
         return Source(DeviceExec, read=self.read, aread=self.aread, describe=self.describe)
 
     def read(self, request: DeviceExec) -> Reading:
