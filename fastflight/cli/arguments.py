@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 import typer
 
-from fastflight.client import FastFlightClient
 from fastflight.errors import RequestError, UnknownName, nearest
+
+if TYPE_CHECKING:
+    from fastflight.client import FastFlightClient
 
 # Names of devices in a hint: more of them would hide it.
 NAMES_SHOWN = 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,8 +13,10 @@ from fastflight.cli.arguments import device_name
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson, DeviceName, Interrupt
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
-from fastflight.client import FastFlightClient
 from fastflight.errors import DataError, DeviceError, TransportError
+
+if TYPE_CHECKING:
+    from fastflight.cli.interruptible_client import InterruptibleClient
 
 # Prints the size and the free space in bytes, and the path, of each file system. MicroPython lists them from 1.25 on.
 # For older versions each entry of `/` may be one: an ordinary one gives the same numbers as `/`. If no file system is
@@ -140,11 +142,11 @@ def bootloader(device: DeviceName = None, interrupt: Interrupt = False, server: 
 
 
 def _answer(
-    client: FastFlightClient, device: str, code: str, interrupt: bool, timeout: float | None = None
+    client: InterruptibleClient, device: str, code: str, interrupt: bool, timeout: float | None = None
 ) -> list[str]:
     """Run code on the board, and return the lines that it prints. The variables of the board's program stay."""
-    with client.exec(device, f"exec({code!r},{{}})", timeout=timeout, interrupt=interrupt) as stream:
-        return [row["text"] for batch in stream for row in batch.select(["text"]).to_pylist()]
+    rows = client.exec_rows(device, f"exec({code!r},{{}})", timeout=timeout, interrupt=interrupt)
+    return [row["text"] for row in rows]
 
 
 def _file_systems(lines: list[str]) -> Iterator[tuple[str, int | None, int | None]]:
@@ -157,7 +159,7 @@ def _file_systems(lines: list[str]) -> Iterator[tuple[str, int | None, int | Non
             raise DataError(f"the board answered {line[:80]!r}", where="free space", hint="Try again") from error
 
 
-def _clock(client: FastFlightClient, device: str, interrupt: bool) -> datetime:
+def _clock(client: InterruptibleClient, device: str, interrupt: bool) -> datetime:
     """Return the time of the board's clock. `DeviceError` if it has none."""
     answer = _answer(client, device, READ_CLOCK, interrupt)
     if answer == ["none"]:

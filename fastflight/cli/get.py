@@ -38,7 +38,7 @@ from fastflight.client.options import FileOptions
 from fastflight.client.saving import SavedFile
 from fastflight.client.stream import BESIDE, Summary
 from fastflight.errors import RequestError
-from fastflight.service.requests import OnError
+from fastflight.service.choices import OnError
 from fastflight.tables import format_of
 
 # Characters that make a device name a glob.

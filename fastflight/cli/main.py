@@ -84,8 +84,8 @@ def _type_in_help(parameter: Any, ctx: Any) -> str | None:
     return parameter.metavar or (None if parameter.is_flag else parameter.display_type(ctx))
 
 
-TyperOption.display_type_rich = _type_in_help  # type: ignore[method-assign, assignment]
-TyperArgument.display_type_rich = lambda parameter, ctx: None  # type: ignore[method-assign, assignment]
+TyperOption.display_type_rich = _type_in_help  # type: ignore[assignment,method-assign]
+TyperArgument.display_type_rich = lambda parameter, ctx: None  # type: ignore[assignment,method-assign]
 
 
 def load(name: str) -> Any:

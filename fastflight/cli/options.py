@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fastflight.service.requests import Format, Method, Mode
+from fastflight.service.choices import Format, Method, Mode
 
 DeviceName = Annotated[
     str | None,

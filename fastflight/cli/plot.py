@@ -17,7 +17,7 @@ from fastflight.cli.options import DeviceName, ModeOption, Ticks
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.cli.tail import CUT_SHORT
 from fastflight.errors import DataError
-from fastflight.service.requests import SessionFormat
+from fastflight.service.choices import SessionFormat
 
 # Inches, and dots per inch: 1200 x 600 pixels, legible on paper and on a screen.
 SIZE = (8.0, 4.0)
@@ -97,9 +97,9 @@ def draw(rows: pa.Table, columns: list[str], title: str, path: Path) -> None:
 
     figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained")
     axes = figure.subplots()
-    times = rows.column(0).to_pandas().to_numpy()
+    times = rows.column(0).to_numpy()
     for column in columns:
-        axes.plot(times, rows[column].to_pandas().to_numpy(), label=column, linewidth=1)
+        axes.plot(times, rows[column].to_numpy(), label=column, linewidth=1)
     axes.set(
         title=title,
         xlabel=f"{rows.column_names[0].replace('_', ' ')} (UTC)",

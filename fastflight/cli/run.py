@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -87,14 +88,13 @@ def _show_output(
 ) -> None:
     with (
         server.client() as client,
-        client.exec(device_name(client, device), code, timeout=timeout, interrupt=interrupt) as stream,
+        closing(client.exec_rows(device_name(client, device), code, timeout=timeout, interrupt=interrupt)) as rows,
     ):
-        for batch in stream:
-            for row in batch.to_pylist():
-                if json:
-                    screen.as_json(row)
-                else:
-                    screen.line(row["text"])
+        for row in rows:
+            if json:
+                screen.as_json(row)
+            else:
+                screen.line(row["text"])
 
 
 def _device_and_code(words: list[str], example: str) -> tuple[str | None, str]:

@@ -17,22 +17,22 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
 import typer
 
-from fastflight.app.access_settings import read_pem
 from fastflight.cli import screen
-from fastflight.cli.exit_codes import report_errors, usage_errors
-from fastflight.cli.interruption import InterruptibleClient
-from fastflight.client import DEFAULT_LOCATION, Credentials
+from fastflight.cli.exit_codes import usage_errors
+from fastflight.client.answers import DEFAULT_LOCATION
 from fastflight.errors import RequestError, TransportError
 
 if TYPE_CHECKING:
-    from fastflight.app.running import RunningServer
+    from fastflight.cli.interruptible_client import InterruptibleClient
+    from fastflight.client import Credentials
 
 R = TypeVar("R")
 
@@ -52,7 +52,8 @@ class Server:
 
     # The URL of the server. None: the command line does not name one.
     url: str | None = None
-    credentials: Credentials = Credentials()
+    # The options with the names of files that hold credentials.
+    credential_files: Mapping[str, Path | None] = field(default_factory=dict)
     # The URL of a board to use without a server.
     device: str | None = None
     # Use the only board that is plugged in if no server is named and none answers at `DEFAULT_LOCATION`.
@@ -61,6 +62,11 @@ class Server:
     @property
     def location(self) -> str:
         return self.url or DEFAULT_LOCATION
+
+    def credentials(self) -> Credentials:
+        """Read the credentials. Files that cannot be read are reported as a wrong command line."""
+        with usage_errors():
+            return read_credentials(os.environ, **self.credential_files)
 
     def client(self) -> InterruptibleClient:
         """Return a client of this server. A wrong URL or credential is reported as a wrong command line."""
@@ -75,30 +81,60 @@ class Server:
                     where=DEFAULT_LOCATION,
                     hint=f"Start one: fastflight serve. {error.hint}",
                 ) from error
+        from fastflight.cli.interruptible_client import InterruptibleClient
+        from fastflight.cli.without_pandas import keep_pandas_out
+
+        keep_pandas_out()
         with usage_errors():
-            return InterruptibleClient(self.location, credentials=self.credentials)
+            return InterruptibleClient(self.location, credentials=self.credentials())
 
 
-class _BoardClient(InterruptibleClient):
-    """A client of a server in this process, which ends with it."""
+class _BoardClient:
+    """A client of one board without a server.
 
-    def __init__(self, running: RunningServer) -> None:
-        super().__init__(running.location)
-        self._running = running
+    Verbs that `LocalBoard` lacks are those of a client of a server in this process, which is started for the first of
+    them and ends with this client.
+    """
+
+    def __init__(self, url: str) -> None:
+        from fastflight.app.local_board import LocalBoard
+
+        self._board: LocalBoard | InterruptibleClient = LocalBoard(url)
+        self._url = self._board.url
+        self._parts = ExitStack()
+        self._parts.callback(self._board.close)
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._board if hasattr(self._board, verb) else self._served, verb)
+
+    @functools.cached_property
+    def _served(self) -> InterruptibleClient:
+        from fastflight.app.local_board import open_local_board
+        from fastflight.cli.interruptible_client import InterruptibleClient
+        from fastflight.cli.log import log_to_stderr
+        from fastflight.cli.without_pandas import keep_pandas_out
+
+        keep_pandas_out()
+        log_to_stderr(as_json=False, least=logging.ERROR)
+        self._board.close()  # the port has one owner
+        running = self._parts.enter_context(open_local_board(self._url))
+        # From here on all verbs are the server's.
+        self._board = self._parts.enter_context(InterruptibleClient(running.location))
+        return self._board
 
     def close(self) -> None:
-        super().close()
-        self._running.close()
+        self._parts.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _client_of_board(url: str) -> InterruptibleClient:
-    # Not at the top: commands that call a server do not need it.
-    from fastflight.app.local_board import open_local_board
-    from fastflight.cli.log import log_to_stderr
-
-    log_to_stderr(as_json=False, least=logging.ERROR)
     with usage_errors():
-        return _BoardClient(open_local_board(url))
+        return cast("InterruptibleClient", _BoardClient(url))
 
 
 def _listens(location: str) -> bool:
@@ -205,9 +241,7 @@ def _with_options(command: Callable[..., R], offered: Mapping[str, Any]) -> Call
         url, board = values.pop("server"), values.pop("board", None)
         if url is not None and board is not None and not os.environ.get("FASTFLIGHT_SERVER"):
             raise typer.BadParameter("--server and --device exclude each other: leave one of them out")
-        with report_errors(), usage_errors():
-            credentials = read_credentials(os.environ, **values)
-        return command(*args, **kwargs, server=Server(url, credentials, board, or_board=offered is DEVICE_OPTIONS))
+        return command(*args, **kwargs, server=Server(url, values, board, or_board=offered is DEVICE_OPTIONS))
 
     options = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
@@ -231,6 +265,10 @@ def read_credentials(
 
     Raises `RequestError`, which names the file, if one cannot be read or has the wrong content.
     """
+    # Not at the top: a command on a board without a server has no credentials, and starts without Arrow.
+    from fastflight.app.access_settings import read_pem
+    from fastflight.client import Credentials
+
     token = environment.get(TOKEN_VARIABLE) or None
     if token_file is not None:
         token = _read_token(token_file)

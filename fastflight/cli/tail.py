@@ -23,7 +23,8 @@ from fastflight.cli.options import AsJson, Columns, DeviceName, ModeOption, Tick
 from fastflight.cli.preview import rows_of
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.client import Missed
-from fastflight.service.requests import DEVICE_GONE, SERVER_DRAINING, SessionFormat
+from fastflight.service.choices import SessionFormat
+from fastflight.service.requests import DEVICE_GONE, SERVER_DRAINING
 from fastflight.tables import Layout, open_writer
 
 # The state of a recording without problems.

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyarrow import flight
 
-from fastflight.client import call
+from fastflight.client import answers
 from fastflight.client.credentials import NONE, Credentials, options
 from fastflight.client.failure import NotReached, typed_errors
 from fastflight.client.progress import Report
@@ -125,11 +125,11 @@ class ServerConnection:
         with typed_errors(self.location):
             results = self._client.do_action(action, self._call_options(timeout or self._timeout))
             bodies = [result.body.to_pybytes() for result in results]
-        return call.results_of(bodies, self.location)
+        return answers.results_of(bodies, self.location)
 
     def act_once(self, name: str, **body: Any) -> dict[str, Any]:
         """Do an action that returns exactly one JSON object, and return that."""
-        return call.single(self.act(name, **body), name, self.location)
+        return answers.single(self.act(name, **body), name, self.location)
 
     def close(self) -> None:
         with self._peers_lock:
@@ -144,7 +144,7 @@ class ServerConnection:
             return flight.FlightClient(location, generic_options=CHANNEL_OPTIONS, **options)
         except (pa.ArrowException, OSError, TypeError) as error:
             raise RequestError(
-                "not the address of a server", where=str(location), hint=f"Give one as {call.DEFAULT_LOCATION}"
+                "not the address of a server", where=str(location), hint=f"Give one as {answers.DEFAULT_LOCATION}"
             ) from error
 
     def _call_options(self, timeout: float | None = None) -> flight.FlightCallOptions:

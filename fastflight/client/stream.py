@@ -22,7 +22,8 @@ from pyarrow import flight
 from fastflight.client.failure import typed_errors
 from fastflight.client.meaning import message, text, understood, whole
 from fastflight.client.progress import Meter, Report
-from fastflight.errors import FastFlightError, IncompleteWarning, ProtocolError, RequestError, Stopped
+from fastflight.errors import FastFlightError, ProtocolError, RequestError, Stopped
+from fastflight.errors import IncompleteWarning as IncompleteWarning
 from fastflight.tables.bare import empty
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from fastflight.client.call import Written
+from fastflight.client.answers import Written
 from fastflight.client.credentials import options
 from fastflight.client.failure import typed_errors
 from fastflight.client.local import open_rows

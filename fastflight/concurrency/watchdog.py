@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from fastflight.concurrency.periodic import PeriodicThread
 from fastflight.concurrency.shard import Shard
+from fastflight.lazy import Logger
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 # Two callbacks a second have no measurable cost. A loop gets the next one only after it has run the last one.
 LOOK_SECONDS = 0.5

@@ -17,8 +17,6 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Iterator
 
-import structlog
-
 from fastflight.concurrency import Exclusive, Shard
 from fastflight.concurrency.exclusive import IdleClaim
 from fastflight.concurrency.offload import unbroken
@@ -27,12 +25,13 @@ from fastflight.device.line import DeviceLine, aclose, close
 from fastflight.device.listening import listen
 from fastflight.device.session import AsyncSession, Session, located
 from fastflight.errors import ProtocolError, TransportClosed, TransportError
+from fastflight.lazy import Logger
 from fastflight.transport import Address, Port, arun, run
 from fastflight.transport.chunk_buffer import TapReader
 from fastflight.transport.relayed import RelayedAddress
 from fastflight.transport.tap import Tap
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 # Enough for another owner to finish a file of ordinary size.
 LEASE_SECONDS = 30.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from fastflight.errors import RequestError
-from fastflight.service.requests import Mode
+from fastflight.service.choices import Mode
 from fastflight.service.source import (
     AsyncExchanger,
     AsyncReader,

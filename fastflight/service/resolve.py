@@ -17,7 +17,8 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from fastflight.service.catalog import Catalog
-from fastflight.service.requests import Mode, Request
+from fastflight.service.choices import Mode
+from fastflight.service.requests import Request
 from fastflight.service.source import Source
 from fastflight.service.wire import decode, decode_path, encode
 

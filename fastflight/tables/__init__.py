@@ -13,8 +13,9 @@ All names are imported on first use: a command that reads no table starts withou
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fastflight.lazy import exports
 
 if TYPE_CHECKING:
     from fastflight.tables.batching import Batcher
@@ -37,17 +38,13 @@ __all__ = [
     "schema_from_names",
 ]
 
-_MODULES = {
-    "batching": ("Batcher",),
-    "codec": ("Layout", "Rejected", "RejectedRow", "RowReader", "RowWriter"),
-    "formats": ("format_of", "open_reader", "open_writer"),
-    "lines": ("LineParser",),
-    "schemas": ("schema_from_names",),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"fastflight.tables.{module}"), name)
-    raise AttributeError(f"module 'fastflight.tables' has no attribute {name!r}")
+__getattr__ = exports(
+    __name__,
+    {
+        "batching": ("Batcher",),
+        "codec": ("Layout", "Rejected", "RejectedRow", "RowReader", "RowWriter"),
+        "formats": ("format_of", "open_reader", "open_writer"),
+        "lines": ("LineParser",),
+        "schemas": ("schema_from_names",),
+    },
+)

@@ -17,6 +17,8 @@ import pyarrow as pa
 import pytest
 import structlog
 from pyarrow import flight
+from serial.tools import list_ports
+from serial.tools.list_ports_common import ListPortInfo
 
 from fastflight.app.compose import open_server
 from fastflight.app.settings import ServeSettings
@@ -265,6 +267,8 @@ VERBS = {
     "rm": ["rm", f"demo:/{EVIL}"],
     "mkdir": ["mkdir", f"demo:/{EVIL}"],
     "mv": ["mv", f"demo:/{EVIL}", f"/{EVIL}"],
+    "ports": ["ports"],
+    "ports as JSON": ["ports", "--json"],
     "reset": ["reset", EVIL],
     "soft-reset": ["soft-reset", EVIL],
     "doctor": ["doctor"],
@@ -281,13 +285,16 @@ def strings_in(value: Any) -> set[str]:
 
 
 def test_no_verb_is_missing() -> None:
-    # Those of a server print what they are told, and a log. `repl` is the board's own terminal. `ports` calls nobody.
-    own = {"serve", "gateway", "bridge", "token", "cert", "repl", "ports"}
+    # Those of a server print what they are told, and a log. `repl` is the board's own terminal.
+    own = {"serve", "gateway", "bridge", "token", "cert", "repl"}
     assert {words[0] for words in VERBS.values()} == set(COMMANDS) - own
 
 
 @pytest.fixture
-def files(typed: Typed, tmp_path: Path) -> None:
+def files(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = ListPortInfo("/dev/ttyS0")
+    port.description = EVIL
+    monkeypatch.setattr(list_ports, "comports", lambda: [port])
     (tmp_path / "a.bin").write_bytes(b"x")
     (tmp_path / "a.csv").write_text("a\n1\n")
     (tmp_path / "folder").mkdir()

@@ -49,6 +49,12 @@ def test_a_command_that_calls_a_server_loads_only_the_client() -> None:
     assert loaded_by(command("ls", "--help")) & SERVER == set()
 
 
+def test_a_listing_of_a_board_without_a_server_loads_no_arrow_and_no_server() -> None:
+    loaded = loaded_by(command("ls", "--device", "sim:"))
+    assert "fastflight.device" in loaded
+    assert loaded & {"numpy", "pandas", "pyarrow", "prometheus_client", "fastflight.server", "fastflight.log"} == set()
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_of_commands_says_what_the_command_says(name: str) -> None:
     assert COMMANDS[name][1] == load(name).help.partition("\n\n")[0]
