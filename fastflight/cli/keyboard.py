@@ -16,9 +16,19 @@ import signal
 import sys
 import threading
 from types import TracebackType
-from typing import Self
+from typing import Self, TextIO
+
+from fastflight.errors import RequestError
 
 READ_BYTES = 4096
+
+
+def standard_input() -> TextIO:
+    """Return `sys.stdin`. Raises `RequestError` if this process was started without one."""
+    if sys.stdin is None:
+        raise RequestError("it is closed", where="standard input", hint="Give a file or a pipe: < FILE")
+    return sys.stdin
+
 
 if sys.platform == "win32":
     import ctypes
@@ -37,7 +47,8 @@ if sys.platform == "win32":
         """The input of this process. See the module."""
 
         def __init__(self) -> None:
-            self.is_terminal = sys.stdin.isatty()
+            self._descriptor = standard_input().fileno()
+            self.is_terminal = os.isatty(self._descriptor)
             self._woken = threading.Event()
             self._interrupts = 0
             self._handler: signal._HANDLER = signal.SIG_DFL
@@ -45,7 +56,7 @@ if sys.platform == "win32":
         def read(self, seconds: float | None = None) -> bytes | None:
             """Return the next bytes, empty at the end of the input; None after `seconds`, or after `wake`."""
             if not self.is_terminal:
-                return os.read(sys.stdin.fileno(), READ_BYTES)
+                return os.read(self._descriptor, READ_BYTES)
             left = seconds
             while not (keys := self._pressed()) and (left is None or left > 0):
                 if self._woken.wait(POLL_SECONDS):
@@ -90,7 +101,7 @@ else:
         """The input of this process. See the module."""
 
         def __init__(self) -> None:
-            self._descriptor = sys.stdin.fileno()
+            self._descriptor = standard_input().fileno()
             self.is_terminal = os.isatty(self._descriptor)
             self._resources = contextlib.ExitStack()
 

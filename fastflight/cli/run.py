@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +11,7 @@ import typer
 from fastflight.cli import screen
 from fastflight.cli.arguments import device_name
 from fastflight.cli.interruption import interruptible
+from fastflight.cli.keyboard import standard_input
 from fastflight.cli.options import AsJson, DeviceName, Interrupt
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.errors import RequestError
@@ -113,6 +113,6 @@ def _read_file(path: Path) -> str:
 
 def _read_stdin() -> str:
     try:
-        return sys.stdin.read()
+        return standard_input().read()
     except UnicodeDecodeError as error:
         raise RequestError("not text", where="stdin", hint="Write the code in the encoding of this terminal") from error

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from fastflight.app.compose import open_server
 from fastflight.app.settings import ServeSettings
 from fastflight.cli.repl import hex_lines
 from fastflight.client import FastFlightClient
+from fastflight.errors import BusyError
+from fastflight.runtime.admission import DEFAULT_LIMITS
 
 pty = pytest.importorskip("pty", reason="the keys of a terminal need a pseudo-terminal")
 import select  # noqa: E402  # where there is the one, there are the others
@@ -246,6 +249,27 @@ def test_a_server_that_comes_back_is_connected_again() -> None:
             assert terminal.end()[0] == 0
     finally:
         terminal.close()
+
+
+def _until_not_busy(call: Callable[[], object]) -> None:
+    ends = time.monotonic() + SECONDS
+    while True:
+        try:
+            call()
+            return
+        except BusyError:
+            assert time.monotonic() < ends
+
+
+def test_a_device_that_was_lent_to_others_is_connected_again() -> None:
+    limits = replace(DEFAULT_LIMITS, idle_seconds=0.1)
+    settings = ServeSettings("grpc://127.0.0.1:0", {"demo": "sim:?telemetry=0"}, limits=limits)
+    with open_server(settings) as running, repl(running.location) as terminal:
+        with FastFlightClient(running.location) as client:
+            _until_not_busy(lambda: client.ls("demo"))
+        terminal.wait_for(b"somebody else asked for the device. Waiting for it; Ctrl-] leaves.\r\n")
+        terminal.wait_for(b"demo: connected again.\r\n")
+        assert terminal.end()[0] == 0
 
 
 def test_waiting_for_a_server_is_left_with_the_same_key() -> None:

@@ -58,6 +58,17 @@ def test_a_program_comes_from_stdin(run: Run) -> None:
     assert run("run", "-", input="print(6 * 7)\n").stdout == "42\n"
 
 
+@pytest.mark.parametrize("command", [["exec", "-"], ["run", "-"], ["repl"]])
+def test_a_closed_standard_input_is_an_error_in_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch, location: str, command: list[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    monkeypatch.setenv("FASTFLIGHT_SERVER", location)
+    with pytest.raises(SystemExit) as ended:
+        app(command)
+    assert ended.value.code == 1
+
+
 def test_a_program_that_raises_is_the_boards_own_traceback(run: Run, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text("print(1)\nraise ValueError('no')\n")
     result = run("run", str(tmp_path / "program.py"))
