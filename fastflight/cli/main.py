@@ -46,7 +46,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "plot": ("plot", "Plot columns of a device's live output into a PNG file."),
     "record": ("record", "Record a device on the server, or on this computer without a server (--to DIR)."),
     "replay": ("replay", "Show a recording of a device: lines with their times, and what is missing and why."),
-    "recordings": ("record", "List the recordings of the server, or of a local folder (--recordings)."),
+    "recordings": (
+        "recordings",
+        "List the recordings of the server, or of a local folder (--recordings), or export one to a file.",
+    ),
     "rm": ("files", "Remove a file or an empty folder of a device."),
     "mkdir": ("files", "Make a folder on a device."),
     "mv": ("files", "Rename a file or folder of a device."),
@@ -72,7 +75,7 @@ TyperArgument.display_type_rich = lambda parameter, ctx: None  # type: ignore[me
 def load(name: str) -> Any:
     """Import the module of the subcommand `name`, and return the subcommand with its options."""
     module = importlib.import_module(f"fastflight.cli.{COMMANDS[name][0]}")
-    group = getattr(module, "app", None)  # of `token` and `cert`, which have subcommands of their own
+    group = getattr(module, "app", None)  # of commands with subcommands of their own
     if group is None:
         group = typer.Typer(add_completion=False)
         group.command(name)(getattr(module, name))
