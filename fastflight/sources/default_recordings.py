@@ -13,9 +13,16 @@ from pathlib import Path
 import structlog
 
 from fastflight.device import Inventory
-from fastflight.errors import BusyError, FastFlightError, RequestError, StorageError, UnknownName
+from fastflight.errors import BusyError, FastFlightError, RequestError, StorageError, UnknownName, nearest
 from fastflight.log import Log, LogReader, StoreReader
-from fastflight.sources.recordings import NoRecordings, Recordings, RecordingStatus, number_after, status_of
+from fastflight.sources.recordings import (
+    NoRecordings,
+    Recordings,
+    RecordingStatus,
+    explain_missing,
+    number_after,
+    status_of,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -51,8 +58,13 @@ class DefaultRecordings:
         return list(self._ends) if self.opened is None else self.opened.names()
 
     def log(self, name: str) -> Log | LogReader:
-        """Return one recording. `UnknownName` or `RequestError` if there is none."""
-        return self._reader.log(name) if self.opened is None else self.opened.log(name)
+        """Return one recording. `UnknownName` if there is none."""
+        if self.opened is not None:
+            return self.opened.log(name)
+        with explain_missing(name, self._inventory):
+            if name not in self._ends:
+                raise UnknownName("no such recording", where=name, hint=nearest(name, self._ends))
+            return self._reader.log(name)
 
     def statuses(self) -> list[RecordingStatus]:
         """Return the status of all recordings."""

@@ -15,7 +15,7 @@ import concurrent.futures
 import contextlib
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Protocol
 import structlog
 
 from fastflight.device import Inventory
-from fastflight.errors import RequestError, Stopped, StorageError
+from fastflight.errors import RequestError, Stopped, StorageError, UnknownName
 from fastflight.log import Log, LogReader, LogStatistics, Retention, Store, compact
 from fastflight.log.disk import Disk
 from fastflight.sources.recorded_rows import LOG_SCHEMA, format_damage, log_batch
@@ -177,7 +177,8 @@ class Recordings:
 
     def log(self, name: str) -> Log:
         """Return the log of a recording. `UnknownName` if there is none."""
-        return self.store.log(name)
+        with explain_missing(name, self._inventory):
+            return self.store.log(name)
 
     def start(self, name: str) -> RecordingStatus:
         """Record a device from now on. Does nothing if it is recorded already.
@@ -237,6 +238,18 @@ class Recordings:
                     concurrent.futures.wait([each.ended])
             self._recorders.clear()
         self.store.close()
+
+
+@contextlib.contextmanager
+def explain_missing(name: str, inventory: Inventory) -> Iterator[None]:
+    """Replace `UnknownName` for a recording by one that says how to make it, if there is a device of that name."""
+    try:
+        yield
+    except UnknownName:
+        if name not in inventory.names():
+            raise
+        hint = f"Record it from now on: fastflight record {name}"
+        raise UnknownName("nothing of it has been recorded", where=name, hint=hint) from None
 
 
 class NoRecordings:
