@@ -1,9 +1,8 @@
-"""Commands on whole devices: `devices`, `info`, `exec`, `reset`."""
+"""Commands on whole devices: `info`, `exec`, `reset`."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -12,21 +11,8 @@ from fastflight.cli import screen
 from fastflight.cli.arguments import device_name
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson, DeviceName, Interrupt
-from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options, with_server_options
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.errors import RequestError
-
-
-@interruptible
-@with_server_options
-def devices(json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
-    """List the server's devices."""
-    with server.client() as client:
-        known = client.devices()
-    if json:
-        screen.as_json([asdict(device) for device in known])
-        return
-    rows = [(device.name, device.url, "open" if device.open else "closed", device.holder or "-") for device in known]
-    screen.table(("name", "url", "line", "in use by"), rows)
 
 
 @interruptible

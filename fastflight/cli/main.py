@@ -29,7 +29,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "gateway",
         "Serve a server's devices over HTTP, for browsers, curl and phones. `serve --http` does so in one process.",
     ),
-    "devices": ("devices", "List the server's devices."),
+    "devices": ("device_list", "List the server's devices, or add and remove some."),
     "ports": ("ports", "List the serial ports of this computer. No port is opened."),
     "stats": (
         "stats",

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+import structlog
 import typer
 
-from fastflight.app.process import END_SECONDS, end_within, leave, limit_arenas, raise_limit, stop_signal, watch_process
-from fastflight.app.settings import DRAIN_SECONDS, MAX_SHARDS, settings_of
+from fastflight.app.process import (
+    END_SECONDS,
+    HANGUP,
+    end_within,
+    leave,
+    limit_arenas,
+    raise_limit,
+    stop_signal,
+    watch_process,
+)
+from fastflight.app.settings import DRAIN_SECONDS, MAX_SHARDS, ServeSettings, settings_of
 from fastflight.cli import screen
 from fastflight.cli.bridge import format_addresses
 from fastflight.cli.exit_codes import report_errors
@@ -32,6 +42,11 @@ from fastflight.errors import RequestError
 from fastflight.runtime.admission import MAX_STREAMS, MAX_STREAMS_PER_DEVICE
 from fastflight.transport.serial import SerialAddress
 from fastflight.transport.url import parse_url, public_url
+
+if TYPE_CHECKING:
+    from fastflight.app.fleet import Fleet
+
+log = structlog.get_logger(__name__)
 
 
 def serve(
@@ -214,7 +229,8 @@ def serve(
         "per_device": max_streams_per_device,
         "per_identity": max_streams_per_client,
     }
-    try:
+
+    def read_settings() -> ServeSettings:
         settings = settings_of(
             server,
             device or [],
@@ -233,7 +249,10 @@ def serve(
             tls_key=tls_key,
             client_ca=client_ca,
         )
-        settings = replace(settings, plots=plots, log_json=log_json, log_debug=log_debug, trace=trace)
+        return replace(settings, plots=plots, log_json=log_json, log_debug=log_debug, trace=trace)
+
+    try:
+        settings = read_settings()
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     _warn_of_missing_ports(settings.devices)
@@ -241,7 +260,7 @@ def serve(
         raise_limit()
         limit_arenas()
         with (
-            stop_signal() as wait_for_signal,
+            stop_signal(hangup=fleet is not None) as wait_for_signal,
             contextlib.ExitStack() as ending,
             open_server(settings) as running,
             watch_process(),
@@ -255,12 +274,24 @@ def serve(
                 screen.line(f"sharing {name} at {format_addresses(ports, '127.0.0.1')}")
             if (recorded := settings.recordings) is not None and recorded.devices:
                 screen.line(f"recording {', '.join(recorded.devices)} to {recorded.folder}")
-            wait_for_signal()
+            while wait_for_signal() == HANGUP:
+                _read_again(read_settings, running.fleet)
             screen.complain(
                 f"stopping: open streams have {settings.drain_seconds:g} s to end; press Ctrl-C again to stop at once"
             )
             ending.enter_context(end_within(settings.drain_seconds + END_SECONDS))
     leave()
+
+
+def _read_again(read_settings: Callable[[], ServeSettings], fleet: Fleet) -> None:
+    """Read the fleet file again and change the devices. If it has an error, log that and change nothing."""
+    try:
+        settings = read_settings()
+    except RequestError as error:
+        log.error("the fleet file has an error: nothing was changed", error=str(error))
+        return
+    _warn_of_missing_ports(settings.devices)
+    fleet.apply(settings)
 
 
 def _warn_of_missing_ports(devices: Mapping[str, str]) -> None:

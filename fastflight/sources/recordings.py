@@ -23,7 +23,7 @@ from typing import Protocol
 
 import structlog
 
-from fastflight.device import Inventory
+from fastflight.device import Device, Inventory
 from fastflight.errors import RequestError, Stopped, StorageError, UnknownName
 from fastflight.log import Log, LogReader, LogStatistics, Retention, Store, compact
 from fastflight.log.disk import Disk
@@ -165,7 +165,8 @@ class Recordings:
         self._changing = threading.Lock()
         if not numbered:
             try:
-                number_after(self.store, self.store.names(), inventory)
+                recorded = set(self.store.names())
+                number_after(self.store, [each for each in inventory.devices() if each.name in recorded])
             except BaseException:
                 self.store.close()  # its thread would outlive the failure
                 raise
@@ -185,8 +186,8 @@ class Recordings:
 
         If an earlier `stop` failed, its recorder is ended first: `StorageError` if that fails again.
         """
-        device = self._inventory.device(name)
         with self._changing:
+            device = self._inventory.device(name)
             if name in self._recorders and self._recorders[name].ended is not None:
                 self._end(name)
             if name not in self._recorders:
@@ -203,6 +204,17 @@ class Recordings:
                 raise RequestError("it is not recorded", where=name, hint="See `recordings` for those that are")
             self._end(name)
         return self.status(name)
+
+    def number(self, device: Device) -> None:
+        """Number the traffic of a new device after its recording, if there is one. Call it before its line is read."""
+        if device.name in self.store.names():
+            number_after(self.store, [device])
+
+    def forget(self, name: str) -> None:
+        """As `stop`, for a device that has been removed. Does nothing if it is not recorded."""
+        with self._changing:
+            if name in self._recorders:
+                self._end(name)
 
     def status(self, name: str) -> RecordingStatus:
         """Return the status of a recording. `UnknownName` if there is none."""
@@ -325,12 +337,10 @@ class _ReadableStore(Protocol):
     def log(self, name: str) -> Log | LogReader: ...
 
 
-def number_after(recordings: _ReadableStore, names: Iterable[str], inventory: Inventory) -> None:
+def number_after(recordings: _ReadableStore, devices: Iterable[Device]) -> None:
     """Number the traffic of recorded devices after their recordings. Call it before the first byte crosses a line."""
-    recorded = set(names)
-    for device in inventory.devices():
-        if device.name in recorded:
-            device.tap.begin_at(first_number(recordings.log(device.name).statistics(), time.time()))
+    for device in devices:
+        device.tap.begin_at(first_number(recordings.log(device.name).statistics(), time.time()))
 
 
 def first_number(recorded: LogStatistics, now: float) -> int:
