@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import structlog
 import typer
 
+from fastflight.app.access_settings import OPEN
 from fastflight.app.process import (
     END_SECONDS,
     HANGUP,
@@ -25,6 +28,7 @@ from fastflight.app.settings import DRAIN_SECONDS, MAX_SHARDS, ServeSettings, se
 from fastflight.cli import screen
 from fastflight.cli.bridge import format_addresses
 from fastflight.cli.exit_codes import report_errors
+from fastflight.cli.first_steps import first_steps
 from fastflight.cli.log import DebugLog, JsonLog, log_to_stderr, warn_of_conflicting_package, warn_of_unconfined_boards
 from fastflight.cli.serving_options import (
     ACCESS,
@@ -53,7 +57,10 @@ def serve(
     device: Annotated[
         list[str] | None,
         typer.Option(
-            "--device", metavar="NAME=URL", help="A device to serve; may be given again.", rich_help_panel=DEVICES
+            "--device",
+            metavar="NAME=URL",
+            help="A device to serve, as in weather=/dev/ttyACM0; may be given again.",
+            rich_help_panel=DEVICES,
         ),
     ] = None,
     fleet: Annotated[
@@ -61,7 +68,8 @@ def serve(
         typer.Option(
             "--fleet",
             metavar="FILE",
-            help="A TOML file of devices: \\[devices.NAME] and url = ...",
+            help='A TOML file of devices: \\[devices.weather] url = "COM7". SIGHUP reads it again: devices change, '
+            "other tables need a restart.",
             rich_help_panel=DEVICES,
         ),
     ] = None,
@@ -82,7 +90,7 @@ def serve(
             metavar="N",
             min=1,
             max=MAX_SHARDS,
-            help="Event loops. By default one for each core, at most 4.",
+            help="Number of event loops. By default one for each core, at most 4.",
             rich_help_panel=LIMITS,
         ),
     ] = None,
@@ -91,7 +99,7 @@ def serve(
         typer.Option(
             "--http",
             metavar="[HOST:]PORT",
-            help="Also serve over HTTP, or HTTPS with --tls-cert.",
+            help="Also serve the live page and HTTP, as in 8000; HTTPS with --tls-cert.",
             rich_help_panel=NETWORK,
         ),
     ] = None,
@@ -101,7 +109,7 @@ def serve(
         typer.Option(
             "--http-host",
             metavar="NAME",
-            help="A host name by which other computers reach the gateway; may be given again.",
+            help="A host name by which other computers reach the gateway, as in lab.example.org; may be given again.",
             rich_help_panel=NETWORK,
         ),
     ] = None,
@@ -112,7 +120,7 @@ def serve(
             metavar="DIR",
             exists=True,
             file_okay=False,
-            help="A folder of PNGs to show on the page of --http.",
+            help="A folder of PNGs, as in docs/results, to show on the page of --http.",
             rich_help_panel=NETWORK,
         ),
     ] = None,
@@ -123,7 +131,7 @@ def serve(
             "--max-streams",
             metavar="N",
             min=1,
-            help=f"Limit on open streams in all. By default {MAX_STREAMS}.",
+            help=f"Number of open streams in all. By default {MAX_STREAMS}.",
             rich_help_panel=LIMITS,
         ),
     ] = None,
@@ -133,7 +141,7 @@ def serve(
             "--max-streams-per-device",
             metavar="N",
             min=1,
-            help=f"Limit on open streams of one device. By default {MAX_STREAMS_PER_DEVICE}.",
+            help=f"Number of open streams of one device. By default {MAX_STREAMS_PER_DEVICE}.",
             rich_help_panel=LIMITS,
         ),
     ] = None,
@@ -143,7 +151,7 @@ def serve(
             "--max-streams-per-client",
             metavar="N",
             min=1,
-            help="Limit on open streams of one client. By default only --max-streams.",
+            help="Number of open streams of one client. By default only --max-streams.",
             rich_help_panel=LIMITS,
         ),
     ] = None,
@@ -152,7 +160,7 @@ def serve(
         typer.Option(
             "--record",
             metavar="NAME",
-            help="Record a device; may be given again, or a glob: '*' for all.",
+            help="Record a device, as in weather; may be given again, or a glob: '*' for all.",
             rich_help_panel=RECORDINGS,
         ),
     ] = None,
@@ -173,14 +181,17 @@ def serve(
         typer.Option(
             "--tokens",
             metavar="FILE",
-            help="The tokens of clients and what each may do, as `fastflight token` writes them.",
+            help="The file of `fastflight token`, as in tokens.json: what each client may do.",
             rich_help_panel=ACCESS,
         ),
     ] = None,
     tls_cert: Annotated[
         Path | None,
         typer.Option(
-            "--tls-cert", metavar="FILE", help="The server's certificate, PEM, for grpc+tls://.", rich_help_panel=ACCESS
+            "--tls-cert",
+            metavar="FILE",
+            help="The server's certificate for grpc+tls://, as in server.pem.",
+            rich_help_panel=ACCESS,
         ),
     ] = None,
     tls_key: Annotated[
@@ -188,7 +199,7 @@ def serve(
         typer.Option(
             "--tls-key",
             metavar="FILE",
-            help="The key of the certificate; `fastflight cert` makes both.",
+            help="The key of the certificate, as in server.key; `fastflight cert` makes both.",
             rich_help_panel=ACCESS,
         ),
     ] = None,
@@ -197,7 +208,7 @@ def serve(
         typer.Option(
             "--client-ca",
             metavar="FILE",
-            help="Accept only clients with a certificate that this CA signed.",
+            help="Accept only clients with a certificate that this CA signed, as in ca.pem.",
             rich_help_panel=ACCESS,
         ),
     ] = None,
@@ -274,6 +285,8 @@ def serve(
                 screen.line(f"sharing {name} at {format_addresses(ports, '127.0.0.1')}")
             if (recorded := settings.recordings) is not None and recorded.devices:
                 screen.line(f"recording {', '.join(recorded.devices)} to {recorded.folder}")
+            if sys.stdout.isatty() and running.devices and settings.access == OPEN:
+                screen.lines(first_steps(running.location, running.devices, running.http, os.environ))
             while wait_for_signal() == HANGUP:
                 _read_again(read_settings, running.fleet)
             screen.complain(
