@@ -16,7 +16,6 @@ from fastflight.access.authority import Authority
 from fastflight.app.access import access_of
 from fastflight.app.access_settings import check_location
 from fastflight.app.extras import needs
-from fastflight.app.fleet import Fleet
 from fastflight.app.running import (
     RunningServer,
     bridge_metrics,
@@ -24,6 +23,7 @@ from fastflight.app.running import (
     flight_server,
     location_of,
 )
+from fastflight.app.served_devices import ServedDevices
 from fastflight.app.settings import ServeSettings
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.concurrency import Shards
@@ -70,14 +70,14 @@ def open_server(settings: ServeSettings) -> RunningServer:
         recordings = _recordings(settings, inventory, parts)
         parts.enter_context(shards)
         registry = StreamRegistry(settings.limits)
-        fleet = Fleet(settings, inventory, shards, recordings, registry)
-        parts.callback(fleet.close)
-        fleet.open()
+        served = ServedDevices(settings, inventory, shards, recordings, registry)
+        parts.callback(served.close)
+        served.open()
         catalog = Catalog()
         on_board = device_sources(inventory, settings.limits.idle_seconds)
         for source in (*on_board, recording_source(recordings), mock.SOURCE):
             catalog.add(source)
-        on_devices = [*device_actions(inventory), *fleet.actions(), *recording_actions(recordings)]
+        on_devices = [*device_actions(inventory), *served.actions(), *recording_actions(recordings)]
         metrics = server_metrics(registry, shards)
         metrics.register(FunctionCollector(lambda: device_metrics(inventory)))
         metrics.register(FunctionCollector(lambda: _recording_metrics(recordings)))
@@ -87,9 +87,9 @@ def open_server(settings: ServeSettings) -> RunningServer:
         server = flight_server(settings, catalog, on_devices, state, shards, registry, access)
         parts.callback(server.close, 0)
         # Before the server, which closes the event loops.
-        parts.callback(fleet.close_bridges)
-        fleet.open_bridges()
-        metrics.register(FunctionCollector(lambda: bridge_metrics(fleet.bridges)))
+        parts.callback(served.close_bridges)
+        served.open_bridges()
+        metrics.register(FunctionCollector(lambda: bridge_metrics(served.bridges)))
         http = None
         if settings.http is not None:
             backend = LocalBackend(
@@ -100,12 +100,12 @@ def open_server(settings: ServeSettings) -> RunningServer:
                 authority=access.authority,
                 authenticator=access.authenticator,
             )
-            gateway = open_local_gateway(settings, settings.http, backend, inventory, fleet.ports)
+            gateway = open_local_gateway(settings, settings.http, backend, inventory, served.ports)
             parts.callback(gateway.close, GATEWAY_SECONDS)
             http = gateway.url
         # Runs first, while every edge still answers.
-        parts.callback(lambda: drain(registry, settings.drain_seconds, bridges=fleet.bridges_on_shards()))
-        return RunningServer(location_of(settings, server), settings.devices, fleet, parts.pop_all(), http)
+        parts.callback(lambda: drain(registry, settings.drain_seconds, bridges=served.bridges_on_shards()))
+        return RunningServer(location_of(settings, server), settings.devices, served, parts.pop_all(), http)
     raise AssertionError("ExitStack suppresses no exception")
 
 

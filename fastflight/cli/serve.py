@@ -48,7 +48,7 @@ from fastflight.transport.serial import SerialAddress
 from fastflight.transport.url import parse_url, public_url
 
 if TYPE_CHECKING:
-    from fastflight.app.fleet import Fleet
+    from fastflight.app.served_devices import ServedDevices
 
 log = structlog.get_logger(__name__)
 
@@ -288,7 +288,7 @@ def serve(
             if sys.stdout.isatty() and running.devices and settings.access == OPEN:
                 screen.lines(first_steps(running.location, running.devices, running.http, os.environ))
             while wait_for_signal() == HANGUP:
-                _read_again(read_settings, running.fleet)
+                _read_again(read_settings, running.served)
             screen.complain(
                 f"stopping: open streams have {settings.drain_seconds:g} s to end; press Ctrl-C again to stop at once"
             )
@@ -296,7 +296,7 @@ def serve(
     leave()
 
 
-def _read_again(read_settings: Callable[[], ServeSettings], fleet: Fleet) -> None:
+def _read_again(read_settings: Callable[[], ServeSettings], served: ServedDevices) -> None:
     """Read the fleet file again and change the devices. If it has an error, log that and change nothing."""
     try:
         settings = read_settings()
@@ -304,7 +304,7 @@ def _read_again(read_settings: Callable[[], ServeSettings], fleet: Fleet) -> Non
         log.error("the fleet file has an error: nothing was changed", error=str(error))
         return
     _warn_of_missing_ports(settings.devices)
-    fleet.apply(settings)
+    served.apply(settings)
 
 
 def _warn_of_missing_ports(devices: Mapping[str, str]) -> None:

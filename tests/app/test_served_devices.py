@@ -14,13 +14,16 @@ import pytest
 from pyarrow import flight
 from structlog.testing import capture_logs
 
+from fastflight.access.actions import Actions
+from fastflight.access.authority import Authority
+from fastflight.access.identity import Identity, scopes
 from fastflight.app.compose import open_server
 from fastflight.app.recording_settings import RecordingSettings
 from fastflight.app.running import RunningServer
 from fastflight.app.settings import BridgeSettings, ServeSettings
 from fastflight.bridge import Ports
 from fastflight.client import FastFlightClient
-from fastflight.errors import FastFlightError, RequestError, Stopped, UnknownName
+from fastflight.errors import FastFlightError, Forbidden, RequestError, Stopped, UnknownName
 from fastflight.log import StoreReader
 from fastflight.runtime.admission import Limits
 
@@ -153,7 +156,7 @@ def test_unchanged_devices_are_not_touched() -> None:
             client.add_device("mine", FAST)
             new = replace(SETTINGS, devices={"demo": FAST, "lab": SLOW, "third": FAST})
             with capture_logs() as logged:
-                running.fleet.apply(new)
+                running.served.apply(new)
             assert {"added": ["third"], "removed": [], "replaced": ["lab"]}.items() <= logged[-1].items()
             assert [(device.name, device.url) for device in client.devices()] == [
                 ("demo", FAST),
@@ -163,12 +166,45 @@ def test_unchanged_devices_are_not_touched() -> None:
             ]
             next(iter(session))
         assert client.info("third")["name"] == "third"
-        running.fleet.apply(replace(SETTINGS, devices={"demo": FAST}))
+        running.served.apply(replace(SETTINGS, devices={"demo": FAST}))
         assert names(client) == ["demo", "mine"]
         # In the file now, and then no longer.
-        running.fleet.apply(replace(SETTINGS, devices={"demo": FAST, "mine": FAST}))
-        running.fleet.apply(replace(SETTINGS, devices={"demo": FAST}))
+        running.served.apply(replace(SETTINGS, devices={"demo": FAST, "mine": FAST}))
+        running.served.apply(replace(SETTINGS, devices={"demo": FAST}))
         assert names(client) == ["demo"]
+
+
+def test_a_replaced_device_shows_its_own_files(tmp_path: Path) -> None:
+    """Nothing that was cached of the first one is shown for the second."""
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / f"{name}.txt").write_text(name)
+    with serving() as (running, client):
+        for name in ("first", "second"):
+            url = f"sim:?telemetry=0&files={tmp_path / name}"
+            running.served.apply(replace(SETTINGS, devices={"demo": url}))
+            assert f"/{name}.txt" in [entry.path for entry in client.ls("demo")]
+        assert "/first.txt" not in [entry.path for entry in client.ls("demo")]
+
+
+def test_only_an_administrator_of_the_server_changes_its_devices() -> None:
+    with serving() as (running, client):
+        actions = Actions(running.served.actions(), Authority(lambda: names(client)))
+        for name, body in (("device.add", b'{"name": "new", "url": "sim:"}'), ("device.remove", b'{"name": "demo"}')):
+            with pytest.raises(Forbidden):
+                actions.call(name, body, Identity("ada", scopes(["admin:demo", "exec,write:*"])))
+            actions.call(name, body, Identity("ada", scopes(["admin:*"])))
+
+
+def test_a_relayed_device_needs_a_restart() -> None:
+    relayed = {**SETTINGS.devices, "far": "relay://127.0.0.1:1"}
+    with serving(replace(SETTINGS, devices=relayed, http=("127.0.0.1", 0))) as (running, client):
+        with pytest.raises(RequestError, match="start the server again"):
+            client.remove_device("far")
+        with capture_logs() as logged:
+            running.served.apply(replace(SETTINGS, devices={"demo": FAST, "near": "relay://127.0.0.1:2"}))
+        assert logged[0]["changes"] == ["devices.far", "devices.near"]
+        assert names(client) == ["demo", "far"]
 
 
 def test_bridges_follow() -> None:
@@ -176,15 +212,15 @@ def test_bridges_follow() -> None:
     with serving(replace(SETTINGS, bridges={"demo": shared})) as (running, client):
         old = port_of(running, "demo")
         new = replace(SETTINGS, devices={**SETTINGS.devices, "new": FAST}, bridges={"new": shared, "demo": shared})
-        running.fleet.apply(new)
+        running.served.apply(new)
         assert port_of(running, "demo") == old
         socket.create_connection(("127.0.0.1", port_of(running, "new")), SECONDS).close()
         # The port goes from one device to the other.
-        running.fleet.apply(replace(SETTINGS, bridges={"lab": BridgeSettings(Ports(socket=old))}))
+        running.served.apply(replace(SETTINGS, bridges={"lab": BridgeSettings(Ports(socket=old))}))
         assert running.bridges.keys() == {"lab"} and port_of(running, "lab") == old
         with capture_logs() as logged:
             taken = {"demo": BridgeSettings(Ports(socket=old)), "lab": BridgeSettings(Ports(socket=old))}
-            running.fleet.apply(replace(SETTINGS, bridges=taken))
+            running.served.apply(replace(SETTINGS, bridges=taken))
         assert [each["device"] for each in logged if each["log_level"] == "error"] == ["demo"]
         assert client.info("demo")["name"] == "demo"
 
@@ -196,18 +232,21 @@ def test_recorders_follow(tmp_path: Path) -> None:
     with serving(replace(SETTINGS, recordings=recording("demo"))) as (running, client):
         client.start_recording("lab")
         new = {"demo": FAST, "lab": SLOW, "new": FAST}
-        running.fleet.apply(replace(SETTINGS, devices=new, recordings=recording("new")))
+        running.served.apply(replace(SETTINGS, devices=new, recordings=recording("new")))
         # Of demo it is no longer wanted; of lab a client has asked for it, so it goes on with the new line.
         assert {each.name: each.recording for each in client.devices()} == {
             "demo": None,
             "lab": "recording",
             "new": "recording",
         }
-        with capture_logs() as logged:
-            elsewhere = RecordingSettings(tmp_path / "there", ("demo",))
-            running.fleet.apply(replace(SETTINGS, devices=new, recordings=elsewhere, limits=Limits(streams=7)))
-        assert logged[0]["changes"] == ["limits", "recordings"]
-        assert client.devices()[0].recording is None and not (tmp_path / "there").exists()
+        elsewhere = RecordingSettings(tmp_path / "there", ("demo",))
+        for _ in range(2):  # it is still so the second time
+            with capture_logs() as logged:
+                running.served.apply(replace(SETTINGS, devices=new, recordings=elsewhere, limits=Limits(streams=7)))
+            assert logged[0]["changes"] == ["limits", "recordings"]
+            assert client.devices()[0].recording is None and not (tmp_path / "there").exists()
+        running.served.apply(replace(SETTINGS, devices=new, recordings=recording("demo")))
+        assert client.devices()[0].recording == "recording"
 
 
 def test_removing_a_device_that_is_recorded_loses_nothing(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
-"""`Fleet`: the devices of a running server, with their bridges and recorders. Adds and removes them while it runs.
+"""The devices of a running server, with their bridges and recorders: adds and removes them while it runs.
 
-Two callers change a fleet: clients, by the actions `device.add` and `device.remove`, and `serve`, which reads the fleet
-file again at SIGHUP (`Fleet.apply`). What clients change is kept in memory only: the fleet file is the lasting way.
+Clients change the devices by the actions `device.add` and `device.remove`. `serve` changes them when it reads the fleet
+file again at SIGHUP (`ServedDevices.apply`). What clients change is kept in memory only; the fleet file is the lasting
+way.
 
-A client may not add a device that would run a program on the server's computer or open its folders: `exec:`, and
-`sim:?files=DIR`. Whoever may write the fleet file may do that; an administrator of the server need not.
+A client may not add a device that would run a program on the server's computer (`exec:`) or open its folders
+(`sim:?files=DIR`): only those who can write the fleet file may do that, not every administrator of the server.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class RemovedDevice(Body):
     name: DeviceName
 
 
-class Fleet:
+class ServedDevices:
     """The devices of `inventory`. Any thread may change them between `open` and `close`."""
 
     def __init__(
@@ -71,8 +72,10 @@ class Fleet:
         recordings: Recordings | DefaultRecordings | None,
         registry: StreamRegistry,
     ) -> None:
-        # The settings that were applied last.
-        self._settings = settings
+        # What the server was started with, and what was applied last.
+        self._started = self._settings = settings
+        # The devices that are to be recorded by the settings.
+        self._recorded = set(_recorded(settings))
         self._inventory = inventory
         self._shards = shards
         self._recordings = recordings
@@ -102,7 +105,7 @@ class Fleet:
 
     def open(self) -> None:
         """Record and read the devices of the settings."""
-        for name in _recorded(self._settings):
+        for name in self._recorded:
             self._record(name)
         # After the recordings have started, so that they miss nothing.
         for name in self._urls:
@@ -154,7 +157,7 @@ class Fleet:
         """
         with self._changing:
             old, self._settings = self._settings, new
-            tables = _changed_tables(old, new)
+            tables = _changed_tables(self._started, new)
             if fixed := [*tables, *self._changed_relays(new)]:
                 log.warning("these changes need a restart of the server", changes=fixed)
             urls = {name: url for name, url in new.devices.items() if not url.startswith(RELAY)}
@@ -162,9 +165,9 @@ class Fleet:
             removed = [name for name in gone if self._url(name) is not None]
             replaced = [name for name, url in urls.items() if self._url(name) not in (None, url)]
             added = [name for name in urls if name not in self._urls]
-            before = after = set(_recorded(old))
+            before = after = self._recorded
             if "recordings" not in tables:
-                after = set(_recorded(new))
+                after = self._recorded = set(_recorded(new))
             recorded = after | {name for name in replaced if self._inventory.device(name).recording}
             for name in (*removed, *replaced):
                 with _logged(name):
@@ -191,7 +194,7 @@ class Fleet:
         log.info("the fleet file was read again", added=added, removed=removed, replaced=replaced)
 
     def actions(self) -> list[Action]:
-        """Return the actions by which clients change the fleet."""
+        """Return the actions by which clients change the devices."""
 
         def add(body: NewDevice) -> Iterable[Result]:
             self.add(body.name, body.url, record=body.record)
