@@ -12,17 +12,22 @@ def first_steps(location: str, devices: Mapping[str, str], http: str | None, env
 
     `environment`: under `uv run`, the commands begin with that, because `fastflight` need not be on the PATH elsewhere.
     """
-    command = "uv run --no-sync fastflight" if "UV_RUN_RECURSION_DEPTH" in environment else "fastflight"
+    prefix = "uv run --no-sync " if "UV_RUN_RECURSION_DEPTH" in environment else ""
+    command = f"{prefix}fastflight"
     name, url = next(iter(devices.items()))
     at, argument = ("", "") if location == DEFAULT_LOCATION else (f" --server {location}", repr(location))
     # The files of a real board are not known.
     has_readings = url.startswith("sim:") and "files=" not in url
     read = f"get {name}:/readings.csv" if has_readings else f"tail {name}"
-    steps = [f"{command} ls {name}{at}", f"{command} {read}{at}"]
-    if has_readings:
-        python = f"import fastflight as ff; ff.FastFlightClient({argument}).read({name!r}, '/readings.csv').to_pandas()"
-        steps.append(f"in Python or a notebook: {python}")
-    else:
-        steps.append(f"{command} exec {name} 'print(1 + 1)'{at}")
-    page = [] if http is None else [f"Open {http}/ in a browser."]
-    return "\n".join([*page, "Try in another terminal:", *(f"  {step}" for step in steps), "Ctrl-C ends the server."])
+    rows = f"read({name!r}, '/readings.csv').to_pandas()" if has_readings else f"info({name!r})"
+    lines = [
+        *([] if http is None else [f"Open {http}/ in a browser."]),
+        "Try in another terminal:",
+        f"  {command} ls {name}{at}",
+        f"  {command} {read}{at}",
+        f"And in a notebook, or in {prefix}python:",
+        "  from fastflight import FastFlightClient",
+        f"  FastFlightClient({argument}).{rows}",
+        "Ctrl-C ends the server.",
+    ]
+    return "\n".join(lines)

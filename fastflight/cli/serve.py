@@ -286,7 +286,7 @@ def serve(
             if (recorded := settings.recordings) is not None and recorded.devices:
                 screen.line(f"recording {', '.join(recorded.devices)} to {recorded.folder}")
             if sys.stdout.isatty() and running.devices and settings.access == OPEN:
-                screen.lines(first_steps(running.location, running.devices, running.http, os.environ))
+                screen.line(first_steps(running.location, running.devices, running.http, os.environ))
             while wait_for_signal() == HANGUP:
                 _read_again(read_settings, running.served)
             screen.complain(

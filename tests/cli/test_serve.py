@@ -128,8 +128,9 @@ def test_the_first_steps_fit_the_server() -> None:
     steps = first_steps("grpc://127.0.0.1:8815", {"demo": "sim:"}, "http://127.0.0.1:8000", {}).splitlines()
     assert steps[0] == "Open http://127.0.0.1:8000/ in a browser."
     assert steps[2:4] == ["  fastflight ls demo", "  fastflight get demo:/readings.csv"]
-    assert steps[4].endswith("ff.FastFlightClient().read('demo', '/readings.csv').to_pandas()")
+    assert steps[6] == "  FastFlightClient().read('demo', '/readings.csv').to_pandas()"
     board = first_steps("grpc://127.0.0.1:1", {"lab": "/dev/ttyACM0"}, None, {"UV_RUN_RECURSION_DEPTH": "1"})
+    assert "or in uv run --no-sync python:" in board and "FastFlightClient('grpc://127.0.0.1:1').info('lab')" in board
     assert "  uv run --no-sync fastflight tail lab --server grpc://127.0.0.1:1\n" in board
 
 
