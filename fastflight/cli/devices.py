@@ -1,8 +1,7 @@
-"""Commands on whole devices: `devices`, `info`, `reset`."""
+"""Commands on whole devices: `info`, `reset`."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
@@ -11,20 +10,7 @@ from fastflight.cli import screen
 from fastflight.cli.arguments import device_name
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson, DeviceName, Interrupt
-from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options, with_server_options
-
-
-@interruptible
-@with_server_options
-def devices(json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
-    """List the server's devices."""
-    with server.client() as client:
-        known = client.devices()
-    if json:
-        screen.as_json([asdict(device) for device in known])
-        return
-    rows = [(device.name, device.url, "open" if device.open else "closed", device.holder or "-") for device in known]
-    screen.table(("name", "url", "line", "in use by"), rows)
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 
 
 @interruptible

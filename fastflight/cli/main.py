@@ -41,7 +41,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "plot": ("plot", "Plot columns of a device's live output into a PNG file."),
     "record": ("record", "Record a device on the server, or on this computer without a server (--to DIR)."),
     "replay": ("replay", "Show a recording of a device: lines with their times, and what is missing and why."),
-    "recordings": ("record", "List the recordings of the server, or of a local folder (--recordings)."),
+    "recordings": (
+        "recordings",
+        "List the recordings of the server, or of a local folder (--recordings), or export one to a file.",
+    ),
     "serve": (
         "serve",
         "Serve devices as tables. Without --device and --fleet, serve one simulated board, named demo.",
@@ -54,7 +57,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "bridge",
         "Share a device over network ports with mpremote, esptool, pyserial and other tools.",
     ),
-    "devices": ("devices", "List the server's devices."),
+    "devices": ("device_list", "List the server's devices, or add and remove some."),
     "ports": ("ports", "List the serial ports of this computer. No port is opened."),
     "stats": (
         "stats",
@@ -91,7 +94,7 @@ TyperArgument.display_type_rich = lambda parameter, ctx: None  # type: ignore[as
 def load(name: str) -> Any:
     """Import the module of the subcommand `name`, and return the subcommand with its options."""
     module = importlib.import_module(f"fastflight.cli.{COMMANDS[name][0]}")
-    group = getattr(module, "app", None)  # of `token` and `cert`, which have subcommands of their own
+    group = getattr(module, "app", None)  # of commands with subcommands of their own
     if group is None:
         group = typer.Typer(add_completion=False)
         group.command(name)(getattr(module, name.replace("-", "_")))

@@ -115,7 +115,7 @@ class ServerConnection:
 
         return Upload(self._client, request, source, self.location, report, self._authorization)
 
-    def act(self, name: str, **body: Any) -> list[Any]:
+    def act(self, name: str, /, **body: Any) -> list[Any]:
         """Do an action and return its results. Arguments that are None are not sent."""
         arguments = {key: value for key, value in body.items() if value is not None}
         return self.results(name, json.dumps(arguments).encode())
@@ -131,7 +131,7 @@ class ServerConnection:
             bodies = [result.body.to_pybytes() for result in results]
         return answers.results_of(bodies, self.location)
 
-    def act_once(self, name: str, **body: Any) -> dict[str, Any]:
+    def act_once(self, name: str, /, **body: Any) -> dict[str, Any]:
         """Do an action that returns exactly one JSON object, and return that."""
         return answers.single(self.act(name, **body), name, self.location)
 

@@ -24,7 +24,7 @@ from fastflight.device.board import OpenBoard
 from fastflight.device.line import DeviceLine, aclose, close
 from fastflight.device.listening import listen
 from fastflight.device.session import AsyncSession, Session, located
-from fastflight.errors import ProtocolError, TransportClosed, TransportError
+from fastflight.errors import BusyError, ProtocolError, TransportClosed, TransportError
 from fastflight.lazy import Logger
 from fastflight.transport import Address, Port, arun, run
 from fastflight.transport.chunk_buffer import TapReader
@@ -320,6 +320,26 @@ class Device:
         """Close the line and end its readers. Nobody may hold a lease. A thread that opens the line gets an error."""
         self._line.close()
         self._forget()
+
+    async def aretire(self) -> None:
+        """Close the line as soon as nobody owns the device. Await it on `shard`. Later leases get an error.
+
+        Nothing is taken from a present owner: what it does may take as long as its own limits allow.
+        """
+        while True:
+            try:
+                async with self._lock.aheld("a removal", self._lease_seconds):
+                    with self._listeners_lock:
+                        if self._listen_task is not None:
+                            self._listen_task.cancel()
+                            self._listen_task = None
+                    port, self._line.port = self._line.port, None
+                    if port is not None:
+                        await unbroken(aclose(port))
+                    self.close()
+                    return
+            except BusyError:
+                continue
 
     def _lease_timeout(self, timeout: float | None) -> float:
         return self._lease_seconds if timeout is None else timeout

@@ -225,6 +225,12 @@ class StreamRegistry:
             stream.stop("cancelled by CancelFlightInfo")
         return len(streams)
 
+    def stop_device(self, device: str, why: str) -> None:
+        """Stop the open streams of a device. Their clients get `why`."""
+        for stream in self._running():
+            if stream.resolved.device == device:
+                stream.stop(why)
+
     def drain(self) -> None:
         """Admit no more streams and calls, and let live streams end by themselves."""
         self._admission.close()

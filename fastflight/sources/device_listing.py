@@ -96,8 +96,8 @@ def _key(request: DeviceListing) -> Hashable:
 
 
 def _version(device: Device) -> Hashable:
-    """Return a value that changes when the device gets another owner, or its line is lost."""
-    return device.turns, device.outages
+    """Return a value that changes when the name gets another device, or the device another owner or a new line."""
+    return device, device.turns, device.outages
 
 
 def batch(entries: list[FileEntry]) -> pa.RecordBatch:
