@@ -43,6 +43,10 @@ ModeOption = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Interrupt = Annotated[bool, typer.Option("--interrupt", help="First stop the program that runs on the device.")]
+DevicePaths = Annotated[
+    list[str],
+    typer.Argument(metavar="[DEVICE]:PATH", help="Paths or globs on a device, as in 'demo:/log-*.csv'."),
+]
 Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Copy a folder with its subfolders.")]
 SkipUnchanged = Annotated[bool, typer.Option("--skip-unchanged", help="Copy only files that differ by size or digest.")]
 Resume = Annotated[
