@@ -49,6 +49,10 @@ DevicePaths = Annotated[
 ]
 Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Copy a folder with its subfolders.")]
 SkipUnchanged = Annotated[bool, typer.Option("--skip-unchanged", help="Copy only files that differ by size or digest.")]
+Everything = Annotated[
+    bool,
+    typer.Option("--all", help="Also copy what is left out of a folder by default, and ignore .fastflightignore."),
+]
 Resume = Annotated[
     bool,
     typer.Option("--resume/--no-resume", help="Continue an interrupted copy; when interrupted, keep what was copied."),
