@@ -36,6 +36,11 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Show what a server does: its limits and their use, streams, devices, recordings, event loops.",
     ),
     "ls": ("files", "List a folder on a device, or what a glob matches: 'demo:/*.csv'."),
+    "cat": ("cat", "Print the bytes of files of a device on standard output."),
+    "head": (
+        "cat",
+        "Show the first rows of a file of a device as a table. Of a file without rows, print the first lines.",
+    ),
     "get": ("get", "Read a file of a device: copy it, convert it, or show it as a table."),
     "put": (
         "put",
