@@ -46,6 +46,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "put",
         "Write a local file to a device. It is converted if the endings name different table formats, else copied.",
     ),
+    "cp": ("cp", "Copy files as they are: to a device, from a device, or from one device to another."),
     "exec": ("devices", "Run code on a device and show its output as it arrives."),
     "tail": ("tail", "Show the live output of a device, without interrupting its program, until Ctrl-C."),
     "plot": ("plot", "Plot columns of a device's live output into a PNG file."),
