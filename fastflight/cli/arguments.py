@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,6 +67,11 @@ class Target:
     def under(self, name: str) -> Target:
         """Return this target, or the file `name` in it if it ends in a slash (`demo:` or `demo:/data/`)."""
         return Target(self.device, self.path + name) if self.path.endswith("/") else self
+
+    @property
+    def normal(self) -> Target:
+        """This target with its path as the server writes it: without `.`, `..`, doubled slashes and one at its end."""
+        return Target(self.device, posixpath.normpath("/" + self.path.lstrip("/")))
 
     @property
     def name(self) -> str:

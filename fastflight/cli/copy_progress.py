@@ -142,4 +142,7 @@ def print_tree_result(tree: CopiedTree, label: str, verb: str, paths: Mapping[st
     parts = [f"{files}, {screen.size(tree.bytes)} {verb}"] if tree.files else []
     if tree.unchanged:
         parts.append(f"{len(tree.unchanged):,} unchanged")
-    screen.line(f"{label}: {'; '.join(parts) or 'no files'}")
+    parts = parts or ["no files"]
+    if tree.ignored:
+        parts.append(f"{len(tree.ignored):,} left out")
+    screen.line(f"{label}: {'; '.join(parts)}")

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Literal, get_args
 
+import pyarrow as pa
 import typer
+from rich.console import Group
 
 from fastflight.cli import screen
-from fastflight.cli.arguments import Target, device_first, schema_of, target
-from fastflight.cli.copy_progress import copy_progress, print_file_result, print_tree_result
+from fastflight.cli.arguments import device_first, schema_of, target
+from fastflight.cli.cat import print_bytes
+from fastflight.cli.copies import Copies, check_distinct
+from fastflight.cli.copy_progress import copy_progress
 from fastflight.cli.exit_codes import REFUSED
+from fastflight.cli.globs import expand, is_glob
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import (
     AsJson,
@@ -29,20 +36,23 @@ from fastflight.cli.options import (
     SkipUnchanged,
     TransferOption,
 )
-from fastflight.cli.preview import Preview
+from fastflight.cli.preview import HEAD_BATCH_ROWS, first_rows, preview_of
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
-from fastflight.client import FastFlightClient, RowStream
+from fastflight.client import RowStream
+from fastflight.client.landing import landing
 from fastflight.client.local import copied_as_is
 from fastflight.client.meaning import understood, whole
 from fastflight.client.options import FileOptions
 from fastflight.client.saving import SavedFile
 from fastflight.client.stream import BESIDE, Summary
-from fastflight.errors import RequestError
+from fastflight.errors import DataError, RequestError
 from fastflight.service.choices import OnError
-from fastflight.tables import format_of
+from fastflight.tables import Layout, format_of, open_writer
 
-# Characters that make a device name a glob.
-GLOB = set("*?[")
+# The name of standard output, as FILE.
+STDOUT = "-"
+# Formats in which rows can be printed.
+TextFormat = Literal["csv", "jsonl", "arrow"]
 
 
 @interruptible
@@ -52,7 +62,18 @@ def get(
     to: Annotated[str | None, typer.Argument(metavar="[FILE]", help="The same as -o; with -r, a folder.")] = None,
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Local file to write. Left out: print a table."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Local file to write; - is standard output. Left out: show a table, or in a pipe the file's bytes.",
+        ),
+    ] = None,
+    head: Annotated[
+        int | None, typer.Option("--head", metavar="N", min=1, help="Only the first N rows; the device sends no more.")
+    ] = None,
+    printed: Annotated[
+        TextFormat | None, typer.Option("--as", help="Print the rows on standard output in this format.")
     ] = None,
     recursive: Recursive = False,
     skip_unchanged: SkipUnchanged = False,
@@ -79,47 +100,83 @@ def get(
 ) -> None:
     """Read a file of a device: copy it, convert it, or show it as a table.
 
-    If FILE has the same ending as the device's file, its bytes are copied.
+    If FILE has the same ending as the device's file, or one that names no table format, its bytes are copied.
     Another ending (.csv, .jsonl, .arrow, .parquet) converts the rows.
     An interrupted copy leaves FILE.part, and the same command continues it.
+
+    Without FILE, a terminal shows a table; a pipe or a file gets the bytes: get demo:/a.csv > a.csv.
+    Rows that are chosen or described by options are printed as CSV, or in the format of --as.
 
     With -r, the files of a folder and its subfolders are copied to the folder FILE.
     If FILE ends in /, they are copied to a subfolder of FILE with the name of the device's folder.
     Without FILE, that subfolder is made in the current folder. Other files there stay.
 
+    With a glob as PATH, as in 'demo:/log-*.csv', the files are copied to the folder FILE.
     With a glob as DEVICE, as in 'lab-*:/t.csv', the rows of all these devices form one table.
     """
     at = target(file, folder=recursive)
-    fleet = bool(GLOB & set(at.device))
+    fleet, several = is_glob(at.device), is_glob(at.path)
+    of_rows = bool(schema or columns or record)
     if to is not None and output is not None:
         raise typer.BadParameter("the output is given twice: leave -o out")
-    if recursive and (format or schema or columns or record):
-        raise typer.BadParameter("-r copies files as they are: leave --format, --schema, --columns and --record out")
-    if fleet and (recursive or skip_unchanged):
-        raise typer.BadParameter("-r and --skip-unchanged are for one device: name it")
+    if recursive and (format or of_rows or head or printed):
+        raise typer.BadParameter(
+            "-r copies files as they are: leave --format, --schema, --columns, --record, --head and --as out"
+        )
+    if fleet and (recursive or skip_unchanged or several):
+        raise typer.BadParameter("-r, --skip-unchanged and a glob as PATH are for one device: name it")
+    if recursive and several:
+        raise typer.BadParameter("-r copies one folder: name it, or use `fastflight cp -r`")
     place = output if to is None else to
+    if place == STDOUT and (recursive or json):
+        raise typer.BadParameter("-o - prints one file: leave -r and --json out")
+    if printed and (json or place not in (None, STDOUT)):
+        raise typer.BadParameter("--as is for standard output: leave it out, the ending of FILE names its format")
+    is_piped = place is None and head is None and not json and not sys.stdout.isatty()
+    printing = place == STDOUT or printed is not None or is_piped
     options = FileOptions(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
     with server.client() as client, nullcontext() if fleet else device_first(client, (at := at.of(client)).device):
+        copies = Copies(client, options, skip_unchanged, resume, json=json)
         if recursive:
             folder = _under(place or "./", at.name)
             if folder.exists() and not folder.is_dir():
                 raise typer.BadParameter(f"{str(folder)!r} is not a folder: choose another place")
-            _folder(client, at, folder, skip_unchanged, options, json)
+            copies.get_folder(at, folder)
             return
-        path = None if place is None else _file(place, at.name)
-        as_is = format == "raw" or (path is not None and format is None and copied_as_is(path.name, at.path))
-        if path is not None and as_is and not fleet:
+        if several:
+            found = expand(client, [at], interrupt=interrupt, folders=False)
+            if len(found) > 1:
+                if place is None or not Path(place).is_dir() or format or of_rows or head:
+                    raise typer.BadParameter(
+                        f"{len(found)} files match: name a folder to copy them to, and leave options of rows out"
+                    )
+                check_distinct(each.name for each in found)
+                for each, copy in [(each, landing(Path(place), each.name)) for each in found]:
+                    copies.get_file(each, copy)
+                return
+            (at,) = found
+        own = format_of(at.path)
+        if printing and not (fleet or of_rows or head) and format in (None, "raw") and printed in (None, own):
+            print_bytes(client, at, screen.bytes_writer(), options)
+            return
+        if printing and not printed and own != "raw" and format not in (None, "raw", own):
+            raise typer.BadParameter(
+                f"--format is the format of the device's file, and its ending says {own}: convert with --as {format}"
+            )
+        path = None if place is None or printing else _file(place, at.name)
+        as_is = format == "raw" or (path is not None and format is None and copied_as_is(at.path, path.name))
+        if path is not None and as_is and not fleet and not head:
             if schema or columns:
                 raise typer.BadParameter("a copy of the bytes has no columns: leave --schema and --columns out")
-            _bytes(client, at, path, resume, skip_unchanged, options, json)
+            copies.get_file(at, path)
             return
-        if path is not None and format is None and format_of(at.path) == "raw":
+        if path is not None and format is None and own == "raw":
             raise RequestError(
                 "the file's ending does not name a table format",
                 where=str(at),
                 hint=f"Give --format (packed needs --record and --columns), or an output that is not {path.suffix}",
             )
-        with copy_progress(str(at), hidden=json) as progress:
+        with copy_progress(str(at), hidden=json or (printing and sys.stdout.isatty())) as progress:
             read = partial(client.read_fleet, ordered=ordered) if fleet else client.read
             stream = read(
                 at.device,
@@ -128,69 +185,37 @@ def get(
                 schema=schema_of(schema),
                 columns=columns.split(",") if columns else None,
                 record=record,
+                batch_rows=None if head is None else min(head, HEAD_BATCH_ROWS),
                 on_error=on_error,
                 progress=progress.report,
                 **options,
             )
             with stream:
-                result = _preview(stream) if path is None else _save(stream, path)
+                batches: Iterable[pa.RecordBatch] = stream if head is None else first_rows(stream, head)
+                shown: Group | str | None = None
+                if printing:
+                    _print_rows(stream.schema, batches, printed or _text_format(format or own))
+                elif path is not None:
+                    shown = _save(stream.schema, batches, path)
+                else:
+                    shown = preview_of(stream.schema, batches, head)
+    summary = _summary(stream, head)
     if json:
         types = {field.name: str(field.type) for field in stream.schema}
-        screen.as_json({**_paths(at, path), "columns": types, **stream.summary})
+        paths = {"device": at.device, "path": at.path, "output": None if path is None else str(path)}
+        screen.as_json({**paths, "columns": types, **summary})
     else:
-        screen.show(result)
-        _report_rejected(stream.summary)
-    _report_failed(stream.summary)
-
-
-def _folder(
-    client: FastFlightClient, at: Target, folder: Path, skip_unchanged: bool, options: FileOptions, json: bool
-) -> None:
-    """Copy a folder."""
-
-    def describe_rest(_: str) -> str:
-        return f"the complete files are in {folder}; with --skip-unchanged the same command copies the others"
-
-    with copy_progress(str(at), hidden=json, describe_rest=describe_rest) as progress:
-        tree = client.get_tree(
-            at.device, at.path, folder, skip_unchanged=skip_unchanged, progress=progress.file, **options
-        )
-    print_tree_result(tree, str(folder), "read", _paths(at, folder), json=json)
-
-
-def _bytes(
-    client: FastFlightClient,
-    at: Target,
-    path: Path,
-    resume: bool,
-    skip_unchanged: bool,
-    options: FileOptions,
-    json: bool,
-) -> None:
-    """Copy the bytes of a file."""
-
-    def describe_rest(amount: str) -> str:
-        return f"{amount} are kept in {path}.part; run the same command again to continue"
-
-    with copy_progress(str(at), hidden=json, describe_rest=describe_rest if resume else None) as progress:
-        copied = client.get_file(
-            at.device,
-            at.path,
-            path,
-            resume=resume,
-            skip_unchanged=skip_unchanged,
-            progress=progress.report,
-            resuming=progress.resuming,
-            **options,
-        )
-    print_file_result(copied, str(path), "", _paths(at, path), json=json)
+        if shown is not None:
+            screen.show(shown)
+        _report_rejected(summary)
+    _report_failed(summary)
 
 
 def _file(place: str, name: str) -> Path:
     """Return the local path of the output file: `place`, or `name` in it if it is an existing folder."""
     path = Path(place)
     if path.is_dir():
-        return path / name
+        return landing(path, name) if name else path
     if place.endswith(("/", os.sep)):
         raise typer.BadParameter(f"{place!r} is not a folder: make it first")
     if not path.parent.is_dir():
@@ -203,22 +228,38 @@ def _under(place: str, name: str) -> Path:
     return Path(place) / name if place.endswith(("/", os.sep)) else Path(place)
 
 
-def _paths(at: Target, output: Path | None) -> dict[str, Any]:
-    return {"device": at.device, "path": at.path, "output": None if output is None else str(output)}
-
-
-def _preview(stream: RowStream) -> Any:
-    preview = Preview(stream.schema)
-    for batch in stream:
-        preview.add(batch)
-    return preview.table()
-
-
-def _save(stream: RowStream, path: Path) -> str:
-    with SavedFile(path, stream.schema) as file:
-        for batch in stream:
+def _save(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Path) -> str:
+    rows = 0
+    with SavedFile(path, schema) as file:
+        for batch in batches:
             file.write(batch)
-    return f"{path}: {screen.size(file.bytes)}, {stream.summary.get('rows', 0):,} rows"
+            rows += batch.num_rows
+    return f"{path}: {screen.size(file.bytes)}, {rows:,} rows"
+
+
+def _text_format(format: str) -> str:
+    """Return the format in which rows that were read from `format` are printed."""
+    return format if format in get_args(TextFormat) else "csv"
+
+
+def _print_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], format: str) -> None:
+    write = screen.bytes_writer()
+    try:
+        writer = open_writer(Layout(format), schema.remove_metadata())
+        write(writer.begin())
+        for batch in batches:
+            write(writer.encode(batch))
+        write(writer.finish())
+    except pa.ArrowException as error:
+        raise DataError(str(error), where="standard output") from error
+
+
+def _summary(stream: RowStream, head: int | None) -> Summary:
+    """Return the server's summary, or what is known if the stream was cancelled after `head` rows."""
+    try:
+        return stream.summary
+    except RequestError:
+        return {"rows": head}
 
 
 def _report_failed(summary: Summary) -> None:

@@ -17,15 +17,21 @@ from fastflight.cli.exit_codes import REFUSED
 
 # For each subcommand its module in `fastflight.cli`, and its line of `fastflight --help`: the start of its own help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "ls": ("files", "List a folder on a device."),
+    "ls": ("files", "List a folder on a device, or what a glob matches: 'demo:/*.csv'."),
+    "cat": ("cat", "Print the bytes of files of a device on standard output."),
+    "head": (
+        "cat",
+        "Show the first rows of a file of a device as a table. Of a file without rows, print the first lines.",
+    ),
     "get": ("get", "Read a file of a device: copy it, convert it, or show it as a table."),
     "put": (
         "put",
         "Write a local file to a device. It is converted if the endings name different table formats, else copied.",
     ),
+    "cp": ("cp", "Copy files as they are: to a device, from a device, or from one device to another."),
     "edit": ("edit", "Edit a file of a device in your editor. A file that does not exist is created."),
-    "rm": ("files", "Remove a file or an empty folder of a device."),
-    "mkdir": ("files", "Make a folder on a device."),
+    "rm": ("files", "Remove files or empty folders of a device."),
+    "mkdir": ("files", "Make folders on a device."),
     "mv": ("files", "Rename a file or folder of a device."),
     "df": ("board", "Show the size and the free space of a board's file systems."),
     "info": ("devices", "Show a board's firmware, memory, storage and features."),

@@ -43,8 +43,16 @@ ModeOption = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Interrupt = Annotated[bool, typer.Option("--interrupt", help="First stop the program that runs on the device.")]
+DevicePaths = Annotated[
+    list[str],
+    typer.Argument(metavar="[DEVICE]:PATH", help="Paths or globs on a device, as in 'demo:/log-*.csv'."),
+]
 Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Copy a folder with its subfolders.")]
 SkipUnchanged = Annotated[bool, typer.Option("--skip-unchanged", help="Copy only files that differ by size or digest.")]
+Everything = Annotated[
+    bool,
+    typer.Option("--all", help="Also copy what is left out of a folder by default, and ignore .fastflightignore."),
+]
 Resume = Annotated[
     bool,
     typer.Option("--resume/--no-resume", help="Continue an interrupted copy; when interrupted, keep what was copied."),

@@ -1,8 +1,9 @@
-"""A table for people: column names and types, the first and the last rows, and the number of rows."""
+"""A table for people: column names and types, the first and the last rows, or only the first, and their number."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -12,9 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from fastflight.cli import screen
+from fastflight.client import RowStream
 
 FIRST_ROWS = 10
 LAST_ROWS = 5
+# The most rows of a batch, if only the first rows of a file are read.
+HEAD_BATCH_ROWS = 4096
 # Longer cells, such as those of `raw` files, would push the other columns off the screen.
 MAX_CELL_CHARACTERS = 48
 # Stands for a nested value (a list, a struct) with a time that Python cannot represent.
@@ -24,17 +28,39 @@ OUT_OF_RANGE = "<a time beyond the years 1 to 9999>"
 TIME_ERRORS = (OverflowError, ValueError, KeyError)
 
 
-class Preview:
-    """Keeps the first and the last rows of a stream of batches, so its size does not grow with the stream."""
+def first_rows(stream: RowStream, count: int) -> Iterator[pa.RecordBatch]:
+    """Yield the first `count` rows of a stream, then cancel it: the device stops sending."""
+    for batch in stream:
+        yield batch.slice(0, count)
+        count -= batch.num_rows
+        if count <= 0:
+            stream.cancel()
+            return
 
-    def __init__(self, schema: pa.Schema) -> None:
+
+def preview_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch], head: int | None = None) -> Group:
+    """Return the table of all batches. `head` is as in `Preview`."""
+    preview = Preview(schema, head)
+    for batch in batches:
+        preview.add(batch)
+    return preview.table()
+
+
+class Preview:
+    """Keeps the first and the last rows of a stream of batches, so its size does not grow with the stream.
+
+    With `head`, keeps all rows: the stream has only the first `head` rows of a file.
+    """
+
+    def __init__(self, schema: pa.Schema, head: int | None = None) -> None:
         self._schema = schema
+        self._head = head
         self._first: list[list[str]] = []
         self._last: deque[list[str]] = deque(maxlen=LAST_ROWS)
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        head = min(FIRST_ROWS - len(self._first), batch.num_rows)
+        head = min((self._head or FIRST_ROWS) - len(self._first), batch.num_rows)
         self._first += _cells(batch.slice(0, head))
         start = max(head, batch.num_rows - LAST_ROWS)
         self._last.extend(_cells(batch.slice(start)))
@@ -54,6 +80,8 @@ class Preview:
         for row in self._last:
             grid.add_row(*map(screen.cell, row))
         rows = "1 row" if self._rows == 1 else f"{self._rows:,} rows"
+        if self._rows == self._head:
+            rows = f"the first {rows.removeprefix('1 ')}"
         columns = "1 column" if len(self._schema) == 1 else f"{len(self._schema)} columns"
         return Group(grid, Text(f"{rows}, {columns}", style="dim"))
 

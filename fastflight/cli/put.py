@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -10,13 +15,16 @@ import typer
 
 from fastflight.cli import screen
 from fastflight.cli.arguments import device_first, last_name, target
-from fastflight.cli.copy_progress import copy_progress, print_file_result, print_tree_result
+from fastflight.cli.copies import Copies, globs_to_ignore
+from fastflight.cli.copy_progress import copy_progress
+from fastflight.cli.exit_codes import usage_errors
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import (
     AsJson,
     Columns,
     Deflate,
     DevicePath,
+    Everything,
     FormatOption,
     Interrupt,
     ModeOption,
@@ -30,13 +38,19 @@ from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_op
 from fastflight.client.local import copied_as_is
 from fastflight.client.options import FileOptions
 
+# The name of standard input, as FILE.
+STDIN = "-"
+
 
 @interruptible
 @with_device_options
 def put(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A local file; with -r, a folder.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A local file, or - for standard input; with -r, a folder.")
+    ],
     to: DevicePath,
     recursive: Recursive = False,
+    everything: Everything = False,
     skip_unchanged: SkipUnchanged = False,
     resume: Resume = True,
     format: FormatOption = None,
@@ -56,34 +70,33 @@ def put(
 
     With -r, the files of a folder and its subfolders are copied to the folder DEVICE:PATH.
     If PATH ends in /, they are copied to a subfolder of it with the name of the local folder.
-    Links are not copied. Other files there stay.
+    Links are not copied. Other files there stay. Without --all, these are left out: .git, .venv, node_modules,
+    __pycache__, .DS_Store, *.pyc, and what the file .fastflightignore in the folder lists, one glob in each line.
     """
     if recursive and (format or columns or record):
         raise typer.BadParameter("-r copies files as they are: leave --format, --columns and --record out")
-    source = _local(file, folder=recursive)
+    if from_stdin := file == STDIN:
+        if recursive or columns or record or format not in (None, "raw"):
+            raise typer.BadParameter(
+                "standard input is copied as it is: leave -r, --format, --columns and --record out"
+            )
+        if to.endswith((":", "/")):
+            raise typer.BadParameter(f"name the file on the device: {to}NAME")
+    source = _local(file, folder=recursive) if not from_stdin else Path(file)
+    with usage_errors():
+        ignore = globs_to_ignore(source) if recursive and not everything else []
     at = target(to, folder=True).under(last_name(file))
     options = FileOptions(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
-    with server.client() as client, device_first(client, (at := at.of(client)).device):
-        paths = {"device": at.device, "path": at.path}
+    with (
+        _stdin_file() if from_stdin else nullcontext(source) as source,
+        server.client() as client,
+        device_first(client, (at := at.of(client)).device),
+    ):
+        copies = Copies(client, options, skip_unchanged, resume, ignore, json)
         if recursive:
-            with copy_progress(str(at), hidden=json) as progress:
-                tree = client.put_tree(
-                    at.device, at.path, source, skip_unchanged=skip_unchanged, progress=progress.file, **options
-                )
-            print_tree_result(tree, str(at), "written", paths, json=json)
-        elif format == "raw" or (format is None and copied_as_is(source.name, at.path)):
-            with copy_progress(str(at), hidden=json, describe_rest=_describe_rest if resume else None) as progress:
-                copied = client.put_file(
-                    at.device,
-                    at.path,
-                    source,
-                    resume=resume,
-                    skip_unchanged=skip_unchanged,
-                    progress=progress.report,
-                    resuming=progress.resuming,
-                    **options,
-                )
-            print_file_result(copied, str(at), " written", paths, json=json)
+            copies.put_folder(source, at)
+        elif from_stdin or format == "raw" or (format is None and copied_as_is(source.name, at.path)):
+            copies.put_file(source, at)
         else:
             with copy_progress(str(at), hidden=json) as progress:
                 written = client.write(
@@ -97,7 +110,7 @@ def put(
                     **options,
                 )
             if json:
-                screen.as_json({**paths, **asdict(written)})
+                screen.as_json({"device": at.device, "path": at.path, **asdict(written)})
             else:
                 screen.line(f"{at}: {screen.size(written.bytes)} written")
 
@@ -112,5 +125,14 @@ def _local(name: str, *, folder: bool) -> Path:
     return path
 
 
-def _describe_rest(amount: str) -> str:
-    return f"{amount} are kept on the board; run the same command again to continue"
+@contextmanager
+def _stdin_file() -> Iterator[Path]:
+    """Copy standard input to a temporary file, and delete that after the block.
+
+    So the device is not busy while another program still computes the bytes, and nothing is written if reading fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="fastflight-") as folder:
+        path = Path(folder) / "stdin"
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield path

@@ -24,6 +24,7 @@ from fastflight.client.interaction_aio import AsyncInteraction
 from fastflight.client.options import (
     FileCopyOptions,
     FleetOptions,
+    PutTreeOptions,
     ReadOptions,
     RecordingOptions,
     SessionOptions,
@@ -123,7 +124,7 @@ class AsyncFastFlightClient:
         return await work_in_thread(GetFile(self._connection, device, path, local, options))
 
     async def put_tree(
-        self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]
+        self, device: str, folder: str, local: str | Path, **options: Unpack[PutTreeOptions]
     ) -> CopiedTree:
         """Copy a local folder to a folder of a device. See `FastFlightClient.put_tree`."""
         return await work_in_thread(PutTree(self._connection, device, folder, local, options))

@@ -112,13 +112,15 @@ class CopiedTree:
     """The result of copying a folder: its files are the same here and on the device. Paths are relative to it.
 
     `files` were moved, `bytes` is their total size. `unchanged` were already the same. `skipped` are entries of a local
-    folder that are neither files nor folders, such as links.
+    folder that are neither files nor folders, such as links. `ignored` are those that the option `ignore` matched; a
+    folder among them ends in a slash.
     """
 
     files: tuple[str, ...]
     bytes: int
     unchanged: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 def location_of(location: str | None) -> str:

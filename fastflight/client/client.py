@@ -18,6 +18,7 @@ from fastflight.client.credentials import NONE, Credentials
 from fastflight.client.options import (
     FileCopyOptions,
     FleetOptions,
+    PutTreeOptions,
     ReadOptions,
     RecordingOptions,
     SessionOptions,
@@ -116,8 +117,8 @@ class FastFlightClient:
     def write(self, device: str, path: str, rows: Writable | Path, **options: Unpack[WriteOptions]) -> Written:
         """Write a file to a device. Returns when it is complete; until then, and on any failure, the old file stays.
 
-        `rows` are a DataFrame, a table, record batches, or the `pathlib.Path` of a local file. A local file with the
-        same ending as `path` is copied byte for byte, one with another table's ending is converted. Options:
+        `rows` are a DataFrame, a table, record batches, or the `pathlib.Path` of a local file. Such a file is copied
+        byte for byte, or converted if the ending of `path` names another table format than its own. Options:
         `fastflight.client.options.WriteOptions`.
         """
         request = call.build(DeviceFile, device=device, path=path, **request_keys("write", options))
@@ -144,11 +145,11 @@ class FastFlightClient:
 
         return GetFile(self._connection, device, path, local, options).run()
 
-    def put_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]) -> CopiedTree:
+    def put_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[PutTreeOptions]) -> CopiedTree:
         """Copy the files of a local folder and its subfolders to a folder of a device. Links are not copied.
 
         The files are verified on the device before they replace the old ones. Other files in its folder stay. Options:
-        `fastflight.client.options.TreeCopyOptions`.
+        `fastflight.client.options.PutTreeOptions`.
         """
         from fastflight.client.tree_copy import PutTree
 

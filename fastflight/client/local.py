@@ -1,7 +1,7 @@
 """Local files: reading their rows for a write to a device, and computing digests to compare with the board's.
 
-A file is copied byte for byte (format `raw`) if it has the same ending as the device's file. If both endings name a
-table format, the rows are converted.
+A file is copied byte for byte (format `raw`) unless the ending of the target names another table format than that of
+the source: then the rows are converted.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def is_table(path: str) -> bool:
     return _ending(path) == PARQUET or format_of(path) != "raw"
 
 
-def copied_as_is(local: str, remote: str) -> bool:
-    """Whether a copy between these names needs no conversion: the endings are the same, or neither is a table's."""
-    return _ending(local) == _ending(remote) or not (is_table(local) or is_table(remote))
+def copied_as_is(source: str, target: str) -> bool:
+    """Whether a copy from one name to the other is no conversion: same endings, or the target's is not a table's."""
+    return _ending(source) == _ending(target) or not is_table(target)
 
 
 def open_rows(request: DeviceFile, source: Any) -> tuple[DeviceFile, UploadRows]:

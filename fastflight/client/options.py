@@ -69,7 +69,7 @@ class FleetOptions(ReadOptions, total=False):
 
 
 class TreeCopyOptions(FileOptions, total=False):
-    """The options of `put_tree` and `get_tree`: those of `FileOptions`, and
+    """The options of `get_tree`: those of `FileOptions`, and
 
     - `skip_unchanged`: do not move files whose size and digest are the same on both sides.
     - `progress`: a `TreeReport`, called as files are moved.
@@ -77,6 +77,16 @@ class TreeCopyOptions(FileOptions, total=False):
 
     skip_unchanged: bool
     progress: TreeReport | None
+
+
+class PutTreeOptions(TreeCopyOptions, total=False):
+    """The options of `put_tree`: those of `TreeCopyOptions` and `FileOptions`, and
+
+    - `ignore`: globs of files and folders to leave out. `*.pyc` matches a name in any folder, `docs/*.md` a path
+      relative to the folder that is copied, and `build/` only folders. By default nothing is left out.
+    """
+
+    ignore: Sequence[str]
 
 
 class FileCopyOptions(FileOptions, total=False):
@@ -155,13 +165,13 @@ OPTIONS: Mapping[str, type] = {
     "write": WriteOptions,
     "put_file": FileCopyOptions,
     "get_file": FileCopyOptions,
-    "put_tree": TreeCopyOptions,
+    "put_tree": PutTreeOptions,
     "get_tree": TreeCopyOptions,
     "session": SessionOptions,
     "recording": RecordingOptions,
 }
 # Options that the client keeps to itself. All others are keys of the request.
-NOT_SENT = ("progress", "resume", "resuming", "skip_unchanged")
+NOT_SENT = ("ignore", "progress", "resume", "resuming", "skip_unchanged")
 
 
 def request_keys(verb: str, options: Mapping[str, Any]) -> dict[str, Any]:

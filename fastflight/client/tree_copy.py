@@ -26,7 +26,7 @@ from fastflight.client.folder import LocalEntry, LocalFolder, scan
 from fastflight.client.landing import Landed, RemoteEntry, clash, landing
 from fastflight.client.local import RAW_BATCH_BYTES, os_errors_of
 from fastflight.client.meaning import content, text, understood, whole
-from fastflight.client.options import TreeCopyOptions, request_keys
+from fastflight.client.options import PutTreeOptions, TreeCopyOptions, request_keys
 from fastflight.client.rows import UploadRows
 from fastflight.client.stream import Note
 from fastflight.client.work import Steps
@@ -53,13 +53,14 @@ class PutTree(Steps):
         device: str,
         folder: str,
         source: str | Path,
-        options: TreeCopyOptions,
+        options: PutTreeOptions,
     ) -> None:
         super().__init__()
         self._connection = connection
         self._request = call.build(DeviceTree, device=device, path=folder, **request_keys("put_tree", options))
         self._source = Path(source)
         self._skip_unchanged = options.get("skip_unchanged", False)
+        self._ignore = options.get("ignore", ())
         self._progress = options.get("progress")
 
     def run(self) -> CopiedTree:
@@ -67,7 +68,7 @@ class PutTree(Steps):
         # The first conversion of Python values makes Arrow import pandas, which takes time: do it before the write
         # occupies the device.
         pa.array([0])
-        folder = scan(self._source)
+        folder = scan(self._source, self._ignore)
         wanted = self._wanted(folder)
         moved = {entry.path for entry in wanted}
         total = sum(entry.size for entry in wanted)
@@ -80,7 +81,7 @@ class PutTree(Steps):
             with self.step(upload.give_up):
                 done += upload.run().bytes
         kept = tuple(entry.path for entry in folder.files if entry.path not in moved)
-        return CopiedTree(tuple(entry.path for entry in wanted), done, kept, folder.skipped)
+        return CopiedTree(tuple(entry.path for entry in wanted), done, kept, folder.skipped, folder.ignored)
 
     def _wanted(self, folder: LocalFolder) -> list[LocalEntry]:
         there = remote_digests(self._connection, self._request) if self._skip_unchanged else None

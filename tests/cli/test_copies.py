@@ -90,7 +90,8 @@ def test_what_was_left_out_is_named(run: Run, app: Path) -> None:
 def test_a_script_reads_what_was_copied(run: Run, app: Path) -> None:
     told = json.loads(run("put", "-r", "app", "demo:/t", "--json").stdout)
     files = ["lib/__init__.py", "lib/a.py", "main.py"]
-    assert told == {"device": "demo", "path": "/t", "files": files, "bytes": 20, "unchanged": [], "skipped": []}
+    none = {"unchanged": [], "skipped": [], "ignored": []}
+    assert told == {"device": "demo", "path": "/t", "files": files, "bytes": 20, **none}
     (app / "main.py").write_text("changed")
     told = json.loads(run("get", "-r", "demo:/t", "app", "--skip-unchanged", "--json").stdout)
     assert (told["files"], told["unchanged"], told["output"]) == (["main.py"], files[:2], "app")
@@ -136,6 +137,34 @@ def test_bytes_cross_the_line_as_they_are_told_to(
     assert run("get", "demo:/t.py", "back.py", *how).exit_code == 0
     assert (tmp_path / "back.py").read_bytes() == (app / "main.py").read_bytes()
     assert run("rm", "demo:/t.py").exit_code == 0
+
+
+def test_a_project_is_copied_without_what_no_board_runs(run: Run, app: Path) -> None:
+    for path in (".git/config", "lib/__pycache__/a.pyc", "b.pyc", "notes.log", "docs/a.md", ".DS_Store"):
+        (app / path).parent.mkdir(parents=True, exist_ok=True)
+        (app / path).write_text("x")
+    (app / ".fastflightignore").write_text("# what only this computer needs\n\n*.log\ndocs/\n")
+    result = run("put", "-r", "app", "demo:/t")
+    # .git, .DS_Store, .fastflightignore, b.pyc, docs, lib/__pycache__ and notes.log
+    assert result.stdout == "demo:/t: 3 files, 20 B written; 7 left out\n"
+    assert there(run, "/t") == ["/t/lib/__init__.py", "/t/lib/a.py", "/t/main.py"]
+    told = json.loads(run("put", "-r", "app", "demo:/t", "--json").stdout)
+    assert {"docs/", "lib/__pycache__/", ".git/"} <= set(told["ignored"])
+    result = run("cp", "-r", "app/", "demo:/t/all", "--all")
+    assert (result.exit_code, "left out" in result.stdout) == (0, False)
+    assert "/t/all/.git/config" in there(run, "/t/all")
+    assert "/t/all/notes.log" in there(run, "/t/all")
+    assert run("rm", "-r", "demo:/t", "--yes").exit_code == 0
+
+
+@pytest.mark.parametrize(("content", "says"), [(b"*.pyc\n!keep.pyc\n", "line 2"), (b"\xff", "not UTF-8")])
+def test_a_wrong_ignore_file_is_named(run: Run, app: Path, content: bytes, says: str) -> None:
+    (app / ".fastflightignore").write_bytes(content)
+    for copy in ("put", "cp"):
+        result = run(copy, "-r", "app", "demo:/t")
+        assert (result.exit_code, ".fastflightignore" in result.stderr) == (2, True)
+        assert says in result.stderr
+    assert run("ls", "demo:/t").exit_code == 1
 
 
 @pytest.mark.parametrize(

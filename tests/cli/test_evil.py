@@ -6,10 +6,8 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import unicodedata
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +24,8 @@ from fastflight.cli.log import log_to_stderr
 from fastflight.cli.main import COMMANDS, app
 from fastflight.client import FastFlightClient
 
-pty = pytest.importorskip("pty", reason="only a pseudo-terminal is one")
-import tty  # noqa: E402  # where there is the one, there is the other
+pytest.importorskip("pty", reason="only a pseudo-terminal is one")
+from tests.support.terminal import terminal  # it needs one
 
 pytestmark = pytest.mark.usefixtures("fonts_are_open")
 
@@ -47,6 +45,7 @@ LINES = pa.table(
 LISTING = pa.table(
     {"path": [f"/{EVIL}"], "kind": ["file"], "size": [1], "modified": pa.array([0], pa.timestamp("us", "UTC"))}
 )
+PIECE = pa.table({"offset": [0], "data": [EVIL.encode()]})
 OUTPUT = pa.table({"line": [1, 2], "text": [EVIL, "x"]})
 AS_TEXT = LINES.set_column(3, "data", pa.array([EVIL, "x"]))
 DRAWN = pa.table({"time": LINES["time"], "n": [1.0, 2.0]})
@@ -110,6 +109,8 @@ class EvilServer(flight.FlightServerBase):  # type: ignore[misc]
         request = json.loads(ticket.ticket)
         of_session = request["type"] in ("device.session", "recording")
         table = SESSIONS[request.get("format", "lines")] if of_session else TABLES.get(request["type"], ROWS)
+        if request["type"] == "device.file" and request.get("format") == "raw":
+            table = PIECE
         return flight.GeneratorStream(table.schema, self._batches(table))
 
     def _batches(self, table: pa.Table) -> Iterator[Any]:
@@ -159,43 +160,6 @@ def term(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@contextmanager
-def terminal() -> Iterator[Callable[[], str]]:
-    """Standard output and standard error as a terminal; gives what came so far."""
-    ours, theirs = pty.openpty()
-    tty.setraw(theirs)  # else it makes carriage returns of line ends
-    came = bytearray()
-
-    def read() -> None:
-        while True:
-            try:
-                if not (data := os.read(ours, 65536)):
-                    return
-            except OSError:  # the other end is closed
-                return
-            came.extend(data)
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    out, err = (os.fdopen(os.dup(theirs), "w", encoding="utf-8") for _ in range(2))
-    before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = out, err
-    os.close(theirs)
-
-    def end() -> str:
-        for each in (out, err):
-            each.close()
-        reader.join()
-        return came.decode()
-
-    try:
-        yield end
-    finally:
-        sys.stdout, sys.stderr = before
-        end()
-        os.close(ours)
-
-
 @pytest.fixture
 def typed(term: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Typed:
     """Run a command at a terminal, and give what it prints there: nothing that commands the terminal."""
@@ -233,10 +197,17 @@ VERBS = {
     "stats as JSON": ["stats", "--json"],
     "ls": ["ls", "demo"],
     "ls as JSON": ["ls", "demo", "--json"],
+    "ls of a glob": ["ls", "demo:/*"],
+    "cat": ["cat", "demo:/a.csv"],
+    "head": ["head", "demo:/a.csv"],
+    "head of lines": ["head", "demo:/a.txt"],
     "get": ["get", "demo:/a.csv"],
     "get as JSON": ["get", "demo:/a.csv", "--json"],
     "get of many": ["get", "lab-*:/a.csv"],
     "get of a folder": ["get", "-r", "demo:/", "here"],
+    "get of a glob": ["get", "demo:/*", "folder"],
+    "get as it is": ["get", "demo:/a.csv", "-o", "-"],
+    "cp": ["cp", "a.bin", f"demo:/{EVIL}"],
     "put": ["put", "a.bin", f"demo:/{EVIL}"],
     "put with rows": ["put", "a.csv", f"demo:/{EVIL}.jsonl"],
     "put of a folder": ["put", "-r", "folder", "demo:/"],
@@ -275,7 +246,7 @@ VERBS = {
 }
 WITHOUT_A_WORD = {"rm", "mkdir", "mv", "reset", "soft-reset", "plot"}
 # Verbs that do not understand what this server answers, and so have no output.
-WITHOUT_OUTPUT = WITHOUT_A_WORD | {"put", "put with rows", "edit", "df", "rtc", "bootloader"}
+WITHOUT_OUTPUT = WITHOUT_A_WORD | {"put", "put with rows", "edit", "df", "rtc", "bootloader", "cp"}
 
 
 def strings_in(value: Any) -> set[str]:

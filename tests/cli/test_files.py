@@ -11,7 +11,24 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 
+from fastflight.cli.main import app
+
 Run = Callable[..., Result]
+
+
+def shown(location: str, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+    """What a command prints on a terminal."""
+    pytest.importorskip("pty", reason="only a pseudo-terminal is one")
+    from tests.support.terminal import terminal
+
+    for name, value in (("FASTFLIGHT_SERVER", location), ("TERM", "dumb"), ("COLUMNS", "120")):
+        monkeypatch.setenv(name, value)
+    with terminal() as ended:
+        with pytest.raises(SystemExit) as code:
+            app(arguments)
+        printed = ended()
+    assert code.value.code == 0, printed
+    return printed
 
 
 def test_a_listing_is_a_table(run: Run) -> None:
@@ -28,9 +45,9 @@ def test_a_listing_is_json(run: Run) -> None:
     assert set(entries[0]) == {"path", "kind", "size", "modified"}
 
 
-def test_a_file_on_the_screen_has_types_ends_and_a_count(run: Run) -> None:
-    result = run("get", "demo:/readings.csv")
-    lines = result.stdout.splitlines()
+def test_a_file_on_a_terminal_has_types_ends_and_a_count(opened: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    printed = shown(opened, monkeypatch, "get", "demo:/readings.csv")
+    lines = [line for line in printed.splitlines() if line.strip()]  # the progress bar leaves an empty line
     assert lines[0].split()[:2] == ["time", "temperature"]
     assert lines[1].split()[-1] == "double"
     assert lines[-1] == "10,000 rows, 5 columns"
@@ -111,7 +128,7 @@ def test_folders_are_made_renamed_and_removed(run: Run) -> None:
         (("get", "demo:/readings.csv", "--columns", "tmie"), 1, "Did you mean 'time'?"),
         (("get", "demo:/readings.csv", "--schema", "time=itn64"), 1, "Did you mean 'int64'?"),
         (("get", "demo:/readings.csv", "-o", "/nowhere/x.csv"), 2, "'/nowhere' is not a folder"),
-        (("get", "demo:/readings.csv", "-o", "x.docx"), 1, "x.docx"),
+        (("get", "demo:/readings.csv", "-o", "x.docx", "--format", "csv"), 1, "x.docx"),
         (("get", "demo:/log.bin", "-o", "nowhere/"), 2, "'nowhere/' is not a folder"),
         (("get", "demo"), 2, "DEVICE:PATH"),
         (("get", "demo:/readings.csv", "--format", "cvs"), 2, "csv"),

@@ -48,7 +48,9 @@ def test_a_glob_over_devices_is_one_table(run: Run, tmp_path: Path) -> None:
     same = tmp_path / "all.csv"
     assert run("get", "lab-*:/t.csv", str(same), "--ordered").exit_code == 0
     assert same.read_text().splitlines()[:2] == ["device,time,celsius", "lab-0,1,0.5"]
-    assert "4 rows, 3 columns" in run("get", "lab-*:/t.csv").stdout
+    assert run("get", "lab-*:/t.csv", "--ordered").stdout == same.read_text()
+    assert "4 rows, 3 columns" in run("get", "lab-*:/t.csv", "--head", "9").stdout
+    assert run("get", "lab-*:/t*.csv", str(tmp_path)).exit_code == 2
 
     some = tmp_path / "some.parquet"
     result = run("get", "*:/t.csv", "-o", str(some))

@@ -270,6 +270,14 @@ def test_a_folder_goes_there_and_back(do: Call, board: Path, tmp_path: Path, req
     assert grown(tmp_path / "back") == {**FILES, "kept": b"kept"}
 
 
+def test_what_is_ignored_stays_here(do: Call, board: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    folder = "/ignore-" + request.node.callspec.id.replace(" ", "-")
+    plant(tmp_path / "src", FILES)
+    copied = do("put_tree", "demo", folder, tmp_path / "src", ignore=["er", "*.bin"])
+    assert copied == CopiedTree(("deep/empty", "z é.txt"), copied.bytes, ignored=("a.bin", "deep/er/"))
+    assert set(grown(board / folder[1:])) == {"deep/empty", "z é.txt"}
+
+
 def test_only_what_differs_is_moved(do: Call, board: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     folder = "/skip-" + request.node.callspec.id.replace(" ", "-")
     plant(tmp_path / "src", FILES)

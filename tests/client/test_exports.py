@@ -33,7 +33,7 @@ VERBS = {
     "write": ("device path rows", f"{FILE} format columns record progress"),
     "put_file": ("device path local", f"{FILE} resume skip_unchanged progress resuming"),
     "get_file": ("device path local", f"{FILE} resume skip_unchanged progress resuming"),
-    "put_tree": ("device folder local", f"{FILE} skip_unchanged progress"),
+    "put_tree": ("device folder local", f"{FILE} ignore skip_unchanged progress"),
     "get_tree": ("device folder local", f"{FILE} skip_unchanged progress"),
     "exec": ("device code", "timeout mode interrupt"),
     "session": ("device", f"{TRAFFIC} since_seq flush_ms limit_seconds reconnect requests"),

@@ -38,6 +38,36 @@ def test_links_are_left_out_and_named(tmp_path: Path) -> None:
     assert found.skipped == ("pipe", "to a file", "to a folder", "to nothing")
 
 
+@pytest.mark.parametrize(
+    ("ignore", "files", "ignored"),
+    [
+        ((), ["a.pyc", "docs/a.md", "docs/sub/b.md", "lib/.git", "lib/a.pyc", "lib/a.py", "x/build"], []),
+        (("*.pyc",), ["docs/a.md", "docs/sub/b.md", "lib/.git", "lib/a.py", "x/build"], ["a.pyc", "lib/a.pyc"]),
+        ((".git", "sub", "lib"), ["a.pyc", "docs/a.md", "x/build"], ["docs/sub/", "lib/"]),
+        (("build/", "docs/"), ["a.pyc", "lib/.git", "lib/a.pyc", "lib/a.py", "x/build"], ["docs/"]),
+        (
+            ("docs/*.md", "/a.*"),
+            ["docs/sub/b.md", "lib/.git", "lib/a.pyc", "lib/a.py", "x/build"],
+            ["a.pyc", "docs/a.md"],
+        ),
+        (
+            ("docs/sub/", "A.PYC", "lib/a.py?"),
+            ["a.pyc", "docs/a.md", "lib/.git", "lib/a.py", "x/build"],
+            ["docs/sub/", "lib/a.pyc"],
+        ),
+    ],
+)
+def test_what_a_glob_matches_is_left_out(
+    tmp_path: Path, ignore: tuple[str, ...], files: list[str], ignored: list[str]
+) -> None:
+    for path in ("docs/a.md", "docs/sub/b.md", "lib/.git", "lib/a.py", "lib/a.pyc", "a.pyc", "x/build"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(path)
+    found = scan(tmp_path, ignore)
+    assert sorted(entry.path for entry in found.files) == sorted(files)
+    assert sorted(found.ignored) == sorted(ignored)
+
+
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="nowhere: No such file or directory"):
         scan(tmp_path / "nowhere")

@@ -25,20 +25,22 @@ def to(path: str, **values: object) -> DeviceFile:
 
 
 @pytest.mark.parametrize(
-    ("local", "remote", "as_is"),
+    ("source", "target", "as_is"),
     [
         ("x.csv", "/y.csv", True),
         ("x.CSV", "/y.csv", True),
         ("main.py", "/main.py", True),
         ("notes", "/notes.txt", True),
         ("x.parquet", "/x.csv", False),
-        ("x.csv", "/x.bin", False),
+        ("x.csv", "/x.bin", True),
+        ("x.csv", "/x", True),
+        ("/x.csv", "x.parquet", False),
         ("x.txt", "/x.csv", False),
         ("x.parquet", "/x.parquet", True),
     ],
 )
-def test_a_table_is_converted_and_never_just_renamed(local: str, remote: str, as_is: bool) -> None:
-    assert copied_as_is(local, remote) is as_is
+def test_a_file_becomes_a_table_of_another_format_only_by_conversion(source: str, target: str, as_is: bool) -> None:
+    assert copied_as_is(source, target) is as_is
 
 
 def test_a_file_of_the_same_ending_is_sent_as_it_is(tmp_path: Path) -> None:
@@ -104,7 +106,7 @@ def test_pandas_is_loaded_before_a_folder_is_sent(tmp_path: Path) -> None:
         ("t.parquet", b"no parquet", "/x.csv", "t.parquet: cannot be read"),
         ("t.csv", b"", "/x.jsonl", "t.csv: the file has no columns"),
         ("t.txt", b"a", "/x.csv", "does not say what table"),
-        ("t.csv", b"a,b\n1,2\n", "/x.bin", "Give a format"),
+        ("t.csv", b"a,b\n1,2\n", "/x.parquet", "Give a format"),
     ],
 )
 def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, content: bytes, path: str, says: str) -> None:

@@ -1,0 +1,124 @@
+"""`fastflight cat` and `fastflight head`: print files of a device, or their beginnings, on standard output."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import sys
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from fastflight.cli import screen
+from fastflight.cli.arguments import Target, device_first, target
+from fastflight.cli.copy_progress import copy_progress
+from fastflight.cli.globs import expand
+from fastflight.cli.interruption import interruptible
+from fastflight.cli.options import DevicePath, DevicePaths, Interrupt
+from fastflight.cli.preview import HEAD_BATCH_ROWS, first_rows, preview_of
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
+from fastflight.client import FastFlightClient, call
+from fastflight.client.meaning import content, understood
+from fastflight.client.options import FileOptions
+from fastflight.errors import DataError
+from fastflight.service.requests import DeviceFile
+from fastflight.tables import format_of
+
+HEAD_ROWS = 10
+# Holds ten lines of most texts. At 115200 baud, the device needs 0.4 s for it.
+FIRST_PART_BYTES = 4096
+
+
+@interruptible
+@with_device_options
+def cat(paths: DevicePaths, interrupt: Interrupt = False, server: Server = DEFAULT_SERVER) -> None:
+    """Print the bytes of files of a device on standard output.
+
+    On a terminal, characters that a terminal would obey are printed as escapes.
+    """
+    targets = [target(path) for path in paths]
+    write = screen.bytes_writer()
+    with server.client() as client:
+        for at in expand(client, targets, interrupt=interrupt, folders=False):
+            with device_first(client, at.device):
+                print_bytes(client, at, write, FileOptions(interrupt=interrupt))
+
+
+@interruptible
+@with_device_options
+def head(
+    path: DevicePath,
+    rows: Annotated[
+        int | None,
+        typer.Option("-n", "--rows", metavar="ROWS", min=1, help=f"How many; by default {HEAD_ROWS}."),
+    ] = None,
+    size: Annotated[
+        int | None, typer.Option("-c", "--bytes", metavar="BYTES", min=0, help="Print the first bytes instead.")
+    ] = None,
+    interrupt: Interrupt = False,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Show the first rows of a file of a device as a table. Of a file without rows, print the first lines.
+
+    The device stops sending when they have come.
+    To describe the rows of a file, as of a packed one, use `fastflight get --head N`.
+    """
+    if rows is not None and size is not None:
+        raise typer.BadParameter("-n and -c exclude each other: leave one of them out")
+    options = FileOptions(interrupt=interrupt)
+    with server.client() as client, device_first(client, (at := target(path).of(client)).device):
+        if size is not None:
+            print_bytes(client, at, screen.bytes_writer(), options, limit=size)
+        elif format_of(at.path) == "raw":
+            _print_lines(client, at, screen.bytes_writer(), options, rows or HEAD_ROWS)
+        else:
+            count = rows or HEAD_ROWS
+            with client.read(at.device, at.path, batch_rows=min(count, HEAD_BATCH_ROWS), **options) as stream:
+                screen.show(preview_of(stream.schema, first_rows(stream, count), count))
+
+
+def print_bytes(
+    client: FastFlightClient,
+    at: Target,
+    write: Callable[[bytes], object],
+    options: FileOptions,
+    *,
+    offset: int = 0,
+    limit: int | None = None,
+) -> None:
+    """Pass the bytes of a file to `write`: all from `offset` on, or only `limit` of them.
+
+    Raises `DataError` after the last byte if the digest of the bytes is not that of the bytes which the device sent.
+    """
+    sha256 = hashlib.sha256()
+    request = call.build(
+        DeviceFile, device=at.device, path=at.path, format="raw", offset=offset, limit=limit, **options
+    )
+    # A bar on the terminal that shows the bytes would be in their way.
+    with copy_progress(str(at), hidden=sys.stdout.isatty()) as progress:
+        with client.read_request(request, progress=progress.report) as stream:
+            for batch in stream:
+                with understood("a piece of a file"):
+                    pieces = [content(each) for each in batch.column("data").to_pylist()]
+                for data in pieces:
+                    sha256.update(data)
+                    write(data)
+        if stream.summary.get("sha256") != sha256.hexdigest():
+            raise DataError("what arrived is not what the device sent", where=str(at), hint="Try again")
+
+
+def _print_lines(
+    client: FastFlightClient, at: Target, write: Callable[[bytes], object], options: FileOptions, count: int
+) -> None:
+    """Pass the first `count` lines of a file to `write`. Reads parts of the file until it has them."""
+    offset, size = 0, FIRST_PART_BYTES
+    while count:
+        part = bytearray()
+        print_bytes(client, at, part.extend, options, offset=offset, limit=size)
+        lines = io.BytesIO(part).readlines()
+        write(b"".join(lines[:count]))
+        count = max(count - part.count(b"\n"), 0)
+        if len(part) < size:
+            return
+        offset, size = offset + size, size * 2

@@ -1,0 +1,147 @@
+"""`fastflight cp`: copy files and folders as they are, between this computer and devices."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fastflight.cli.arguments import Target, device_first, last_name, target
+from fastflight.cli.copies import Copies, check_distinct, globs_to_ignore
+from fastflight.cli.exit_codes import usage_errors
+from fastflight.cli.globs import is_glob, matches
+from fastflight.cli.interruption import interruptible
+from fastflight.cli.options import AsJson, Everything, Interrupt, Recursive, SkipUnchanged
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
+from fastflight.client import FastFlightClient
+from fastflight.client.landing import landing
+from fastflight.client.options import FileOptions
+from fastflight.errors import FileMissing
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A file or folder that is copied."""
+
+    place: Target | Path
+    is_folder: bool
+    # The name of the copy in a target folder. Empty for a folder whose content is copied: `app/`.
+    name: str
+    # Globs of what is left out of a local folder.
+    ignore: tuple[str, ...] = ()
+
+
+@interruptible
+@with_device_options
+def cp(
+    sources: Annotated[
+        list[str], typer.Argument(metavar="SOURCE", help="Files and folders to copy; globs on a device: 'demo:/*.csv'.")
+    ],
+    to: Annotated[str, typer.Argument(metavar="TARGET", help="The name of the copy, or a folder for the copies.")],
+    recursive: Recursive = False,
+    skip_unchanged: SkipUnchanged = False,
+    everything: Everything = False,
+    interrupt: Interrupt = False,
+    json: AsJson = False,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Copy files as they are: to a device, from a device, or from one device to another.
+
+    A path with a colon is on a device: demo:/a.csv, or :/a.csv on the only one. Other paths are on this computer.
+    If TARGET is a folder, the copies in it get the names of the sources. Several sources need a folder.
+    The old file stays until the new one is complete and verified.
+    """
+    given, into = [_place(path) for path in sources], _place(to)
+    if isinstance(into, str) and (local := next((each for each in given if isinstance(each, str)), None)) is not None:
+        raise typer.BadParameter(f"{local!r} and {into!r} are both on this computer: write DEVICE:PATH for a device")
+    # What is wrong on this computer is reported before a server is called.
+    known = [_local(place, recursive, everything) if isinstance(place, str) else place for place in given]
+    with server.client() as client:
+        found: list[_Source] = []
+        for each in known:
+            found += [each] if isinstance(each, _Source) else _on_device(client, each, recursive, interrupt)
+        for source, place in zip(found, _places(client, found, into, recursive, interrupt), strict=True):
+            options = FileOptions(interrupt=interrupt)
+            _copy(Copies(client, options, skip_unchanged, ignore=source.ignore, json=json), source, place)
+
+
+def _place(path: str) -> Target | str:
+    """Return a path on a device, or the same text if it is a path on this computer.
+
+    A colon after a slash belongs to a name. On Windows a single letter before the colon is a drive.
+    """
+    device, colon, _ = path.partition(":")
+    is_drive = os.name == "nt" and len(device) == 1
+    return path if not colon or "/" in device or os.sep in device or is_drive else target(path, folder=True)
+
+
+def _local(name: str, recursive: bool, everything: bool) -> _Source:
+    path = Path(name)
+    if not name or not path.exists():
+        raise typer.BadParameter(f"{name!r} does not exist")
+    if not path.is_dir():
+        return _Source(path, False, path.name)
+    if not recursive:
+        raise typer.BadParameter(f"{name!r} is a folder: use -r")
+    with usage_errors():
+        return _Source(path, True, last_name(name), () if everything else tuple(globs_to_ignore(path)))
+
+
+def _on_device(client: FastFlightClient, at: Target, recursive: bool, interrupt: bool) -> list[_Source]:
+    """Return the file or folder of a device, or all that a glob matches."""
+    at = at.of(client)
+    if is_glob(at.path):
+        found = matches(client, at, interrupt=interrupt, folders=recursive)
+        each = [(Target(at.device, entry.path), entry) for entry in found]
+        return [_Source(place, entry.kind == "folder", place.name) for place, entry in each]
+    with device_first(client, at.device):
+        is_folder = client.stat(at.device, at.path, interrupt=interrupt).kind == "folder"
+    if is_folder and not recursive:
+        raise typer.BadParameter(f"{at} is a folder: use -r")
+    return [_Source(at, is_folder, at.name)]
+
+
+def _places(
+    client: FastFlightClient, sources: list[_Source], to: Target | str, recursive: bool, interrupt: bool
+) -> list[Target | Path]:
+    """Return where each source is copied to: the target, or its own name in the target if that is a folder."""
+    if isinstance(to, Target):
+        to = to.of(client)
+        with device_first(client, to.device):
+            is_folder = _is_folder(client, to, interrupt)
+    else:
+        is_folder = Path(to).is_dir() or to.endswith(("/", os.sep))
+        missing = Path(to) if is_folder else Path(to).parent
+        if not missing.is_dir() and not recursive:
+            raise typer.BadParameter(f"{str(missing)!r} is not a folder: make it first")
+    if not is_folder:
+        if len(sources) > 1:
+            raise typer.BadParameter(f"'{to}' is not a folder: several sources need one")
+        return [to if isinstance(to, Target) else Path(to)]
+    check_distinct(source.name for source in sources if source.name)
+    if isinstance(to, Target):
+        folder = to.path.rstrip("/")
+        return [Target(to.device, f"{folder}/{source.name}".rstrip("/") or "/") for source in sources]
+    return [landing(Path(to), source.name) if source.name else Path(to) for source in sources]
+
+
+def _is_folder(client: FastFlightClient, at: Target, interrupt: bool) -> bool:
+    try:
+        return at.path.endswith("/") or client.stat(at.device, at.path, interrupt=interrupt).kind == "folder"
+    except FileMissing:
+        return False
+
+
+def _copy(copies: Copies, source: _Source, to: Target | Path) -> None:
+    match source.place, to:
+        case Path() as here, Target() as at:
+            (copies.put_folder if source.is_folder else copies.put_file)(here, at)
+        case Target() as at, Path() as here:
+            if source.is_folder and here.exists() and not here.is_dir():
+                raise typer.BadParameter(f"{str(here)!r} is not a folder: choose another place")
+            (copies.get_folder if source.is_folder else copies.get_file)(at, here)
+        case Target() as at, Target() as other:
+            (copies.between_folders if source.is_folder else copies.between_files)(at, other)

@@ -1,0 +1,194 @@
+"""`cp` between this computer and two boards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
+from fastflight.client import FastFlightClient
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def boards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the files of the boards `demo` and `lab`."""
+    return tmp_path_factory.mktemp("boards")
+
+
+@pytest.fixture(scope="module")
+def location(boards: Path) -> Iterator[str]:
+    for name in ("demo", "lab"):
+        (boards / name).mkdir()
+    urls = {name: f"sim:?files={boards / name}&telemetry=0" for name in ("demo", "lab")}
+    with open_server(ServeSettings("grpc://127.0.0.1:0", urls)) as running:
+        with FastFlightClient(running.location) as client:
+            for name in urls:
+                client.info(name)
+        yield running.location
+
+
+@pytest.fixture
+def here(boards: Path, location: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder where commands run, and empty boards but for the folder `data` of `demo`."""
+    with FastFlightClient(location) as client:
+        for name in ("demo", "lab"):
+            for entry in reversed(client.ls(name, recursive=True)):
+                client.remove(name, entry.path)
+    (boards / "demo" / "data" / "deep").mkdir(parents=True)
+    (boards / "demo" / "data" / "log-1.csv").write_text("a\n1\n")
+    (boards / "demo" / "data" / "log-2.csv").write_text("a\n2\n")
+    (boards / "demo" / "data" / "deep" / "x.bin").write_bytes(bytes(range(256)))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.py").write_text("a = 1\n")
+    (tmp_path / "b.csv").write_text("b\n1\n")
+    (tmp_path / "app" / "lib").mkdir(parents=True)
+    (tmp_path / "app" / "main.py").write_text("import lib\n")
+    (tmp_path / "app" / "lib" / "c.py").write_text("c = 1\n")
+    return tmp_path
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "there"),
+    [
+        (("a.py", "demo:"), ["a.py"]),
+        (("a.py", "demo:/"), ["a.py"]),
+        (("a.py", "demo:/x.py"), ["x.py"]),
+        (("b.csv", "demo:/b.jsonl"), ["b.jsonl"]),
+        (("a.py", "b.csv", "demo:"), ["a.py", "b.csv"]),
+        (("a.py", "b.csv", "demo:/data"), ["data/a.py", "data/b.csv"]),
+        (("a.py", "demo:data/deep/"), ["data/deep/a.py"]),
+        (("-r", "app", "demo:"), ["app/main.py", "app/lib/c.py"]),
+        (("-r", "app/", "demo:"), ["main.py", "lib/c.py"]),
+        (("-r", "app", "demo:/new"), ["new/main.py", "new/lib/c.py"]),
+        (("-r", "app", "a.py", "demo:/data"), ["data/app/main.py", "data/app/lib/c.py", "data/a.py"]),
+    ],
+)
+def test_where_local_files_land(
+    run: Run, boards: Path, here: Path, arguments: tuple[str, ...], there: list[str]
+) -> None:
+    before = files(boards / "demo")
+    result = run("cp", *arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    added = {path: content for path, content in files(boards / "demo").items() if path not in before}
+    assert added.keys() == set(there)
+    assert set(added.values()) <= set(files(here).values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "there"),
+    [
+        (("demo:/data/log-1.csv", "."), ["log-1.csv"]),
+        (("demo:/data/log-1.csv", "new.txt"), ["new.txt"]),
+        (("demo:/data/log-1.csv", "new.jsonl"), ["new.jsonl"]),
+        (("demo:/data/*.csv", "app"), ["app/log-1.csv", "app/log-2.csv"]),
+        (
+            ("demo:/**/*.bin", "demo:/data/log-?.csv", "app/lib"),
+            ["app/lib/x.bin", "app/lib/log-1.csv", "app/lib/log-2.csv"],
+        ),
+        (("-r", "demo:/data", "."), ["data/log-1.csv", "data/log-2.csv", "data/deep/x.bin"]),
+        (("-r", "demo:/data/", "new"), ["new/log-1.csv", "new/log-2.csv", "new/deep/x.bin"]),
+        (("-r", "demo:/data/*", "app"), ["app/log-1.csv", "app/log-2.csv", "app/deep/x.bin"]),
+    ],
+)
+def test_where_files_of_a_board_land(
+    run: Run, boards: Path, here: Path, arguments: tuple[str, ...], there: list[str]
+) -> None:
+    before = files(here)
+    result = run("cp", *arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    added = {path: content for path, content in files(here).items() if path not in before}
+    assert added.keys() == set(there)
+    assert set(added.values()) <= set(files(boards / "demo").values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "there"),
+    [
+        (("demo:/data/log-1.csv", "lab:"), ["log-1.csv"]),
+        (("demo:/data/log-1.csv", "lab:/x.jsonl"), ["x.jsonl"]),
+        (("demo:/data/*.csv", "lab:/"), ["log-1.csv", "log-2.csv"]),
+        (("-r", "demo:/data", "lab:/"), ["data/log-1.csv", "data/log-2.csv", "data/deep/x.bin"]),
+        (("-r", "demo:/data", "a.py", "lab:"), ["data/log-1.csv", "data/log-2.csv", "data/deep/x.bin", "a.py"]),
+    ],
+)
+def test_from_board_to_board(run: Run, boards: Path, here: Path, arguments: tuple[str, ...], there: list[str]) -> None:
+    result = run("cp", *arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert files(boards / "lab").keys() == set(there)
+    assert set(files(boards / "lab").values()) <= {*files(boards / "demo").values(), *files(here).values()}
+
+
+def test_a_copy_on_one_board(run: Run, boards: Path, here: Path) -> None:
+    assert run("cp", "demo:/data/log-1.csv", "demo:/data/log-1.csv").exit_code == 0
+    assert run("cp", "-r", "demo:/data", "demo:/data/inner").exit_code == 0
+    copied = files(boards / "demo" / "data")
+    assert copied["inner/deep/x.bin"] == copied["deep/x.bin"]
+    assert "inner/inner/deep/x.bin" not in copied
+
+
+def test_what_is_unchanged_stays(run: Run, here: Path) -> None:
+    assert run("cp", "a.py", "b.csv", "demo:").stdout == "demo:/a.py: 6 B written\ndemo:/b.csv: 4 B written\n"
+    (here / "a.py").write_text("a = 2\n")
+    again = run("cp", "a.py", "b.csv", "demo:", "--skip-unchanged")
+    assert again.stdout == "demo:/a.py: 6 B written\ndemo:/b.csv: unchanged\n"
+    told = [json.loads(line) for line in run("cp", "demo:/a.py", "demo:/b.csv", ".", "--json").stdout.splitlines()]
+    assert [(each["path"], each["output"], each["bytes"]) for each in told] == [
+        ("/a.py", "a.py", 6),
+        ("/b.csv", "b.csv", 4),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("a.py",), 2, "TARGET"),
+        (("a.py", "b.csv"), 2, "both on this computer"),
+        (("a.py", "./x:y"), 2, "both on this computer"),
+        (("nowhere", "demo:"), 2, "'nowhere' does not exist"),
+        (("app", "demo:"), 2, "'app' is a folder: use -r"),
+        (("demo:/data", "."), 2, "demo:/data is a folder: use -r"),
+        (("a.py", "b.csv", "demo:/data/log-1.csv"), 2, "several sources need"),
+        (("a.py", "b.csv", "demo:/missing"), 2, "several sources need"),
+        (("demo:/data/*.csv", "a.py"), 2, "several sources need"),
+        (("demo:/data/log-1.csv", "missing/"), 2, "'missing' is not a folder"),
+        (("demo:/data/log-1.csv", "missing/x.csv"), 2, "'missing' is not a folder"),
+        (("-r", "demo:/data", "a.py"), 2, "'a.py' is not a folder"),
+        (("demo:/data/log-1.csv", "demo:/data/log-1.csv", "app"), 1, "two copies would have this name"),
+        (("a.py", "app/../a.py", "demo:"), 1, "two copies would have this name"),
+        (("demo:/missing", "."), 1, "/missing"),
+        (("a.py", "demo:/missing/"), 1, "/missing"),
+        (("demo:/data/*.nope", "."), 1, "no path matches"),
+        (("demo:/data/d*", "."), 1, "only folders match"),
+        (("dmeo:/data/log-1.csv", "."), 1, "Did you mean 'demo'?"),
+        (("a.py", "dmeo:"), 1, "Did you mean 'demo'?"),
+        (("a.py", ":"), 2, "name a device: demo, lab"),
+    ],
+)
+def test_a_wrong_command_changes_nothing(
+    run: Run, boards: Path, here: Path, arguments: tuple[str, ...], code: int, says: str
+) -> None:
+    before = files(here), files(boards)
+    result = run("cp", *arguments)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert says in " ".join(result.stderr.replace("│", " ").split())
+    assert (files(here), files(boards)) == before
+
+
+def test_the_first_failure_ends_the_command_and_what_was_copied_stays(run: Run, boards: Path, here: Path) -> None:
+    (boards / "demo" / "b.csv").mkdir()
+    result = run("cp", "a.py", "b.csv", "app/main.py", "demo:")
+    assert (result.exit_code, result.stdout) == (1, "demo:/a.py: 6 B written\n")
+    assert "/b.csv" in result.stderr
+    assert (boards / "demo" / "a.py").exists()
+    assert not (boards / "demo" / "main.py").exists()
