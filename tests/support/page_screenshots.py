@@ -1,8 +1,9 @@
 """Screenshots of the live page: `python -m tests.support.page_screenshots FOLDER [BOARDS]`.
 
 Takes the overview and a device with 1, 3, 30 and 300 boards, at widths of 1440, 900 and 390 pixels, light and dark.
-With three boards it also takes the files, a preview, a question, the terminal and the benchmarks. `BOARDS` is one of these
-numbers, and the others are left out. Pictures are PNGs with a palette, named `BOARDS-WHAT-WIDTH-THEME.png`.
+With three boards it also takes the files, a preview, a question, the terminal and the benchmarks. `BOARDS` is one
+of these numbers, and the others are left out. Pictures are named `BOARDS-WHAT-WIDTH-THEME.png`.
+If all are taken, `FOLDER/docs` gets the pictures of docs/, with palettes: these have a third of the size.
 
 The boards are TCP ports of this process that print JSON lines. One in ten is silent after a while, and one in ten
 refuses its connection. Needs Chromium and playwright, as the tests of the page do.
@@ -10,7 +11,6 @@ refuses its connection. Needs Chromium and playwright, as the tests of the page 
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import socket
@@ -40,7 +40,21 @@ SHORT_MS = 1_200
 # After this, one board in ten is silent.
 SILENT_SECONDS = 12
 PLACES = ("attic", "barn", "cellar", "garage", "greenhouse", "kitchen", "porch", "roof", "shed", "well")
-COLOURS = 128
+GAP = 16
+# The pictures in docs/, and the screenshots that they show beside each other.
+DOCS = {
+    "page": ["30-overview-1440-light"],
+    "page-phone": ["30-overview-390-dark", "30-device-390-dark", "files-390-light", "terminal-390-light"],
+    "pages/device": ["30-device-1440-light"],
+    "pages/device-dark": ["1-overview-1440-dark"],
+    "pages/three": ["3-overview-1440-light"],
+    "pages/three-hundred": ["300-overview-1440-dark"],
+    "pages/middle": ["30-overview-900-dark", "30-device-900-light"],
+    "pages/files": ["files-1440-light"],
+    "pages/preview": ["preview-1440-light"],
+    "pages/terminal": ["terminal-1440-dark"],
+    "pages/benchmarks": ["benchmarks-1440-light"],
+}
 PLOTS = Path(__file__).parents[2] / "docs" / "results"
 
 
@@ -102,7 +116,7 @@ def serving(boards: int) -> Iterator[str]:
     """Serve so many boards; yield the URL of the page."""
     with ExitStack() as stack:
         if boards == 3:  # simulated boards: they have files and a REPL
-            devices = {"demo": "sim:", "greenhouse": "sim:?telemetry=4", "attic": "socket://127.0.0.1:9"}
+            devices = {"demo": "sim:", "greenhouse": "sim:?telemetry=1", "attic": "socket://127.0.0.1:9"}
         elif boards == 1:
             devices = {"demo": "sim:"}
         else:
@@ -116,9 +130,26 @@ def serving(boards: int) -> Iterator[str]:
 
 
 def take(page: Page, file: Path) -> None:
-    """Write what the page shows as a PNG with a palette, which is a third of the size."""
-    image = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    image.quantize(COLOURS, dither=Image.Dither.NONE).save(file, optimize=True)
+    """Write what the page shows."""
+    page.screenshot(path=file)
+
+
+def write_docs(folder: Path) -> None:
+    """Write the pictures for docs/ from screenshots of all kinds in `folder`."""
+    (folder / "docs" / "pages").mkdir(parents=True, exist_ok=True)
+    for name, sources in DOCS.items():
+        images = [Image.open(folder / f"{source}.png").convert("RGB") for source in sources]
+        gaps = GAP * (len(images) - 1)
+        sheet = Image.new(
+            "RGB", (sum(each.width for each in images) + gaps, max(each.height for each in images)), "white"
+        )
+        left = 0
+        for image in images:
+            sheet.paste(image, (left, 0))
+            left += image.width + GAP
+        # A small colour, such as a dot for a state, gets its place in a palette only if there is room for it.
+        palette = sheet.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        palette.save(folder / "docs" / f"{name}.png", optimize=True)
 
 
 def open_page(browser: Browser, url: str, width: int, theme: str) -> Page:
@@ -166,7 +197,7 @@ def main(folder: Path, only: str = "") -> None:
         for boards in BOARDS:
             if only and str(boards) != only:
                 continue
-            device = "demo" if boards < 10 else "greenhouse-1"
+            device = "demo" if boards < 10 else "attic-1"
             with serving(boards) as url:
                 # It keeps the server reading the boards, so that all charts have the same past.
                 open_page(browser, url, 900, "light").wait_for_timeout(CHART_SECONDS * 1000)
@@ -183,6 +214,8 @@ def main(folder: Path, only: str = "") -> None:
                             take_parts(page, url, name, folder)
                         page.context.close()
         browser.close()
+    if not only:
+        write_docs(folder)
 
 
 if __name__ == "__main__":

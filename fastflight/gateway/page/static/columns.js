@@ -34,7 +34,7 @@ export function isClock(name, values) {
   const numbers = values.filter((value) => value != null);
   let falls = 0;
   for (let place = 1; place < numbers.length; place++) if (numbers[place] <= numbers[place - 1]) falls++;
-  return falls <= MAX_FALLS && falls < numbers.length - 1;
+  return falls <= MAX_FALLS && falls < Math.max(1, numbers.length - 1);
 }
 
 // The unit that a column's name ends with, or "".

@@ -87,7 +87,11 @@ export class Overview {
       if (hidden) continue;
       shown++;
       card.mark(state, device.name === chosen);
-      if (card.isSeen) card.draw(device, now, connected, colour);
+      if (card.isSeen) card.write(device, now, connected);
+    }
+    // After all texts: to measure a canvas, a browser computes the layout of the whole page.
+    for (const [name, card] of this.cards) {
+      if (card.isSeen && devices.has(name)) card.drawLines(devices.get(name), colour);
     }
     for (const [name, card] of this.cards) {
       if (!devices.has(name)) {
@@ -138,14 +142,15 @@ class Card {
     this.button.type = "button";
     this.button.className = "card";
     this.button.addEventListener("click", () => choose(name));
-    const part = (kind, tag = "span") => {
+    const part = (kind, tag = "span", parent = this.button) => {
       const element = document.createElement(tag);
       element.className = kind;
-      this.button.append(element);
+      parent.append(element);
       return element;
     };
-    part("name").textContent = name;
-    this.state = part("said");
+    const top = part("top");
+    part("name", "span", top).textContent = name;
+    this.state = part("said", "span", top);
     this.values = part("values");
     this.values.append(...Array.from({ length: CARD_VALUES }, valueOf));
     this.text = part("text");
@@ -162,7 +167,7 @@ class Card {
     }
   }
 
-  draw(device, now, connected, colour) {
+  write(device, now, connected) {
     setText(this.state, device.describeShort(now, connected));
     const places = device.places();
     // A reason for trouble, or a line without numbers, takes the place of the values.
@@ -176,10 +181,14 @@ class Card {
       if (element.hidden) continue;
       setText(element.firstChild, device.columns[place]);
       setText(element.children[1], device.current(place) || "–");
-      this.sparklines[index].draw(device, place, colour);
     }
     setText(this.badges, badges(device));
+  }
+
+  drawLines(device, colour) {
+    const places = device.places();
     this.sparkline.draw(device, places[0], colour);
+    for (const [index, line] of this.sparklines.entries()) line.draw(device, places[index], colour);
   }
 }
 
@@ -194,17 +203,18 @@ class Sparkline {
   draw(device, place, colour) {
     const newest = place === undefined ? [] : device.values(place).slice(-SPARK_POINTS);
     const values = newest.filter((value) => value != null);
-    this.canvas.hidden = values.length < 2;
+    if (this.canvas.hidden !== values.length < 2) this.canvas.hidden = values.length < 2;
     const [width, height] = [this.canvas.clientWidth, this.canvas.clientHeight];
     const scale = devicePixelRatio || 1;
     const drawn = `${device.newest} ${place} ${width} ${height} ${scale} ${colour}`;
     if (this.canvas.hidden || !width || drawn === this.drawn) return;
     this.drawn = drawn;
-    this.canvas.width = width * scale; // this also clears it
-    this.canvas.height = height * scale;
+    if (this.canvas.width !== Math.round(width * scale)) this.canvas.width = Math.round(width * scale);
+    if (this.canvas.height !== Math.round(height * scale)) this.canvas.height = Math.round(height * scale);
     const { min, max } = axisFor(values); // as the charts: noise is not made large
     const pen = this.canvas.getContext("2d");
-    pen.scale(scale, scale);
+    pen.setTransform(scale, 0, 0, scale, 0, 0);
+    pen.clearRect(0, 0, width, height);
     pen.strokeStyle = colour;
     pen.lineWidth = 1.5;
     pen.lineJoin = "round";

@@ -4,9 +4,9 @@ import { fileUrl, proof, refusal } from "./asking.js";
 import { confirmed } from "./dialogs.js";
 
 export class Uploads {
-  // `written(device, folder)` is called when a file is in place.
-  constructor(written) {
-    this.written = written;
+  // `changed(device, folder)` is called when a folder may have changed.
+  constructor(changed) {
+    this.changed = changed;
     this.list = document.getElementById("uploads");
     this.waiting = [];
     this.running = false;
@@ -23,7 +23,7 @@ export class Uploads {
     this.running = true;
     while (this.waiting.length) {
       const upload = this.waiting.shift();
-      if (await upload.send()) this.written(device, folder);
+      if (await upload.send()) this.changed(upload.device, upload.folder);
     }
     this.running = false;
   }
@@ -37,6 +37,8 @@ export class Uploads {
 class Upload {
   constructor(file, device, folder, replaces, list) {
     this.file = file;
+    this.device = device;
+    this.folder = folder;
     this.url = fileUrl(device, pathIn(folder, file.name));
     this.name = `${device}:${pathIn(folder, file.name)}`;
     this.replaces = replaces;
@@ -61,14 +63,14 @@ class Upload {
     else this.end(`${this.name}: cancelled`);
   }
 
-  // Send the file; return whether it is in place.
+  // Send the file; return whether the folder may have changed.
   send() {
     if (this.cancelled) return false;
     return new Promise((resolve) => {
       const request = (this.request = new XMLHttpRequest()); // `fetch` does not report progress
-      const end = (text, failed, done) => {
+      const end = (text, failed = false, mayChange = false) => {
         this.end(`${this.name}: ${text}`, failed);
-        resolve(done);
+        resolve(mayChange);
       };
       request.open("PUT", this.url);
       for (const [name, value] of Object.entries(proof())) request.setRequestHeader(name, value);
@@ -85,11 +87,11 @@ class Upload {
       request.onload = () => {
         if (request.status === 201) {
           end(`${inBytes(JSON.parse(request.responseText).bytes)} written and verified`, false, true);
-        } else if (request.status === 412) end("not uploaded: a file of this name has appeared meanwhile", true, false);
-        else end(refusal(request.status, request.responseText).message, true, false);
+        } else if (request.status === 412) end("not uploaded: a file of this name has appeared meanwhile", true);
+        else end(refusal(request.status, request.responseText).message, true);
       };
-      request.onerror = () => end("not uploaded: the server does not answer. The old file is unchanged.", true, false);
-      request.onabort = () => end("cancelled. An old file of this name is unchanged.", false, false);
+      request.onerror = () => end("the server stopped answering before the device had confirmed it", true, true);
+      request.onabort = () => end("cancelled before the device had confirmed it", false, true);
       this.text.textContent = `${this.name}: sending…`;
       request.send(this.file);
     });
