@@ -27,7 +27,7 @@ def launched(chromium: str) -> Iterator[Browser]:
 
 
 @contextmanager
-def serving(plots: Path | None = None, **devices: str) -> Iterator[RunningServer]:
+def serving(plots: Path | None = None, /, **devices: str) -> Iterator[RunningServer]:
     """A server with these devices, and its page."""
     settings = ServeSettings("grpc://127.0.0.1:0", devices=devices, http=("127.0.0.1", 0), plots=plots)
     with open_server(settings) as running:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, FilePayload, Page, expect
 
 from fastflight.client import FastFlightClient
 
@@ -155,11 +155,11 @@ def test_a_file_is_renamed_but_never_onto_another(browser: Browser) -> None:
 
 def test_a_file_is_deleted_only_after_a_question(browser: Browser) -> None:
     with serving(demo="sim:?telemetry=0") as running, looking(browser, f"{running.http}/#/demo/files") as page:
-        for refuse in (lambda: page.locator("#question-no").click(), lambda: page.keyboard.press("Escape")):
+        for key in ("Enter", "Escape"):  # the button that does nothing has the focus
             entry(page, "log.bin").get_by_role("button", name="Delete").click()
             expect(page.locator("#question-title")).to_have_text("Delete log.bin?")
             expect(page.locator("#question-no")).to_be_focused()
-            refuse()
+            page.keyboard.press(key)
             expect(page.locator("#question")).to_be_hidden()
         assert "/log.bin" in listed(running.location)
         entry(page, "log.bin").get_by_role("button", name="Delete").click()
@@ -187,13 +187,19 @@ def test_the_beginning_of_a_file_is_shown(browser: Browser, tmp_path: Path) -> N
         entry(page, "long.txt").get_by_role("button", name="long.txt").click()
         expect(page.locator("#preview-said")).to_have_text("The first 4096 of 5003 bytes.")
         expect(page.locator("#preview-content pre")).to_contain_text("<b>xxx")
+        page.locator("#preview-close").click()
+        put(running.location, tmp_path, "/wrong.arrow", b"no table")
+        page.locator("#path button").first.click()
+        entry(page, "wrong.arrow").get_by_role("button", name="Preview").click()
+        expect(page.locator("#preview-content pre")).to_have_text("no table")
 
 
 def test_an_upload_is_cancelled_and_the_old_file_stays(browser: Browser, tmp_path: Path) -> None:
     with serving(demo="sim:?telemetry=0&baud=9600") as running:
         with looking(browser, f"{running.http}/#/demo/files") as page:
             expect(entry(page, "main.py")).to_be_visible()
-            buffers = [{"name": name, "mimeType": "", "buffer": b"x" * 200_000} for name in ("main.py", "new.py")]
+            names = ("main.py", "new.py")
+            buffers = [FilePayload(name=name, mimeType="", buffer=b"x" * 200_000) for name in names]
             page.locator("#upload-file").set_input_files(buffers)
             expect(page.locator("#question-title")).to_have_text("Replace main.py?")
             page.locator("#question-yes").click()

@@ -84,19 +84,17 @@ class Weather:
             seconds = time.monotonic() - began
             for number, listener in enumerate(self._listeners):
                 try:
-                    line = lines[number]
-                    if line is None:
-                        line, _ = listener.accept()
-                        lines[number] = line
+                    line = lines[number] or listener.accept()[0]
+                    lines[number] = line
                     if number % 10 != 4 or seconds < SILENT_SECONDS:
                         line.sendall(row(number, seconds))
                 except BlockingIOError:
                     continue
                 except OSError:
                     lines[number] = None
-        for each in [*lines, *self._listeners]:
-            if each is not None:
-                each.close()
+        for opened in [*lines, *self._listeners]:
+            if opened is not None:
+                opened.close()
 
 
 def row(number: int, seconds: float) -> bytes:

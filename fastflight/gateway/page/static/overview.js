@@ -173,7 +173,7 @@ class Card {
     // A reason for trouble, or a line without numbers, takes the place of the values.
     const text = device.trouble || (places.length ? "" : device.line || "");
     this.text.hidden = !text;
-    this.values.hidden = Boolean(text);
+    this.values.hidden = Boolean(text) || !places.length;
     setText(this.text, text);
     for (const [index, element] of [...this.values.children].entries()) {
       const place = places[index];

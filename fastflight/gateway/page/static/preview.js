@@ -22,13 +22,19 @@ export async function preview(device, path, size, hasRows) {
   dialog.showModal();
   try {
     const url = fileUrl(device, path);
-    const shown = hasRows ? await firstRows(url, stop) : await firstText(url, size, stop);
+    const rows = hasRows && (await firstRows(url, stop).catch(noRows));
+    const shown = rows || (await firstText(url, size, stop));
     if (stop.signal.aborted) return;
     content.replaceChildren(shown.element);
     tell(shown.text);
   } catch (error) {
     if (!stop.signal.aborted) tell(error.message, true);
   }
+}
+
+// A file whose content does not fit its ending is shown as text.
+function noRows(error) {
+  if (error.status !== 422) throw error;
 }
 
 async function firstText(url, size, stop) {

@@ -21,7 +21,8 @@ export class ReplTerminal {
     this.screen = document.getElementById("screen");
     this.opens.addEventListener("click", () => this.open());
     this.closes.addEventListener("click", () => this.close("Closed. Others can use the device again."));
-    document.getElementById("keys").append(...Object.entries(KEYS).map(([name, text]) => this.key(name, text)));
+    this.keys = document.getElementById("keys");
+    this.keys.append(...Object.entries(KEYS).map(([name, text]) => this.key(name, text)));
     new ResizeObserver(() => this.fit()).observe(this.screen);
   }
 
@@ -86,6 +87,7 @@ export class ReplTerminal {
   ready() {
     this.tell(`Connected to ${this.device}. Ctrl-C interrupts its program, Ctrl-D restarts it.`);
     this.closes.disabled = false;
+    this.keys.hidden = false;
     this.terminal.options.disableStdin = false;
     this.terminal.focus();
     this.send("\r"); // makes the device print its prompt
@@ -101,6 +103,7 @@ export class ReplTerminal {
   ended(why, failed = false) {
     this.opens.disabled = false;
     this.closes.disabled = true;
+    this.keys.hidden = true;
     if (this.terminal) this.terminal.options.disableStdin = true;
     this.tell(why, failed);
   }
