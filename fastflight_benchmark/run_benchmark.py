@@ -25,6 +25,7 @@ from fastflight_benchmark.selection import Selection
 from fastflight_benchmark.suites import endpoints, identity, memory, page
 from fastflight_benchmark.suites.boards import suite as boards
 from fastflight_benchmark.suites.bridge import suite as bridge
+from fastflight_benchmark.suites.commands import suite as commands
 from fastflight_benchmark.suites.flight import suite as flight
 from fastflight_benchmark.suites.http import suite as http
 from fastflight_benchmark.suites.relay import suite as relay
@@ -66,6 +67,7 @@ SUITES: Mapping[str, Callable[[Options], int]] = {
     "endpoints": endpoints.run,
     "sessions": sessions.run,
     "identity": identity.run,
+    "commands": commands.run,
 }
 NAMES = (FLIGHT, *SUITES)
 # Suites whose cells can be chosen, and whose server can be profiled.

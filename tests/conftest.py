@@ -11,6 +11,7 @@ import sys
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
+import pyarrow as pa
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
@@ -47,6 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
+    # Arrow looks for pandas only once. Commands hide it from Arrow, and tests run commands in this process: so that
+    # later tests can make data frames, Arrow finds it now.
+    pa.array([0])
 
 
 def pytest_collection_finish() -> None:

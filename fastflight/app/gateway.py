@@ -19,7 +19,7 @@ from fastflight.app.http_settings import DEFAULT_HOST
 from fastflight.app.remote import RemoteBackend
 from fastflight.app.settings import ServeSettings
 from fastflight.bridge import Ports
-from fastflight.client.call import DEFAULT_TIMEOUT
+from fastflight.client.answers import DEFAULT_TIMEOUT
 from fastflight.client.connection import ServerConnection
 from fastflight.client.credentials import NONE, Credentials
 from fastflight.concurrency import Shard

@@ -17,8 +17,8 @@ import pyarrow as pa
 from fastflight.access.identity import ANYBODY, Identity, scopes, unproven
 from fastflight.access.tokens import bearer, parse_authorization
 from fastflight.app.revocation import RevocationCheck
+from fastflight.client.answers import single
 from fastflight.client.asking import work_in_thread
-from fastflight.client.call import single
 from fastflight.client.connection import ServerConnection
 from fastflight.client.interaction import Interaction, leave
 from fastflight.client.meaning import text, understood

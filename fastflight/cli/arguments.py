@@ -8,11 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 import typer
 
-from fastflight.client import FastFlightClient
 from fastflight.errors import RequestError, UnknownName, nearest
+
+if TYPE_CHECKING:
+    from fastflight.client import FastFlightClient
+
+# Names of devices in a hint: more of them would hide it.
+NAMES_SHOWN = 8
 
 
 @contextmanager
@@ -32,12 +38,27 @@ def device_first(client: FastFlightClient, device: str) -> Iterator[None]:
         raise
 
 
+def device_name(client: FastFlightClient, name: str | None) -> str:
+    """Return `name`, or the name of the server's only device if there is none. Wrong usage if it has several."""
+    if name:
+        return name
+    known = [each.name for each in client.devices()]
+    if len(known) == 1:
+        return known[0]
+    names = ", ".join(known[:NAMES_SHOWN]) + (", ..." if len(known) > NAMES_SHOWN else "")
+    raise typer.BadParameter(f"name a device: {names}" if known else "the server has no device")
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A path on a device."""
+    """A path on a device. The device is empty for the server's only one."""
 
     device: str
     path: str
+
+    def of(self, client: FastFlightClient) -> Target:
+        """Return this target with the name of its device."""
+        return self if self.device else Target(device_name(client, None), self.path)
 
     def __str__(self) -> str:
         return f"{self.device}:{self.path}"
@@ -53,9 +74,11 @@ class Target:
 
 
 def target(text: str, *, folder: bool = False) -> Target:
-    """Parse `DEVICE:PATH`; with `folder`, the path may be left out."""
+    """Parse `DEVICE:PATH`. `:PATH` and `/PATH` are on the server's only device. With `folder`, PATH may be left out."""
+    if text.startswith("/"):
+        return Target("", text)
     device, colon, path = text.partition(":")
-    if not device or not (path or folder):
+    if not (path or folder) or not (device or colon or folder):
         raise typer.BadParameter(f"{text!r} is not DEVICE:PATH, as in demo:/readings.csv")
     return Target(device, path if path.startswith("/") else f"/{path}")
 

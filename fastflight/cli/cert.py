@@ -22,7 +22,11 @@ from fastflight.errors import RequestError
 if TYPE_CHECKING:
     from fastflight.app.certificates import CertificateAuthority
 
-app = typer.Typer(help="Make certificates for a server and its clients, signed by your own CA.", no_args_is_help=True)
+app = typer.Typer(
+    help="Make certificates for a server and its clients, signed by your own CA.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 # About three months; renewing takes one command. The CA itself does not expire.
 DAYS = 90

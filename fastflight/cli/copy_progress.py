@@ -10,6 +10,17 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Column
+
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import Interrupted
 from fastflight.client import Copied, CopiedTree
@@ -19,10 +30,46 @@ from fastflight.errors import TransportError
 DescribeRest = Callable[[str], str]
 
 
+class Bar:
+    """The progress bar of a copy. Its rate counts only bytes that this command has copied."""
+
+    def __init__(self, progress: Progress, label: str) -> None:
+        self._progress = progress
+        self._task = progress.add_task(screen.printable(label), total=None)
+
+    def start_at(self, done: int, total: int) -> None:
+        """Begin at `done` of `total` bytes, which an earlier run has copied."""
+        self._progress.reset(self._task, total=total, completed=done)
+
+    def move(self, done: int, total: int | None, label: str | None = None) -> None:
+        """Set the number of bytes that are copied, and the label unless it is None."""
+        description = None if label is None else screen.printable(label)
+        self._progress.update(self._task, completed=done, total=total, description=description)
+
+
+@contextmanager
+def bar(label: str, *, hidden: bool) -> Iterator[Bar | None]:
+    """Draw a progress bar on stderr while the block runs. Yields None if `hidden` or if stderr is no terminal."""
+    console = screen.Screen(stderr=True)
+    if hidden or not console.is_terminal:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
+        BarColumn(bar_width=20),
+        TaskProgressColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        TimeRemainingColumn(compact=True),
+    )
+    with Progress(*columns, console=console, transient=True, expand=True) as progress:
+        yield Bar(progress, label)
+
+
 class CopyProgress:
     """Receives the progress of a copy, and draws it if there is a `bar`. Amounts are bytes."""
 
-    def __init__(self, label: str, *, hidden: bool, bar: screen.Bar | None) -> None:
+    def __init__(self, label: str, *, hidden: bool, bar: Bar | None) -> None:
         self._label = label
         self._hidden = hidden
         self._bar = bar
@@ -61,8 +108,8 @@ def copy_progress(label: str, *, hidden: bool, describe_rest: DescribeRest | Non
     If the copy is interrupted or loses the server or the device, `describe_rest` describes what it leaves. The text
     goes into `Interrupted` or into the error's hint. None: it leaves nothing.
     """
-    with screen.bar(label, hidden=hidden) as bar:
-        progress = CopyProgress(label, hidden=hidden, bar=bar)
+    with bar(label, hidden=hidden) as drawn:
+        progress = CopyProgress(label, hidden=hidden, bar=drawn)
         try:
             yield progress
         except KeyboardInterrupt as error:

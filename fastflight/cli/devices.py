@@ -1,18 +1,17 @@
-"""Commands on whole devices: `devices`, `info`, `exec`, `reset`."""
+"""Commands on whole devices: `devices`, `info`, `reset`."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
 
 from fastflight.cli import screen
+from fastflight.cli.arguments import device_name
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson, DeviceName, Interrupt
-from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
-from fastflight.errors import RequestError
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options, with_server_options
 
 
 @interruptible
@@ -29,13 +28,13 @@ def devices(json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
 
 
 @interruptible
-@with_server_options
+@with_device_options
 def info(
-    device: DeviceName, interrupt: Interrupt = False, json: AsJson = False, server: Server = DEFAULT_SERVER
+    device: DeviceName = None, interrupt: Interrupt = False, json: AsJson = False, server: Server = DEFAULT_SERVER
 ) -> None:
     """Show a board's firmware, memory, storage and features."""
     with server.client() as client:
-        facts = client.info(device, interrupt=interrupt)
+        facts = client.info(device_name(client, device), interrupt=interrupt)
     if json:
         screen.as_json(facts)
         return
@@ -45,56 +44,16 @@ def info(
 
 
 @interruptible
-@with_server_options
-def exec(
-    device: DeviceName,
-    code: Annotated[str, typer.Argument(metavar="CODE", help="Python to run on the board; - reads it from stdin.")],
-    timeout: Annotated[
-        float | None,
-        typer.Option(
-            "--timeout", min=0.01, metavar="SECONDS", help="Interrupt the code after this long without output."
-        ),
-    ] = None,
-    interrupt: Interrupt = False,
-    json: AsJson = False,
-    server: Server = DEFAULT_SERVER,
-) -> None:
-    """Run code on a device and show its output as it arrives.
-
-    If the code raises, the board's traceback is printed on stderr and the exit code is 1.
-    With --json, each line of output is one object.
-    """
-    program = _read_stdin() if code == "-" else code
-    with (
-        server.client() as client,
-        client.exec(device, program, timeout=timeout, interrupt=interrupt) as stream,
-    ):
-        for batch in stream:
-            for row in batch.to_pylist():
-                if json:
-                    screen.as_json(row)
-                else:
-                    screen.line(row["text"])
-
-
-@interruptible
-@with_server_options
+@with_device_options
 def reset(
-    device: DeviceName,
+    device: DeviceName = None,
     hard: Annotated[bool, typer.Option("--hard", help="Restart the chip, not only its program.")] = False,
     interrupt: Interrupt = False,
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Restart a device."""
     with server.client() as client:
-        client.reset(device, hard=hard, interrupt=interrupt)
-
-
-def _read_stdin() -> str:
-    try:
-        return sys.stdin.read()
-    except UnicodeDecodeError as error:
-        raise RequestError("not text", where="stdin", hint="Write the code in the encoding of this terminal") from error
+        client.reset(device_name(client, device), hard=hard, interrupt=interrupt)
 
 
 def _format_value(value: Any) -> str:

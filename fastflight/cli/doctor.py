@@ -63,7 +63,7 @@ def _subjects(devices: list[str], interrupt: bool, server: Server) -> Iterator[S
         result = f"no board found; ports without a known device: {listed}" if unidentified else "none found"
         advice = f"Plug a board in, or name one: --device {unidentified[0] if unidentified else 'socket://host:port'}"
         yield Subject("serial ports", False, [doctor_checks.Finding("note", result, advice)])
-    yield doctor_checks.server(server.location, server.credentials)
+    yield doctor_checks.server(server.location, server.credentials())
 
 
 def _name_and_url(text: str) -> tuple[str, str]:

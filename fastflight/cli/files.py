@@ -11,23 +11,23 @@ from fastflight.cli import screen
 from fastflight.cli.arguments import target
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson, DevicePath, Interrupt
-from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 
 
 @interruptible
-@with_server_options
+@with_device_options
 def ls(
     folder: Annotated[
-        str, typer.Argument(metavar="DEVICE[:PATH]", help="A folder on a device; the top folder without PATH.")
-    ],
+        str, typer.Argument(metavar="[DEVICE][:PATH]", help="A folder on a device; the top folder without PATH.")
+    ] = "",
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Include subfolders.")] = False,
     interrupt: Interrupt = False,
     json: AsJson = False,
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """List a folder on a device."""
-    at = target(folder, folder=True)
     with server.client() as client:
+        at = target(folder, folder=True).of(client)
         entries = client.ls(at.device, at.path, recursive=recursive, interrupt=interrupt)
     if json:
         screen.as_json([asdict(entry) for entry in entries])
@@ -46,29 +46,29 @@ def ls(
 
 
 @interruptible
-@with_server_options
+@with_device_options
 def rm(
     path: DevicePath,
     interrupt: Interrupt = False,
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Remove a file or an empty folder of a device."""
-    at = target(path)
     with server.client() as client:
+        at = target(path).of(client)
         client.remove(at.device, at.path, interrupt=interrupt)
 
 
 @interruptible
-@with_server_options
+@with_device_options
 def mkdir(path: DevicePath, interrupt: Interrupt = False, server: Server = DEFAULT_SERVER) -> None:
     """Make a folder on a device."""
-    at = target(path)
     with server.client() as client:
+        at = target(path).of(client)
         client.mkdir(at.device, at.path, interrupt=interrupt)
 
 
 @interruptible
-@with_server_options
+@with_device_options
 def mv(
     path: DevicePath,
     to: Annotated[str, typer.Argument(metavar="PATH", help="The new path on the same device.")],
@@ -76,9 +76,9 @@ def mv(
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Rename a file or folder of a device."""
-    at = target(path)
-    new = target(to) if ":" in to else target(f"{at.device}:{to}")
-    if new.device != at.device:
-        raise typer.BadParameter("both paths must be on one device; use get and put between devices")
     with server.client() as client:
+        at = target(path).of(client)
+        new = target(to if ":" in to else f"{at.device}:{to}").of(client)
+        if new.device != at.device:
+            raise typer.BadParameter("both paths must be on one device; use get and put between devices")
         client.rename(at.device, at.path, new.path, interrupt=interrupt)

@@ -60,7 +60,7 @@ def gateway(
                 relay_allow or [],
                 origins,
                 timing=log_debug,
-                credentials=server.credentials,
+                credentials=server.credentials(),
             ) as running,
             watch_process(),
         ):

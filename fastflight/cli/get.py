@@ -30,7 +30,7 @@ from fastflight.cli.options import (
     TransferOption,
 )
 from fastflight.cli.preview import Preview
-from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.client import FastFlightClient, RowStream
 from fastflight.client.local import copied_as_is
 from fastflight.client.meaning import understood, whole
@@ -38,7 +38,7 @@ from fastflight.client.options import FileOptions
 from fastflight.client.saving import SavedFile
 from fastflight.client.stream import BESIDE, Summary
 from fastflight.errors import RequestError
-from fastflight.service.requests import OnError
+from fastflight.service.choices import OnError
 from fastflight.tables import format_of
 
 # Characters that make a device name a glob.
@@ -46,7 +46,7 @@ GLOB = set("*?[")
 
 
 @interruptible
-@with_server_options
+@with_device_options
 def get(
     file: DevicePath,
     to: Annotated[str | None, typer.Argument(metavar="[FILE]", help="The same as -o; with -r, a folder.")] = None,
@@ -99,7 +99,7 @@ def get(
         raise typer.BadParameter("-r and --skip-unchanged are for one device: name it")
     place = output if to is None else to
     options = FileOptions(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
-    with server.client() as client, nullcontext() if fleet else device_first(client, at.device):
+    with server.client() as client, nullcontext() if fleet else device_first(client, (at := at.of(client)).device):
         if recursive:
             folder = _under(place or "./", at.name)
             if folder.exists() and not folder.is_dir():

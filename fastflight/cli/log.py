@@ -39,8 +39,11 @@ DebugLog = Annotated[
 ]
 
 
-def log_to_stderr(*, as_json: bool, debug: bool = False) -> None:
-    """Send structlog's output to stderr: JSON lines with `as_json`, else text. `debug` includes the debug level."""
+def log_to_stderr(*, as_json: bool, debug: bool = False, least: int = logging.INFO) -> None:
+    """Send structlog's output to stderr: JSON lines with `as_json`, else text.
+
+    `least` is the lowest level that is written; `debug` sets it to the debug level.
+    """
     # Tracebacks without local variables, which structlog adds by default: request headers are among them.
     traced = structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False))
     for_people: list[Processor] = [
@@ -55,7 +58,7 @@ def log_to_stderr(*, as_json: bool, debug: bool = False) -> None:
             structlog.processors.TimeStamper(fmt="iso"),
             *(for_machines if as_json else for_people),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if debug else logging.INFO),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG if debug else least),
         logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _BestEffortStream(sys.stderr))),
     )
 

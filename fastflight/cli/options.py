@@ -6,10 +6,17 @@ from typing import Annotated
 
 import typer
 
-from fastflight.service.requests import Format, Method, Mode
+from fastflight.service.choices import Format, Method, Mode
 
-DeviceName = Annotated[str, typer.Argument(metavar="DEVICE", help="A device's name, as `fastflight devices` shows it.")]
-DevicePath = Annotated[str, typer.Argument(metavar="DEVICE:PATH", help="A path on a device.")]
+DeviceName = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[DEVICE]", help="A device's name, as `fastflight devices` shows it; not needed if there is only one."
+    ),
+]
+DevicePath = Annotated[
+    str, typer.Argument(metavar="[DEVICE]:PATH", help="A path on a device; without DEVICE on the only one.")
+]
 FormatOption = Annotated[
     Format | None, typer.Option("--format", help="Format of the device's file. By default its ending decides.")
 ]

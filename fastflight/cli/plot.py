@@ -10,14 +10,14 @@ import typer
 
 from fastflight.app.extras import needs
 from fastflight.cli import screen
-from fastflight.cli.arguments import schema_of
+from fastflight.cli.arguments import device_name, schema_of
 from fastflight.cli.exit_codes import UNREACHABLE
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import DeviceName, ModeOption, Ticks
-from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.cli.tail import CUT_SHORT
 from fastflight.errors import DataError
-from fastflight.service.requests import SessionFormat
+from fastflight.service.choices import SessionFormat
 
 # Inches, and dots per inch: 1200 x 600 pixels, legible on paper and on a screen.
 SIZE = (8.0, 4.0)
@@ -25,12 +25,12 @@ DPI = 150
 
 
 @interruptible
-@with_server_options
+@with_device_options
 def plot(
-    device: DeviceName,
     column: Annotated[
         list[str], typer.Option("--column", metavar="NAME", help="Column to draw against time; may be given again.")
     ],
+    device: DeviceName = None,
     seconds: Annotated[
         float, typer.Option("--seconds", min=0.1, max=86_400, metavar="N", help="How long to collect rows.")
     ] = 10.0,
@@ -59,11 +59,10 @@ def plot(
         raise typer.BadParameter("csv lines have no names: give all columns with --schema")
     with needs("plot", "`plot`"):  # before rows are collected
         import matplotlib  # noqa: F401
-    path = output or Path(f"{device}.png")
     with (
         server.client() as client,
         client.session(
-            device,
+            device := device_name(client, device),
             since_seconds=since,
             format=format,
             schema=schema_of(schema) or {**dict.fromkeys(column, "double"), **({ticks: "int64"} if ticks else {})},
@@ -85,6 +84,7 @@ def plot(
     for name in column:
         if rows[name].null_count == rows.num_rows:
             raise DataError(f"no line has {name}", where=device, hint="Show the lines with `fastflight tail`")
+    path = output or Path(f"{device}.png")
     draw(rows, column, device, path)
     screen.line(f"{path}: {rows.num_rows:,} rows")
     if cut_short:
@@ -97,9 +97,9 @@ def draw(rows: pa.Table, columns: list[str], title: str, path: Path) -> None:
 
     figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained")
     axes = figure.subplots()
-    times = rows.column(0).to_pandas().to_numpy()
+    times = rows.column(0).to_numpy()
     for column in columns:
-        axes.plot(times, rows[column].to_pandas().to_numpy(), label=column, linewidth=1)
+        axes.plot(times, rows[column].to_numpy(), label=column, linewidth=1)
     axes.set(
         title=title,
         xlabel=f"{rows.column_names[0].replace('_', ' ')} (UTC)",

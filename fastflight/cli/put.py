@@ -26,13 +26,13 @@ from fastflight.cli.options import (
     SkipUnchanged,
     TransferOption,
 )
-from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.client.local import copied_as_is
 from fastflight.client.options import FileOptions
 
 
 @interruptible
-@with_server_options
+@with_device_options
 def put(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A local file; with -r, a folder.")],
     to: DevicePath,
@@ -63,8 +63,8 @@ def put(
     source = _local(file, folder=recursive)
     at = target(to, folder=True).under(last_name(file))
     options = FileOptions(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
-    paths = {"device": at.device, "path": at.path}
-    with server.client() as client, device_first(client, at.device):
+    with server.client() as client, device_first(client, (at := at.of(client)).device):
+        paths = {"device": at.device, "path": at.path}
         if recursive:
             with copy_progress(str(at), hidden=json) as progress:
                 tree = client.put_tree(

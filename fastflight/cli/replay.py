@@ -23,7 +23,8 @@ from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_op
 from fastflight.cli.tail import SessionStream, Show, check_output_options, follow, printer
 from fastflight.client import Missed
 from fastflight.client.call import build
-from fastflight.service.requests import Recording, SessionFormat
+from fastflight.service.choices import SessionFormat
+from fastflight.service.requests import Recording
 
 RecordingName = Annotated[
     str, typer.Argument(metavar="NAME", help="A recording's name, as `fastflight recordings` shows it.")

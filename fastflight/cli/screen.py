@@ -20,17 +20,8 @@ from datetime import date, datetime, time
 from typing import Any, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
 from rich.segment import Segment
-from rich.table import Column, Table
+from rich.table import Table
 from rich.text import Text
 
 # The width of tables in a pipe or a file. Without it, rich would cut lines at the width of a terminal.
@@ -52,13 +43,14 @@ def lines(text: str) -> None:
 def bytes_writer() -> Callable[[bytes], None]:
     """Return a function that prints bytes on stdout: unchanged, or as printable text if it is a terminal."""
     if not sys.stdout.isatty():
-        return _write_bytes
+        return write_unchanged
     # The end of a piece may split a character or a line end, so the decoder keeps state.
     text = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("backslashreplace"), translate=True)
     return lambda data: lines(text.decode(data))
 
 
-def _write_bytes(data: bytes) -> None:
+def write_unchanged(data: bytes) -> None:
+    """Print bytes on stdout as they are, even on a terminal, which obeys the escape sequences in them."""
     with _on_stdout():
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
@@ -186,42 +178,6 @@ def size(number: int | None) -> str:
 def amount(done: int, total: int | None) -> str:
     """Format how many bytes of how many are done; `total` is None if unknown."""
     return size(done) if total is None else f"{size(done)} of {size(total)}"
-
-
-class Bar:
-    """The progress bar of a copy. Its rate counts only bytes that this command has copied."""
-
-    def __init__(self, progress: Progress, label: str) -> None:
-        self._progress = progress
-        self._task = progress.add_task(printable(label), total=None)
-
-    def start_at(self, done: int, total: int) -> None:
-        """Begin at `done` of `total` bytes, which an earlier run has copied."""
-        self._progress.reset(self._task, total=total, completed=done)
-
-    def move(self, done: int, total: int | None, label: str | None = None) -> None:
-        """Set the number of bytes that are copied, and the label unless it is None."""
-        description = None if label is None else printable(label)
-        self._progress.update(self._task, completed=done, total=total, description=description)
-
-
-@contextmanager
-def bar(label: str, *, hidden: bool) -> Iterator[Bar | None]:
-    """Draw a progress bar on stderr while the block runs. Yields None if `hidden` or if stderr is no terminal."""
-    console = Screen(stderr=True)
-    if hidden or not console.is_terminal:
-        yield None
-        return
-    columns = (
-        TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
-        BarColumn(bar_width=20),
-        TaskProgressColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(compact=True),
-    )
-    with Progress(*columns, console=console, transient=True, expand=True) as progress:
-        yield Bar(progress, label)
 
 
 def _json_default(value: Any) -> Any:

@@ -1,7 +1,8 @@
 """The options of commands that connect to a server: its URL, and the credentials to send.
 
 A command has a parameter `server: Server = DEFAULT_SERVER` and the decorator `with_server_options`, which replaces the
-parameter by the five options.
+parameter by the five options. Commands on a device have `with_device_options` instead: they also take `--device`, and
+work on the only board that is plugged in if no server runs.
 
 No option takes a token itself: all users of a computer can see its command lines. The token is read from a file
 (`--token-file`) or from the environment variable `FASTFLIGHT_TOKEN`.
@@ -11,46 +12,154 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import os
+import socket
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, cast
+from urllib.parse import urlsplit
 
 import typer
 
-from fastflight.app.access_settings import read_pem
 from fastflight.cli import screen
-from fastflight.cli.exit_codes import report_errors, usage_errors
-from fastflight.cli.interruption import InterruptibleClient
-from fastflight.client import DEFAULT_LOCATION, Credentials
-from fastflight.errors import RequestError
+from fastflight.cli.exit_codes import usage_errors
+from fastflight.client.answers import DEFAULT_LOCATION
+from fastflight.errors import RequestError, TransportError
+
+if TYPE_CHECKING:
+    from fastflight.cli.interruptible_client import InterruptibleClient
+    from fastflight.client import Credentials
 
 R = TypeVar("R")
+
+# The heading of these options in `--help`.
+CONNECTION = "Connection"
 
 TOKEN_VARIABLE = "FASTFLIGHT_TOKEN"  # noqa: S105  # the name of a variable
 # Eight times the length of the longest token.
 MAX_TOKEN_FILE_BYTES = 4096
+# A connection to this computer is accepted or refused at once.
+PROBE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The URL of a server, and the credentials that a command sends to it."""
+    """What a command connects to: a server with its credentials, or a board of this computer without a server."""
 
-    location: str = DEFAULT_LOCATION
-    credentials: Credentials = Credentials()
+    # The URL of the server. None: the command line does not name one.
+    url: str | None = None
+    # The options with the names of files that hold credentials.
+    credential_files: Mapping[str, Path | None] = field(default_factory=dict)
+    # The URL of a board to use without a server.
+    device: str | None = None
+    # Use the only board that is plugged in if no server is named and none answers at `DEFAULT_LOCATION`.
+    or_board: bool = False
+
+    @property
+    def location(self) -> str:
+        return self.url or DEFAULT_LOCATION
+
+    def credentials(self) -> Credentials:
+        """Read the credentials. Files that cannot be read are reported as a wrong command line."""
+        with usage_errors():
+            return read_credentials(os.environ, **self.credential_files)
 
     def client(self) -> InterruptibleClient:
         """Return a client of this server. A wrong URL or credential is reported as a wrong command line."""
+        if self.device is not None:
+            return _client_of_board(self.device)
+        if self.or_board and self.url is None and not _listens(DEFAULT_LOCATION):
+            try:
+                return _client_of_board("auto")
+            except TransportError as error:
+                raise TransportError(
+                    f"no server runs there, and {error.what}",
+                    where=DEFAULT_LOCATION,
+                    hint=f"Start one: fastflight serve. {error.hint}",
+                ) from error
+        from fastflight.cli.interruptible_client import InterruptibleClient
+        from fastflight.cli.without_pandas import keep_pandas_out
+
+        keep_pandas_out()
         with usage_errors():
-            return InterruptibleClient(self.location, credentials=self.credentials)
+            return InterruptibleClient(self.location, credentials=self.credentials())
+
+
+class _BoardClient:
+    """A client of one board without a server.
+
+    Verbs that `LocalBoard` lacks are those of a client of a server in this process, which is started for the first of
+    them and ends with this client.
+    """
+
+    def __init__(self, url: str) -> None:
+        from fastflight.app.local_board import LocalBoard
+
+        self._board: LocalBoard | InterruptibleClient = LocalBoard(url)
+        self._url = self._board.url
+        self._parts = ExitStack()
+        self._parts.callback(self._board.close)
+
+    def __getattr__(self, verb: str) -> Any:
+        return getattr(self._board if hasattr(self._board, verb) else self._served, verb)
+
+    @functools.cached_property
+    def _served(self) -> InterruptibleClient:
+        from fastflight.app.local_board import open_local_board
+        from fastflight.cli.interruptible_client import InterruptibleClient
+        from fastflight.cli.log import log_to_stderr
+        from fastflight.cli.without_pandas import keep_pandas_out
+
+        keep_pandas_out()
+        log_to_stderr(as_json=False, least=logging.ERROR)
+        self._board.close()  # the port has one owner
+        running = self._parts.enter_context(open_local_board(self._url))
+        # From here on all verbs are the server's.
+        self._board = self._parts.enter_context(InterruptibleClient(running.location))
+        return self._board
+
+    def close(self) -> None:
+        self._parts.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _client_of_board(url: str) -> InterruptibleClient:
+    with usage_errors():
+        return cast("InterruptibleClient", _BoardClient(url))
+
+
+def _listens(location: str) -> bool:
+    """Whether something listens at the address. True if that cannot be told: the call then gives the reason."""
+    address = urlsplit(location)
+    try:
+        socket.create_connection((address.hostname, address.port), PROBE_SECONDS).close()
+    except ConnectionRefusedError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 DEFAULT_SERVER = Server()
 SERVER_OPTIONS: Mapping[str, Any] = {
     "server": Annotated[
-        str, typer.Option("--server", envvar="FASTFLIGHT_SERVER", metavar="URL", help="URL of the server.")
+        str | None,
+        typer.Option(
+            "--server",
+            envvar="FASTFLIGHT_SERVER",
+            metavar="URL",
+            help=f"URL of the server. By default {DEFAULT_LOCATION}.",
+            rich_help_panel=CONNECTION,
+        ),
     ],
     "token_file": Annotated[
         Path | None,
@@ -59,22 +168,54 @@ SERVER_OPTIONS: Mapping[str, Any] = {
             envvar="FASTFLIGHT_TOKEN_FILE",
             metavar="FILE",
             help=f"File with your token. Without it, the variable {TOKEN_VARIABLE} is used.",
+            rich_help_panel=CONNECTION,
         ),
     ],
     "tls_ca": Annotated[
         Path | None,
         typer.Option(
-            "--tls-ca", envvar="FASTFLIGHT_TLS_CA", metavar="FILE", help="CA that signed the server's certificate, PEM."
+            "--tls-ca",
+            envvar="FASTFLIGHT_TLS_CA",
+            metavar="FILE",
+            help="CA that signed the server's certificate, PEM.",
+            rich_help_panel=CONNECTION,
         ),
     ],
     "tls_cert": Annotated[
         Path | None,
-        typer.Option("--tls-cert", envvar="FASTFLIGHT_TLS_CERT", metavar="FILE", help="Your client certificate, PEM."),
+        typer.Option(
+            "--tls-cert",
+            envvar="FASTFLIGHT_TLS_CERT",
+            metavar="FILE",
+            help="Your client certificate, PEM.",
+            rich_help_panel=CONNECTION,
+        ),
     ],
     "tls_key": Annotated[
         Path | None,
-        typer.Option("--tls-key", envvar="FASTFLIGHT_TLS_KEY", metavar="FILE", help="The key of --tls-cert, PEM."),
+        typer.Option(
+            "--tls-key",
+            envvar="FASTFLIGHT_TLS_KEY",
+            metavar="FILE",
+            help="The key of --tls-cert, PEM.",
+            rich_help_panel=CONNECTION,
+        ),
     ],
+}
+
+
+DEVICE_OPTIONS: Mapping[str, Any] = {
+    "board": Annotated[
+        str | None,
+        typer.Option(
+            "--device",
+            metavar="URL",
+            help="Use this board without a server, as in /dev/ttyACM0 or socket://host:port. `auto`, or no server: "
+            "the only board that is plugged in.",
+            rich_help_panel=CONNECTION,
+        ),
+    ],
+    **SERVER_OPTIONS,
 }
 
 
@@ -83,23 +224,28 @@ def with_server_options(command: Callable[..., R]) -> Callable[..., R]:
 
     The result makes a `Server` of the options and passes it on.
     """
+    return _with_options(command, SERVER_OPTIONS)
+
+
+def with_device_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Return `command` with the options of `DEVICE_OPTIONS` in place of its parameter `server`."""
+    return _with_options(command, DEVICE_OPTIONS)
+
+
+def _with_options(command: Callable[..., R], offered: Mapping[str, Any]) -> Callable[..., R]:
     signature = inspect.signature(command, eval_str=True)
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> R:
-        values = {name: kwargs.pop(name) for name in SERVER_OPTIONS}
-        with report_errors(), usage_errors():
-            server = Server(values.pop("server"), read_credentials(os.environ, **values))
-        return command(*args, **kwargs, server=server)
+        values = {name: kwargs.pop(name) for name in offered}
+        url, board = values.pop("server"), values.pop("board", None)
+        if url is not None and board is not None and not os.environ.get("FASTFLIGHT_SERVER"):
+            raise typer.BadParameter("--server and --device exclude each other: leave one of them out")
+        return command(*args, **kwargs, server=Server(url, values, board, or_board=offered is DEVICE_OPTIONS))
 
     options = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=DEFAULT_LOCATION if name == "server" else None,
-            annotation=annotation,
-        )
-        for name, annotation in SERVER_OPTIONS.items()
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in offered.items()
     ]
     own = [parameter for parameter in signature.parameters.values() if parameter.name != "server"]
     run.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
@@ -119,6 +265,10 @@ def read_credentials(
 
     Raises `RequestError`, which names the file, if one cannot be read or has the wrong content.
     """
+    # Not at the top: a command on a board without a server has no credentials, and starts without Arrow.
+    from fastflight.app.access_settings import read_pem
+    from fastflight.client import Credentials
+
     token = environment.get(TOKEN_VARIABLE) or None
     if token_file is not None:
         token = _read_token(token_file)

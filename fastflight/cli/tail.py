@@ -16,14 +16,15 @@ from rich.live import Live
 from rich.text import Text
 
 from fastflight.cli import screen
-from fastflight.cli.arguments import schema_of
+from fastflight.cli.arguments import device_name, schema_of
 from fastflight.cli.exit_codes import UNREACHABLE, Interrupted
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson, Columns, DeviceName, ModeOption, Ticks
 from fastflight.cli.preview import rows_of
-from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.client import Missed
-from fastflight.service.requests import DEVICE_GONE, SERVER_DRAINING, SessionFormat
+from fastflight.service.choices import SessionFormat
+from fastflight.service.requests import DEVICE_GONE, SERVER_DRAINING
 from fastflight.tables import Layout, open_writer
 
 # The state of a recording without problems.
@@ -37,9 +38,9 @@ Show = Callable[[pa.RecordBatch], None]
 
 
 @interruptible
-@with_server_options
+@with_device_options
 def tail(
-    device: DeviceName,
+    device: DeviceName = None,
     since: Annotated[
         float | None,
         typer.Option(
@@ -72,7 +73,7 @@ def tail(
     with (
         server.client() as client,
         client.session(
-            device,
+            device := device_name(client, device),
             since_seconds=since,
             limit_rows=lines,
             limit_seconds=seconds,

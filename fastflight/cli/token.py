@@ -21,7 +21,11 @@ from fastflight.cli.options import AsJson
 from fastflight.cli.secret_files import new_files, refuse_existing
 from fastflight.errors import RequestError
 
-app = typer.Typer(help="Grant access to a server: by tokens, or by names of client certificates.", no_args_is_help=True)
+app = typer.Typer(
+    help="Grant access to a server: by tokens, or by names of client certificates.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 UNITS = {"m": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 PERIOD = re.compile(r"([0-9]{1,6})([mhd])")

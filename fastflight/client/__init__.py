@@ -1,16 +1,25 @@
-"""Python clients of a fastflight server, sync and async. They hold no code that talks to boards."""
+"""Python clients of a fastflight server, sync and async. They hold no code that talks to boards.
 
-from fastflight.client.aio import AsyncFastFlightClient
-from fastflight.client.call import DEFAULT_LOCATION, Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
-from fastflight.client.client import FastFlightClient
-from fastflight.client.credentials import Credentials, traced
-from fastflight.client.interaction import Interaction, ReadTimeout
-from fastflight.client.interaction_aio import AsyncInteraction
-from fastflight.client.parallel import ParallelRowStream
-from fastflight.client.progress import Report, Resuming, TreeReport
-from fastflight.client.stream import Missed, RowStream
-from fastflight.client.stream_aio import AsyncRowStream
-from fastflight.errors import IncompleteWarning
+All names are imported on first use: a process that makes one call starts without what other calls need.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastflight.lazy import exports
+
+if TYPE_CHECKING:
+    from fastflight.client.aio import AsyncFastFlightClient
+    from fastflight.client.answers import DEFAULT_LOCATION, Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
+    from fastflight.client.client import FastFlightClient
+    from fastflight.client.credentials import Credentials, traced
+    from fastflight.client.interaction import Interaction, ReadTimeout
+    from fastflight.client.interaction_aio import AsyncInteraction
+    from fastflight.client.parallel import ParallelRowStream
+    from fastflight.client.progress import Report, Resuming, TreeReport
+    from fastflight.client.stream import IncompleteWarning, Missed, RowStream
+    from fastflight.client.stream_aio import AsyncRowStream
 
 __all__ = [
     "DEFAULT_LOCATION",
@@ -37,3 +46,19 @@ __all__ = [
     "Written",
     "traced",
 ]
+
+__getattr__ = exports(
+    __name__,
+    {
+        "aio": ("AsyncFastFlightClient",),
+        "answers": ("DEFAULT_LOCATION", "Copied", "CopiedTree", "Device", "Digest", "Entry", "Recorded", "Written"),
+        "client": ("FastFlightClient",),
+        "credentials": ("Credentials", "traced"),
+        "interaction": ("Interaction", "ReadTimeout"),
+        "interaction_aio": ("AsyncInteraction",),
+        "parallel": ("ParallelRowStream",),
+        "progress": ("Report", "Resuming", "TreeReport"),
+        "stream": ("IncompleteWarning", "Missed", "RowStream"),
+        "stream_aio": ("AsyncRowStream",),
+    },
+)

@@ -13,9 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from fastflight.client import call
+from fastflight.client import answers, call
+from fastflight.client.answers import Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
 from fastflight.client.asking import call_in_thread, work_in_thread
-from fastflight.client.call import Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
 from fastflight.client.connection import ServerConnection
 from fastflight.client.credentials import NONE, Credentials
 from fastflight.client.file_copy import GetFile, PutFile
@@ -36,16 +36,15 @@ from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
 from fastflight.client.stream_aio import AsyncRowStream
 from fastflight.client.tree_copy import GetTree, PutTree
+from fastflight.service.choices import Mode, SessionFormat
 from fastflight.service.requests import (
     DeviceExec,
     DeviceFile,
     DeviceListing,
     DeviceSession,
     FleetFile,
-    Mode,
     Recording,
     Request,
-    SessionFormat,
 )
 
 if TYPE_CHECKING:
@@ -53,21 +52,21 @@ if TYPE_CHECKING:
 
 
 class AsyncFastFlightClient:
-    """The same as `FastFlightClient`, with coroutines. Close it with `aclose`, or use it in an `async with` block."""
+    """`FastFlightClient` for an event loop. Close it with `aclose`, or use it in an `async with` block."""
 
     def __init__(
         self,
         location: str | None = None,
         *,
-        timeout: float = call.DEFAULT_TIMEOUT,
+        timeout: float = answers.DEFAULT_TIMEOUT,
         credentials: Credentials = NONE,
     ) -> None:
-        self.location = call.location_of(location)
+        self.location = answers.location_of(location)
         self._connection = ServerConnection(self.location, timeout, credentials)
 
     async def devices(self) -> list[Device]:
         """Return the devices of the server."""
-        return [call.device_of(given) for given in await self._act("devices")]
+        return [answers.device_of(given) for given in await self._act("devices")]
 
     async def ls(
         self, device: str, path: str = "/", *, recursive: bool = False, interrupt: bool = False
@@ -75,7 +74,7 @@ class AsyncFastFlightClient:
         """Return the entries of a folder; with `recursive`, of the folders below it as well."""
         request = call.build(DeviceListing, device=device, path=path, recursive=recursive, interrupt=interrupt)
         async with await self.read_request(request) as stream:
-            return call.entries_of([batch async for batch in stream])
+            return answers.entries_of([batch async for batch in stream])
 
     async def read(self, device: str, path: str, **options: Unpack[ReadOptions]) -> AsyncRowStream:
         """Read the rows of a file. See `FastFlightClient.read`."""
@@ -93,7 +92,12 @@ class AsyncFastFlightClient:
         return AsyncRowStream(stream, progress)
 
     async def read_parallel(
-        self, request: Request, *, parallel: int = call.PARALLEL, ordered: bool = True, progress: Report | None = None
+        self,
+        request: Request,
+        *,
+        parallel: int = answers.PARALLEL,
+        ordered: bool = True,
+        progress: Report | None = None,
     ) -> AsyncRowStream:
         """Read the endpoints of any request in parallel. See `FastFlightClient.read_parallel`."""
         stream = await call_in_thread(
@@ -148,15 +152,15 @@ class AsyncFastFlightClient:
 
     async def recordings(self) -> list[Recorded]:
         """Return the server's recordings; their `state` says which of them are still being written."""
-        return [call.recorded_of(given) for given in await self._act("recordings")]
+        return [answers.recorded_of(given) for given in await self._act("recordings")]
 
     async def start_recording(self, device: str) -> Recorded:
         """Record a device from now on, until the server ends. Has no effect if the device is already being recorded."""
-        return call.recorded_of(await self._act_once("recording.start", device=device))
+        return answers.recorded_of(await self._act_once("recording.start", device=device))
 
     async def stop_recording(self, device: str) -> Recorded:
         """Stop recording a device. Returns when everything read so far is stored."""
-        return call.recorded_of(await self._act_once("recording.stop", device=device))
+        return answers.recorded_of(await self._act_once("recording.stop", device=device))
 
     async def interact(
         self,
@@ -174,12 +178,12 @@ class AsyncFastFlightClient:
 
     async def stat(self, device: str, path: str, *, interrupt: bool = False) -> Entry:
         """Return the entry of a file or folder. Raises `FileMissing` if there is none."""
-        return call.entry_of(await self._act_once("file.stat", device=device, path=path, interrupt=interrupt))
+        return answers.entry_of(await self._act_once("file.stat", device=device, path=path, interrupt=interrupt))
 
     async def hash(self, device: str, path: str, *, limit: int | None = None, interrupt: bool = False) -> Digest:
         """Have the device digest a file, or its first `limit` bytes. Raises `DeviceError` if the board cannot."""
         body = {"device": device, "path": path, "limit": limit, "interrupt": interrupt}
-        return call.digest_of(await self._act_once("file.hash", **body))
+        return answers.digest_of(await self._act_once("file.hash", **body))
 
     async def mkdir(self, device: str, path: str, *, interrupt: bool = False) -> None:
         """Create a folder."""
@@ -199,7 +203,7 @@ class AsyncFastFlightClient:
 
     async def reset(self, device: str, *, hard: bool = False, interrupt: bool = False) -> None:
         """Restart the interpreter, which then runs `main.py`; with `hard`, restart the board."""
-        await self._act("device.reset", device=device, kind=call.reset_kind(hard), interrupt=interrupt)
+        await self._act("device.reset", device=device, kind=answers.reset_kind(hard), interrupt=interrupt)
 
     async def health(self) -> dict[str, Any]:
         """Return the server's own report of its health."""

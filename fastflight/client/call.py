@@ -1,132 +1,19 @@
-"""What the sync and the async client share: building requests, and turning JSON answers into data classes.
+"""Builds the requests of both clients from the arguments of their methods.
 
-Answers that do not fit raise `ProtocolError`.
+The arguments are checked here, before anything is sent, by the same models with which the server decodes requests.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
-import pyarrow as pa
-
-from fastflight.client.meaning import text, understood, value, whole
-from fastflight.errors import ProtocolError, RequestError
+from fastflight.errors import RequestError
 from fastflight.service.requests import Request
 from fastflight.service.wire import validate
 
 R = TypeVar("R", bound=Request)
-
-DEFAULT_LOCATION = "grpc://127.0.0.1:8815"
-# Names the server when the caller gives no location. The commands use it too.
-SERVER_VARIABLE = "FASTFLIGHT_SERVER"
-# Seconds that a call without a stream may take. The slowest is a hash of a large file on a small board.
-DEFAULT_TIMEOUT = 60.0
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Endpoints that are read at the same time. More gain little if one server holds all of them.
-PARALLEL = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """A device of the server. `open`: whether its line is open. `holder`: who is using it now, or None.
-
-    `recording`: `recording`, or `recording failed: ` and the reason; None if the device is not being recorded.
-    """
-
-    name: str
-    url: str
-    open: bool
-    holder: str | None
-    recording: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """A recording of the server.
-
-    `state`: `recording`; `recording failed: ` and the reason; or `kept` if nothing is being added. `rows` and `bytes`
-    are the stored rows and their size on disk. `first_seq` and `next_seq` are the sequence number of the first row and
-    the one after the last. `lost`: chunks missing in between; a replay reports them as gaps. `failures`: failed
-    attempts to record since the server started. `damage`: places in the files that cannot be read.
-    """
-
-    name: str
-    state: str
-    rows: int
-    bytes: int
-    first_seq: int
-    next_seq: int
-    first_time: datetime | None
-    last_time: datetime | None
-    lost: int
-    failures: int
-    damage: tuple[str, ...]
-    # Where it is stored on the server's computer. Only `start_recording` reports it.
-    folder: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A file or folder on a device. `kind` is `file` or `folder`; `modified` is None if the board keeps no times."""
-
-    path: str
-    kind: str
-    size: int
-    modified: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class Digest:
-    """A file's digest in hexadecimal, computed by the board. `algorithm` is `sha256`, or `crc32` on smaller boards."""
-
-    algorithm: str
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The result of a write: its rows, the size of the file on the device, and its sha256 (empty if unknown)."""
-
-    rows: int
-    bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True)
-class Copied:
-    """The result of copying a file: it is the same here and on the device.
-
-    `bytes` and `sha256` are those of the file. `resumed_at`: the bytes that an earlier, interrupted copy had moved, and
-    that were not moved again. `unchanged`: the files were already the same, and nothing was moved.
-    """
-
-    bytes: int
-    sha256: str
-    resumed_at: int = 0
-    unchanged: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class CopiedTree:
-    """The result of copying a folder: its files are the same here and on the device. Paths are relative to it.
-
-    `files` were moved, `bytes` is their total size. `unchanged` were already the same. `skipped` are entries of a local
-    folder that are neither files nor folders, such as links.
-    """
-
-    files: tuple[str, ...]
-    bytes: int
-    unchanged: tuple[str, ...] = ()
-    skipped: tuple[str, ...] = ()
-
-
-def location_of(location: str | None) -> str:
-    """Return `location`, or if None the server named by the environment, or `DEFAULT_LOCATION`."""
-    return location if location is not None else os.environ.get(SERVER_VARIABLE) or DEFAULT_LOCATION
 
 
 def build(request: type[R], **values: Any) -> R:
@@ -143,77 +30,11 @@ def _as_json(value: Any) -> Any:
 
 
 def _with_zone(time: datetime) -> datetime:
-    """Return the time with its zone. A time without one is local time; not every one can be converted."""
+    """Return the time with its zone. A time without a zone is local time.
+
+    Raises `RequestError` for a local time that the system cannot convert.
+    """
     try:
         return time if time.tzinfo is not None else time.astimezone()
     except (ValueError, OverflowError, OSError) as error:
         raise RequestError("this local time cannot be converted", where=str(time), hint="Give its time zone") from error
-
-
-def device_of(fields: Mapping[str, Any]) -> Device:
-    with understood("what the server says of a device"):
-        holder, recording = (fields.get(key) for key in ("holder", "recording"))
-        return Device(
-            name=text(fields["name"]),
-            url=text(fields["url"]),
-            open=bool(fields.get("open")),
-            holder=None if holder is None else text(holder),
-            recording=None if recording is None else text(recording),
-        )
-
-
-def recorded_of(fields: Mapping[str, Any]) -> Recorded:
-    with understood("what the server says of a recording"):
-        first, last = (
-            None if fields[key] is None else datetime.fromisoformat(text(fields[key]))
-            for key in ("first_time", "last_time")
-        )
-        numbers = ("rows", "bytes", "first_seq", "next_seq", "lost", "failures")
-        return Recorded(
-            name=text(fields["name"]),
-            state=text(fields["state"]),
-            first_time=first,
-            last_time=last,
-            damage=tuple(map(text, fields["damage"])),
-            folder=text(fields.get("folder", "")),
-            **{key: whole(fields[key]) for key in numbers},
-        )
-
-
-def entries_of(batches: Iterable[pa.RecordBatch]) -> list[Entry]:
-    """Return the rows of a listing as entries."""
-    with understood("a listing of the server"):
-        return [_entry(row, row["modified"]) for batch in batches for row in batch.to_pylist()]
-
-
-def results_of(bodies: Iterable[bytes], location: str) -> list[Any]:
-    """Decode the JSON results of an action. Empty ones are left out."""
-    return [value(body, "an action's result", location) for body in bodies if body]
-
-
-def single(results: list[Any], action: str, location: str) -> dict[str, Any]:
-    """Return the only result of an action. Raises `ProtocolError` unless it is exactly one JSON object."""
-    if len(results) != 1 or not isinstance(results[0], dict):
-        raise ProtocolError(f"{action} did not return exactly one object", where=location)
-    return results[0]
-
-
-def entry_of(fields: Mapping[str, Any]) -> Entry:
-    with understood("what the server says of a file"):
-        seconds = fields.get("modified")
-        return _entry(fields, None if seconds is None else EPOCH + timedelta(seconds=seconds))
-
-
-def _entry(fields: Mapping[str, Any], modified: datetime | None) -> Entry:
-    if not (modified is None or isinstance(modified, datetime)):
-        raise TypeError("no time")
-    return Entry(path=text(fields["path"]), kind=text(fields["kind"]), size=whole(fields["size"]), modified=modified)
-
-
-def digest_of(fields: Mapping[str, Any]) -> Digest:
-    with understood("a digest of the server"):
-        return Digest(algorithm=text(fields["algorithm"]), digest=text(fields["digest"]))
-
-
-def reset_kind(hard: bool) -> str:
-    return "hard" if hard else "soft"

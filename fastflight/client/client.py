@@ -11,12 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
-from fastflight.client import call
-from fastflight.client.call import Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
+from fastflight.client import answers, call
+from fastflight.client.answers import Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
 from fastflight.client.connection import ServerConnection
 from fastflight.client.credentials import NONE, Credentials
-from fastflight.client.file_copy import GetFile, PutFile
-from fastflight.client.interaction import Interaction
 from fastflight.client.options import (
     FileCopyOptions,
     FleetOptions,
@@ -27,24 +25,23 @@ from fastflight.client.options import (
     WriteOptions,
     request_keys,
 )
-from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
-from fastflight.client.stream import RowStream
-from fastflight.client.tree_copy import GetTree, PutTree
+from fastflight.service.choices import Mode, SessionFormat
 from fastflight.service.requests import (
     DeviceExec,
     DeviceFile,
     DeviceListing,
     DeviceSession,
     FleetFile,
-    Mode,
     Recording,
     Request,
-    SessionFormat,
 )
 
 if TYPE_CHECKING:
+    from fastflight.client.interaction import Interaction
+    from fastflight.client.parallel import ParallelRowStream
     from fastflight.client.rows import Writable
+    from fastflight.client.stream import RowStream
 
 
 class FastFlightClient:
@@ -67,20 +64,20 @@ class FastFlightClient:
         self,
         location: str | None = None,
         *,
-        timeout: float = call.DEFAULT_TIMEOUT,
+        timeout: float = answers.DEFAULT_TIMEOUT,
         credentials: Credentials = NONE,
     ) -> None:
-        self.location = call.location_of(location)
+        self.location = answers.location_of(location)
         self._connection = self._connection_class(self.location, timeout, credentials)
 
     def devices(self) -> list[Device]:
         """Return the devices of the server."""
-        return [call.device_of(given) for given in self._connection.act("devices")]
+        return [answers.device_of(given) for given in self._connection.act("devices")]
 
     def ls(self, device: str, path: str = "/", *, recursive: bool = False, interrupt: bool = False) -> list[Entry]:
         """Return the entries of a folder; with `recursive`, of the folders below it as well."""
         request = call.build(DeviceListing, device=device, path=path, recursive=recursive, interrupt=interrupt)
-        return call.entries_of(self.read_request(request))
+        return answers.entries_of(self.read_request(request))
 
     def read(self, device: str, path: str, **options: Unpack[ReadOptions]) -> RowStream:
         """Read the rows of a file. Without `format` and `schema`, the server infers them.
@@ -103,7 +100,12 @@ class FastFlightClient:
         return self._connection.stream(request).reporting(progress)
 
     def read_parallel(
-        self, request: Request, *, parallel: int = call.PARALLEL, ordered: bool = True, progress: Report | None = None
+        self,
+        request: Request,
+        *,
+        parallel: int = answers.PARALLEL,
+        ordered: bool = True,
+        progress: Report | None = None,
     ) -> ParallelRowStream:
         """Read the rows of any request, up to `parallel` of its endpoints at a time, from the servers that they name.
 
@@ -127,6 +129,8 @@ class FastFlightClient:
         With `resume`, an interrupted copy leaves what it has stored on the device, and the next copy continues there.
         Options: `fastflight.client.options.FileCopyOptions`.
         """
+        from fastflight.client.file_copy import PutFile
+
         return PutFile(self._connection, device, path, local, options).run()
 
     def get_file(self, device: str, path: str, local: str | Path, **options: Unpack[FileCopyOptions]) -> Copied:
@@ -136,6 +140,8 @@ class FastFlightClient:
         still the beginning of the device's file. The old local file stays until the new one is complete. Options:
         `fastflight.client.options.FileCopyOptions`.
         """
+        from fastflight.client.file_copy import GetFile
+
         return GetFile(self._connection, device, path, local, options).run()
 
     def put_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]) -> CopiedTree:
@@ -144,6 +150,8 @@ class FastFlightClient:
         The files are verified on the device before they replace the old ones. Other files in its folder stay. Options:
         `fastflight.client.options.TreeCopyOptions`.
         """
+        from fastflight.client.tree_copy import PutTree
+
         return PutTree(self._connection, device, folder, local, options).run()
 
     def get_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]) -> CopiedTree:
@@ -152,6 +160,8 @@ class FastFlightClient:
         Each file replaces the old one when it is complete. Raises `DataError`, before anything is written, if a name is
         not safe to use on this computer. Options: `fastflight.client.options.TreeCopyOptions`.
         """
+        from fastflight.client.tree_copy import GetTree
+
         return GetTree(self._connection, device, folder, local, options).run()
 
     def exec(
@@ -184,15 +194,15 @@ class FastFlightClient:
 
     def recordings(self) -> list[Recorded]:
         """Return the server's recordings; their `state` says which of them are still being written."""
-        return [call.recorded_of(given) for given in self._connection.act("recordings")]
+        return [answers.recorded_of(given) for given in self._connection.act("recordings")]
 
     def start_recording(self, device: str) -> Recorded:
         """Record a device from now on, until the server ends. Has no effect if the device is already being recorded."""
-        return call.recorded_of(self._connection.act_once("recording.start", device=device))
+        return answers.recorded_of(self._connection.act_once("recording.start", device=device))
 
     def stop_recording(self, device: str) -> Recorded:
         """Stop recording a device. Returns when everything read so far is stored."""
-        return call.recorded_of(self._connection.act_once("recording.stop", device=device))
+        return answers.recorded_of(self._connection.act_once("recording.stop", device=device))
 
     def interact(
         self,
@@ -212,12 +222,12 @@ class FastFlightClient:
 
     def stat(self, device: str, path: str, *, interrupt: bool = False) -> Entry:
         """Return the entry of a file or folder. Raises `FileMissing` if there is none."""
-        return call.entry_of(self._connection.act_once("file.stat", device=device, path=path, interrupt=interrupt))
+        return answers.entry_of(self._connection.act_once("file.stat", device=device, path=path, interrupt=interrupt))
 
     def hash(self, device: str, path: str, *, limit: int | None = None, interrupt: bool = False) -> Digest:
         """Have the device digest a file, or its first `limit` bytes. Raises `DeviceError` if the board cannot."""
         body = {"device": device, "path": path, "limit": limit, "interrupt": interrupt}
-        return call.digest_of(self._connection.act_once("file.hash", **body))
+        return answers.digest_of(self._connection.act_once("file.hash", **body))
 
     def mkdir(self, device: str, path: str, *, interrupt: bool = False) -> None:
         """Create a folder."""
@@ -237,7 +247,7 @@ class FastFlightClient:
 
     def reset(self, device: str, *, hard: bool = False, interrupt: bool = False) -> None:
         """Restart the interpreter, which then runs `main.py`; with `hard`, restart the board."""
-        self._connection.act("device.reset", device=device, kind=call.reset_kind(hard), interrupt=interrupt)
+        self._connection.act("device.reset", device=device, kind=answers.reset_kind(hard), interrupt=interrupt)
 
     def health(self) -> dict[str, Any]:
         """Return the server's own report of its health."""

@@ -16,8 +16,8 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from fastflight.client import call, part
-from fastflight.client.call import Copied
+from fastflight.client import answers, call, part
+from fastflight.client.answers import Copied
 from fastflight.client.connection import ServerConnection
 from fastflight.client.local import RAW_SCHEMA, agrees, local_digest, os_errors_of, piece, pieces, size_of
 from fastflight.client.meaning import content, understood
@@ -118,7 +118,7 @@ class GetFile(Steps):
                 return self._copy(file)
 
     def _copy(self, file: BinaryIO) -> Copied:
-        entry = call.entry_of(self._act("file.stat"))
+        entry = answers.entry_of(self._act("file.stat"))
         if entry.kind != "file":
             where = f"{self._request.device}:{self._request.path}"
             raise RequestError(
@@ -140,7 +140,7 @@ class GetFile(Steps):
         if not 0 < here <= size:
             return 0
         try:
-            remote = call.digest_of(self._act("file.hash", limit=here))
+            remote = answers.digest_of(self._act("file.hash", limit=here))
         except DeviceError:  # the board cannot compute digests, or not of a part of a file
             return 0
         return here if agrees(self._part, remote.algorithm, remote.digest) else 0
@@ -154,7 +154,7 @@ class GetFile(Steps):
         intact, whole = received == sent, received
         if intact and offset:
             # These digests covered only the new bytes: compare the whole file as well.
-            remote = call.digest_of(self._act("file.hash"))
+            remote = answers.digest_of(self._act("file.hash"))
             intact = agrees(self._part, remote.algorithm, remote.digest)
             whole = local_digest(self._part, "sha256")
         if not intact:
@@ -199,9 +199,9 @@ def unchanged(connection: ServerConnection, request: DeviceFile, local: Path) ->
     try:
         if not local.is_file():
             return False
-        if local.stat().st_size != call.entry_of(connection.act_once("file.stat", **body)).size:
+        if local.stat().st_size != answers.entry_of(connection.act_once("file.stat", **body)).size:
             return False
-        remote = call.digest_of(connection.act_once("file.hash", **body))
+        remote = answers.digest_of(connection.act_once("file.hash", **body))
     except DeviceError as error:
         if type(error) in (FileMissing, DeviceError):
             return False

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 
 from fastflight.client.progress import Report, Resuming, TreeReport
 from fastflight.errors import nearest
-from fastflight.service.requests import Format, Method, Mode, OnError, SessionFormat
+from fastflight.service.choices import Format, Method, Mode, OnError, SessionFormat
 
 
 class FileOptions(TypedDict, total=False):

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 Report = Callable[[int, int, int | None], None]
 TreeReport = Callable[[str, int, int], None]
@@ -39,6 +38,8 @@ class Meter:
 def content_bytes(batch: pa.RecordBatch) -> int:
     """Return the number of file bytes in a `raw` batch; for any other batch, the size of its columns in memory."""
     if is_raw(batch.schema):
+        import pyarrow.compute as pc  # not at the top: it takes longer to load than a listing takes
+
         return int(pc.sum(pc.binary_length(batch.column("data"))).as_py() or 0)
     return int(batch.nbytes)
 

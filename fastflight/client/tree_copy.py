@@ -19,8 +19,8 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from fastflight.client import call
-from fastflight.client.call import CopiedTree
+from fastflight.client import answers, call
+from fastflight.client.answers import CopiedTree
 from fastflight.client.connection import ServerConnection
 from fastflight.client.folder import LocalEntry, LocalFolder, scan
 from fastflight.client.landing import Landed, RemoteEntry, clash, landing
@@ -152,7 +152,7 @@ class GetTree(Steps):
         )
         stream = self._connection.stream(listing)
         with stream, self.step(stream.cancel):
-            entries = call.entries_of(stream)
+            entries = answers.entries_of(stream)
         return below(request.path, ((entry.path, RemoteEntry(entry.size)) for entry in entries if entry.kind == "file"))
 
     def _take(self, lot: Sequence[str], landed: Landed, total: int) -> None:

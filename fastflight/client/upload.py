@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from fastflight.client.call import Written
+from fastflight.client.answers import Written
 from fastflight.client.credentials import options
 from fastflight.client.failure import typed_errors
 from fastflight.client.local import open_rows
@@ -127,7 +127,10 @@ class Upload:
         return not self._is_over
 
     def _batches(self, rows: UploadRows) -> Iterator[pa.RecordBatch]:
-        """Return the batches to send. For a write that can be resumed, first wait for the server's message."""
+        """Return the batches to send.
+
+        For a write that can be resumed, first wait until the server has reported how much it has stored.
+        """
         if rows.after is None:
             return rows.batches
         with self._changed:

@@ -15,18 +15,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from fastflight.concurrency.periodic import PeriodicThread
 from fastflight.concurrency.shard import Shard
+from fastflight.lazy import Logger
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 # Two callbacks a second have no measurable cost. A loop gets the next one only after it has run the last one.
 LOOK_SECONDS = 0.5
 # Everything on a loop waits for its slowest call. Live streams are flushed every 0.1 s; clients wait for seconds.
 STUCK_SECONDS = 1.0
-# How much of the stack is logged. The innermost calls are those that block.
+# How much of the stack is logged: the innermost calls, because one of them blocks the loop.
 MAX_STACK_FRAMES = 20
 
 

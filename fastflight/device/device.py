@@ -17,8 +17,6 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Iterator
 
-import structlog
-
 from fastflight.concurrency import Exclusive, Shard
 from fastflight.concurrency.exclusive import IdleClaim
 from fastflight.concurrency.offload import unbroken
@@ -27,12 +25,13 @@ from fastflight.device.line import DeviceLine, aclose, close
 from fastflight.device.listening import listen
 from fastflight.device.session import AsyncSession, Session, located
 from fastflight.errors import ProtocolError, TransportClosed, TransportError
+from fastflight.lazy import Logger
 from fastflight.transport import Address, Port, arun, run
 from fastflight.transport.chunk_buffer import TapReader
 from fastflight.transport.relayed import RelayedAddress
 from fastflight.transport.tap import Tap
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 # Enough for another owner to finish a file of ordinary size.
 LEASE_SECONDS = 30.0
@@ -108,7 +107,7 @@ class Device:
 
     @property
     def put_out(self) -> int:
-        """How often an idle owner lost the device to somebody else."""
+        """How often an idle owner had to give the device up to another caller (`IdleClaim`)."""
         return self._lock.put_out
 
     @property
@@ -181,7 +180,8 @@ class Device:
         """Own the bare line for a `with` block, for a tool that speaks to the board itself.
 
         Afterwards the device forgets what it knew about the board: the tool may have reset it or changed its firmware.
-        Others that ask meanwhile soon get a `BusyError`, or the line if the `claim` has lapsed. Otherwise as `lease`.
+        Callers that ask for the device meanwhile get a `BusyError` after a short wait. If the `claim` has lapsed, they
+        get the device instead, and this owner loses it. `holder`, `timeout` and errors are as for `lease`.
         """
         self._line.check()
         held = self._lock.held(holder, self._lease_timeout(timeout), lasting=True, claim=claim)

@@ -13,10 +13,9 @@ from __future__ import annotations
 import contextlib
 import threading
 
-import structlog
-
 from fastflight.concurrency import off_loop
 from fastflight.errors import RequestError, TransportClosed, TransportError
+from fastflight.lazy import Logger
 from fastflight.transport import Address, AsyncAddress, Port, arun, run
 from fastflight.transport.exec import ExecAddress
 from fastflight.transport.relayed import RelayedAddress
@@ -24,7 +23,7 @@ from fastflight.transport.sim import SimAddress
 from fastflight.transport.tap import Tap
 from fastflight.transport.tapped import BACKLOG_SECONDS, TappedPort, receive_backlog, tapped
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 # Enough to start a child process, or to connect over a slow network.
 OPEN_SECONDS = 10.0

@@ -13,13 +13,12 @@ import contextlib
 import math
 from collections.abc import Awaitable, Callable
 
-import structlog
-
 from fastflight.concurrency import Exclusive
 from fastflight.errors import TransportError
+from fastflight.lazy import Logger
 from fastflight.transport.tapped import TappedPort
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 # Named in the `BusyError` that other callers get if the task does not release the lock in time.
 HOLDER = "a listener"

@@ -1,7 +1,23 @@
 """Requests, the catalog of the sources that serve them, and the choice between sync and async."""
 
-from fastflight.service.catalog import Catalog
-from fastflight.service.source import Source
-from fastflight.service.wire import decode, decode_path, encode, make_request
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastflight.lazy import exports
+
+if TYPE_CHECKING:
+    from fastflight.service.catalog import Catalog
+    from fastflight.service.source import Source
+    from fastflight.service.wire import decode, decode_path, encode, make_request
 
 __all__ = ["Catalog", "Source", "decode", "decode_path", "encode", "make_request"]
+
+__getattr__ = exports(
+    __name__,
+    {
+        "catalog": ("Catalog",),
+        "source": ("Source",),
+        "wire": ("decode", "decode_path", "encode", "make_request"),
+    },
+)

@@ -12,6 +12,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
+from fastflight.service.choices import Format, Method, Mode, OnError, SessionFormat
+
 
 class Verb(StrEnum):
     """A right that can be granted on a device, or on the server itself."""
@@ -29,12 +31,6 @@ class Verb(StrEnum):
     ADMIN = "admin"
 
 
-Mode = Literal["sync", "async"]
-Format = Literal["csv", "jsonl", "packed", "arrow", "raw"]
-SessionFormat = Literal["bytes", "lines", "jsonl", "csv"]
-OnError = Literal["skip", "fail"]
-# How the bytes of a file are encoded on the line; `auto` is the fastest encoding that the board supports.
-Method = Literal["auto", "binary", "base64", "literal"]
 # The operations on a request. To describe a request takes the same verb as to read it.
 Doing = Literal["read", "write", "exchange", "describe"]
 # The verb that each operation requires on the device that the request `concerns`. None: every authenticated caller may.
@@ -78,7 +74,7 @@ class Request(BaseModel):
     not declared.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
     type: ClassVar[str]
     demands: ClassVar[Demands] = {}
@@ -170,7 +166,7 @@ class FleetFile(Request):
         return narrowed
 
     def existing(self, names: Iterable[str]) -> list[str]:
-        """Return those of `names` that are visible to the caller."""
+        """Return the `names` that are visible to the caller."""
         return [name for name in names if self._is_visible is None or self._is_visible(name)]
 
 
@@ -304,9 +300,10 @@ class Recording(Request):
 
 
 class Mock(Request):
-    """Reads the benchmark table: `total_rows` x 50 columns of int32 (`simple`), or of mixed types (`complex`).
+    """Reads the benchmark table of `total_rows` rows, or writes rows, which are counted and thrown away.
 
-    With `first_row`, the answer begins at that row of the whole table. get_flight_info divides the table into up to
+    `variant` selects the columns: 50 of int32 (`default`), four of int32 (`simple`), or mixed types (`complex`). With
+    `first_row`, the answer begins at that row of the whole table. get_flight_info divides the table into up to
     `endpoints` parts, between batches.
     """
 

@@ -135,7 +135,7 @@ class DeviceFiles:
         self._last_listings: dict[str, Sequence[FileEntry]] = {}
 
     def source(self) -> Source[DeviceFile]:
-        """Return the catalog's entry."""
+        """Return the request type and the functions that serve it, for the catalog."""
         return Source(
             DeviceFile,
             read=self.read,

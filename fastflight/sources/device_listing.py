@@ -46,7 +46,7 @@ class DeviceListings:
         self._cache: ExpiringCache[tuple[Hashable, pa.RecordBatch]] = ExpiringCache(MAX_CACHED_LISTINGS, clock)
 
     def source(self) -> Source[DeviceListing]:
-        """Return the catalog's entry."""
+        """Return the request type and the functions that serve it, for the catalog."""
         return Source(DeviceListing, read=self.read, aread=self.aread, describe=self.describe, requests=self.requests)
 
     def read(self, request: DeviceListing) -> Reading:

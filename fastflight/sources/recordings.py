@@ -213,7 +213,7 @@ class Recordings:
         return [self.status(name) for name in self.names()]
 
     def _end(self, name: str) -> None:
-        """End a recorder and forget it. If the disk does not answer it is not forgotten. `_changing` is held."""
+        """End a recorder and forget it, unless the disk does not answer. The caller holds `_changing`."""
         running = self._recorders[name]
         ended = running.end()
         if not concurrent.futures.wait([ended], END_SECONDS).done:

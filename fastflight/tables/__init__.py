@@ -7,25 +7,22 @@ batches = reader.finish()             # the rest; `reader.rejected` has the bad 
 
 writer = open_writer(Layout("csv"), schema)
 data = writer.begin() + writer.encode(batch) + writer.finish()
+
+All names are imported on first use: a command that reads no table starts without the codecs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
+from fastflight.lazy import exports
 
-from fastflight.errors import RequestError, nearest
-from fastflight.tables.arrow import ArrowReader, ArrowWriter
-from fastflight.tables.batching import Batcher
-from fastflight.tables.codec import Layout, Rejected, RejectedRow, RowReader, RowWriter
-from fastflight.tables.csv import csv_reader
-from fastflight.tables.jsonl import jsonl_reader
-from fastflight.tables.lines import LineParser
-from fastflight.tables.packed import PackedReader, PackedWriter
-from fastflight.tables.raw import RawReader, RawWriter
-from fastflight.tables.schemas import schema_from_names
-from fastflight.tables.writing import CsvWriter, JsonlWriter
+if TYPE_CHECKING:
+    from fastflight.tables.batching import Batcher
+    from fastflight.tables.codec import Layout, Rejected, RejectedRow, RowReader, RowWriter
+    from fastflight.tables.formats import format_of, open_reader, open_writer
+    from fastflight.tables.lines import LineParser
+    from fastflight.tables.schemas import schema_from_names
 
 __all__ = [
     "Batcher",
@@ -41,46 +38,13 @@ __all__ = [
     "schema_from_names",
 ]
 
-_CODECS: dict[str, tuple[Callable[[Layout], RowReader], Callable[[Layout, pa.Schema], RowWriter]]] = {
-    "csv": (csv_reader, CsvWriter),
-    "jsonl": (jsonl_reader, JsonlWriter),
-    "packed": (PackedReader, PackedWriter),
-    "arrow": (ArrowReader, ArrowWriter),
-    "raw": (RawReader, RawWriter),
-}
-
-_ENDINGS = {
-    "csv": "csv",
-    "tsv": "csv",
-    "jsonl": "jsonl",
-    "ndjson": "jsonl",
-    "arrow": "arrow",
-    "arrows": "arrow",
-    "ipc": "arrow",
-}
-
-
-def open_reader(layout: Layout) -> RowReader:
-    """Return a reader for one file. `RequestError` if the layout is not possible."""
-    return _codec(layout)[0](layout)
-
-
-def open_writer(layout: Layout, schema: pa.Schema) -> RowWriter:
-    """Return a writer for batches of `schema`. `RequestError` or `DataError` if the format cannot hold them."""
-    return _codec(layout)[1](layout, schema)
-
-
-def _codec(layout: Layout) -> tuple[Callable[[Layout], RowReader], Callable[[Layout, pa.Schema], RowWriter]]:
-    try:
-        return _CODECS[layout.format]
-    except KeyError:
-        raise RequestError(
-            f"no format is named {layout.format!r}", where="format", hint=nearest(layout.format, _CODECS)
-        ) from None
-
-
-def format_of(path: str) -> str:
-    """Return the format that the ending of `path` stands for; `raw` for any other ending."""
-    name = path.rpartition("/")[2]
-    _, dot, ending = name.rpartition(".")
-    return _ENDINGS.get(ending.lower(), "raw") if dot else "raw"
+__getattr__ = exports(
+    __name__,
+    {
+        "batching": ("Batcher",),
+        "codec": ("Layout", "Rejected", "RejectedRow", "RowReader", "RowWriter"),
+        "formats": ("format_of", "open_reader", "open_writer"),
+        "lines": ("LineParser",),
+        "schemas": ("schema_from_names",),
+    },
+)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 # pyarrow cannot decode dictionaries or runs whose values are views; they are decoded as plain text or bytes instead.
 _PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
@@ -64,6 +63,8 @@ def decoded(column: pa.DictionaryArray) -> pa.Array:
 
 
 def _decoded_runs(column: pa.RunEndEncodedArray) -> pa.Array:
+    import pyarrow.compute as pc  # not at the top: commands load this module, and start without Arrow's functions
+
     value_type = _PLAIN.get(column.type.value_type)
     if value_type is None:
         return pc.run_end_decode(column)

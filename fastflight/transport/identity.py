@@ -25,6 +25,9 @@ class FoundPort(Protocol):
     hwid: str
     serial_number: str | None
     location: str | None
+    # The numbers of the maker and the product of a USB device; None for a port without USB.
+    vid: int | None
+    pid: int | None
 
 
 Ports = Callable[[], Iterable[FoundPort]]

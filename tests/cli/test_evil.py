@@ -17,6 +17,8 @@ import pyarrow as pa
 import pytest
 import structlog
 from pyarrow import flight
+from serial.tools import list_ports
+from serial.tools.list_ports_common import ListPortInfo
 
 from fastflight.app.compose import open_server
 from fastflight.app.settings import ServeSettings
@@ -240,6 +242,12 @@ VERBS = {
     "put of a folder": ["put", "-r", "folder", "demo:/"],
     "exec": ["exec", "demo", "1"],
     "exec as JSON": ["exec", "demo", "1", "--json"],
+    "run": ["run", os.devnull],
+    "eval": ["eval", "demo", "1"],
+    "edit": ["edit", f"demo:/{EVIL}"],
+    "df": ["df", "demo"],
+    "rtc": ["rtc", "demo"],
+    "bootloader": ["bootloader", EVIL],
     "tail": ["tail", "demo"],
     "tail as it is": ["tail", "demo", "--raw"],
     "tail as CSV": ["tail", "demo", "--csv"],
@@ -259,10 +267,15 @@ VERBS = {
     "rm": ["rm", f"demo:/{EVIL}"],
     "mkdir": ["mkdir", f"demo:/{EVIL}"],
     "mv": ["mv", f"demo:/{EVIL}", f"/{EVIL}"],
+    "ports": ["ports"],
+    "ports as JSON": ["ports", "--json"],
     "reset": ["reset", EVIL],
+    "soft-reset": ["soft-reset", EVIL],
     "doctor": ["doctor"],
 }
-WITHOUT_A_WORD = {"rm", "mkdir", "mv", "reset", "plot"}
+WITHOUT_A_WORD = {"rm", "mkdir", "mv", "reset", "soft-reset", "plot"}
+# Verbs that do not understand what this server answers, and so have no output.
+WITHOUT_OUTPUT = WITHOUT_A_WORD | {"put", "put with rows", "edit", "df", "rtc", "bootloader"}
 
 
 def strings_in(value: Any) -> set[str]:
@@ -272,12 +285,16 @@ def strings_in(value: Any) -> set[str]:
 
 
 def test_no_verb_is_missing() -> None:
-    own = {"serve", "gateway", "bridge", "token", "cert"}  # they print what they are told, and a log
+    # Those of a server print what they are told, and a log. `repl` is the board's own terminal.
+    own = {"serve", "gateway", "bridge", "token", "cert", "repl"}
     assert {words[0] for words in VERBS.values()} == set(COMMANDS) - own
 
 
 @pytest.fixture
-def files(typed: Typed, tmp_path: Path) -> None:
+def files(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = ListPortInfo("/dev/ttyS0")
+    port.description = EVIL
+    monkeypatch.setattr(list_ports, "comports", lambda: [port])
     (tmp_path / "a.bin").write_bytes(b"x")
     (tmp_path / "a.csv").write_text("a\n1\n")
     (tmp_path / "folder").mkdir()
@@ -293,7 +310,7 @@ def test_answers_do_not_command_the_terminal(evil: EvilServer, typed: Typed, fil
     elif "JSON" in verb and "get" not in verb:
         values = [json.loads(line) for line in told.splitlines() if line.startswith(("{", "["))]
         assert any(EVIL in each for each in strings_in(values))
-    else:
+    elif verb != "edit":  # its error does not quote what came in place of a file
         assert SEEN in told
 
 
@@ -354,7 +371,7 @@ needs_a_full_disk = pytest.mark.skipif(not Path("/dev/full").exists(), reason="n
 
 
 @needs_a_full_disk
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in WITHOUT_A_WORD | {"put", "put with rows"}])
+@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in WITHOUT_OUTPUT])
 def test_output_that_cannot_be_written_is_an_error_in_one_line(
     evil: EvilServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, verb: str
 ) -> None:

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import fastflight
-from fastflight.cli.main import COMMANDS, load
+from fastflight.cli.main import COMMANDS, PANELS, load
 
 SECONDS = 60.0
 # Packages that take long to load.
@@ -18,7 +18,7 @@ SERVER = {"fastapi", "matplotlib", "prometheus_client", "serial", "structlog", "
 # The parts of fastflight that only a server, or a command that opens a device itself, needs.
 SERVER |= {f"fastflight.{name}" for name in ("bridge", "device", "gateway", "log", "server", "sources", "transport")}
 # Commands that open devices, or read and write files of a server.
-OWN = {"serve", "bridge", "gateway", "doctor", "token", "cert"}
+OWN = {"serve", "bridge", "gateway", "doctor", "ports", "token", "cert"}
 
 
 def loaded_by(code: str) -> set[str]:
@@ -49,9 +49,21 @@ def test_a_command_that_calls_a_server_loads_only_the_client() -> None:
     assert loaded_by(command("ls", "--help")) & SERVER == set()
 
 
+def test_a_listing_of_a_board_without_a_server_loads_no_arrow_and_no_server() -> None:
+    loaded = loaded_by(command("ls", "--device", "sim:"))
+    assert "fastflight.device" in loaded
+    assert loaded & {"numpy", "pandas", "pyarrow", "prometheus_client", "fastflight.server", "fastflight.log"} == set()
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_of_commands_says_what_the_command_says(name: str) -> None:
     assert COMMANDS[name][1] == load(name).help.partition("\n\n")[0]
+
+
+def test_each_command_is_under_one_heading_of_the_help() -> None:
+    listed = [name for names in PANELS.values() for name in names]
+    assert len(listed) == len(set(listed))
+    assert set(COMMANDS) <= set(listed)
 
 
 def test_the_public_names_are_listed_before_they_are_loaded() -> None:

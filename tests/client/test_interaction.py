@@ -14,7 +14,7 @@ from fastflight.app.settings import ServeSettings
 from fastflight.client import AsyncFastFlightClient, AsyncInteraction, FastFlightClient, Interaction, ReadTimeout
 from fastflight.errors import BusyError, ProtocolError, RequestError, Stopped, UnknownName
 from fastflight.runtime.admission import Limits
-from fastflight.service.requests import Mode
+from fastflight.service.choices import Mode
 
 # For waits that end as soon as something happens.
 SOON = 30.0

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fastflight.client import call
+from fastflight.client import answers
 from fastflight.client.failure import typed
 from fastflight.client.interaction import Seeking
 from fastflight.client.meaning import content, message, text, understood, whole
@@ -61,7 +61,7 @@ def test_errors_of_ours_pass() -> None:
 @pytest.mark.parametrize("given", [{}, {"name": 5, "url": ""}, {"name": "a", "url": "b", "holder": 1}, "text"])
 def test_a_device_that_is_none(given: Any) -> None:
     with pytest.raises(ProtocolError, match="what the server says of a device is not understood"):
-        call.device_of(given)
+        answers.device_of(given)
 
 
 @pytest.mark.parametrize(
@@ -69,22 +69,22 @@ def test_a_device_that_is_none(given: Any) -> None:
     [{"first_time": "today"}, {"first_time": 5}, {"rows": "1"}, {"damage": 5}, {"damage": [5]}, {"name": None}],
 )
 def test_a_recording_that_is_none(changed: dict[str, Any]) -> None:
-    assert call.recorded_of(RECORDED).rows == 1
+    assert answers.recorded_of(RECORDED).rows == 1
     with pytest.raises(ProtocolError, match="what the server says of a recording is not understood"):
-        call.recorded_of(RECORDED | changed)
+        answers.recorded_of(RECORDED | changed)
 
 
 @pytest.mark.parametrize("changed", [{"size": -1}, {"modified": 1e300}, {"modified": "now"}, {"path": None}])
 def test_a_file_that_is_none(changed: dict[str, Any]) -> None:
     entry = {"path": "/a", "kind": "file", "size": 3, "modified": 0.5}
-    assert call.entry_of(entry).size == 3
+    assert answers.entry_of(entry).size == 3
     with pytest.raises(ProtocolError, match="what the server says of a file is not understood"):
-        call.entry_of(entry | changed)
+        answers.entry_of(entry | changed)
 
 
 def test_a_listing_without_its_columns() -> None:
     with pytest.raises(ProtocolError, match="a listing of the server is not understood"):
-        call.entries_of([pa.RecordBatch.from_pylist([{"path": "/a", "kind": "file"}])])
+        answers.entries_of([pa.RecordBatch.from_pylist([{"path": "/a", "kind": "file"}])])
 
 
 def test_a_session_without_directions() -> None:
@@ -110,6 +110,6 @@ def test_a_path_that_is_not_utf8_is_shown() -> None:
 
 
 def test_a_digest_of_another_kind() -> None:
-    assert call.digest_of(json.loads('{"algorithm": "sha256", "digest": "ab"}')).digest == "ab"
+    assert answers.digest_of(json.loads('{"algorithm": "sha256", "digest": "ab"}')).digest == "ab"
     with pytest.raises(ProtocolError, match="a digest of the server is not understood"):
-        call.digest_of({"algorithm": "sha256"})
+        answers.digest_of({"algorithm": "sha256"})

@@ -22,7 +22,8 @@ from fastflight.errors import (
     TransportError,
     UnknownName,
 )
-from fastflight.service.requests import Mock, Mode
+from fastflight.service.choices import Mode
+from fastflight.service.requests import Mock
 
 BOTH: tuple[Mode, ...] = ("sync", "async")
 TABLE = pa.table({"id": pa.array(range(10_000), pa.int64()), "name": [f"row {number}" for number in range(10_000)]})

@@ -15,7 +15,8 @@ import pytest
 
 from fastflight.client import AsyncFastFlightClient, FastFlightClient
 from fastflight.errors import DataError, FileMissing, IncompleteWarning, UnknownName
-from fastflight.service.requests import FleetFile, Mode
+from fastflight.service.choices import Mode
+from fastflight.service.requests import FleetFile
 from tests.flight.conftest import Board, command, serving, ticket
 
 HEADER = "time,celsius\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fastflight.client import FastFlightClient
-from fastflight.service.requests import Mode
+from fastflight.service.choices import Mode
 
 from .conftest import Board, Serve
 

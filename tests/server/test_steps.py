@@ -13,7 +13,8 @@ import pyarrow.flight as flight
 import pytest
 
 from fastflight.service import encode
-from fastflight.service.requests import Mock, Mode
+from fastflight.service.choices import Mode
+from fastflight.service.requests import Mock
 
 from .conftest import Running
 

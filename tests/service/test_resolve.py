@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
 from fastflight.service import Catalog, decode, encode
-from fastflight.service.requests import Mode
+from fastflight.service.choices import Mode
 from fastflight.service.resolve import MAX_KEPT_REQUEST_BYTES, ExpiringCache, RequestResolver
 from fastflight.sources import mock
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from fastflight.cli import get, stats
-from fastflight.client import call
+from fastflight.client import answers
 from fastflight.client.failure import typed
 from fastflight.client.interaction import Seeking
 from fastflight.client.parallel import combined
@@ -143,7 +143,7 @@ def rows(material: Material) -> None:
     seeking, stream = Seeking(b"ok"), RowStream(Answer(schema.remove_metadata(), material), HERE)
     assert isinstance(stream.path, str)
     if material.byte() & 1:
-        call.entries_of(stream)
+        answers.entries_of(stream)
     else:
         for batch, _ in stream.pieces():
             if not seeking.found:
@@ -166,14 +166,14 @@ def upload(material: Material) -> None:
 def results(material: Material) -> None:
     usual, made = material.pick(
         (
-            (DEVICE, call.device_of),
-            (RECORDED, call.recorded_of),
-            (ENTRY, call.entry_of),
-            ({"algorithm": "sha256", "digest": "ab"}, call.digest_of),
+            (DEVICE, answers.device_of),
+            (RECORDED, answers.recorded_of),
+            (ENTRY, answers.entry_of),
+            ({"algorithm": "sha256", "digest": "ab"}, answers.digest_of),
             (STATS, lambda told: stats.render(HERE, told, {})),
         )
     )
-    made(call.single(call.results_of([said(material, (usual,))], HERE), "it", HERE))
+    made(answers.single(answers.results_of([said(material, (usual,))], HERE), "it", HERE))
 
 
 def run(data: bytes) -> None:

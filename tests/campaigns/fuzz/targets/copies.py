@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fastflight.client import call
+from fastflight.client import answers
 from fastflight.client.file_copy import GetFile
 from fastflight.client.options import FileCopyOptions
 from fastflight.client.stream import RowStream
@@ -49,16 +49,16 @@ class Server:
     def _told(self, *usual: Any) -> Any:
         if not self._material.byte() & 1:
             return usual[0]
-        return next(iter(call.results_of([said(self._material, usual)], HERE)), None)
+        return next(iter(answers.results_of([said(self._material, usual)], HERE)), None)
 
     def act(self, name: str, **body: Any) -> list[Any]:
         if self._material.byte() >= 0xE0:
             raise DeviceError("it cannot")
         entries = [self._entry(path, content) for path, content in CONTENT.items()]
-        return call.results_of([json.dumps(self._told(each)).encode() for each in entries], HERE)
+        return answers.results_of([json.dumps(self._told(each)).encode() for each in entries], HERE)
 
     def act_once(self, name: str, **body: Any) -> dict[str, Any]:
-        return call.single([self._told({**self._entry("a.txt", CONTENT["a.txt"]), "modified": None})], name, HERE)
+        return answers.single([self._told({**self._entry("a.txt", CONTENT["a.txt"]), "modified": None})], name, HERE)
 
     def _entry(self, path: str, content: bytes) -> dict[str, Any]:
         digest = {"algorithm": "sha256", "digest": hashlib.sha256(content).hexdigest()}

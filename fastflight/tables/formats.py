@@ -1,0 +1,60 @@
+"""The file formats by name: a reader and a writer for each, and the endings of file names that stand for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from fastflight.errors import RequestError, nearest
+from fastflight.tables.arrow import ArrowReader, ArrowWriter
+from fastflight.tables.codec import Layout, RowReader, RowWriter
+from fastflight.tables.csv import csv_reader
+from fastflight.tables.jsonl import jsonl_reader
+from fastflight.tables.packed import PackedReader, PackedWriter
+from fastflight.tables.raw import RawReader, RawWriter
+from fastflight.tables.writing import CsvWriter, JsonlWriter
+
+_CODECS: dict[str, tuple[Callable[[Layout], RowReader], Callable[[Layout, pa.Schema], RowWriter]]] = {
+    "csv": (csv_reader, CsvWriter),
+    "jsonl": (jsonl_reader, JsonlWriter),
+    "packed": (PackedReader, PackedWriter),
+    "arrow": (ArrowReader, ArrowWriter),
+    "raw": (RawReader, RawWriter),
+}
+
+_ENDINGS = {
+    "csv": "csv",
+    "tsv": "csv",
+    "jsonl": "jsonl",
+    "ndjson": "jsonl",
+    "arrow": "arrow",
+    "arrows": "arrow",
+    "ipc": "arrow",
+}
+
+
+def open_reader(layout: Layout) -> RowReader:
+    """Return a reader for one file. `RequestError` if the layout is not possible."""
+    return _codec(layout)[0](layout)
+
+
+def open_writer(layout: Layout, schema: pa.Schema) -> RowWriter:
+    """Return a writer for batches of `schema`. `RequestError` or `DataError` if the format cannot hold them."""
+    return _codec(layout)[1](layout, schema)
+
+
+def _codec(layout: Layout) -> tuple[Callable[[Layout], RowReader], Callable[[Layout, pa.Schema], RowWriter]]:
+    try:
+        return _CODECS[layout.format]
+    except KeyError:
+        raise RequestError(
+            f"no format is named {layout.format!r}", where="format", hint=nearest(layout.format, _CODECS)
+        ) from None
+
+
+def format_of(path: str) -> str:
+    """Return the format that the ending of `path` stands for; `raw` for any other ending."""
+    name = path.rpartition("/")[2]
+    _, dot, ending = name.rpartition(".")
+    return _ENDINGS.get(ending.lower(), "raw") if dot else "raw"

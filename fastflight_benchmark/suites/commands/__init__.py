@@ -1,0 +1,1 @@
+"""Suite `commands`: daily tasks at the command line, beside mpremote."""

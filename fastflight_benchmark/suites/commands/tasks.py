@@ -1,0 +1,137 @@
+"""The daily tasks of the suite `commands`: what is typed in each tool, and how its outcome is checked.
+
+The lines are those of a person with one board plugged in, in a folder with the files of `LOCAL`. The board has the
+files of `ON_BOARD`. A task changes only files of its own, so tasks can be repeated and left out.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+# What a check gets: the board's folder, the folder in which the command ran, and what it printed.
+Check = Callable[[Path, Path, str], bool]
+
+SCRIPT = "print('hello from a.py')\n"
+TABLE = "n,celsius\n" + "".join(f"{n},{20 + n % 7 / 10:.1f}\n" for n in range(1_000))
+LIBRARY = {f"lib/part{n}.py": f"# part {n}\n" * 100 for n in range(5)}
+LOCAL: Mapping[str, str] = {"a.py": SCRIPT, "b.py": SCRIPT, "unchanged/log.csv": TABLE, **LIBRARY}
+ON_BOARD: Mapping[str, str] = {
+    "notes.txt": "water the plants\n",
+    "log.csv": TABLE,
+    "old.txt": "old\n",
+    "name.txt": "name\n",
+    "unchanged/log.csv": TABLE,
+    "tree/a.py": SCRIPT,
+    "tree/b.py": SCRIPT,
+    "gone/a.py": SCRIPT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """`ours` and `theirs` are command lines without the name of the tool; no `theirs`: mpremote cannot do it.
+
+    `check` decides whether the outcome is right, for either tool.
+    """
+
+    name: str
+    ours: str
+    theirs: str | None
+    check: Check
+
+    def arguments(self, tool: str) -> list[str] | None:
+        """Return the arguments for a tool; None if it cannot do the task."""
+        line = self.theirs if tool == MPREMOTE else self.ours
+        return None if line is None else shlex.split(line)
+
+    def typed(self, tool: str) -> str:
+        """Return what a person types; empty if the tool cannot do the task."""
+        line = self.theirs if tool == MPREMOTE else self.ours
+        return "" if line is None else f"{MPREMOTE if tool == MPREMOTE else 'fastflight'} {line}"
+
+
+SERVER, BOARD, MPREMOTE = "fastflight with a server", "fastflight without a server", "mpremote"
+TOOLS = (SERVER, BOARD, MPREMOTE)
+
+
+def printed(*words: str) -> Check:
+    """Return a check that each of `words` was printed."""
+    return lambda board, here, output: all(word in output for word in words)
+
+
+def on_board(name: str, content: str | None) -> Check:
+    """Return a check that a file on the board has this content; None: that nothing has this name."""
+    return lambda board, here, output: _content(board / name) == content
+
+
+def local(name: str, content: str) -> Check:
+    """Return a check that a local file has this content."""
+    return lambda board, here, output: _content(here / name) == content
+
+
+def exists(name: str) -> Check:
+    """Return a check that a local file is there."""
+    return lambda board, here, output: (here / name).stat().st_size > 0
+
+
+def folder_on_board(name: str) -> Check:
+    """Return a check that the board has a folder of this name."""
+    return lambda board, here, output: (board / name).is_dir()
+
+
+def _content(path: Path) -> str | None:
+    if path.is_dir():
+        return ""
+    return path.read_text() if path.exists() else None
+
+
+TASKS = (
+    Task("list a folder", "ls", "ls", printed("notes.txt", "log.csv")),
+    Task("list all folders", "ls -r", "tree", printed("notes.txt", "a.py")),
+    Task("show a text file", "cat :notes.txt", "cat :notes.txt", printed("water the plants")),
+    Task("first rows of a table", "head :log.csv", "cat :log.csv", printed("celsius", "20.1")),
+    Task("copy a file from the board", "cp :log.csv .", "cp :log.csv .", local("log.csv", TABLE)),
+    Task("copy a file to the board", "cp a.py :", "cp a.py :", on_board("a.py", SCRIPT)),
+    Task("copy several files", "cp a.py b.py :", "cp a.py b.py :", on_board("b.py", SCRIPT)),
+    Task("copy a folder to the board", "cp -r lib :", "cp -r lib :", on_board("lib/part4.py", LIBRARY["lib/part4.py"])),
+    Task(
+        "copy an unchanged folder",
+        "put -r unchanged : --skip-unchanged",
+        "cp -r unchanged :",
+        on_board("unchanged/log.csv", TABLE),
+    ),
+    Task("copy a folder from the board", "cp -r :tree .", "cp -r :tree .", local("tree/b.py", SCRIPT)),
+    Task("remove a file", "rm :old.txt", "rm :old.txt", on_board("old.txt", None)),
+    Task("remove a folder", "rm -r --yes :gone", "rm -r :gone", on_board("gone", None)),
+    Task("make a folder", "mkdir :data", "mkdir :data", folder_on_board("data")),
+    Task(
+        "rename a file",
+        "mv :name.txt renamed.txt",
+        "exec \"import os; os.rename('name.txt', 'renamed.txt')\"",
+        on_board("renamed.txt", "name\n"),
+    ),
+    Task("free storage", "df", "df", printed("/")),
+    Task("digest of a file", "sha256 :log.csv", "sha256sum :log.csv", printed("")),
+    Task("run a line", "exec 'print(6 * 7)'", "exec 'print(6 * 7)'", printed("42")),
+    Task("evaluate an expression", "eval '6 * 7'", "eval '6 * 7'", printed("42")),
+    Task("run a local script", "run a.py", "run a.py", printed("hello from a.py")),
+    Task(
+        "facts about the board",
+        "info",
+        "exec 'import os; print(os.uname())'",
+        printed("MicroPython"),
+    ),
+    Task("soft reset", "soft-reset", "soft-reset", printed("")),
+    Task("read the clock", "rtc", "rtc", printed("20")),
+    Task("set the clock", "rtc --set", "rtc --set", printed("")),
+    Task("list serial ports", "ports", "devs", printed("")),
+    Task("version", "--version", "version", printed(".")),
+    Task("help", "--help", "help", printed("cp")),
+    Task("a table as Parquet", "get :log.csv log.parquet", None, exists("log.parquet")),
+    Task("three rows of live output", "tail -n 3", None, printed(":")),
+    Task("three rows of live output as JSON", "tail -n 3 --json", None, printed("{")),
+    Task("a plot of live output", "plot --column temperature --seconds 1", None, exists("board.png")),
+)

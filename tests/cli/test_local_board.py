@@ -1,0 +1,121 @@
+"""Commands on a board of this computer, without a server and without the board's name."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from serial.tools import list_ports
+from serial.tools.list_ports_common import ListPortInfo
+from typer.testing import CliRunner
+
+from fastflight.cli import server_options
+from fastflight.cli.exit_codes import REFUSED, UNREACHABLE
+from fastflight.cli.main import app
+
+RunLocal = Callable[..., Result]
+
+
+@pytest.fixture
+def run_local(monkeypatch: pytest.MonkeyPatch) -> RunLocal:
+    """Run a command where no server is named, and none answers at the default address."""
+    monkeypatch.delenv("FASTFLIGHT_SERVER", raising=False)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(server_options, "DEFAULT_LOCATION", f"grpc://127.0.0.1:{unused.getsockname()[1]}")
+
+    def invoke(*arguments: str) -> Result:
+        result = CliRunner().invoke(app, arguments, env={"COLUMNS": "120"})
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result
+
+    return invoke
+
+
+@pytest.fixture
+def plugged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Have one board plugged in: a simulated one, whose files are in the folder that is returned."""
+    board = ListPortInfo(f"sim:?files={tmp_path}")
+    board.vid, board.pid, board.serial_number = 0x2E8A, 0x0005, "e6605838"
+    monkeypatch.setattr(list_ports, "comports", lambda: [ListPortInfo("/dev/ttyS0"), board])
+    return tmp_path
+
+
+def test_the_only_board_needs_no_server_and_no_name(run_local: RunLocal, plugged: Path) -> None:
+    (plugged / "a.txt").write_text("hello")
+    listed = run_local("ls", "--json")
+    assert listed.exit_code == 0, listed.output
+    assert "/a.txt" in [entry["path"] for entry in json.loads(listed.stdout)]
+    assert run_local("exec", "print(6 * 7)").stdout == "42\n"
+    assert run_local("info", "--json").exit_code == 0
+
+
+def test_output_arrives_as_from_a_server_also_of_code_that_raises(run_local: RunLocal, plugged: Path) -> None:
+    ran = run_local("exec", "--json", r"print('a\nb'); print('c', end='')")
+    assert [(row["line"], row["text"]) for row in map(json.loads, ran.stdout.splitlines())] == [
+        (0, "a"),
+        (1, "b"),
+        (2, "c"),
+    ]
+    failed = run_local("exec", "print('before', end=''); 1/0")
+    assert (failed.exit_code, failed.stdout) == (REFUSED, "before\n")
+    assert "ZeroDivisionError" in failed.stderr
+    assert run_local("eval", "6 * 7").stdout == "42\n"
+    assert run_local("df").exit_code == 0
+
+
+def test_a_command_may_need_rows_after_it_has_talked_to_the_board(run_local: RunLocal, plugged: Path) -> None:
+    (plugged / "t.csv").write_text("a\n1\n")
+    shown = run_local("get", "/t.csv", "--json")
+    assert json.loads(shown.stdout)["rows"] == 1
+
+
+def test_files_are_copied_to_the_only_board_and_back(run_local: RunLocal, plugged: Path, tmp_path: Path) -> None:
+    local = tmp_path / "local"
+    local.mkdir()
+    (local / "b.bin").write_bytes(bytes(range(256)))
+    assert run_local("put", str(local / "b.bin"), ":").exit_code == 0
+    assert (plugged / "b.bin").read_bytes() == bytes(range(256))
+    assert run_local("get", "/b.bin", str(local / "c.bin")).exit_code == 0
+    assert (local / "c.bin").read_bytes() == bytes(range(256))
+    assert run_local("rm", ":/b.bin").exit_code == 0
+    assert not (plugged / "b.bin").exists()
+
+
+def test_a_board_may_be_given_by_its_url(run_local: RunLocal, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("hello")
+    listed = run_local("ls", "--device", f"sim:?files={tmp_path}", "--json")
+    assert "/a.txt" in [entry["path"] for entry in json.loads(listed.stdout)]
+
+
+def test_a_wrong_url_of_a_board_is_wrong_usage(run_local: RunLocal) -> None:
+    refused = run_local("ls", "--device", "nonsense")
+    assert refused.exit_code == 2
+    assert "rfc2217" in refused.output
+
+
+def test_without_server_and_board_the_message_offers_both(run_local: RunLocal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(list_ports, "comports", list)
+    refused = run_local("ls")
+    assert refused.exit_code == UNREACHABLE
+    assert "fastflight serve" in refused.output
+    assert "--device" in refused.output
+
+
+def test_a_server_that_is_named_is_not_replaced_by_a_board(run_local: RunLocal, plugged: Path) -> None:
+    assert run_local("ls", "--server", "grpc://127.0.0.1:1").exit_code == UNREACHABLE
+
+
+def test_ports_lists_what_is_plugged_in(run_local: RunLocal, plugged: Path) -> None:
+    listed = json.loads(run_local("ports", "--json").stdout)
+    assert [(port["usb"], port["serial_number"]) for port in listed] == [(None, None), ("2e8a:0005", "e6605838")]
+
+
+def test_without_a_port_the_cable_is_suspected(run_local: RunLocal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(list_ports, "comports", list)
+    listed = run_local("ports")
+    assert (listed.exit_code, "cable" in listed.output) == (0, True)
