@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pytest
 import structlog
 import uvloop
+from playwright.sync_api import Browser
 from prometheus_client import CollectorRegistry
 
 from fastflight.access.action import Action, EmptyBody
@@ -28,6 +29,7 @@ from fastflight.sources import mock
 from fastflight.sources.state_actions import state_actions
 
 from ..server.conftest import SOON, Trial, Trials
+from .browsing import launched
 
 T = TypeVar("T")
 # Many connections come and go in some of those that `run`.
@@ -103,3 +105,10 @@ def run(request: pytest.FixtureRequest, _uvloop_has_run: None) -> Callable[[Coro
             runner.run(asyncio.wait_for(work, RELAYED_SOON))
 
     return run_
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    """A headless Chromium."""
+    with launched(chromium) as running:
+        yield running
