@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -86,6 +87,7 @@ ANSWERS: dict[str, Any] = {
 }
 SUMMARY = {
     "rows": 2,
+    "sha256": hashlib.sha256(EVIL.encode()).hexdigest(),
     "rejected": 1,
     "rejected_rows": [{"offset": 0, "reason": EVIL, "device": EVIL}],
     "failed": [{"device": EVIL, "where": EVIL, "what": EVIL, "hint": EVIL}],
