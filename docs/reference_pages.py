@@ -23,7 +23,7 @@ from fastflight import errors
 from fastflight.access.action import Action, EmptyBody
 from fastflight.access.authority import Authority
 from fastflight.app.settings import _Fleet
-from fastflight.cli.main import COMMANDS, load
+from fastflight.cli.main import COMMANDS, PANELS, load
 from fastflight.cli.server_options import TOKEN_VARIABLE
 from fastflight.concurrency import Shards
 from fastflight.device import Inventory
@@ -60,9 +60,10 @@ CALLS = {"read": "do_get", "write": "do_put", "exchange": "do_exchange", "descri
 
 def commands_part() -> str:
     """Return the part on the command line."""
-    parts = [
-        _table(("command", "does"), [(f"[`{name}`](#{name})", text) for name, (_, text) in COMMANDS.items()]),
-    ]
+    parts = []
+    for panel, names in PANELS.items():
+        rows = [(f"[`{name}`](#{name})", COMMANDS[name][1]) for name in names if name in COMMANDS]
+        parts += [f"**{panel}**", _table(("command", "does"), rows)]
     for name in COMMANDS:
         parts.extend(_command(load(name), name))
     return _page(parts)

@@ -1,6 +1,7 @@
-"""Actions: what clients can ask of a server besides rows. Each edge gets a table of them.
+"""Actions: the calls of a server that are neither a read, a write nor an exchange of rows, such as `health`.
 
-Each action declares the verb that its caller needs. By default that is `admin`.
+An `Action` declares its name, the model of its body, and the verb that its caller needs (by default `admin`). An edge
+does not call `run` itself: `access.actions.Actions` decodes the body and checks the caller's rights first.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Action:
 class RawAction:
     """An action whose body is not JSON. `run` takes the bytes of the body and the caller, and yields bytes.
 
-    It must not wait, and checks the caller's rights itself.
+    `run` must not block, because it runs without admission. It checks the caller's rights itself.
     """
 
     name: str

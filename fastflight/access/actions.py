@@ -1,4 +1,8 @@
-"""The actions of one server by name, for every edge that runs them."""
+"""The table of a server's actions, which every edge uses to run them.
+
+`Actions.call` finds an action, decodes its body and checks the caller's rights. It returns a `Call`. The edge then
+iterates over `Call.results()`, within admission unless the call is `at_once`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,10 @@ from fastflight.service.resolve import MAX_KEPT_REQUEST_BYTES, MAX_KEPT_REQUESTS
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An action with its decoded body. `results` runs it. `device` is the device that the body names, if any."""
+    """An action with its decoded body. `results` runs it and yields each result as bytes: JSON, except for `RawAction`.
+
+    `device` is the device that the body names, if any. An `at_once` call never waits and needs no admission.
+    """
 
     results: Callable[[], Iterator[bytes]]
     at_once: bool
@@ -25,7 +32,7 @@ class Call:
 
 
 class Actions:
-    """A table of actions, which checks each call with `authority`. Names must be unique."""
+    """A table of actions, which checks each call with `authority`. Raise `ValueError` if two have the same name."""
 
     def __init__(self, actions: Iterable[Action | RawAction], authority: Authority | None = None) -> None:
         self._actions: dict[str, Action | RawAction] = {}
@@ -43,8 +50,8 @@ class Actions:
     def call(self, name: str, body: bytes, identity: Identity = ANYBODY) -> Call:
         """Return the call of the action `name` with `body`, without running it.
 
-        Raise `RequestError` or `AccessError`. `NOBODY` gets `Unauthenticated` before its body is decoded, except for
-        public actions.
+        Raise `RequestError` for an unknown action or a bad body, `AccessError` if `identity` may not run it. `NOBODY`
+        gets `Unauthenticated` before its body is decoded, except for public actions.
         """
         action = self._actions.get(name)
         if identity is NOBODY and not (isinstance(action, Action) and action.public):

@@ -34,9 +34,11 @@ class Authority:
         self._recordings = recordings
 
     def authorize(self, identity: Identity, request: R, doing: Doing) -> R:
-        """Return the request as `identity` may make it: unchanged, or without the devices that are hidden from it.
+        """Return the request that `identity` may make: `request` itself, or one without the devices hidden from it.
 
-        Raise `Forbidden`; `UnknownName` for a device that does not exist or is hidden; `Unauthenticated` for `NOBODY`.
+        `doing` is the operation: to read, write, exchange or describe. Raise `Forbidden` if the identity lacks the
+        right, `UnknownName` for a device that does not exist or is hidden, `Unauthenticated` for `NOBODY`, and
+        `RequestError` if this type of request does not have the operation.
         """
         if identity is ANYBODY:
             return request
@@ -58,7 +60,7 @@ class Authority:
         return request
 
     def permit(self, identity: Identity, action: Action, body: Body) -> None:
-        """Raise, as `authorize` does, unless `identity` may run `action`."""
+        """Return if `identity` may run `action` with `body`. Otherwise raise an error, as `authorize` does."""
         if identity is ANYBODY or action.public:
             return
         if identity is NOBODY:
@@ -78,7 +80,7 @@ class Listing:
         self._identity = identity
 
     def takes(self, kind: type[Request], name: str) -> bool:
-        """Whether to ask the device or recording of a name for its requests of a `kind`.
+        """Whether a listing of requests of type `kind` includes the device or recording `name`.
 
         For `FleetFile`, the listing has the files of those devices for which this returns True.
         """

@@ -21,7 +21,7 @@ from fastflight.service.requests import Verb
 GLOB = re.compile(r"[A-Za-z0-9_.*?\[\]!-]{1,255}")
 # Scopes of one identity: all of them are checked for each request.
 MAX_SCOPES = 64
-# The glob for all devices, also for those that will be added.
+# The glob for all devices, including devices that are added later.
 EVERY = "*"
 
 
@@ -74,7 +74,7 @@ class Identity:
 
 
 def scope(text: str) -> Scope:
-    """Return the scope that `text` means, or raise `RequestError`."""
+    """Parse the text of a scope, such as `read,write:weather-*`. Raise `RequestError` if it is malformed."""
     verbs, colon, devices = text.partition(":")
     if not colon or not GLOB.fullmatch(devices):
         raise RequestError("not VERBS:DEVICES", where=text[:100], hint="As in read,write:weather-* or admin:*")
@@ -89,7 +89,7 @@ def scope(text: str) -> Scope:
 
 
 def scopes(texts: Iterable[str]) -> tuple[Scope, ...]:
-    """Return the scopes of one identity. Raise `RequestError` for a bad one, or for too many."""
+    """Parse the scopes of one identity, each as `scope` does. Raise `RequestError` also for more than `MAX_SCOPES`."""
     found = tuple(scope(text) for text in texts)
     if len(found) > MAX_SCOPES:
         raise RequestError(f"{len(found)} scopes are too many: {MAX_SCOPES} are allowed", hint="Use globs")

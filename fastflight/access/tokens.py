@@ -1,4 +1,4 @@
-"""Tokens and certificate names, which prove identities, and the book that has their scopes.
+"""Tokens and certificate names, which prove identities, and the book: the file that lists them with their scopes.
 
 A token is `ff_<id>_<secret>`. The book has its id, the SHA-256 of the secret, a name, scopes and times, so nobody can
 use the content of the book as a token. The secret has 256 random bits and needs no slow hash. A client's certificate is
@@ -46,7 +46,7 @@ NO_DIGEST = hashlib.sha256(secrets.token_bytes(SECRET_BYTES)).hexdigest()
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """An entry for a token. `digest` is the SHA-256 of its secret."""
+    """The entry of one token in the book. `digest` is the SHA-256 of its secret."""
 
     id: str
     name: str
@@ -67,7 +67,10 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """An entry for a certificate. `name` is its first alternative name, or its common name if it has none."""
+    """The entry of one certificate in the book.
+
+    `name` is the certificate's first alternative name, or its common name if it has none.
+    """
 
     name: str
     scopes: tuple[Scope, ...]
@@ -189,9 +192,10 @@ class _Book(BaseModel):
 def issued(
     name: str, granted: Iterable[Scope], created: datetime, expires: datetime | None = None
 ) -> tuple[Token, str]:
-    """Make a new token. Return its entry for the book, and the token itself, which is not stored anywhere.
+    """Make a new token for `name`. Return its entry for the book, and the token itself.
 
-    Raise `RequestError` for a bad name.
+    The token itself is not stored anywhere: the caller must show it to the user now. Raise `RequestError` for a name
+    that is malformed or reserved.
     """
     if not NAME.fullmatch(name):
         raise RequestError("not a name for a token", where=name[:80], hint="Use letters, digits, _ . @ -, at most 64")

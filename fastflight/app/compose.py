@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
-import contextlib
 from collections.abc import Iterable
 from contextlib import ExitStack
 
@@ -25,12 +23,11 @@ from fastflight.app.running import (
     flight_server,
     location_of,
 )
-from fastflight.app.settings import BridgeSettings, ServeSettings
-from fastflight.bridge import Bridge, DeviceFront
+from fastflight.app.served_devices import ServedDevices
+from fastflight.app.settings import ServeSettings
 from fastflight.client import DEFAULT_LOCATION
-from fastflight.concurrency import Shard, Shards
-from fastflight.device import Device, Inventory
-from fastflight.errors import Stopped
+from fastflight.concurrency import Shards
+from fastflight.device import Inventory
 from fastflight.runtime.metrics import FunctionCollector
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog
@@ -46,8 +43,6 @@ from fastflight.sources import (
 from fastflight.sources.metrics import device_metrics, recording_metrics
 from fastflight.sources.state_actions import server_metrics, state_actions
 
-# A bridge closes its connections in about a second, unless its event loop is stuck.
-BRIDGE_SECONDS = 5.0
 # Streams have been stopped when the gateway is closed. This is for answers that are still being written.
 GATEWAY_SECONDS = 1.0
 
@@ -74,17 +69,15 @@ def open_server(settings: ServeSettings) -> RunningServer:
         # Closed after the shards, when no more lines are read: everything that was read is then recorded.
         recordings = _recordings(settings, inventory, parts)
         parts.enter_context(shards)
-        if recordings is not None and settings.recordings is not None:
-            for name in settings.recordings.devices:
-                recordings.start(name)
-        # After the recordings have started, so that they miss nothing.
-        parts.enter_context(inventory.listening())
+        registry = StreamRegistry(settings.limits)
+        served = ServedDevices(settings, inventory, shards, recordings, registry)
+        parts.callback(served.close)
+        served.open()
         catalog = Catalog()
         on_board = device_sources(inventory, settings.limits.idle_seconds)
         for source in (*on_board, recording_source(recordings), mock.SOURCE):
             catalog.add(source)
-        on_devices = [*device_actions(inventory), *recording_actions(recordings)]
-        registry = StreamRegistry(settings.limits)
+        on_devices = [*device_actions(inventory), *served.actions(), *recording_actions(recordings)]
         metrics = server_metrics(registry, shards)
         metrics.register(FunctionCollector(lambda: device_metrics(inventory)))
         metrics.register(FunctionCollector(lambda: _recording_metrics(recordings)))
@@ -93,11 +86,10 @@ def open_server(settings: ServeSettings) -> RunningServer:
         access = access_of(settings.access, authority)
         server = flight_server(settings, catalog, on_devices, state, shards, registry, access)
         parts.callback(server.close, 0)
-        opened_bridges = {
-            name: _bridged(inventory.device(name), it, shards.of(name), parts) for name, it in settings.bridges.items()
-        }
-        metrics.register(FunctionCollector(lambda: bridge_metrics(opened_bridges)))
-        bridges = {name: bridge.ports for name, bridge in opened_bridges.items()}
+        # Before the server, which closes the event loops.
+        parts.callback(served.close_bridges)
+        served.open_bridges()
+        metrics.register(FunctionCollector(lambda: bridge_metrics(served.bridges)))
         http = None
         if settings.http is not None:
             backend = LocalBackend(
@@ -108,13 +100,12 @@ def open_server(settings: ServeSettings) -> RunningServer:
                 authority=access.authority,
                 authenticator=access.authenticator,
             )
-            gateway = open_local_gateway(settings, settings.http, backend, inventory, bridges)
+            gateway = open_local_gateway(settings, settings.http, backend, inventory, served.ports)
             parts.callback(gateway.close, GATEWAY_SECONDS)
             http = gateway.url
-        on_shards = [(bridge, shards.of(name)) for name, bridge in opened_bridges.items()]
         # Runs first, while every edge still answers.
-        parts.callback(drain, registry, settings.drain_seconds, bridges=on_shards)
-        return RunningServer(location_of(settings, server), settings.devices, bridges, parts.pop_all(), http)
+        parts.callback(lambda: drain(registry, settings.drain_seconds, bridges=served.bridges_on_shards()))
+        return RunningServer(location_of(settings, server), settings.devices, served, parts.pop_all(), http)
     raise AssertionError("ExitStack suppresses no exception")
 
 
@@ -140,17 +131,3 @@ def _recordings(
         )
     parts.callback(recordings.close)
     return recordings
-
-
-def _bridged(device: Device, settings: BridgeSettings, shard: Shard, parts: ExitStack) -> Bridge:
-    """Open a device's bridge on its shard, and have `parts` close it."""
-    bridge = Bridge(DeviceFront(device), settings.ports, takeover=settings.takeover)
-    shard.submit(bridge.start()).result()
-    parts.callback(_close, bridge, shard)
-    return bridge
-
-
-def _close(bridge: Bridge, shard: Shard) -> None:
-    """Close a bridge, and give up after `BRIDGE_SECONDS`."""
-    with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError, Stopped):
-        shard.submit(bridge.aclose()).result(BRIDGE_SECONDS)

@@ -7,14 +7,16 @@ board on the desk as it works on a server's devices.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+import itertools
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from fastflight.client.answers import EPOCH, Device, Digest, Entry
 from fastflight.device import FileEntry, Inventory, Session
+from fastflight.device.execute import OutputLines
 from fastflight.errors import DeviceError, TransportError
 from fastflight.transport.identity import FoundPort, format_ports, system_ports
 
@@ -28,7 +30,7 @@ AUTO = "auto"
 
 
 class LocalBoard:
-    """The verbs of `FastFlightClient` that answer without rows, on one board of this computer.
+    """The verbs of `InterruptibleClient` that need no tables, on one board of this computer.
 
     `url` may be `auto`, as for `board_url`. Raises `RequestError` if it is not a device URL.
     """
@@ -75,6 +77,25 @@ class LocalBoard:
         with self._session(device, True) as session:  # a reset always stops the program
             session.hard_reset() if hard else session.soft_reset()
 
+    def exec_rows(
+        self, device: str, code: str, *, timeout: float | None = None, interrupt: bool = False
+    ) -> Generator[dict[str, Any], None, None]:
+        """Run code and yield its output by lines, as rows of a `device.exec` request. At the end, raise its error."""
+        output, numbers = OutputLines(), itertools.count()
+        limit = {} if timeout is None else {"timeout": timeout}
+        with (
+            self._session(device, interrupt) as session,
+            closing(session.follow(code, **limit)) as pieces,
+        ):
+            try:
+                for piece in pieces:
+                    yield from _rows(output.feed(piece), numbers)
+            except DeviceError:
+                # The rest of the output comes before the error.
+                yield from _rows(output.finish(), numbers)
+                raise
+            yield from _rows(output.finish(), numbers)
+
     def close(self) -> None:
         """Close the board's line. The next call opens it again."""
         self._inventory.close()
@@ -83,6 +104,11 @@ class LocalBoard:
     def _session(self, device: str, interrupt: bool) -> Iterator[Session]:
         with self._inventory.device(device).lease("a command", interrupt=interrupt) as session:
             yield session
+
+
+def _rows(lines: Iterable[str], numbers: Iterator[int]) -> Iterator[dict[str, Any]]:
+    now = datetime.now(UTC)
+    return ({"line": next(numbers), "time": now, "text": line} for line in lines)
 
 
 def _entry(entry: FileEntry) -> Entry:

@@ -19,7 +19,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from types import FrameType
 from typing import cast
 
@@ -32,6 +31,9 @@ if sys.platform != "win32":  # Windows has no limit on descriptors
     import resource
 
 log = structlog.get_logger(__name__)
+
+# The signal at which a server reads its fleet file again. Windows has none.
+HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
 
 # How often the descriptors are checked. A shorter shortage delays connections and loses none.
 CHECK_SECONDS = 2.0
@@ -139,8 +141,12 @@ def watch_process() -> Iterator[None]:
 
 
 @contextmanager
-def stop_signal() -> Iterator[Callable[[], object]]:
-    """Give a function that waits for the first SIGINT or SIGTERM. The second one has its default effect."""
+def stop_signal(*, hangup: bool = False) -> Iterator[Callable[[], int]]:
+    """Give a function that waits for a signal and returns its number: SIGINT or SIGTERM, and `HANGUP` with `hangup`.
+
+    A second SIGINT or SIGTERM has its default effect. A hang-up because the terminal of the process was closed counts
+    as SIGTERM, unless the process was started to ignore that (nohup).
+    """
     # The system may deliver a signal to any thread, also one of gRPC's. Python runs the handler in the main thread,
     # which then wakes only by reading from this pipe.
     read_end, write_end = os.pipe()
@@ -152,12 +158,29 @@ def stop_signal() -> Iterator[Callable[[], object]]:
 
     signal.signal(signal.SIGINT, restore_default)
     signal.signal(signal.SIGTERM, restore_default)
+    ends_with_terminal = False
+    if hangup and HANGUP is not None:
+        ends_with_terminal = signal.signal(HANGUP, lambda *_: None) is not signal.SIG_IGN and _has_terminal()
+
+    def wait() -> int:
+        number = os.read(read_end, 1)[0]
+        return signal.SIGTERM if number == HANGUP and ends_with_terminal and not _has_terminal() else number
+
     try:
-        yield partial(os.read, read_end, 1)
+        yield wait
     finally:
         signal.set_wakeup_fd(-1)
         os.close(read_end)
         os.close(write_end)
+
+
+def _has_terminal() -> bool:
+    """Whether the process has a terminal, which would end it when it is closed."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

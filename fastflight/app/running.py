@@ -16,6 +16,7 @@ from prometheus_client.metrics_core import Metric
 
 from fastflight.access.action import Action
 from fastflight.app.access import Access
+from fastflight.app.served_devices import ServedDevices
 from fastflight.app.settings import ServeSettings
 from fastflight.bridge import Bridge, Ports
 from fastflight.bridge.opening import OPENINGS
@@ -30,21 +31,29 @@ log = structlog.get_logger(__name__)
 
 
 class RunningServer:
-    """A server that answers at `location`, at `http`, and at the ports of `bridges`, until it is closed."""
+    """A server that answers at `location`, at `http`, and at the ports of its bridges, until it is closed.
+
+    `devices` are those that it started with; `served` adds and removes some.
+    """
 
     def __init__(
         self,
         location: str,
         devices: Mapping[str, str],
-        bridges: Mapping[str, Ports],
+        served: ServedDevices,
         parts: ExitStack,
         http: str | None = None,
     ) -> None:
         self.location = location
         self.devices = devices
-        self.bridges = bridges
+        self.served = served
         self.http = http
         self._parts = parts
+
+    @property
+    def bridges(self) -> Mapping[str, Ports]:
+        """The open ports of bridges, by device."""
+        return self.served.ports
 
     def close(self) -> None:
         """Refuse new calls, drain open streams, then close all that the server owns, the devices last."""

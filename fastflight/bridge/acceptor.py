@@ -1,4 +1,4 @@
-"""A listening port that gives each accepted connection to a protocol of its owner.
+"""A listening port that gives each accepted connection to an asyncio protocol, which the owner of the port makes.
 
 `open_listener` opens the listening socket; an `Acceptor` accepts on it until `aclose`. It accepts one connection in
 each turn of the event loop, so its owner can refuse connections before more of them use up descriptors. asyncio's own

@@ -34,7 +34,7 @@ class PortChannel:
         return self._port if isinstance(self._port, SerialControl) else None
 
     async def run(self) -> None:
-        """Pass what the port receives to the listener."""
+        """Pass what the port receives to the listener, until cancelled or until the port fails. Does not raise."""
         try:
             while True:
                 await self._reading.wait()

@@ -17,8 +17,8 @@ from fastflight.bridge.line import LineAccess, State
 from fastflight.errors import TransportError
 from fastflight.transport.chunk_buffer import Gap, TapReader
 
-# How long, after a writer's connection has closed, its last data may still take to reach the device, as when a serial
-# port is closed.
+# How long the last data of a writer may take to reach the device after the writer has closed its connection. A program
+# that closes a serial port waits for its last data in the same way.
 DRAIN_SECONDS = 10.0
 # RFC 2217 lets a client suspend the flow. A client that forgets to resume it would block the device for all others,
 # viewers included.

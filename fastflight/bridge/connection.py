@@ -1,11 +1,12 @@
 """One client's TCP connection, with bounded buffers in both directions.
 
-`receive` returns what the peer sent; data that is not received stays with the peer. `send` never waits, and calls
-`full` when the peer does not keep up. `finish` ends the connection after a last message. Timers run only while a peer
-is stuck, is being disconnected, or has begun as a browser does.
+`receive` returns what the peer sent. If nobody calls it, reading pauses after `RECEIVE_BYTES`, and further data stays
+with the peer. `send` never waits, and calls `full` when the peer does not keep up. `finish` ends the connection after a
+last message.
 
-First bytes that may come from a browser (see `opening`) are held until this is decided. `receive` never returns what a
-browser sent, and `browser` names its protocol.
+The first bytes of a connection are examined, because a browser must not reach the device (see `opening`). Bytes that
+may be the beginning of a browser's request are held until more bytes arrive or `HOLD_SECONDS` have passed. If the peer
+is a browser, `browser` names its protocol and `receive` returns no data. Wait for the result in `wait_examined`.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ SEND_BYTES = 256 * 1024
 STALLED_SECONDS = 30.0
 # How long a client has to read the reason why it is disconnected. Closing at once could destroy the text in transit.
 LINGER_SECONDS = 2.0
-# How long to hold first bytes that may be the beginning of a browser's. A browser sends all of them at once. A person
-# who types `GET ` takes longer than this between two keys.
+# How long to hold first bytes that may be the beginning of a browser's request. A browser sends the whole request at
+# once. A person at a terminal who types `GET ` takes longer than this between two keys.
 HOLD_SECONDS = 0.2
 
 
@@ -61,11 +62,11 @@ class Connection(asyncio.Protocol):
         self.full: Callable[[bool], None] = lambda _: None
 
     async def wait_examined(self) -> None:
-        """Wait until the peer's first bytes have been examined, or the peer has ended."""
+        """Wait until the peer's first bytes have been examined, or the peer has closed its sending side."""
         await self._examined.wait()
 
     async def receive(self) -> bytes:
-        """Return at least one byte; `b""` when the peer has ended or is a browser."""
+        """Wait for data and return at least one byte; `b""` if the peer has closed its sending side or is a browser."""
         while not self._pieces:
             if self._ended or self.browser:
                 return b""
@@ -80,7 +81,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether the peer has ended its data. Only a send to it can show whether it still receives."""
+        """Whether the peer has closed its sending side. Only a send to it can show whether it still receives."""
         return self._ended
 
     def send(self, data: bytes) -> None:

@@ -1,9 +1,9 @@
 """Applies an RFC 2217 client's requests to the serial line, or acknowledges them where there is no serial line.
 
 A child process or a raw socket has no speed and no control lines. Tools would stop without them, so `LineControl`
-reports the requested values as in force, and the modem lines of a device that is ready. It does the same for the
-control lines of a port without any, such as a pseudo-terminal. For a speed that a port cannot set, the answer is the
-speed in force. The answer for flow control is always none, because boards do not have it.
+answers that each requested value is in force, and that the device is connected and ready (`READY`). If a port has no
+control lines, such as a pseudo-terminal, it answers requests for them in the same way. If a port cannot set a speed,
+the answer is the speed in force. For flow control the answer is always "none", because boards do not have it.
 """
 
 from __future__ import annotations

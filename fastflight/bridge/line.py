@@ -20,7 +20,10 @@ Phase = Literal["connecting", "open", "lost"]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of a line: `connecting` during an attempt to open it, `lost` between attempts, with the reason."""
+    """The state of a line, by `phase`: `open`, `connecting` during an attempt to open it, `lost` between attempts.
+
+    `reason` says why the line was lost; otherwise it is empty.
+    """
 
     phase: Phase
     reason: str = ""
@@ -28,9 +31,9 @@ class State:
 
 @dataclass(slots=True)
 class Driven:
-    """The control lines of an open port, as this side drives them: a port cannot be asked for them.
+    """The states of DTR and RTS as this side last set them, because a port cannot be asked for them.
 
-    A client leaves them as they are, and the next client finds them so.
+    They stay as they are when a client leaves: the next client starts with them.
     """
 
     dtr: bool = True
@@ -38,7 +41,7 @@ class Driven:
 
     @classmethod
     def at_first(cls, address: Address) -> Driven:
-        """Return the lines as opening `address` leaves them: both asserted, unless its URL says otherwise.
+        """Return the states right after `address` is opened: both asserted, unless its URL says otherwise.
 
         Remote servers open their ports in the same way.
         """
@@ -62,7 +65,7 @@ class LineAccess(Protocol):
 
     @property
     def control(self) -> SerialControl | None:
-        """The port's serial control while the line is open and is a serial one; else None."""
+        """The serial control of the open port; None if the line is not open, or is not a serial line."""
 
     @property
     def driven(self) -> Driven:

@@ -23,7 +23,7 @@ OPENINGS: dict[str, list[tuple[bytes, ...]]] = {
     "HTTP": [_exactly(method + b" ") for method in METHODS],
     # A record of type handshake, of any version and length, with a ClientHello in it.
     "TLS": [(b"\x16", b"\x03", b"\x00\x01\x02\x03\x04", ANY, ANY, b"\x01")],
-    # A message alone (TURN over TCP), and after its length in two bytes (ICE over TCP).
+    # A STUN message alone (TURN over TCP), or after two bytes with its length (ICE over TCP).
     "STUN": [(*BINDING_OR_ALLOCATE, ANY, ANY, *COOKIE), (b"\x00", ANY, *BINDING_OR_ALLOCATE, ANY, ANY, *COOKIE)],
 }
 

@@ -49,7 +49,10 @@ JITTER = 0.25
 
 
 class Backoff:
-    """The waits between attempts, from `first` to `cap` seconds. `chance` returns a number from 0 to 1."""
+    """The waits between attempts, which grow from `first` to `cap` seconds.
+
+    `chance` returns a random number from 0 to 1, which shortens each wait by up to `JITTER`.
+    """
 
     def __init__(
         self,
@@ -85,7 +88,11 @@ class PortStream(Protocol):
 
 
 class Upstream:
-    """The line to the device at `address`; `name` is for people. The caller disposes of the address."""
+    """A `BridgedLine` to the device at `address`. Attach a listener, then run `run` as a task; cancel it to close.
+
+    `name` appears in messages to people; by default it is the URL. `tap` gets all traffic. The caller must call
+    `address.dispose` at the end.
+    """
 
     def __init__(
         self, address: Address, *, name: str = "", tap: Tap | None = None, backoff: Backoff | None = None
@@ -120,7 +127,7 @@ class Upstream:
 
     @property
     def control(self) -> SerialControl | None:
-        """The serial line's control while it is open; None for anything else."""
+        """The serial control of the open port; None if the line is not open, or is not a serial line."""
         return self._stream if isinstance(self._stream, SerialControl) else None
 
     @property

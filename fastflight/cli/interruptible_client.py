@@ -7,11 +7,12 @@ be cancelled; it ends with the process.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, wait
 from functools import partial
 from typing import Any, TypeVar
 
+import pyarrow as pa
 from pyarrow import flight
 
 from fastflight.cli.interruption import LOOK_SECONDS
@@ -31,6 +32,14 @@ class InterruptibleClient(FastFlightClient):
 
     _connection_class = _Connection
 
+    def exec_rows(
+        self, device: str, code: str, *, timeout: float | None = None, interrupt: bool = False
+    ) -> Generator[dict[str, Any], None, None]:
+        """Run code and yield its output by lines: `line`, `time` and `text`. At the end, raise its error."""
+        with self.exec(device, code, timeout=timeout, interrupt=interrupt) as stream:
+            for batch in stream:
+                yield from batch.to_pylist()
+
 
 class _FlightClient:
     """The methods of Flight's client that commands need, each in a thread."""
@@ -45,6 +54,10 @@ class _FlightClient:
     def do_get(self, *arguments: Any) -> _Reader:
         return _Reader(_in_thread(self._client.do_get, *arguments))
 
+    def do_exchange(self, *arguments: Any) -> tuple[_Writer, _Reader]:
+        writer, reader = _in_thread(self._client.do_exchange, *arguments)
+        return _Writer(writer), _Reader(reader)
+
     def do_put(self, *arguments: Any) -> tuple[_Writer, flight.FlightMetadataReader]:
         writer, acknowledgements = _in_thread(self._client.do_put, *arguments)
         return _Writer(writer), acknowledgements  # the client already reads acknowledgements in a thread
@@ -52,15 +65,21 @@ class _FlightClient:
 
 class _Reader:
     def __init__(self, reader: flight.FlightStreamReader) -> None:
-        self.schema = reader.schema
+        self._reader = reader
         self.read_chunk = partial(_in_thread, reader.read_chunk)
         self.cancel = reader.cancel
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of the answer. The schema of an exchange arrives after the client has begun to write."""
+        return _in_thread(lambda: self._reader.schema)
 
 
 class _Writer:
     """Ends each call before the next: if two threads used a writer at the same time, gRPC would abort the process."""
 
     def __init__(self, writer: flight.FlightStreamWriter) -> None:
+        self.begin = partial(_in_thread, writer.begin, finish=True)
         self.write_batch = partial(_in_thread, writer.write_batch, finish=True)
         self.write_metadata = partial(_in_thread, writer.write_metadata, finish=True)
         self.done_writing = partial(_in_thread, writer.done_writing, finish=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -130,7 +131,8 @@ def record_here(url: str, name: str, folder: Path, seconds: float | None) -> Rec
 def summary(status: RecordingStatus, folder: Path) -> str:
     """Describe in one line what a recording holds."""
     lost = f", {status.lost:,} pieces of traffic lost" if status.lost else ""
-    return f"{status.name}: {status.rows:,} rows are kept in {folder}{lost}. Show them with fastflight replay"
+    show = f"fastflight replay {status.name} --recordings {shlex.quote(str(folder))}"
+    return f"{status.name}: {status.rows:,} rows are kept in {folder}{lost}. To show them: {show}"
 
 
 def _is_open_before(end: float, device: Device) -> bool:

@@ -17,24 +17,6 @@ from fastflight.cli.exit_codes import REFUSED
 
 # For each subcommand its module in `fastflight.cli`, and its line of `fastflight --help`: the start of its own help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    "serve": (
-        "serve",
-        "Serve devices as tables. Without --device and --fleet, serve one simulated board, named demo.",
-    ),
-    "bridge": (
-        "bridge",
-        "Share a device over network ports with mpremote, esptool, pyserial and other tools.",
-    ),
-    "gateway": (
-        "gateway",
-        "Serve a server's devices over HTTP, for browsers, curl and phones. `serve --http` does so in one process.",
-    ),
-    "devices": ("devices", "List the server's devices."),
-    "ports": ("ports", "List the serial ports of this computer. No port is opened."),
-    "stats": (
-        "stats",
-        "Show what a server does: its limits and their use, streams, devices, recordings, event loops.",
-    ),
     "ls": ("files", "List a folder on a device, or what a glob matches: 'demo:/*.csv'."),
     "cat": ("cat", "Print the bytes of files of a device on standard output."),
     "head": (
@@ -47,20 +29,60 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Write a local file to a device. It is converted if the endings name different table formats, else copied.",
     ),
     "cp": ("cp", "Copy files as they are: to a device, from a device, or from one device to another."),
-    "exec": ("devices", "Run code on a device and show its output as it arrives."),
+    "edit": ("edit", "Edit a file of a device in your editor. A file that does not exist is created."),
+    "rm": ("files", "Remove files or empty folders of a device."),
+    "mkdir": ("files", "Make folders on a device."),
+    "mv": ("files", "Rename a file or folder of a device."),
+    "df": ("board", "Show the size and the free space of a board's file systems."),
+    "info": ("devices", "Show a board's firmware, memory, storage and features."),
+    "rtc": ("board", "Show or set the clock of a board."),
+    "reset": ("devices", "Restart a device."),
+    "soft-reset": ("board", "Restart the interpreter of a board, which then runs main.py. The chip is not reset."),
+    "bootloader": ("board", "Start the bootloader of a board, for new firmware. Its line goes away until it is reset."),
+    "repl": ("repl", "Type at a board's prompt. Ctrl-] leaves; all other keys go to the board, also Ctrl-C."),
+    "exec": ("run", "Run code on a device and show its output as it arrives."),
+    "run": ("run", "Run a local file on a device and show its output as it arrives. Nothing is stored on the device."),
+    "eval": ("run", "Show the value of an expression on a device, as the board's prompt does."),
     "tail": ("tail", "Show the live output of a device, without interrupting its program, until Ctrl-C."),
     "plot": ("plot", "Plot columns of a device's live output into a PNG file."),
     "record": ("record", "Record a device on the server, or on this computer without a server (--to DIR)."),
     "replay": ("replay", "Show a recording of a device: lines with their times, and what is missing and why."),
-    "recordings": ("record", "List the recordings of the server, or of a local folder (--recordings)."),
-    "rm": ("files", "Remove files or empty folders of a device."),
-    "mkdir": ("files", "Make folders on a device."),
-    "mv": ("files", "Rename a file or folder of a device."),
-    "info": ("devices", "Show a board's firmware, memory, storage and features."),
-    "reset": ("devices", "Restart a device."),
+    "recordings": (
+        "recordings",
+        "List the recordings of the server, or of a local folder (--recordings), or export one to a file.",
+    ),
+    "serve": (
+        "serve",
+        "Serve devices as tables. Without --device and --fleet, serve one simulated board, named demo.",
+    ),
+    "gateway": (
+        "gateway",
+        "Serve a server's devices over HTTP, for browsers, curl and phones. `serve --http` does so in one process.",
+    ),
+    "bridge": (
+        "bridge",
+        "Share a device over network ports with mpremote, esptool, pyserial and other tools.",
+    ),
+    "devices": ("device_list", "List the server's devices, or add and remove some."),
+    "ports": ("ports", "List the serial ports of this computer. No port is opened."),
+    "stats": (
+        "stats",
+        "Show what a server does: its limits and their use, streams, devices, recordings, event loops.",
+    ),
     "doctor": ("doctor", "Check this installation, its serial ports, the given devices and the server."),
     "token": ("token", "Grant access to a server: by tokens, or by names of client certificates."),
     "cert": ("cert", "Make certificates for a server and its clients, signed by your own CA."),
+}
+# The headings of `fastflight --help`, with their subcommands.
+PANELS: Mapping[str, tuple[str, ...]] = {
+    "Boards": (
+        *("ls", "cat", "head", "get", "put", "cp", "edit", "rm", "mkdir", "mv"),
+        *("df", "info", "rtc", "reset", "soft-reset", "bootloader"),
+    ),
+    "Live": ("repl", "exec", "run", "eval", "tail", "plot"),
+    "Recordings": ("record", "replay", "recordings"),
+    "Server": ("serve", "gateway", "bridge", "devices", "ports", "stats", "doctor"),
+    "Access": ("token", "cert"),
 }
 # The base class of all errors of the command line's parser. Typer exports no name for it.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -78,10 +100,10 @@ TyperArgument.display_type_rich = lambda parameter, ctx: None  # type: ignore[as
 def load(name: str) -> Any:
     """Import the module of the subcommand `name`, and return the subcommand with its options."""
     module = importlib.import_module(f"fastflight.cli.{COMMANDS[name][0]}")
-    group = getattr(module, "app", None)  # of `token` and `cert`, which have subcommands of their own
+    group = getattr(module, "app", None)  # of commands with subcommands of their own
     if group is None:
         group = typer.Typer(add_completion=False)
-        group.command(name)(getattr(module, name))
+        group.command(name)(getattr(module, name.replace("-", "_")))
     return typer.main.get_command(group)
 
 
@@ -130,7 +152,8 @@ def _print_version(wanted: bool) -> None:
 
 app = typer.Typer(
     cls=Commands,
-    help="Use MicroPython devices as tables. `serve` and `bridge` open devices; most other commands call a server.",
+    help="Use MicroPython devices as tables. `serve` and `bridge` open devices; most other commands call a "
+    "server, or use the only board that is plugged in.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -146,5 +169,6 @@ def options(
     """Take the options that come before a subcommand."""
 
 
-for _name, (_, _help) in COMMANDS.items():
-    app.command(_name, help=_help)(lambda: None)
+for _panel, _names in PANELS.items():
+    for _name in filter(COMMANDS.__contains__, _names):
+        app.command(_name, help=COMMANDS[_name][1], rich_help_panel=_panel)(lambda: None)

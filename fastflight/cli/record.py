@@ -1,10 +1,8 @@
-"""`fastflight record`: record the traffic of a device; `fastflight recordings`: list recordings."""
+"""`fastflight record`: record the traffic of a device."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +11,6 @@ import typer
 from fastflight.cli import screen
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson
-from fastflight.cli.replay import Folder
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 
 
@@ -59,52 +56,11 @@ def record(
         raise typer.BadParameter("--name and --seconds need --to DIR")
     with server.client() as client:
         recorded = client.stop_recording(device) if stop else client.start_recording(device)
+    show = f"To show them: fastflight replay {device}"
     if json:
         screen.as_json(asdict(recorded))
     elif stop:
-        screen.line(f"{device}: recording stopped; {recorded.rows:,} rows are kept")
+        screen.line(f"{device}: recording stopped; {recorded.rows:,} rows are kept. {show}")
     else:
         folder = f" in {recorded.folder}" if recorded.folder else ""
-        screen.line(f"{device}: {recorded.state}; {recorded.rows:,} rows are kept{folder}")
-
-
-@interruptible
-@with_server_options
-def recordings(recordings: Folder = None, json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
-    """List the recordings of the server, or of a local folder (--recordings)."""
-    if recordings is not None:
-        from fastflight.cli.local_recordings import statuses  # not at the top: it loads devices and recordings
-
-        rows = [asdict(each) for each in statuses(recordings)]
-    else:
-        with server.client() as client:
-            rows = [asdict(each) for each in client.recordings()]
-        for row in rows:
-            del row["folder"]  # empty here: a server sends it only when a recording starts
-    if json:
-        screen.as_json(rows)
-        return
-    cells = [
-        (
-            row["name"],
-            f"{row['rows']:,}",
-            screen.size(row["bytes"]),
-            _format_minute(row["first_time"]),
-            _format_minute(row["last_time"]),
-            str(row["next_seq"]),
-            f"{row['lost']:,}",
-            row["state"] + _format_damage(row["damage"]),
-        )
-        for row in rows
-    ]
-    headings = ("name", "rows", "size", "from", "to", "next", "lost", "state")
-    screen.table(headings, cells, right=("rows", "size", "next", "lost"))
-
-
-def _format_damage(places: Sequence[str]) -> str:
-    more = f" and {len(places) - 1} more" if len(places) > 1 else ""
-    return f", damaged: {places[0]}{more}" if places else ""
-
-
-def _format_minute(when: datetime | None) -> str:
-    return "-" if when is None else f"{when.astimezone():%Y-%m-%d %H:%M}"
+        screen.line(f"{device}: {recorded.state}; {recorded.rows:,} rows so far{folder}. {show}")

@@ -1,10 +1,13 @@
-"""`fastflight replay`: show a recording of a device."""
+"""`fastflight replay`: show a recording of a device, or save its rows to a file."""
 
 from __future__ import annotations
 
+import json as json_format
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from datetime import date, datetime, time
 from pathlib import Path
 from time import monotonic, sleep
@@ -20,9 +23,11 @@ from fastflight.cli.exit_codes import usage_errors
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson, Columns, ModeOption, Ticks
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.tail import SessionStream, Show, check_output_options, follow, printer
+from fastflight.cli.tail import SessionStream, Show, check_output_options, follow, format_missed, printer
 from fastflight.client import Missed
 from fastflight.client.call import build
+from fastflight.client.local import PARQUET
+from fastflight.client.saving import SavedFile
 from fastflight.service.choices import SessionFormat
 from fastflight.service.requests import Recording
 
@@ -33,6 +38,21 @@ Folder = Annotated[
     Path | None,
     typer.Option("--recordings", metavar="DIR", help="Read this local folder; a server may be writing to it."),
 ]
+Start = Annotated[
+    str | None,
+    typer.Option("--from", metavar="TIME|SEQ", help="Begin at a time (2026-11-20 08:00, or 08:00 today) or number."),
+]
+End = Annotated[
+    str | None, typer.Option("--to", metavar="TIME|SEQ", help="End before this time, or after this sequence number.")
+]
+LineFormat = Annotated[
+    SessionFormat, typer.Option("--format", help="jsonl and csv need --schema; their lines become columns.")
+]
+LineSchema = Annotated[
+    str | None, typer.Option("--schema", metavar="NAME=TYPE,...", help="The columns of jsonl and csv lines.")
+]
+# The key of a Parquet file's metadata with the gaps of its rows, as JSON.
+GAPS_KEY = "fastflight.gaps"
 # A 64-bit number has at most twenty digits.
 _NUMBER = re.compile(r"[0-9]{1,20}")
 _TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d(\.\d+)?)?")
@@ -42,16 +62,17 @@ _TIME_OF_DAY = re.compile(r"\d\d?:\d\d(:\d\d(\.\d+)?)?")
 @with_server_options
 def replay(
     name: RecordingName,
-    start: Annotated[
+    output: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="TIME|SEQ", help="Begin at a time (2026-11-20 08:00, or 08:00 today) or number."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Save the rows to a .parquet, .arrow, .csv or .jsonl file; - prints them as CSV.",
         ),
     ] = None,
-    end: Annotated[
-        str | None,
-        typer.Option("--to", metavar="TIME|SEQ", help="End before this time, or after this sequence number."),
-    ] = None,
+    start: Start = None,
+    end: End = None,
     since: Annotated[
         float | None, typer.Option("--since", min=0, metavar="SECONDS", help="Begin this long ago.")
     ] = None,
@@ -65,12 +86,8 @@ def replay(
             help="Replay in real time (1), or N times as fast. Left out: without pauses.",
         ),
     ] = None,
-    format: Annotated[
-        SessionFormat, typer.Option("--format", help="jsonl and csv need --schema; their lines become columns.")
-    ] = "lines",
-    schema: Annotated[
-        str | None, typer.Option("--schema", metavar="NAME=TYPE,...", help="The columns of jsonl and csv lines.")
-    ] = None,
+    format: LineFormat = "lines",
+    schema: LineSchema = None,
     columns: Columns = None,
     ticks: Ticks = None,
     raw: Annotated[bool, typer.Option("--raw", help="Print only the device's bytes; on a terminal as text.")] = False,
@@ -80,32 +97,119 @@ def replay(
     mode: ModeOption = "async",
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Show a recording of a device: lines with their times, and what is missing and why."""
+    """Show a recording of a device: lines with their times, and what is missing and why.
+
+    With -o FILE, save the rows instead. A device that is being recorded is included up to now.
+    """
     check_output_options(raw, as_csv, json, columns)
+    if output == "-":
+        as_csv, output = not (raw or json), None
+    if output is not None and (raw or as_csv or speed is not None):
+        raise typer.BadParameter("-o FILE saves rows: leave --raw, --csv and --speed out")
+    request = recording_request(
+        name,
+        start,
+        end,
+        "bytes" if raw else format,
+        schema,
+        columns,
+        since_seconds=since,
+        limit_rows=lines,
+        ticks=ticks,
+        mode=mode,
+    )
+    if output is not None:
+        save(request, output_path(output, name), recordings, server, json=json)
+        return
+    show_rows(request, recordings, server, raw=raw, as_csv=as_csv, json=json, speed=speed)
+
+
+def recording_request(
+    name: str,
+    start: str | None,
+    end: str | None,
+    format: SessionFormat,
+    schema: str | None,
+    columns: str | None,
+    **keys: Any,
+) -> Recording:
+    """Return the request for the rows of a recording. Values that do not fit are wrong usage."""
     with usage_errors():
-        request = build(
+        return build(
             Recording,
             name=name,
-            since_seconds=since,
-            limit_rows=lines,
-            format="bytes" if raw else format,
+            format=format,
             schema=schema_of(schema),
             columns=columns.split(",") if columns else None,
-            ticks=ticks,
-            mode=mode,
             **_bound("--from", "from", start),
             **_bound("--to", "to", end),
+            **keys,
         )
+
+
+def show_rows(
+    request: Recording,
+    recordings: Path | None,
+    server: Server,
+    *,
+    raw: bool = False,
+    as_csv: bool = False,
+    json: bool = False,
+    speed: float | None = None,
+) -> None:
+    """Print the rows of a recording, and between them what is missing."""
     with _open(request, recordings, server) as stream:
         if speed is not None and "time" not in stream.schema.names:
             raise typer.BadParameter("--speed needs the column time: keep it in --columns")
         show = GapReporter(stream, printer(stream.schema, raw=raw, as_csv=as_csv, json=json, dated=True))
         try:
-            follow(name, stream if speed is None else PacedStream(stream, speed), show, quiet=raw or json or as_csv)
+            follow(
+                request.name, stream if speed is None else PacedStream(stream, speed), show, quiet=raw or json or as_csv
+            )
         finally:
             show.finish()
-        for place in stream.summary.get("damage", ()):
-            screen.complain(f"damaged: {place}")
+        _report_damage(stream)
+
+
+def save(request: Recording, path: Path, recordings: Path | None, server: Server, *, json: bool = False) -> None:
+    """Save the rows of a recording to `path`, as they arrive. The old file stays until all rows are there.
+
+    A Parquet file also holds the gaps between its rows, in its metadata.
+    """
+    with _open(request, recordings, server) as stream:
+        rows = 0
+        with SavedFile(path, stream.schema) as file:
+
+            def write(batch: pa.RecordBatch) -> None:
+                nonlocal rows
+                file.write(batch)
+                rows += batch.num_rows
+
+            follow(request.name, stream, write, quiet=json)
+            if stream.gaps:
+                file.add_metadata({GAPS_KEY: json_format.dumps([asdict(gap) for gap in stream.gaps])})
+        _report_damage(stream)
+        if json:
+            result = {"name": request.name, "output": str(path), **stream.summary, "rows": rows, "size": file.bytes}
+            screen.as_json(result)
+        else:
+            screen.line(f"{path}: {screen.size(file.bytes)}, {rows:,} rows{format_missed(stream.missed)}")
+
+
+def output_path(place: str, name: str) -> Path:
+    """Return the path of the output file: `place`, or `name`.parquet in it if it is a folder."""
+    path = Path(place)
+    if path.is_dir():
+        return path / f"{name}{PARQUET}"
+    if place.endswith(("/", os.sep)) or not path.parent.is_dir():
+        folder = path if place.endswith(("/", os.sep)) else path.parent
+        raise typer.BadParameter(f"{str(folder)!r} is not a folder: make it first")
+    return path
+
+
+def _report_damage(stream: SessionStream) -> None:
+    for place in stream.summary.get("damage", ()):
+        screen.complain(f"damaged: {place}")
 
 
 @contextmanager

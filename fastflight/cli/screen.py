@@ -43,13 +43,14 @@ def lines(text: str) -> None:
 def bytes_writer() -> Callable[[bytes], None]:
     """Return a function that prints bytes on stdout: unchanged, or as printable text if it is a terminal."""
     if not sys.stdout.isatty():
-        return _write_bytes
+        return write_unchanged
     # The end of a piece may split a character or a line end, so the decoder keeps state.
     text = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("backslashreplace"), translate=True)
     return lambda data: lines(text.decode(data))
 
 
-def _write_bytes(data: bytes) -> None:
+def write_unchanged(data: bytes) -> None:
+    """Print bytes on stdout as they are, even on a terminal, which obeys the escape sequences in them."""
     with _on_stdout():
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import os
+import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+import structlog
 import typer
 
-from fastflight.app.process import END_SECONDS, end_within, leave, limit_arenas, raise_limit, stop_signal, watch_process
-from fastflight.app.settings import DRAIN_SECONDS, MAX_SHARDS, settings_of
+from fastflight.app.access_settings import OPEN
+from fastflight.app.process import (
+    END_SECONDS,
+    HANGUP,
+    end_within,
+    leave,
+    limit_arenas,
+    raise_limit,
+    stop_signal,
+    watch_process,
+)
+from fastflight.app.settings import DRAIN_SECONDS, MAX_SHARDS, ServeSettings, settings_of
 from fastflight.cli import screen
 from fastflight.cli.bridge import format_addresses
 from fastflight.cli.exit_codes import report_errors
+from fastflight.cli.first_steps import first_steps
 from fastflight.cli.log import DebugLog, JsonLog, log_to_stderr, warn_of_conflicting_package, warn_of_unconfined_boards
 from fastflight.cli.serving_options import (
     ACCESS,
@@ -33,12 +47,20 @@ from fastflight.runtime.admission import MAX_STREAMS, MAX_STREAMS_PER_DEVICE
 from fastflight.transport.serial import SerialAddress
 from fastflight.transport.url import parse_url, public_url
 
+if TYPE_CHECKING:
+    from fastflight.app.served_devices import ServedDevices
+
+log = structlog.get_logger(__name__)
+
 
 def serve(
     device: Annotated[
         list[str] | None,
         typer.Option(
-            "--device", metavar="NAME=URL", help="A device to serve; may be given again.", rich_help_panel=DEVICES
+            "--device",
+            metavar="NAME=URL",
+            help="A device to serve, as in weather=/dev/ttyACM0; may be given again.",
+            rich_help_panel=DEVICES,
         ),
     ] = None,
     fleet: Annotated[
@@ -46,7 +68,8 @@ def serve(
         typer.Option(
             "--fleet",
             metavar="FILE",
-            help="A TOML file of devices: \\[devices.NAME] and url = ...",
+            help='A TOML file of devices: \\[devices.weather] url = "COM7". SIGHUP reads it again: devices change, '
+            "other tables need a restart.",
             rich_help_panel=DEVICES,
         ),
     ] = None,
@@ -67,7 +90,7 @@ def serve(
             metavar="N",
             min=1,
             max=MAX_SHARDS,
-            help="Event loops. By default one for each core, at most 4.",
+            help="Number of event loops. By default one for each core, at most 4.",
             rich_help_panel=LIMITS,
         ),
     ] = None,
@@ -76,7 +99,7 @@ def serve(
         typer.Option(
             "--http",
             metavar="[HOST:]PORT",
-            help="Also serve over HTTP, or HTTPS with --tls-cert.",
+            help="Also serve the live page and HTTP, as in 8000; HTTPS with --tls-cert.",
             rich_help_panel=NETWORK,
         ),
     ] = None,
@@ -86,7 +109,7 @@ def serve(
         typer.Option(
             "--http-host",
             metavar="NAME",
-            help="A host name by which other computers reach the gateway; may be given again.",
+            help="A host name by which other computers reach the gateway, as in lab.example.org; may be given again.",
             rich_help_panel=NETWORK,
         ),
     ] = None,
@@ -97,7 +120,7 @@ def serve(
             metavar="DIR",
             exists=True,
             file_okay=False,
-            help="A folder of PNGs to show on the page of --http.",
+            help="A folder of PNGs, as in docs/results, to show on the page of --http.",
             rich_help_panel=NETWORK,
         ),
     ] = None,
@@ -108,7 +131,7 @@ def serve(
             "--max-streams",
             metavar="N",
             min=1,
-            help=f"Limit on open streams in all. By default {MAX_STREAMS}.",
+            help=f"Number of open streams in all. By default {MAX_STREAMS}.",
             rich_help_panel=LIMITS,
         ),
     ] = None,
@@ -118,7 +141,7 @@ def serve(
             "--max-streams-per-device",
             metavar="N",
             min=1,
-            help=f"Limit on open streams of one device. By default {MAX_STREAMS_PER_DEVICE}.",
+            help=f"Number of open streams of one device. By default {MAX_STREAMS_PER_DEVICE}.",
             rich_help_panel=LIMITS,
         ),
     ] = None,
@@ -128,7 +151,7 @@ def serve(
             "--max-streams-per-client",
             metavar="N",
             min=1,
-            help="Limit on open streams of one client. By default only --max-streams.",
+            help="Number of open streams of one client. By default only --max-streams.",
             rich_help_panel=LIMITS,
         ),
     ] = None,
@@ -137,7 +160,7 @@ def serve(
         typer.Option(
             "--record",
             metavar="NAME",
-            help="Record a device; may be given again, or a glob: '*' for all.",
+            help="Record a device, as in weather; may be given again, or a glob: '*' for all.",
             rich_help_panel=RECORDINGS,
         ),
     ] = None,
@@ -158,14 +181,17 @@ def serve(
         typer.Option(
             "--tokens",
             metavar="FILE",
-            help="The tokens of clients and what each may do, as `fastflight token` writes them.",
+            help="The file of `fastflight token`, as in tokens.json: what each client may do.",
             rich_help_panel=ACCESS,
         ),
     ] = None,
     tls_cert: Annotated[
         Path | None,
         typer.Option(
-            "--tls-cert", metavar="FILE", help="The server's certificate, PEM, for grpc+tls://.", rich_help_panel=ACCESS
+            "--tls-cert",
+            metavar="FILE",
+            help="The server's certificate for grpc+tls://, as in server.pem.",
+            rich_help_panel=ACCESS,
         ),
     ] = None,
     tls_key: Annotated[
@@ -173,7 +199,7 @@ def serve(
         typer.Option(
             "--tls-key",
             metavar="FILE",
-            help="The key of the certificate; `fastflight cert` makes both.",
+            help="The key of the certificate, as in server.key; `fastflight cert` makes both.",
             rich_help_panel=ACCESS,
         ),
     ] = None,
@@ -182,7 +208,7 @@ def serve(
         typer.Option(
             "--client-ca",
             metavar="FILE",
-            help="Accept only clients with a certificate that this CA signed.",
+            help="Accept only clients with a certificate that this CA signed, as in ca.pem.",
             rich_help_panel=ACCESS,
         ),
     ] = None,
@@ -214,7 +240,8 @@ def serve(
         "per_device": max_streams_per_device,
         "per_identity": max_streams_per_client,
     }
-    try:
+
+    def read_settings() -> ServeSettings:
         settings = settings_of(
             server,
             device or [],
@@ -233,7 +260,10 @@ def serve(
             tls_key=tls_key,
             client_ca=client_ca,
         )
-        settings = replace(settings, plots=plots, log_json=log_json, log_debug=log_debug, trace=trace)
+        return replace(settings, plots=plots, log_json=log_json, log_debug=log_debug, trace=trace)
+
+    try:
+        settings = read_settings()
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     _warn_of_missing_ports(settings.devices)
@@ -241,7 +271,7 @@ def serve(
         raise_limit()
         limit_arenas()
         with (
-            stop_signal() as wait_for_signal,
+            stop_signal(hangup=fleet is not None) as wait_for_signal,
             contextlib.ExitStack() as ending,
             open_server(settings) as running,
             watch_process(),
@@ -255,12 +285,26 @@ def serve(
                 screen.line(f"sharing {name} at {format_addresses(ports, '127.0.0.1')}")
             if (recorded := settings.recordings) is not None and recorded.devices:
                 screen.line(f"recording {', '.join(recorded.devices)} to {recorded.folder}")
-            wait_for_signal()
+            if sys.stdout.isatty() and running.devices and settings.access == OPEN:
+                screen.line(first_steps(running.location, running.devices, running.http, os.environ))
+            while wait_for_signal() == HANGUP:
+                _read_again(read_settings, running.served)
             screen.complain(
                 f"stopping: open streams have {settings.drain_seconds:g} s to end; press Ctrl-C again to stop at once"
             )
             ending.enter_context(end_within(settings.drain_seconds + END_SECONDS))
     leave()
+
+
+def _read_again(read_settings: Callable[[], ServeSettings], served: ServedDevices) -> None:
+    """Read the fleet file again and change the devices. If it has an error, log that and change nothing."""
+    try:
+        settings = read_settings()
+    except RequestError as error:
+        log.error("the fleet file has an error: nothing was changed", error=str(error))
+        return
+    _warn_of_missing_ports(settings.devices)
+    served.apply(settings)
 
 
 def _warn_of_missing_ports(devices: Mapping[str, str]) -> None:

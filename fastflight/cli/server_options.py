@@ -31,7 +31,8 @@ from fastflight.client.answers import DEFAULT_LOCATION
 from fastflight.errors import RequestError, TransportError
 
 if TYPE_CHECKING:
-    from fastflight.client import Credentials, FastFlightClient
+    from fastflight.cli.interruptible_client import InterruptibleClient
+    from fastflight.client import Credentials
 
 R = TypeVar("R")
 
@@ -67,7 +68,7 @@ class Server:
         with usage_errors():
             return read_credentials(os.environ, **self.credential_files)
 
-    def client(self) -> FastFlightClient:
+    def client(self) -> InterruptibleClient:
         """Return a client of this server. A wrong URL or credential is reported as a wrong command line."""
         if self.device is not None:
             return _client_of_board(self.device)
@@ -98,7 +99,7 @@ class _BoardClient:
     def __init__(self, url: str) -> None:
         from fastflight.app.local_board import LocalBoard
 
-        self._board: LocalBoard | FastFlightClient = LocalBoard(url)
+        self._board: LocalBoard | InterruptibleClient = LocalBoard(url)
         self._url = self._board.url
         self._parts = ExitStack()
         self._parts.callback(self._board.close)
@@ -107,7 +108,7 @@ class _BoardClient:
         return getattr(self._board if hasattr(self._board, verb) else self._served, verb)
 
     @functools.cached_property
-    def _served(self) -> FastFlightClient:
+    def _served(self) -> InterruptibleClient:
         from fastflight.app.local_board import open_local_board
         from fastflight.cli.interruptible_client import InterruptibleClient
         from fastflight.cli.log import log_to_stderr
@@ -131,9 +132,9 @@ class _BoardClient:
         self.close()
 
 
-def _client_of_board(url: str) -> FastFlightClient:
+def _client_of_board(url: str) -> InterruptibleClient:
     with usage_errors():
-        return cast("FastFlightClient", _BoardClient(url))
+        return cast("InterruptibleClient", _BoardClient(url))
 
 
 def _listens(location: str) -> bool:

@@ -23,7 +23,7 @@ HttpOrigins = Annotated[
     typer.Option(
         "--http-origin",
         metavar="URL",
-        help="An origin whose pages may send requests over HTTP; may be given again.",
+        help="An origin whose pages may send requests over HTTP, as in https://lab.example.org; may be given again.",
         rich_help_panel=NETWORK,
     ),
 ]
@@ -31,10 +31,10 @@ Drain = Annotated[
     float,
     typer.Option(
         "--drain",
-        metavar="SECONDS",
+        metavar="S",
         min=0,
         max=MAX_DRAIN_SECONDS,
-        help="Time for open streams and connected tools to end by themselves at shutdown.",
+        help="Seconds for open streams and connected tools to end by themselves at shutdown.",
         rich_help_panel=LIMITS,
     ),
 ]
@@ -43,7 +43,8 @@ RelayAllow = Annotated[
     typer.Option(
         "--relay-allow",
         metavar="HOST:PORT",
-        help="Let browsers open TCP streams to this address through the gateway; may be given again.",
+        help="Let browsers open TCP streams to this address through the gateway, as in 127.0.0.1:2218; may be "
+        "given again.",
         rich_help_panel=NETWORK,
     ),
 ]

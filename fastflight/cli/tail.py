@@ -177,11 +177,11 @@ class StatusLine:
 
     def add(self, rows: int, missed: tuple[int, int]) -> None:
         self._rows += rows
-        self._missed = _format_missed(missed)
+        self._missed = format_missed(missed)
 
     def summary(self, missed: tuple[int, int]) -> str:
         """Return the number of rows, the time they took, and what was missed, as text."""
-        return f"{self._rows:,} rows in {self._clock() - self._began:.1f} s{_format_missed(missed)}"
+        return f"{self._rows:,} rows in {self._clock() - self._began:.1f} s{format_missed(missed)}"
 
     def __rich__(self) -> Text:
         now = self._clock()
@@ -192,7 +192,7 @@ class StatusLine:
         return screen.cell(f"{self._device}  {self._rows:,} rows  {self._rate:.1f}/s{self._missed}", "dim")
 
 
-def _format_missed(missed: tuple[int, int]) -> str:
+def format_missed(missed: tuple[int, int]) -> str:
     """Format the numbers of gaps and of missed pieces of traffic; empty if nothing was missed."""
     gaps, chunks = missed
     return f", missed {chunks:,} pieces of traffic in {gaps:,} gaps" if gaps else ""

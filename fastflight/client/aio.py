@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 class AsyncFastFlightClient:
-    """The same as `FastFlightClient`, with coroutines. Close it with `aclose`, or use it in an `async with` block."""
+    """`FastFlightClient` for an event loop. Close it with `aclose`, or use it in an `async with` block."""
 
     def __init__(
         self,
@@ -155,6 +155,20 @@ class AsyncFastFlightClient:
         """Return the server's recordings; their `state` says which of them are still being written."""
         return [answers.recorded_of(given) for given in await self._act("recordings")]
 
+    async def add_device(self, name: str, url: str, *, record: bool = False) -> None:
+        """Add a device to the server, until it ends. `record`: also record it. Needs the scope `admin:*`.
+
+        `url` is a serial port of the server's computer, `socket://`, `rfc2217://` or `sim:`.
+        """
+        await self._act("device.add", name=name, url=url, record=record)
+
+    async def remove_device(self, name: str) -> bool:
+        """Remove a device from the server, until it starts again. Its streams end with an error.
+
+        Return whether its line is closed; if not, a call still uses it, and it is closed after that.
+        """
+        return bool((await self._act_once("device.remove", name=name)).get("closed"))
+
     async def start_recording(self, device: str) -> Recorded:
         """Record a device from now on, until the server ends. Has no effect if the device is already being recorded."""
         return answers.recorded_of(await self._act_once("recording.start", device=device))
@@ -214,10 +228,10 @@ class AsyncFastFlightClient:
         """Return the server's counters."""
         return await self._act_once("stats")
 
-    async def _act(self, name: str, **body: Any) -> list[Any]:
+    async def _act(self, name: str, /, **body: Any) -> list[Any]:
         return await call_in_thread(lambda: self._connection.act(name, **body))
 
-    async def _act_once(self, name: str, **body: Any) -> dict[str, Any]:
+    async def _act_once(self, name: str, /, **body: Any) -> dict[str, Any]:
         return await call_in_thread(lambda: self._connection.act_once(name, **body))
 
     async def aclose(self) -> None:

@@ -32,7 +32,10 @@ async def work_in_thread(work: Work[T]) -> T:
 
 
 async def call_in_thread(call: Callable[[], T], discard: Callable[[T], object] | None = None) -> T:
-    """Return the result of `call`, run in a thread. After a cancellation, pass a late result to `discard`."""
+    """Run `call` in a thread and return its result.
+
+    A call that has begun cannot be cancelled: if this task is cancelled, it runs on, and `discard` gets its result.
+    """
     cancelled = threading.Event()
     try:
         return await off_loop(_run_unless_cancelled, call, cancelled, discard=discard)
@@ -42,7 +45,7 @@ async def call_in_thread(call: Callable[[], T], discard: Callable[[T], object] |
 
 
 def _run_unless_cancelled(call: Callable[[], T], cancelled: threading.Event) -> T:
-    """Call `call` unless it was cancelled while it waited for a thread.
+    """Call `call`, unless `cancelled` was set while the call waited for a thread.
 
     A loop has few threads, and a server that does not answer keeps them busy.
     """

@@ -1,4 +1,7 @@
-"""Builds the requests of both clients from the arguments of their methods."""
+"""Builds the requests of both clients from the arguments of their methods.
+
+The arguments are checked here, before anything is sent, by the same models with which the server decodes requests.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ def _as_json(value: Any) -> Any:
 
 
 def _with_zone(time: datetime) -> datetime:
-    """Return the time with its zone. A time without one is local time; not every one can be converted."""
+    """Return the time with its zone. A time without a zone is local time.
+
+    Raises `RequestError` for a local time that the system cannot convert.
+    """
     try:
         return time if time.tzinfo is not None else time.astimezone()
     except (ValueError, OverflowError, OSError) as error:

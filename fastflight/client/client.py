@@ -197,6 +197,20 @@ class FastFlightClient:
         """Return the server's recordings; their `state` says which of them are still being written."""
         return [answers.recorded_of(given) for given in self._connection.act("recordings")]
 
+    def add_device(self, name: str, url: str, *, record: bool = False) -> None:
+        """Add a device to the server, until it ends. `record`: also record it. Needs the scope `admin:*`.
+
+        `url` is a serial port of the server's computer, `socket://`, `rfc2217://` or `sim:`.
+        """
+        self._connection.act("device.add", name=name, url=url, record=record)
+
+    def remove_device(self, name: str) -> bool:
+        """Remove a device from the server, until it starts again. Its streams end with an error.
+
+        Return whether its line is closed; if not, a call still uses it, and it is closed after that.
+        """
+        return bool(self._connection.act_once("device.remove", name=name).get("closed"))
+
     def start_recording(self, device: str) -> Recorded:
         """Record a device from now on, until the server ends. Has no effect if the device is already being recorded."""
         return answers.recorded_of(self._connection.act_once("recording.start", device=device))

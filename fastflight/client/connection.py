@@ -1,9 +1,10 @@
 """The Flight calls that both clients use: open a stream, prepare a write, do an action.
 
-Endpoints may name other servers. The connection opens a channel to each of those that it uses, and closes them all when
-it is closed.
+Endpoints may name other servers. The connection opens a channel to each other server that it uses. `close` closes all
+of them.
 
-What only some calls need is imported by these: a command that lists a folder starts in half the time.
+Modules that only some calls need are imported inside these calls, so that a command that lists a folder starts in half
+the time.
 """
 
 from __future__ import annotations
@@ -109,25 +110,28 @@ class ServerConnection:
         return Interaction(writer, reader, self.location)
 
     def upload(self, request: Request, source: Any, report: Report | None = None) -> Upload:
-        """Prepare a write of the rows in `source`. The caller runs it."""
+        """Prepare a write of the rows in `source`. Nothing is sent until the caller calls `run` of the result."""
         from fastflight.client.upload import Upload
 
         return Upload(self._client, request, source, self.location, report, self._authorization)
 
-    def act(self, name: str, **body: Any) -> list[Any]:
+    def act(self, name: str, /, **body: Any) -> list[Any]:
         """Do an action and return its results. Arguments that are None are not sent."""
         arguments = {key: value for key, value in body.items() if value is not None}
         return self.results(name, json.dumps(arguments).encode())
 
     def results(self, name: str, body: bytes, timeout: float | None = None) -> list[Any]:
-        """Do an action whose body is already JSON. `timeout` (seconds) replaces the connection's."""
+        """Do an action with `body`, which is already JSON, and return its results, decoded.
+
+        `timeout` (seconds) replaces that of the connection.
+        """
         action = flight.Action(name, body)
         with typed_errors(self.location):
             results = self._client.do_action(action, self._call_options(timeout or self._timeout))
             bodies = [result.body.to_pybytes() for result in results]
         return answers.results_of(bodies, self.location)
 
-    def act_once(self, name: str, **body: Any) -> dict[str, Any]:
+    def act_once(self, name: str, /, **body: Any) -> dict[str, Any]:
         """Do an action that returns exactly one JSON object, and return that."""
         return answers.single(self.act(name, **body), name, self.location)
 
@@ -153,7 +157,8 @@ class ServerConnection:
     def _endpoint(self, endpoint: flight.FlightEndpoint) -> RowStream:
         """Read an endpoint from the first of its locations that can be reached.
 
-        Once a server was reached, no other one is tried, even if the call failed: it may run code that has begun.
+        Once a server was reached, no other one is tried, even if the call fails: the server may have begun to carry out
+        the request, for example to run code, and a second server would do so again.
         """
         named = [each.uri.decode(errors="replace") for each in endpoint.locations] or [self.location]
         locations = [each for each in named if self._may_follow(each)]

@@ -1,7 +1,8 @@
 """Checks of what a server sends as JSON: results of actions, acknowledgements, metadata beside rows.
 
 The server may have another version, or send anything at all. Code that takes its messages apart runs within
-`understood`, which turns whatever does not fit into a `ProtocolError`.
+`understood`, which turns `TypeError`, `KeyError` and the like into a `ProtocolError`. `text`, `whole` and `content`
+check one value each and raise such errors, so call them within `understood`.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ def message(body: bytes, what: str, location: str) -> dict[str, Any]:
 
 
 def text(given: Any) -> str:
-    """Return `given` if it is a string that can be encoded as UTF-8 (JSON may hold half a surrogate pair).
+    """Return `given` if it is a string that UTF-8 can encode. Otherwise raise `TypeError` or `UnicodeEncodeError`.
 
-    Call this, `whole` and `content` within `understood`.
+    JSON may hold half a surrogate pair, which UTF-8 cannot encode.
     """
     if not isinstance(given, str):
         raise TypeError("not text")
@@ -54,14 +55,14 @@ def text(given: Any) -> str:
 
 
 def whole(given: Any) -> int:
-    """Return `given` if it is a whole number from 0 to 2**63 - 1."""
+    """Return `given` if it is an integer from 0 to 2**63 - 1. Otherwise raise `TypeError`."""
     if type(given) is not int or given not in WHOLE:
         raise TypeError("not a number of something")
     return given
 
 
 def content(given: Any) -> bytes:
-    """Return `given` if it is bytes."""
+    """Return `given` if it is bytes. Otherwise raise `TypeError`."""
     if not isinstance(given, bytes):
         raise TypeError("not bytes")
     return given

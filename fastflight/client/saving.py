@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+from collections.abc import Mapping
 from io import BufferedRandom
 from pathlib import Path
 from types import TracebackType
@@ -68,6 +69,11 @@ class SavedFile:
             self._encoder.write(batch)
         except pa.ArrowException as error:
             raise DataError(str(error), where=str(self.path)) from error
+
+    def add_metadata(self, metadata: Mapping[str, str]) -> None:
+        """Store `metadata` in the file if it is Parquet. The other formats have no place for it after the rows."""
+        if isinstance(self._encoder, RowGroupWriter):
+            self._encoder.add_metadata(metadata)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

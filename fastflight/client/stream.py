@@ -55,7 +55,10 @@ class Missed:
 
 
 class StreamOutcome:
-    """Takes the chunks of a stream: counts rows, collects gaps, and checks the server's summary at the end."""
+    """Counts the rows of a stream, collects its gaps, and checks both against the server's summary at the end.
+
+    Pass each chunk to `take`; call `end` when the stream has ended without an error.
+    """
 
     def __init__(self, location: str) -> None:
         self._location = location
@@ -74,7 +77,7 @@ class StreamOutcome:
 
     @property
     def missed(self) -> tuple[int, int]:
-        """The number of gaps and of the chunks in them, including gaps that `gaps` does not store."""
+        """The number of gaps, and of the chunks missing in them. Includes gaps that `gaps` no longer stores."""
         return self._gaps, self._chunks
 
     @property
@@ -136,7 +139,7 @@ class AnswerRows(ABC):
     def __iter__(self) -> Iterator[pa.RecordBatch]: ...
 
     def reporting(self, report: Report | None, total_bytes: int | None = None) -> Self:
-        """Call `report` for each batch from now on."""
+        """Call `report`, if there is one, for each batch from now on, with `total_bytes` as the expected total."""
         self._meter = Meter(report, total_bytes)
         return self
 

@@ -127,7 +127,10 @@ class Upload:
         return not self._is_over
 
     def _batches(self, rows: UploadRows) -> Iterator[pa.RecordBatch]:
-        """Return the batches to send. For a write that can be resumed, first wait for the server's message."""
+        """Return the batches to send.
+
+        For a write that can be resumed, first wait until the server has reported how much it has stored.
+        """
         if rows.after is None:
             return rows.batches
         with self._changed:

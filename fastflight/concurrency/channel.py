@@ -85,7 +85,10 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
         return self._consumer is not None
 
     def add(self, item: T, size: int) -> bool:
-        """Add one item of `size` bytes. Return False if the next one should wait for room. Raise `Cancelled`."""
+        """Add one item of `size` bytes. Return False if the next one should wait for room.
+
+        Raise `Cancelled` if the channel was cancelled.
+        """
         with self._lock:
             self._check_wanted()
             self._waiting.append(item)
@@ -98,7 +101,10 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
         return room
 
     def has_room(self, wake: Wake) -> bool:
-        """Return whether there is room for an item. If not, `wake` is called when there may be. Raise `Cancelled`."""
+        """Return whether there is room for an item. If not, `wake` is called once when there may be room.
+
+        Raise `Cancelled` if the channel was cancelled.
+        """
         with self._lock:
             self._check_wanted()
             if self._bytes < self._max_bytes:
@@ -107,7 +113,9 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
             return False
 
     def poll(self, wake: Wake) -> deque[T] | None:
-        """Return all waiting items; an empty lot at the end. If none waits, return None and call `wake` later.
+        """Return all waiting items; an empty lot at the end. If nothing waits, return None.
+
+        In that case `wake` is called once, when there is something to `poll` for: an item, the end or an error.
 
         Raise the error that the channel ended with, or `Cancelled`.
         """
@@ -154,14 +162,20 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
         _wake(wakes)
 
     def check(self) -> None:
-        """Raise if the channel was cancelled, for a consumer that works on an item for long."""
+        """Raise the error of the cancellation, or `Cancelled`, if the channel was cancelled; else do nothing.
+
+        A consumer that works on one item for a long time calls this to notice a cancellation.
+        """
         if self._cancelled:
             raise self._error or Cancelled("the channel was cancelled")
 
     # For threads.
 
     def put(self, item: T, size: int, wait: Wait = threading.Event.wait) -> None:
-        """Wait for room, and add one item."""
+        """Wait for room, and add one item of `size` bytes. Raise `Cancelled` if the channel was cancelled.
+
+        The result of `wait` is ignored: to give up, it must raise.
+        """
         room = threading.Event()
         while not self.has_room(room.set):
             wait(room)
@@ -169,7 +183,10 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
         self.add(item, size)
 
     def take(self, wait: Wait = threading.Event.wait) -> deque[T] | None:
-        """Wait for items and return all of them; an empty lot at the end. Return None if `wait` gives up."""
+        """Wait for items and return all of them; an empty lot at the end. Return None if `wait` gives up.
+
+        Raise the error that the channel ended with, or `Cancelled`.
+        """
         came = threading.Event()
         while (lot := self.poll(came.set)) is None:
             if not wait(came):
@@ -180,7 +197,8 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
     def lots(self, look: Callable[[], object], seconds: float) -> Iterator[deque[T]]:
         """Yield lots of items until the end. While it waits, it calls `look` every `seconds`; `look` may raise.
 
-        A step that need not wait calls no function (`docs/architecture.md`, "Flight's threads").
+        Raise the error that the channel ended with, or `Cancelled`. A step that need not wait calls no function
+        (`docs/architecture.md`, "Flight's threads").
         """
         came = threading.Lock()
         came.acquire()
@@ -224,19 +242,22 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
     # For coroutines.
 
     async def aput(self, item: T, size: int) -> None:
-        """Wait for room, and add one item."""
+        """Wait for room, and add one item of `size` bytes. Raise `Cancelled` if the channel was cancelled."""
         await self.room()
         self.add(item, size)
 
     async def room(self) -> None:
-        """Wait for room."""
+        """Wait until there is room for an item. Raise `Cancelled` if the channel was cancelled."""
         room, wake = loop_event()
         while not self.has_room(wake):
             await room.wait()
             room.clear()
 
     async def atake(self) -> deque[T]:
-        """Wait for items and return all of them; an empty lot at the end."""
+        """Wait for items and return all of them; an empty lot at the end.
+
+        Raise the error that the channel ended with, or `Cancelled`.
+        """
         came, wake = loop_event()
         while (lot := self.poll(wake)) is None:
             await came.wait()

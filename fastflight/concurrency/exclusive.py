@@ -54,7 +54,10 @@ class IdleClaim:
         return max(0.0, self.idle_seconds - (self._clock() - self._used))
 
     def contest(self) -> bool:
-        """Ask for the lock. Return True if the claim has lapsed and the holder was asked to release the lock."""
+        """Note that another caller wants the lock. Return whether the claim has lapsed.
+
+        If it lapses in this call, the holder is asked to release the lock (`leave`).
+        """
         with self._lock:
             idle = self._clock() - self._used
             if idle < self.idle_seconds and not self.lapsed:
@@ -102,8 +105,9 @@ class Exclusive:
         return current.holder if current is not None and current.ask is None else None
 
     def acquire(self, holder: str, timeout: float, *, lasting: bool = False, claim: IdleClaim | None = None) -> None:
-        """Wait for the lock for at most `timeout` seconds. Raise `BusyError`, which names the holder.
+        """Wait for the lock for at most `timeout` seconds. If it is not free by then, raise `BusyError`.
 
+        `holder` is the name of the caller: the `BusyError` that other callers get meanwhile contains it.
         A `lasting` holder may keep the lock for hours: meanwhile other waiters wait for at most `LASTING_SECONDS`,
         unless the holder's `claim` has lapsed.
         """
@@ -119,7 +123,7 @@ class Exclusive:
     async def aacquire(
         self, holder: str, timeout: float, *, lasting: bool = False, claim: IdleClaim | None = None
     ) -> None:
-        """The same for a coroutine. A cancelled waiter never keeps the lock."""
+        """As `acquire`, for a coroutine. A cancelled waiter never keeps the lock."""
         loop = asyncio.get_running_loop()
         woken = asyncio.Event()
         waiter = _Waiter(holder, lambda: loop.call_soon_threadsafe(woken.set), lasting, claim)
@@ -226,7 +230,10 @@ class Exclusive:
         raise BusyError(f"in use by {holder} for {seconds:.1f} s", holder=holder, where=self.where, hint=hint)
 
     def _withdraw(self, waiter: _Waiter) -> None:
-        """Remove a waiter that has failed: nobody would release a lock that it is handed later."""
+        """Remove a waiter that gives up. If it has got the lock meanwhile, pass the lock on.
+
+        Otherwise it could be handed the lock later, and nobody would release it.
+        """
         queue = self._waiters if waiter.ask is None else self._background
         with self._lock:
             if waiter.granted:
@@ -235,7 +242,7 @@ class Exclusive:
                 queue.remove(waiter)
 
     def _hand_over(self) -> None:
-        """Make the next waiter the holder. `_lock` is held."""
+        """Make the next waiter the holder. The caller holds `_lock`."""
         self._current = None
         for queue in (self._waiters, self._background):
             while queue:

@@ -47,7 +47,10 @@ TURN_SECONDS = 0.01
 
 
 def run_on_loop(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
-    """Call `act` on `loop`, from any thread, and wait until that is done. Call it here if `loop` does not run."""
+    """Call `act` on `loop`, from any thread, and wait until that is done, for at most `STUCK_LOOP_SECONDS`.
+
+    If `loop` does not run, or the caller runs on it, call `act` here.
+    """
     if loop.is_closed() or not loop.is_running() or runs_here(loop):
         act()
         return
@@ -73,8 +76,8 @@ def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
 class Turn:
     """Measures how long a coroutine has kept its loop.
 
-    A coroutine never suspends by itself while the items that it reads are ready and it can pass them on at once. The
-    loop's other tasks would wait for as long as its source is ahead.
+    A coroutine that passes items on does not suspend while its source has items ready, so the loop's other tasks would
+    wait. It must check `over` after each item, and await `leave` when that is True.
     """
 
     __slots__ = ("_began",)

@@ -126,7 +126,10 @@ class Shard:
         return True
 
     def look(self, still_wanted: Callable[[], bool] = always) -> None:
-        """Do one check of `wait`, for a thread that waits for this shard in another way."""
+        """Raise `Stopped`, or the error of `still_wanted`, if `wait` would raise it now.
+
+        Call it every `LOOK_SECONDS` in a thread that waits for this shard without `wait`.
+        """
         if not self.running:
             raise Stopped("the event loop has ended", where=self.name)
         if not still_wanted():
@@ -174,7 +177,7 @@ class Shard:
             self.loop.close()
 
     def _turn(self, over: Callable[[], bool]) -> None:
-        """Run the loop until `over` returns True when the loop stops."""
+        """Run the loop, and run it again each time it stops, until `over` returns True."""
         while not over():
             # If a task raises SystemExit, only that task has failed. The loop's other tasks and their clean-up go on.
             with contextlib.suppress(SystemExit, KeyboardInterrupt):

@@ -25,7 +25,7 @@ log = Logger(__name__)
 LOOK_SECONDS = 0.5
 # Everything on a loop waits for its slowest call. Live streams are flushed every 0.1 s; clients wait for seconds.
 STUCK_SECONDS = 1.0
-# How much of the stack is logged. The innermost calls are those that block.
+# How much of the stack is logged: the innermost calls, because one of them blocks the loop.
 MAX_STACK_FRAMES = 20
 
 

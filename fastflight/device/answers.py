@@ -63,7 +63,7 @@ WASI = {
 }
 NUMBERS: Mapping[str, Mapping[int, str]] = {"webassembly": WASI}
 
-# For each error name: its meaning for the user, and a hint.
+# The meaning of each error name for the user, and a hint.
 MEANING = {
     "EPERM": ("the board does not allow it", ""),
     "EIO": ("the board's storage failed", "Its flash or card may be damaged: try another file, then reformat it"),
@@ -82,7 +82,7 @@ MEANING = {
 
 WORDS = {"file not found": "ENOENT"}
 
-# Exceptions that fastflight's own code raises only if it arrived damaged. "Error" is that of CPython's binascii.
+# Exceptions that fastflight's own code raises only if it arrived damaged. "Error" is CPython's `binascii.Error`.
 GARBLED = frozenset({"SyntaxError", "IndentationError", "NameError", "Error"})
 
 _KIND = re.compile(r"(?m)^([A-Za-z_][\w.]*)(?::\s*(.*))?$")
@@ -101,7 +101,7 @@ def literal(text: str) -> Any:
 
 
 def integer(value: Any) -> int:
-    """Return `value` if it is an integer of 64 bits, else raise `ValueError`."""
+    """Return `value` if it is an integer that fits into 64 bits with sign, else raise `ValueError`."""
     if not isinstance(value, int) or value not in WHOLE:
         raise ValueError("not a whole number")
     return value

@@ -123,7 +123,7 @@ class OpenBoard:
         raise own_failure(output.stderr, where="")
 
     def end(self) -> Conversation[None]:
-        """Return the board to its friendly prompt. After a reset leave it as it is."""
+        """Return the board to its friendly prompt. Do nothing after a reset."""
         if self.dirty:
             yield from self.mend()
         if self.repl.entered:

@@ -61,7 +61,7 @@ TINY_HEAP = 12_000
 TINY_BLOCK = 64
 
 
-# For the platform, version and machine that a board reports; the longest known text has 80 characters.
+# The limit for each text that a board reports (platform, version, machine). The longest known one has 80 characters.
 MAX_SAID_CHARACTERS = 200
 
 

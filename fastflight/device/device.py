@@ -24,7 +24,7 @@ from fastflight.device.board import OpenBoard
 from fastflight.device.line import DeviceLine, aclose, close
 from fastflight.device.listening import listen
 from fastflight.device.session import AsyncSession, Session, located
-from fastflight.errors import ProtocolError, TransportClosed, TransportError
+from fastflight.errors import BusyError, ProtocolError, TransportClosed, TransportError
 from fastflight.lazy import Logger
 from fastflight.transport import Address, Port, arun, run
 from fastflight.transport.chunk_buffer import TapReader
@@ -107,7 +107,7 @@ class Device:
 
     @property
     def put_out(self) -> int:
-        """How often an idle owner lost the device to somebody else."""
+        """How often an idle owner had to give the device up to another caller (`IdleClaim`)."""
         return self._lock.put_out
 
     @property
@@ -180,7 +180,8 @@ class Device:
         """Own the bare line for a `with` block, for a tool that speaks to the board itself.
 
         Afterwards the device forgets what it knew about the board: the tool may have reset it or changed its firmware.
-        Others that ask meanwhile soon get a `BusyError`, or the line if the `claim` has lapsed. Otherwise as `lease`.
+        Callers that ask for the device meanwhile get a `BusyError` after a short wait. If the `claim` has lapsed, they
+        get the device instead, and this owner loses it. `holder`, `timeout` and errors are as for `lease`.
         """
         self._line.check()
         held = self._lock.held(holder, self._lease_timeout(timeout), lasting=True, claim=claim)
@@ -319,6 +320,26 @@ class Device:
         """Close the line and end its readers. Nobody may hold a lease. A thread that opens the line gets an error."""
         self._line.close()
         self._forget()
+
+    async def aretire(self) -> None:
+        """Close the line as soon as nobody owns the device. Await it on `shard`. Later leases get an error.
+
+        Nothing is taken from a present owner: what it does may take as long as its own limits allow.
+        """
+        while True:
+            try:
+                async with self._lock.aheld("a removal", self._lease_seconds):
+                    with self._listeners_lock:
+                        if self._listen_task is not None:
+                            self._listen_task.cancel()
+                            self._listen_task = None
+                    port, self._line.port = self._line.port, None
+                    if port is not None:
+                        await unbroken(aclose(port))
+                    self.close()
+                    return
+            except BusyError:
+                continue
 
     def _lease_timeout(self, timeout: float | None) -> float:
         return self._lease_seconds if timeout is None else timeout

@@ -23,6 +23,33 @@ if binascii.crc32(_c)!={crc32}:raise SyntaxError
 exec(_c)
 """
 FORGET = b"del _c\n"
+# Output without line ends is cut into lines of this length, so that it does not collect in memory.
+MAX_LINE_BYTES = 64 * 1024
+
+
+class OutputLines:
+    """Splits the output of code into lines of text, without their ends. Bytes that are not UTF-8 become U+FFFD."""
+
+    def __init__(self) -> None:
+        # Output after the last line end.
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> list[str]:
+        """Return the lines that these bytes complete."""
+        *lines, self._rest = (self._rest + piece).split(b"\n") if piece else [self._rest]
+        while len(self._rest) > MAX_LINE_BYTES:
+            lines.append(self._rest[:MAX_LINE_BYTES])
+            self._rest = self._rest[MAX_LINE_BYTES:]
+        return [_text(line) for line in lines]
+
+    def finish(self) -> list[str]:
+        """Return the output after the last line end, if there is any."""
+        last, self._rest = self._rest, b""
+        return [_text(last)] if last else []
+
+
+def _text(line: bytes) -> str:
+    return line.removesuffix(b"\r").decode("utf-8", "replace")
 
 
 def can_seal(repl: RawRepl, capabilities: Capabilities) -> bool:

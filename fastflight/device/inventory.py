@@ -1,18 +1,18 @@
-"""The devices of a process, by name: created from URLs at the start, closed together at the end."""
+"""The devices of a process, by name: created from URLs, added and removed while it runs, closed together at the end."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Mapping
 
 from fastflight.concurrency import Shards
 from fastflight.device.device import LEASE_SECONDS, Device
-from fastflight.errors import UnknownName, nearest
+from fastflight.errors import RequestError, UnknownName, nearest
 from fastflight.transport import parse_url
 
 
 class Inventory:
-    """Devices by name."""
+    """Devices by name. Any thread may look them up, also while another one adds or removes a device."""
 
     def __init__(
         self, urls: Mapping[str, str], lease_seconds: float = LEASE_SECONDS, shards: Shards | None = None
@@ -22,41 +22,70 @@ class Inventory:
         `lease_seconds`: how long a lease waits for another owner if it gives no timeout. `shards`: the event loops on
         which devices are read; each device uses the shard of its name.
         """
-        self._devices = {
-            name: Device(name, parse_url(url), lease_seconds, shards.of(name) if shards is not None else None)
-            for name, url in urls.items()
-        }
+        self._lease_seconds = lease_seconds
+        self._shards = shards
+        # Held while a device is added or removed. A change replaces the dict, so readers need no lock.
+        self._changing = threading.Lock()
+        self._devices = {name: self._new(name, url) for name, url in urls.items()}
+        # Removed devices whose line is not closed yet.
+        self._removed: set[Device] = set()
 
     def names(self) -> list[str]:
-        """The names, in the order of `urls`."""
+        """The names, in the order in which the devices were added."""
         return list(self._devices)
 
     def devices(self) -> list[Device]:
-        """All devices, in the order of `urls`."""
+        """All devices, in the same order."""
         return list(self._devices.values())
 
     def device(self, name: str) -> Device:
         """Return the device of that name. `UnknownName` if there is none."""
+        devices = self._devices
         try:
-            return self._devices[name]
+            return devices[name]
         except KeyError:
-            raise UnknownName("no such device", where=name, hint=nearest(name, self._devices)) from None
+            raise UnknownName("no such device", where=name, hint=nearest(name, devices)) from None
 
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        """Read all lines during a `with` block, so that output has the time at which the board sent it.
+    def find(self, name: str) -> Device | None:
+        """Return the device of that name; None if there is none."""
+        return self._devices.get(name)
 
-        A line that cannot be opened is tried again.
+    def add(self, name: str, url: str) -> Device:
+        """Add a device and return it. Its line is opened when it is first needed.
+
+        Raises `RequestError` if the name is taken, or the URL cannot be parsed.
         """
-        with contextlib.ExitStack() as lines:
-            for device in self._devices.values():
-                lines.enter_context(device.listen())
-            yield
+        with self._changing:
+            if name in self._devices:
+                raise RequestError(
+                    "there is a device of this name", where=name, hint="Choose another name, or remove that one first"
+                )
+            device = self._new(name, url)
+            self._devices = {**self._devices, name: device}
+            return device
+
+    def remove(self, name: str) -> Device:
+        """Take a device out, so that nobody finds it any more, and return it. Await `retire` next."""
+        with self._changing:
+            device = self.device(name)
+            self._removed.add(device)
+            self._devices = {each: other for each, other in self._devices.items() if each != name}
+            return device
+
+    async def retire(self, device: Device) -> None:
+        """Close a removed device as soon as nobody owns it. Await it on the device's shard."""
+        await device.aretire()
+        with self._changing:
+            self._removed.discard(device)
 
     def close(self) -> None:
         """Close all devices. Nobody may hold a lease."""
-        for device in self._devices.values():
+        for device in (*self._devices.values(), *self._removed):
             device.close()
+
+    def _new(self, name: str, url: str) -> Device:
+        shard = None if self._shards is None else self._shards.of(name)
+        return Device(name, parse_url(url), self._lease_seconds, shard)
 
     def __enter__(self) -> Inventory:
         return self

@@ -64,6 +64,7 @@ class DeviceLine:
         """Return the open port, opening it if need be. `TransportError` when it cannot be opened."""
         if self.port is not None:
             return self.port
+        self._check_open()
         port = tapped(self.address.open(OPEN_SECONDS), self.tap)
         if not self._adopt(port):
             close(port)
@@ -77,6 +78,7 @@ class DeviceLine:
         """As `ensure_open`."""
         if self.port is not None:
             return self.port
+        self._check_open()
         port = tapped(await open_port(self.address), self.tap)
         if not self._adopt(port):
             await aclose(port)
@@ -103,6 +105,14 @@ class DeviceLine:
             close(port)
         self.tap.close()
         self.address.dispose()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise TransportClosed(
+                "its line was closed for good",
+                where=self.name,
+                hint="The device was removed, or the server ends: see `fastflight devices`",
+            )
 
     def _adopt(self, port: TappedPort) -> bool:
         """Make `port` the open port. Return false if the line was closed while the port was being opened."""

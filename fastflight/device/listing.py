@@ -44,7 +44,7 @@ def _ff(p):
   print(repr((e[0],e[1],z,t)))
 _ff({path!r})
 """
-# For boards with a flat file system, which have no `ilistdir` and no times.
+# As `LIST`, for boards with a flat file system, which have no `ilistdir` and no times.
 LIST_FLAT = """\
 import os
 for n in os.listdir():

@@ -1,4 +1,4 @@
-"""Runs a block together with a watching coroutine that can end it with an error."""
+"""Runs a block of code together with a coroutine that watches a condition and can end the block with an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import Any
 
 @contextlib.asynccontextmanager
 async def cancel_when(watch: Callable[[], Coroutine[Any, Any, Exception]]) -> AsyncIterator[None]:
-    """Cancel the block when `watch()` returns or raises an error. The block then raises that error."""
+    """Run `watch()` beside the block. When it returns or raises an error, cancel the block, and raise that error.
+
+    At the end of the block, `watch()` is cancelled.
+    """
     task = asyncio.current_task()
     assert task is not None
     found: list[Exception] = []

@@ -93,7 +93,7 @@ OF_BOARD = {
 
 
 def error_answer(error: BaseException) -> tuple[int, bytes]:
-    """Return the status code and the JSON for `error`. An unexpected one is logged; the client gets its number."""
+    """Return the status code and the JSON for `error`. An unexpected one is logged; the client gets the request id."""
     error = failure_of(error)
     if isinstance(error, HttpRefusal):
         content = json.loads(error_json(error, MAX_ERROR_BYTES))

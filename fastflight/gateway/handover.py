@@ -25,11 +25,13 @@ from fastflight.service.source import Sent, Summary, held_bytes
 
 T = TypeVar("T")
 
-# For a thread to see that its channel is cancelled: a sync source yields an empty lot now and then.
+# How long to wait for the thread of a cancelled channel. It notices the cancellation at the source's next lot: a sync
+# source yields an empty lot now and then.
 JOIN_SECONDS = 5.0
-# Rows that wait for a source that writes. A board at 115200 baud takes a minute for 1 MiB: more would only wait.
+# The most bytes of rows that wait for a source that writes. A board at 115200 baud takes a minute for 1 MiB, so more
+# would only wait.
 WAITING_BYTES = 1024 * 1024
-# For a writer to clean up (remove its temporary file) after the upload broke off.
+# How long a writer may clean up (remove its temporary file) after the upload broke off.
 ABORT_SECONDS = 5.0
 
 Rows = AsyncIterator[pa.RecordBatch]

@@ -1,4 +1,7 @@
-"""`/metrics`: the metrics of the server, from its action `stats`, and those of the gateway itself."""
+"""`/metrics`: the metrics of the server, from its action `stats`, and the gateway's own metrics.
+
+Register both collectors in one `CollectorRegistry`. `ServerMetrics.make` returns the text for Prometheus.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +28,9 @@ MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 
 
 class ServerMetrics(Collector):
-    """Collects the metrics of the server behind `backend`, and makes the page of all that `registry` holds.
+    """Collects the metrics of the server behind `backend`, and makes the text of `/metrics` from all in `registry`.
 
-    The backend is asked each time the page is made; `collect` gives its last answer.
+    The backend is asked each time the text is made; `collect` gives its last answer.
     """
 
     def __init__(self, backend: Backend, registry: CollectorRegistry) -> None:
@@ -37,7 +40,7 @@ class ServerMetrics(Collector):
         registry.register(self)
 
     async def make(self, caller: Caller) -> AnswerContent:
-        """Return the whole page. Only administrators may have it: the action `stats` is theirs."""
+        """Return the text of `/metrics`. Raise `Forbidden` unless `caller` may run the action `stats`."""
         (self._stats,) = await self._backend.act("stats", b"", caller)
         return AnswerContent(await off_loop(generate_latest, self._registry), MEDIA_TYPE)
 

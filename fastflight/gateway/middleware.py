@@ -72,7 +72,7 @@ class GatewayMiddleware:
         same_for_all = (authenticator is None or authenticator.is_open) and not policy.cors_headers(None)
         self._ready = {path.encode(): each for path, each in self._shared.items()} if same_for_all else {}
         self._behind = behind
-        # For metrics: the connections, which `listen` limits, and the answers by method and status.
+        # `listen` limits and counts the connections. Both are read by the metrics.
         self.connections = Connections()
         self.answers: Counter[tuple[str, int]] = Counter()
 
@@ -144,7 +144,10 @@ class GatewayMiddleware:
         await self._sockets(scope, receive, send)
 
     async def admit_to_relay(self, headers: Iterable[Header], query: bytes, certificate: str) -> Caller:
-        """Return who opens the relay's WebSocket, or raise why not. The rules are those of the other WebSockets."""
+        """Return the caller that opens the relay's WebSocket, by the same rules as for the other WebSockets.
+
+        Raise the error to refuse it with otherwise.
+        """
         if self._authenticator is None or self._sockets is None:
             return ANYONE
         authenticated = None

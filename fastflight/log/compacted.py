@@ -69,7 +69,7 @@ class Compacted:
             return None
         if log_index.entries is not None:
             return log_index.entries
-        entries = stored_entries(log_index, self.disk, self.name, self._sidecar)
+        entries = stored_entries(log_index, self.disk, self.name, self._sidecar_offset)
         if entries is None:
             derived = self.derive_index().logs.get(number)
             entries = log_index.entries = derived.entries if derived is not None else Entries()
@@ -98,8 +98,8 @@ class Compacted:
         return index
 
     @property
-    def _sidecar(self) -> int:
-        """The offset of the sidecar in the index file."""
+    def _sidecar_offset(self) -> int:
+        """The offset in the index file at which the sidecar begins: after the packed sections."""
         return _TABLE.size + len(self.sections.packed)
 
     def read(
@@ -288,7 +288,7 @@ def _load_part(disk: Disk, first: int, last: int, names: list[str], index: str) 
         if magic != _MAGIC or crc32(table, crc32(_TABLE.pack(magic, size, count, 0))) != crc:
             return None
         part = Compacted(disk, first, last, names, Sections(table), size)
-        sidecar = Index.decode(lambda at, length: file.read(part._sidecar + at, length), size)
+        sidecar = Index.decode(lambda at, length: file.read(part._sidecar_offset + at, length), size)
         if sidecar is None:
             return None
         part.index = sidecar

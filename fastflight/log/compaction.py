@@ -38,7 +38,7 @@ Run: TypeAlias = tuple[IndexEntry, pa.RecordBatch | None]
 
 
 class _NotCompactable(Exception):
-    """A segment that cannot be compacted."""
+    """`segment` cannot be compacted, because it is damaged or has a type that Parquet does not support."""
 
     def __init__(self, segment: StorePart) -> None:
         super().__init__(segment.name)
@@ -143,7 +143,10 @@ class _Compaction:
         return part
 
     def _write(self, number: int, name: str, logs: Sequence[tuple[LogState, Codec]]) -> _WrittenFile:
-        """Write Parquet file `number` of the part."""
+        """Write Parquet file `number` of the part, under `name`, with the rows of `logs`, which have one schema.
+
+        Raises `_NotCompactable` for a type that Parquet does not support.
+        """
         with suppress(FileNotFoundError):
             self._disk.remove(name)
         file = self._disk.create(name)
@@ -181,7 +184,7 @@ class _Compaction:
         return entries_by_log
 
     def _runs(self, number: int, codec: Codec) -> Iterator[Run]:
-        """Yield a log's rows in runs without a hole, and the numbers that were never written."""
+        """Yield a log's rows in runs without a hole, each as one batch; None for numbers that were never written."""
         waiting: list[pa.RecordBatch] = []
         lot = IndexEntry(0, 0, 0, 0, END_OF_TIME, BEGINNING)
         size = 0
@@ -204,7 +207,10 @@ class _Compaction:
             yield lot, _concat_and_clear(waiting)
 
     def _pieces(self, number: int, codec: Codec) -> Iterator[Run]:
-        """Yield a log's rows that are not trimmed, at most `GROUP_ROWS` each; None for numbers never written."""
+        """Yield a log's rows that are not trimmed, in batches of at most `GROUP_ROWS` rows.
+
+        For numbers that were never written, yield their entry with None. Raises `_NotCompactable` for damaged rows.
+        """
         start = self._firsts[number]
         for segment in self._segments:
             entries = segment.entries(number)

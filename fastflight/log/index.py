@@ -30,7 +30,7 @@ _HEADER = struct.Struct("<8sQQqIIII")
 _SUMMARY = struct.Struct("<QQQQQqqQII")
 _DAMAGE = struct.Struct("<QQ")
 _MAGIC = b"FFIDX 1\n"
-# offset, size, first, rows, first time, last time
+# The 64-bit numbers of one entry: offset, size, first, rows, first time, last time.
 _STRIDE = 6
 _ENTRY_BYTES = _STRIDE * 8
 # Numbers are stored in 64 bits with a sign.
@@ -109,7 +109,7 @@ class Entries:
 class LogIndex:
     """One log within one part of a store: its numbers from `begin` up to, but not including, `next`.
 
-    `rows` and `bytes` count batches only.
+    `rows` and `bytes` count the rows that are stored, and not the numbers without rows.
     """
 
     state: LogState

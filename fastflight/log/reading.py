@@ -62,7 +62,7 @@ class Snapshot(NamedTuple):
 
 
 class SnapshotSource(Protocol):
-    """Knows the parts of a store: a `Store` or a `StoreReader`."""
+    """Gives snapshots of the logs of one store: a `Store` or a `StoreReader`."""
 
     def snapshot(self, number: int) -> Snapshot:
         """Return the present snapshot of a log."""

@@ -32,7 +32,7 @@ class Retention:
 
 
 class RetentionCheck:
-    """Call `update` now and then. `clock` is the time of day in seconds, `ticks` a monotonic clock."""
+    """Call `update` about once a minute. `clock` is the time of day in seconds, `ticks` a monotonic clock."""
 
     def __init__(self, limits: Retention, clock: Callable[[], float], ticks: Callable[[], float]) -> None:
         self._limits = limits

@@ -314,9 +314,10 @@ class Store:
             return Ticket(first, first - 1, self._committer.put([_state(log, first)]))
 
     def sweep(self) -> int:
-        """Delete the oldest parts that are trimmed or exceed the retention. Return how many. Call it now and then.
+        """Delete the oldest parts that are trimmed or exceed the retention, and return how many.
 
-        No part counts as too old until the clock has been steady for ten minutes in this process (see `retention`).
+        Call it about once a minute. No part counts as too old until the clock has been steady for ten minutes in this
+        process (see `retention`).
         """
         with self.maintenance_lock:
             self._retention.update()
@@ -363,7 +364,7 @@ class Store:
             return Snapshot(list(self._parts), log.first, log.durable_end)
 
     def group_committed(self, records: Sequence[NewRecord], written: Sequence[WrittenRecord]) -> None:
-        """Make a durable group visible to readers. The committer's lock is held."""
+        """Make a durable group visible to readers. The caller holds the committer's lock."""
         segment = self._writer.segment
         assert segment is not None
         self._writer.add_to_index(written)
@@ -378,7 +379,7 @@ class Store:
                 log.durable_end = record.first + record.rows
 
     def group_failed(self) -> None:
-        """Free the numbers of the appends that failed. The committer's lock is held."""
+        """Free the numbers of the appends that failed. The caller holds the committer's lock."""
         for log in self._logs.values():
             log.assigned_end = log.durable_end
 

@@ -71,7 +71,7 @@ class SegmentWriter:
         self._file: File | None = None
         # Whether the file may have bytes of a failed group after the segment's end.
         self._needs_rollback = False
-        # Records in the segment, without those that were there when it was opened.
+        # How many records were added to the segment since it was opened.
         self._records = 0
 
     def resume(self) -> int:

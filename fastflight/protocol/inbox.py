@@ -35,7 +35,7 @@ class Inbox:
         return data
 
     def put_back(self, data: bytes) -> None:
-        """Put `data`, which belongs to another conversation, back at the front."""
+        """Put `data` back at the front: this conversation has read it, but does not use it."""
         self._data[:0] = data
 
     def some(self, within: float) -> Conversation[bytes]:

@@ -114,7 +114,7 @@ class RawRepl:
         self._late_answer = False
 
     def leave(self) -> Conversation[None]:
-        """Return to the friendly REPL without waiting for its banner: `enter` skips it."""
+        """Return to the friendly REPL. Does not wait for its banner: the next `enter` skips that."""
         self.entered = False
         self.leaves += 1
         yield Send(CTRL_B)

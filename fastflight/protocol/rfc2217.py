@@ -45,7 +45,7 @@ class MessageCode(IntEnum):
 
 
 class Flow(IntEnum):
-    """Flow control of the serial line, as SET-CONTROL values for outbound data or for both directions."""
+    """Flow control of the data that the port sends, or of both directions, as SET-CONTROL values."""
 
     NONE = 1
     XON_XOFF = 2
@@ -55,7 +55,7 @@ class Flow(IntEnum):
 
 
 class InboundFlow(IntEnum):
-    """Flow control of the serial line, as SET-CONTROL values for inbound data, where it differs from outbound."""
+    """Flow control of the data that the port receives, as SET-CONTROL values. `Flow` has those for outbound data."""
 
     NONE = 14
     XON_XOFF = 15
@@ -91,21 +91,21 @@ class ModemState(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """The name of the sender; an empty text asks the receiver for its name."""
+    """Tells the name of the sender. With an empty text, asks the receiver for its name."""
 
     text: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class SetBaud:
-    """Bits per second."""
+    """Sets the speed of the line, in bits per second."""
 
     baud: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class SetDataBits:
-    """Bits per character, 5 to 8."""
+    """Sets the number of bits per character, 5 to 8."""
 
     bits: int | None
 
@@ -117,7 +117,7 @@ class SetParity:
 
 @dataclass(frozen=True, slots=True)
 class SetStopBits:
-    """1, 1.5 or 2."""
+    """Sets the number of stop bits: 1, 1.5 or 2."""
 
     bits: float | None
 
@@ -149,45 +149,45 @@ class SetRts:
 
 @dataclass(frozen=True, slots=True)
 class NotifyLine:
-    """The state of the serial line. A client sends None to ask for it (not in the RFC, but common)."""
+    """Reports the state of the serial line. A client sends None to ask for it (not in the RFC, but common)."""
 
     state: LineState | None
 
 
 @dataclass(frozen=True, slots=True)
 class NotifyModem:
-    """The state of the modem lines. A client sends None to ask for it (not in the RFC, but common)."""
+    """Reports the state of the modem lines. A client sends None to ask for it (not in the RFC, but common)."""
 
     state: ModemState | None
 
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """Send no more data, until `Resume`."""
+    """Asks the receiver to send no more data until `Resume`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Send data again."""
+    """Asks the receiver to send data again."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineMask:
-    """The line states for which the client wants notices. The default is none."""
+    """Sets the line states for which the client wants a `NotifyLine`. The default is none."""
 
     mask: LineState
 
 
 @dataclass(frozen=True, slots=True)
 class ModemMask:
-    """The modem states for which the client wants notices. The default is all."""
+    """Sets the modem states for which the client wants a `NotifyModem`. The default is all."""
 
     mask: ModemState
 
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """Drop the data that the server has received from the serial line, the data that it has not sent yet, or both."""
+    """Asks the server to drop data: what it received from the serial line, what it has not sent to it yet, or both."""
 
     received: bool
     unsent: bool

@@ -66,7 +66,7 @@ class Rfc2217Client:
         self._received_bytes = 0
         # The server's last message of each kind.
         self._answers: dict[type[Message], Message] = {}
-        # The requests of the running exchange, and those that timed out or were cancelled before an answer.
+        # The requests of the running exchange, and requests that timed out or were cancelled before an answer.
         self._requests: Sequence[Request] = ()
         self._abandoned: deque[Message] = deque(maxlen=LATE_REQUESTS)
         self._purging = False
@@ -131,7 +131,7 @@ class Rfc2217Client:
         for option in (Option.BINARY, Option.SUPPRESS_GO_AHEAD):
             self._telnet.ask(option, ours=False)
         yield from self._request(requests)
-        if (yield from self._wait_until(lambda: self._is_open(requests), PATIENCE_SECONDS)):
+        if (yield from self._wait_until(lambda: self._opening_is_done(requests), PATIENCE_SECONDS)):
             self._check_agreed()
             self._check_in_force(requests)
             return
@@ -197,8 +197,11 @@ class Rfc2217Client:
     def _refused(self) -> bool:
         return self._telnet.is_settled(Option.COM_PORT, ours=True) and not self._agreed
 
-    def _is_open(self, requests: Sequence[Request]) -> bool:
-        """Return whether the server has refused RFC 2217, or has answered all options that matter and `requests`."""
+    def _opening_is_done(self, requests: Sequence[Request]) -> bool:
+        """Return whether `open` need not wait any longer.
+
+        That is so once the server has refused RFC 2217, or has answered all `requests` and the options that they need.
+        """
         options = ((Option.COM_PORT, True), (Option.BINARY, True), (Option.BINARY, False))
         settled = all(self._telnet.is_settled(option, ours=ours) for option, ours in options)
         return self._refused or (settled and not self._unanswered(requests))

@@ -86,7 +86,7 @@ class Negotiated:
 
 @dataclass(frozen=True, slots=True)
 class Subnegotiation:
-    """A message of the peer about `option`."""
+    """A subnegotiation of the peer: `payload` is its message about `option`, without the framing."""
 
     option: int
     payload: bytes
@@ -143,7 +143,7 @@ class Telnet:
         return self._state(option, ours) is _State.ON
 
     def is_settled(self, option: int, *, ours: bool) -> bool:
-        """Return whether no request of ours waits for an answer."""
+        """Return whether the peer has answered our last request for `option` on that side, if we made one."""
         return self._state(option, ours) is not _State.REQUESTED
 
     def subnegotiate(self, option: int, payload: bytes) -> None:

@@ -48,8 +48,8 @@ SILENT_SECONDS = 60.0
 # A client that does not read its answer holds a device and a thread. People look at a batch for a minute, and programs
 # process one for as long. A client that needs longer can request the rest later.
 STALLED_SECONDS = 120.0
-# The same for streams that hold no device: a live session costs only its room, and rows that its client misses are
-# counted.
+# The same limit for streams that hold no device, such as a live session. They cost only their room, and rows that their
+# clients miss are counted.
 STALLED_LIVE_SECONDS = 3600.0
 # An interactive session without input keeps the device while nobody else asks for it. After this time another request
 # gets the device: by then the person has gone to another window, often to wait there for this device.
@@ -99,7 +99,7 @@ class _Gate:
 class AdmissionTicket:
     """Room for one stream, once it is `admitted`. `Admission.release` takes it back.
 
-    `in_thread`: whether a thread waits and works for it, as opposed to a coroutine.
+    `in_thread`: whether a thread waits and works for the stream. If not, a coroutine does.
     """
 
     # The name of its last gate.
@@ -154,12 +154,12 @@ class Admission:
 
     @property
     def streams(self) -> Set[AdmissionTicket]:
-        """The admitted streams. Iterate them under the lock."""
+        """The admitted streams. Hold the lock while you iterate."""
         return self._streams.inside
 
     @property
     def calls(self) -> Set[AdmissionTicket]:
-        """The admitted calls that are not streams. Iterate them under the lock."""
+        """The admitted calls that are not streams. Hold the lock while you iterate."""
         return self._calls.inside
 
     @property
@@ -178,9 +178,9 @@ class Admission:
         return self._refusals
 
     def levels(self) -> Iterator[tuple[str, int, int]]:
-        """Yield the scope of each limit, its size, and how much of it is used (by the fullest device or identity).
+        """Yield the scope of each limit, its size, and how much of it is used. Hold the lock while you iterate.
 
-        Iterate under the lock.
+        For the limits of one device and of one identity, that is the use by the fullest one.
         """
         limits = self.limits
         for scope, limit, gates in (
@@ -229,7 +229,7 @@ class Admission:
             raise
 
     async def aacquire(self, ticket: AdmissionTicket, device: str | None, client_name: Callable[[], str]) -> None:
-        """The same for a coroutine. Cancel it when the client leaves."""
+        """As `acquire`, for a coroutine. The caller must cancel it when the client leaves."""
         self._enter(ticket, device, client_name)
         if ticket.admitted:
             return
@@ -275,7 +275,10 @@ class Admission:
                 del self._gates[gate.key]
 
     def _enter(self, ticket: AdmissionTicket, device: str | None, client_name: Callable[[], str]) -> None:
-        """Admit the ticket, or put it into the queue of the first full gate."""
+        """Admit the ticket, or put it into the queue of the first full gate.
+
+        Raise `Stopped` if the server shuts down, `ResourceExhausted` if too many tickets wait already.
+        """
         per_identity = self.limits.per_identity
         identity = "" if per_identity is None else client_name()
         with self._lock:

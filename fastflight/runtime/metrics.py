@@ -170,7 +170,7 @@ class FunctionCollector(Collector):
 def family(name: str, values: Iterable[tuple[Labels, float]]) -> Metric:
     """Return the metric `name` with its values.
 
-    Values with equal labels are added up; of ages the greatest is taken.
+    Values with equal labels are added up. For metrics that are ages, the greatest value counts instead.
     """
     definition = DEFINITIONS[name]
     merge = max if name.endswith("_age_seconds") else operator.add

@@ -86,7 +86,7 @@ class Packer:
         self._size = 0
 
     def packed(self, lots: Iterable[Lot]) -> Iterator[list[Run]]:
-        """Yield the runs of each lot. Not divided into functions: see `docs/architecture.md`, "Flight's threads"."""
+        """Yield the runs of each lot. One long function, for speed: see `docs/architecture.md`, "Flight's threads"."""
         for lot in lots:
             runs = []
             for item in lot or (empty(self.schema),):
@@ -160,7 +160,7 @@ class Account:
         self._looked = time.monotonic()
 
     def sending(self, runs: Iterable[Run]) -> Iterator[Run]:
-        """Yield and count each run. Raise `Stopped` once the stream is not wanted. Inline, as `Packer.packed` is."""
+        """Yield and count each run. Raise `Stopped` once the stream is not wanted. One function, as `Packer.packed`."""
         stream = self._stream
         for run in runs:
             # A write to a client that has left fails by itself. This check is for the case that it does not.

@@ -35,7 +35,7 @@ def code_of(error: BaseException) -> str:
 
 
 class RequestLog:
-    """Create it after the log is configured: the configuration is read once."""
+    """Logs the end of each request: call `ended`. Create it after structlog is configured: it checks that only once."""
 
     def __init__(self) -> None:
         self._log = structlog.get_logger(__name__).bind()

@@ -111,7 +111,10 @@ class Stream(AdmissionTicket):
 
     @contextmanager
     def waiting_for_client(self) -> Iterator[None]:
-        """Enter this around a wait for the client to send something. The wait may last `silent_seconds`."""
+        """A context for waiting until the client sends something.
+
+        If the wait lasts longer than `silent_seconds`, the stream may be stopped (`server.deadlines`).
+        """
         self.awaited = time.monotonic()
         try:
             yield
@@ -159,7 +162,7 @@ class Stream(AdmissionTicket):
         return True
 
     def passing(self) -> None:
-        """`check` between batches, but not more often than every `LOOK_SECONDS`."""
+        """Do what `check` does, at most once every `LOOK_SECONDS`. Call it after each batch."""
         now = time.perf_counter()
         if self.why_stop or now - self._looked >= LOOK_SECONDS:
             self._looked = now

@@ -77,7 +77,7 @@ class StreamRegistry:
     async def aopen(
         self, resolved: ResolvedRequest, has_left: Callable[[], bool], client_name: Callable[[], str]
     ) -> Stream:
-        """The same for a coroutine. Cancel it when the client leaves."""
+        """As `open`, for a coroutine. The caller must cancel it when the client leaves."""
         stream = self._new_stream(resolved, has_left, client_name, False)
         await self._admission.aacquire(stream, resolved.device, stream.client_name)
         stream.begin()
@@ -106,7 +106,7 @@ class StreamRegistry:
     async def acall(
         self, name: str, device: str | None, client_name: Callable[[], str]
     ) -> AsyncIterator[Callable[[Callable[[], T]], Callable[[], T]]]:
-        """The same for a coroutine. Cancel it when the client leaves.
+        """As `call`, for a coroutine. The caller must cancel it when the client leaves.
 
         Yields a wrapper for work in a thread, which goes on after a cancellation. The wrapped work keeps the ticket
         and releases it when it ends.
@@ -169,7 +169,7 @@ class StreamRegistry:
         )
 
     def count_overdue(self, client: str) -> None:
-        """Count a stream that was ended because its client, one of `OVERDUE`, exceeded its time."""
+        """Count a stream that was ended because its client exceeded its time. `client` is one of `OVERDUE`."""
         with self._lock:
             self._overdue[client] += 1
 
@@ -224,6 +224,12 @@ class StreamRegistry:
         for stream in streams:
             stream.stop("cancelled by CancelFlightInfo")
         return len(streams)
+
+    def stop_device(self, device: str, why: str) -> None:
+        """Stop the open streams of a device. Their clients get `why`."""
+        for stream in self._running():
+            if stream.resolved.device == device:
+                stream.stop(why)
 
     def drain(self) -> None:
         """Admit no more streams and calls, and let live streams end by themselves."""

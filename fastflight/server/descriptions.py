@@ -88,7 +88,10 @@ class Descriptions:
 def _is_small(
     descriptor: flight.FlightDescriptor, description: flight.FlightInfo | flight.SchemaResult, known: Estimate
 ) -> bool:
-    """Whether the description and its descriptor are small enough to cache. True if the source forbids to cache it."""
+    """Whether the description and its descriptor are small enough to cache.
+
+    If the source forbids caching, the size does not matter: return True without measuring it.
+    """
     if not known.keep_seconds:
         return True
     return len(descriptor.serialize()) + len(description.serialize()) <= MAX_KEPT_DESCRIPTION_BYTES

@@ -5,9 +5,10 @@ batches, as for do_put. The call ends when the client has ended its side: Flight
 first, and the process would crash if the handler left the reader while a thread is in it. So a client must end its side
 when it gets the trailer. If the answer fails, the client gets `{"refused": true}` instead of the trailer, and the error
 when it ends its side. If it does not end its side, the server reads and ignores what it sends, until the client leaves
-or has sent nothing for too long (`server.deadlines`). The same limit holds until the client has sent its schema,
-without which no answer can begin. Between these two points a client may send nothing for as long as it likes, because a
-client that only listens to a device has nothing to send.
+or has sent nothing for too long (`server.deadlines`).
+
+The same limit holds at the beginning, until the client has sent its schema, without which no answer can begin. While
+the answer is being sent there is no such limit, because a client that only listens to a device has nothing to send.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ def _write(write: Callable[..., None], *message: Any) -> None:
 
 
 def _refuse(writer: flight.MetadataRecordBatchWriter, schema: pa.Schema, stream: Stream) -> None:
-    """Tell a client that waits for rows that there will be no more."""
+    """Tell the client that the exchange has failed, so that it stops waiting for rows and ends its side."""
     stream.offer()
     with contextlib.suppress(pa.ArrowException, OSError):  # it has left
         writer.write_with_metadata(empty(schema), pa.py_buffer(REFUSED))

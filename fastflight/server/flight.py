@@ -230,7 +230,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         return resolved.allowed(self._authority.authorize(identity, resolved.request, doing))
 
     def _restriction(self, identity: Identity) -> Restrict | None:
-        """Return `_restrict` for descriptions; None for a caller without restrictions."""
+        """Return the `restrict` argument of `Descriptions`; None for a caller without restrictions."""
         return None if identity is ANYBODY else partial(self._restrict, identity, "describe")
 
     def _call(

@@ -61,7 +61,7 @@ class Incoming(Iterator[pa.RecordBatch]):
                 return self._counted(batch.data)
 
     def discard(self) -> bool:
-        """Read one message and drop it; False at the end."""
+        """Read one message and drop it. Return False at the end, and if reading fails."""
         with contextlib.suppress(FastFlightError):
             return self._read() is not None
         return False

@@ -64,7 +64,10 @@ class Authentication(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         return Proof(identity, _as_bearer(values[0]) if info.method == flight.FlightMethod.HANDSHAKE else "")
 
     def identity(self, context: flight.ServerCallContext) -> Identity:
-        """Return the caller of a handler's call. Raise `Unauthenticated` if there is no valid proof."""
+        """Return the identity of the caller. Call this from the handler.
+
+        Without a valid proof, return `NOBODY` for a do_action call, and raise `Unauthenticated` for all others.
+        """
         proof: Proof = context.get_middleware(KEY)
         if proof.identity is not None:
             return proof.identity

@@ -51,15 +51,15 @@ class _Untraceable(Exception):
 
 
 class InvalidArgument(_Untraceable, pa.ArrowInvalid):  # type: ignore[misc]
-    """INVALID_ARGUMENT."""
+    """Raise this from a handler to end the call with the status INVALID_ARGUMENT."""
 
 
 class NotFound(_Untraceable, pa.ArrowKeyError):  # type: ignore[misc]
-    """NOT_FOUND."""
+    """Raise this from a handler to end the call with the status NOT_FOUND."""
 
 
 class Unknown(_Untraceable):
-    """UNKNOWN."""
+    """Raise this from a handler to end the call with the status UNKNOWN."""
 
 
 # The first class that matches counts, so subclasses come before their base classes.
@@ -119,7 +119,10 @@ def mapped() -> _Mapped:
 
 @contextmanager
 def mapped_plainly() -> Iterator[None]:
-    """`mapped` for get_schema. There pyarrow sends Flight's own errors with a traceback, so they become UNKNOWN."""
+    """As `mapped`, for get_schema. pyarrow would send the Flight errors of this call with a traceback.
+
+    So they become an error with the status UNKNOWN and the same text.
+    """
     try:
         with mapped():
             yield

@@ -96,7 +96,10 @@ def _on_loop(
 def _in_thread(
     write: Writer[Any], request: Request, schema: pa.Schema, acks: _Acks
 ) -> tuple[Batches, Callable[[], Writing]]:
-    """The same for a writer in a thread of its own: the handler's thread cannot be ended while it waits."""
+    """As `_on_loop`, for a sync writer, which runs in a thread of its own.
+
+    The handler's thread receives the client's batches, and nothing can end that wait.
+    """
     batches = Channel[pa.RecordBatch](WAITING_BYTES)
     ended: Writing = concurrent.futures.Future()
     # From here on `cancel` has no effect on the future: a thread cannot be cancelled, and ends by itself.

@@ -1,4 +1,4 @@
-"""The catalog of a server's sources. `cli` fills it at start; the edges look up the source of each request in it."""
+"""The catalog of a server's sources. `app` fills it at start; the edges look up the source of each request in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The values that some keys of requests can have. The command line offers the same, and starts without the requests."""
+"""The values that some keys of requests can have.
+
+They are apart from `service.requests` because the command line offers the same values, and starts faster if it does not
+import the requests.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Chooses the function of a source that serves a request, by `mode` and by the functions that the source has.
 
-Raises `RequestError` if the source has no such function; the function itself is not called here.
+Each function here returns a function of the source and does not call it. Raises `RequestError` if the source does not
+support the operation, or only in the other mode.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ class FleetFile(Request):
         return narrowed
 
     def existing(self, names: Iterable[str]) -> list[str]:
-        """Return those of `names` that are visible to the caller."""
+        """Return the `names` that are visible to the caller."""
         return [name for name in names if self._is_visible is None or self._is_visible(name)]
 
 
@@ -300,9 +300,10 @@ class Recording(Request):
 
 
 class Mock(Request):
-    """Reads the benchmark table: `total_rows` of 50 columns of int32, four (`simple`), or mixed types (`complex`).
+    """Reads the benchmark table of `total_rows` rows, or writes rows, which are counted and thrown away.
 
-    With `first_row`, the answer begins at that row of the whole table. get_flight_info divides the table into up to
+    `variant` selects the columns: 50 of int32 (`default`), four of int32 (`simple`), or mixed types (`complex`). With
+    `first_row`, the answer begins at that row of the whole table. get_flight_info divides the table into up to
     `endpoints` parts, between batches.
     """
 

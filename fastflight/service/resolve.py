@@ -1,7 +1,7 @@
 """Caches for decoded requests, for the schemas of their answers, and for values that are true for a known time.
 
-Nothing here checks whether a value is still true: the code that puts it in says for how long it will be. The caches are
-bounded and safe for threads.
+Nothing here checks whether a cached value is still true: the code that stores a value says how long it stays true. The
+caches are bounded and safe for threads.
 """
 
 from __future__ import annotations
@@ -83,7 +83,10 @@ class ResolvedRequest:
         return cls(request, source, encode(request), request.belongs_to)
 
     def allowed(self, request: Request) -> ResolvedRequest:
-        """Return the same with `request`, the part of the request that the caller may have."""
+        """Return this with `request` in place of its request: the part of it that the caller may have.
+
+        If that is a smaller part, the result is marked as `narrowed`.
+        """
         return self if request is self.request else replace(self, request=request, narrowed=True)
 
 

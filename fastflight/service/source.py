@@ -26,7 +26,7 @@ Summary = Mapping[str, Any]
 COLUMN_BYTES = 768
 # The batch itself, and its place in a queue.
 BATCH_BYTES = 256
-# Whether to list the device or recording of a name.
+# Takes the name of a device or recording. Returns whether to list it.
 Takes = Callable[[str], bool]
 
 
@@ -141,7 +141,7 @@ class PartialUpload:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The write has failed. The client should end its side, instead of waiting; the call then raises the reason."""
+    """Tells the client that the write has failed, so that it ends its side. The call then raises the error."""
 
 
 # Called with `Progress` after each batch, once its rows are stored. Called with a `PartialUpload` before the first
@@ -184,7 +184,7 @@ class Writer(Protocol[R_contra]):
 
 
 class AsyncWriter(Protocol[R_contra]):
-    """The same on an event loop."""
+    """As `Writer`, on an event loop."""
 
     def __call__(
         self,
@@ -204,7 +204,7 @@ class Incoming(Protocol):
 
 
 class AsyncIncoming(Protocol):
-    """The same on an event loop."""
+    """As `Incoming`, on an event loop."""
 
     def __aiter__(self) -> AsyncIterator[pa.RecordBatch]: ...
 
@@ -218,7 +218,7 @@ class Exchanger(Protocol[R_contra]):
 
 
 class AsyncExchanger(Protocol[R_contra]):
-    """The same on an event loop."""
+    """As `Exchanger`, on an event loop."""
 
     def __call__(self, request: R_contra, schema: pa.Schema, batches: AsyncIncoming) -> Awaitable[AsyncReading]: ...
 

@@ -29,7 +29,7 @@ def decode(ticket: bytes, catalog: Catalog) -> Request:
 
 
 def make_request(keys: Mapping[str, Any], catalog: Catalog) -> Request:
-    """Return the request with these keys; `type` must be in `catalog`. The values are those that JSON has."""
+    """Return the request with these `keys`; `type` must be in `catalog`. Values are of the types that JSON has."""
     content = dict(keys)
     name = content.pop("type", None)
     if not isinstance(name, str):
@@ -59,7 +59,10 @@ def encode(request: Request) -> bytes:
 
 
 def parse(data: bytes, where: str) -> dict[str, Any]:
-    """Return the JSON object in `data`. `where` names the data in errors."""
+    """Return the JSON object in `data`. Raise `RequestError` if it is too long or no JSON object.
+
+    `where` is what the errors call the data.
+    """
     if len(data) > MAX_REQUEST_BYTES:
         raise RequestError(f"{len(data)} bytes are too many: {MAX_REQUEST_BYTES} are allowed", where=where)
     hint = 'Send UTF-8 JSON: {"key": value, ...}'

@@ -200,7 +200,7 @@ class BoardFile:
 
     @translated
     def read_all(self) -> bytes:
-        """Read the rest of the file without the heap check, for the importer: a real board's reads piece by piece."""
+        """Read the rest of the file without the heap check, for `import`: a real board reads it piece by piece."""
         return self._stream.read()
 
     @translated

@@ -7,7 +7,7 @@ window boundaries, not at each token.
 As on a real board, a Ctrl-C that arrives between `OK` and the start of the code is an ordinary character and interrupts
 nothing. A host that must interrupt the code sends another one.
 
-Both REPLs return the next mode, or a soft reset.
+`Repl.friendly` and `Repl.raw` run until the board leaves that mode, and return what comes next (`Mode`).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Repl:
         self._raw_paste = raw_paste
 
     def friendly(self) -> Mode:
-        """Run the friendly REPL, banner first."""
+        """Print the banner and run the friendly REPL. Return when the mode changes, or for a soft reset."""
         self._banner()
         while True:
             editor = LineEditor(self._echo)
@@ -80,7 +80,7 @@ class Repl:
                 return Mode.SOFT_RESET
 
     def raw(self) -> Mode:
-        """Run the raw REPL, banner first."""
+        """Print the banner and run the raw REPL. Return when the mode changes, or for a soft reset."""
         self._uart.write(RAW_BANNER)
         while True:
             self._uart.write(b">")

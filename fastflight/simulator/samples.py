@@ -87,7 +87,7 @@ if TELEMETRY_HZ:
 
 
 def contents() -> dict[str, bytes]:
-    """Return the content of the files by name."""
+    """Return the content of each sample file, by its name without a slash."""
     return {"readings.csv": readings(), "events.jsonl": events(), "log.bin": log(), "main.py": MAIN.encode()}
 
 

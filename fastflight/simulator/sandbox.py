@@ -74,7 +74,10 @@ def _restrict(root: str, file_size: int, memory: int) -> None:
 
 
 def seal() -> None:
-    """Forbid new threads and processes. (For root only the filter of `syscalls` does: it forbids new processes.)"""
+    """Forbid new threads and processes. Only on Linux.
+
+    The limit on threads has no effect for root: then only new processes are forbidden, by the filter of `syscalls`.
+    """
     if LINUX:
         _limit(resource.RLIMIT_NPROC, 0)
 

@@ -76,7 +76,10 @@ class BoardTime:
         self._corrected = 0
 
     def restart(self, reason: str) -> None:
-        """Begin a new alignment with the next line: its ticks may not continue those before."""
+        """Begin a new alignment at the next line, because its ticks may not continue those of earlier lines.
+
+        `reason` says why; notes and the summary repeat it.
+        """
         if self._last is not None:
             self._last, self._reason = None, reason
 
@@ -174,7 +177,11 @@ class BoardTime:
 
 
 class _Step:
-    """Lines from board time `start` on: the least terms of the two bounds, and the line with the lowest offset."""
+    """The lines of one step of the window, which begins at board time `start`.
+
+    `least` and `most` are the smallest numbers that these lines give for the two bounds (see `_OffsetWindow`), `lowest`
+    is the offset and board time of the line with the lowest offset.
+    """
 
     __slots__ = ("least", "lowest", "most", "start")
 
@@ -241,7 +248,10 @@ class _OffsetWindow:
         return self.bounds(board_ns)
 
     def drift(self) -> float | None:
-        """Return the drift in ppm between the lowest lines of the first and the last window; None if too close."""
+        """Return how fast the board's clock falls behind, in ppm; None until the lines are a window apart.
+
+        It compares the lines with the lowest offset in the first window and in the present one.
+        """
         if self._first is None or not self._steps:
             return None
         (first_offset, first_ns), (last_offset, last_ns) = self._first, min(step.lowest for step in self._steps)

@@ -12,10 +12,17 @@ from pathlib import Path
 
 import structlog
 
-from fastflight.device import Inventory
-from fastflight.errors import BusyError, FastFlightError, RequestError, StorageError, UnknownName
+from fastflight.device import Device, Inventory
+from fastflight.errors import BusyError, FastFlightError, RequestError, StorageError, UnknownName, nearest
 from fastflight.log import Log, LogReader, StoreReader
-from fastflight.sources.recordings import NoRecordings, Recordings, RecordingStatus, number_after, status_of
+from fastflight.sources.recordings import (
+    NoRecordings,
+    Recordings,
+    RecordingStatus,
+    explain_missing,
+    number_after,
+    status_of,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -41,7 +48,7 @@ class DefaultRecordings:
             if folder.is_dir():
                 reader = StoreReader(folder)
                 ends = {name: reader.log(name).statistics().next_seq for name in reader.names()}
-                number_after(reader, ends, inventory)
+                number_after(reader, [each for each in inventory.devices() if each.name in ends])
                 self._reader, self._ends = reader, ends
         except (FastFlightError, OSError) as error:
             log.warning("recordings in the default folder cannot be read", folder=str(folder), error=str(error))
@@ -51,8 +58,13 @@ class DefaultRecordings:
         return list(self._ends) if self.opened is None else self.opened.names()
 
     def log(self, name: str) -> Log | LogReader:
-        """Return one recording. `UnknownName` or `RequestError` if there is none."""
-        return self._reader.log(name) if self.opened is None else self.opened.log(name)
+        """Return one recording. `UnknownName` if there is none."""
+        if self.opened is not None:
+            return self.opened.log(name)
+        with explain_missing(name, self._inventory):
+            if name not in self._ends:
+                raise UnknownName("no such recording", where=name, hint=nearest(name, self._ends))
+            return self._reader.log(name)
 
     def statuses(self) -> list[RecordingStatus]:
         """Return the status of all recordings."""
@@ -63,6 +75,14 @@ class DefaultRecordings:
             with contextlib.suppress(UnknownName):  # removed from the folder since the server started
                 found.append(status_of(name, self._reader.log(name).statistics()))
         return found
+
+    def number(self, device: Device) -> None:
+        """As `Recordings.number`."""
+        if self.opened is not None:
+            self.opened.number(device)
+        elif device.name in self._ends:
+            self._ends[device.name] = self._reader.log(device.name).statistics().next_seq
+            number_after(self._reader, [device])
 
     def start(self, name: str) -> RecordingStatus:
         """As `Recordings.start`; opens the store and makes the folder if needed.
@@ -88,6 +108,11 @@ class DefaultRecordings:
         if self.opened is None:
             raise RequestError("it is not recorded", where=name, hint="See `recordings` for those that are")
         return self.opened.stop(name)
+
+    def forget(self, name: str) -> None:
+        """As `Recordings.forget`."""
+        if self.opened is not None:
+            self.opened.forget(name)
 
     def close(self) -> None:
         """As `Recordings.close`."""

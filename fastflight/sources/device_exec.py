@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 import pyarrow as pa
 
 from fastflight.device import Inventory
+from fastflight.device.execute import OutputLines
 from fastflight.errors import DeviceError
 from fastflight.service.requests import DeviceExec
 from fastflight.service.source import AsyncReading, Estimate, Lot, Reading, Source, Summary
@@ -26,17 +27,13 @@ SCHEMA = pa.schema(
     ]
 )
 
-# Output without line ends is cut into lines of this length, so that it does not collect in memory.
-MAX_LINE_BYTES = 64 * 1024
-
 
 class LineRows:
     """Turns output into rows. `line` counts from 0; `time` is when the host received the end of the line."""
 
     def __init__(self, clock: Callable[[], int] = time.time_ns) -> None:
         self._clock = clock
-        # Output after the last line end.
-        self._rest = b""
+        self._output = OutputLines()
         self._lines = 0
         self._bytes = 0
 
@@ -48,22 +45,17 @@ class LineRows:
     def feed(self, piece: bytes) -> Lot:
         """Return the lines that these bytes complete, as one batch."""
         self._bytes += len(piece)
-        *lines, self._rest = (self._rest + piece).split(b"\n") if piece else [self._rest]
-        while len(self._rest) > MAX_LINE_BYTES:
-            lines.append(self._rest[:MAX_LINE_BYTES])
-            self._rest = self._rest[MAX_LINE_BYTES:]
-        return self._batch(lines)
+        return self._batch(self._output.feed(piece))
 
     def finish(self) -> Lot:
         """Return the output after the last line end as a row."""
-        last, self._rest = self._rest, b""
-        return self._batch([last] if last else [])
+        return self._batch(self._output.finish())
 
     def summary(self) -> Summary:
         """Return the number of bytes that the code wrote."""
         return {"bytes": self._bytes}
 
-    def _batch(self, lines: list[bytes]) -> Lot:
+    def _batch(self, lines: list[str]) -> Lot:
         if not lines:
             return []
         first, self._lines = self._lines, self._lines + len(lines)
@@ -73,7 +65,7 @@ class LineRows:
                 [
                     pa.array(range(first, self._lines), pa.int64()),
                     pa.array([now] * len(lines), pa.timestamp("us", tz="UTC")),
-                    pa.array([line.removesuffix(b"\r").decode("utf-8", "replace") for line in lines], pa.string()),
+                    pa.array(lines, pa.string()),
                 ],
                 schema=SCHEMA,
             )
@@ -87,7 +79,7 @@ class DeviceExecs:
         self._inventory = inventory
 
     def source(self) -> Source[DeviceExec]:
-        """Return the catalog's entry."""
+        """Return the request type and the functions that serve it, for the catalog."""
         return Source(DeviceExec, read=self.read, aread=self.aread, describe=self.describe)
 
     def read(self, request: DeviceExec) -> Reading:

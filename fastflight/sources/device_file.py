@@ -18,6 +18,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
@@ -132,10 +133,10 @@ class DeviceFiles:
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
         # The last listing of each device, shown while the device is busy.
-        self._last_listings: dict[str, Sequence[FileEntry]] = {}
+        self._last_listings: WeakKeyDictionary[Device, Sequence[FileEntry]] = WeakKeyDictionary()
 
     def source(self) -> Source[DeviceFile]:
-        """Return the catalog's entry."""
+        """Return the request type and the functions that serve it, for the catalog."""
         return Source(
             DeviceFile,
             read=self.read,
@@ -231,7 +232,7 @@ class DeviceFiles:
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
         for device, listing in zip(devices, listings, strict=True):
-            last = self._last_listings.get(device.name, ())
+            last = self._last_listings.get(device, ())
             if listing.cancelled() or not listing.done():
                 yield device, last, {"busy": f"it did not answer within {LISTING_TOTAL_SECONDS:g} s"}
                 continue
@@ -247,7 +248,7 @@ class DeviceFiles:
     def _list(self, device: Device, lease_deadline: float) -> Sequence[FileEntry]:
         with device.lease("listing files", timeout=max(0.0, lease_deadline - time.monotonic())) as session:
             entries = session.list("/", recursive=True)
-        self._last_listings[device.name] = entries if len(entries) <= MAX_CACHED_ENTRIES else ()
+        self._last_listings[device] = entries if len(entries) <= MAX_CACHED_ENTRIES else ()
         return entries
 
     def _lots(self, request: DeviceFile, rows: FileRows) -> Generator[Lot, None, None]:

@@ -46,7 +46,7 @@ class DeviceListings:
         self._cache: ExpiringCache[tuple[Hashable, pa.RecordBatch]] = ExpiringCache(MAX_CACHED_LISTINGS, clock)
 
     def source(self) -> Source[DeviceListing]:
-        """Return the catalog's entry."""
+        """Return the request type and the functions that serve it, for the catalog."""
         return Source(DeviceListing, read=self.read, aread=self.aread, describe=self.describe, requests=self.requests)
 
     def read(self, request: DeviceListing) -> Reading:
@@ -96,8 +96,8 @@ def _key(request: DeviceListing) -> Hashable:
 
 
 def _version(device: Device) -> Hashable:
-    """Return a value that changes when the device gets another owner, or its line is lost."""
-    return device.turns, device.outages
+    """Return a value that changes when the name gets another device, or the device another owner or a new line."""
+    return device, device.turns, device.outages
 
 
 def batch(entries: list[FileEntry]) -> pa.RecordBatch:

@@ -59,7 +59,7 @@ class DeviceSessions:
         self._idle_seconds = idle_seconds
 
     def source(self) -> Source[DeviceSession]:
-        """Return the catalog's entry."""
+        """Return the request type and the functions that serve it, for the catalog."""
         return Source(
             DeviceSession,
             read=self.read,

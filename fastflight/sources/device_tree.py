@@ -33,7 +33,7 @@ class DeviceTrees:
         self._inventory = inventory
 
     def source(self) -> Source[DeviceTree]:
-        """Return the catalog's entry."""
+        """Return the request type and the functions that serve it, for the catalog."""
         return Source(
             DeviceTree, read=self.read, aread=self.aread, write=self.write, awrite=self.awrite, describe=self.describe
         )

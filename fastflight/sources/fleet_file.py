@@ -38,7 +38,7 @@ ListFiles: TypeAlias = Callable[[Takes], Iterable[tuple[DeviceFile, Estimate]]]
 
 
 class FleetFiles:
-    """The source of `fleet.file` requests, over that of `device.file` requests."""
+    """The source of `fleet.file` requests. Reads the file of each device through the source of `device.file`."""
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class FleetFiles:
         shard_of: Callable[[str], Shard],
         list_files: ListFiles,
     ) -> None:
-        """`names` returns all devices, `shard_of` the shard of one, and `list_files` the files of those accepted."""
+        """`names` returns all devices, `shard_of` the shard of one, and `list_files` the files of accepted devices."""
         self._files = files
         self._names = names
         self._shard_of = shard_of
         self._list_files = list_files
 
     def source(self) -> Source[FleetFile]:
-        """Return the catalog's entry."""
+        """Return the request type and the functions that serve it, for the catalog."""
         return Source(
             FleetFile,
             read=self.read,
@@ -164,7 +164,7 @@ class FleetFiles:
             raise
 
     def describe(self, request: FleetFile) -> Estimate:
-        """Return the columns. The number of rows and bytes is not known before reading."""
+        """Return the columns, if they are known without reading. The number of rows and bytes never is."""
         rows = FleetRows(request, self._matching_devices(request))
         for name in rows.until_schema_known():
             with rows.recording_failure(name):

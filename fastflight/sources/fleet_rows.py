@@ -38,7 +38,10 @@ class FleetRows:
     """Collects the rows and the outcome of the devices `names`, each of which may be read on its own thread or loop."""
 
     def __init__(self, request: FleetFile, names: Sequence[str]) -> None:
-        """`RequestError` for a request that is wrong for every device."""
+        """`names` are the devices that `request` reads; there is at least one.
+
+        Raises `RequestError` for a request that would be refused for every device.
+        """
         self.names = names
         self._request = request
         self._lock = threading.Lock()

@@ -115,7 +115,10 @@ class Following:
         return ready + self.rows.finish() if self.ended else ready
 
     def end(self, reason: str, why: str = "") -> None:
-        """End the session with what has crossed the line until now. The first reason counts. From any thread."""
+        """End the session after the traffic that has crossed the line until now. May be called from any thread.
+
+        `reason` goes into the summary; if this is called several times, the first reason counts.
+        """
         self._end_at(self._tap.next_seq, reason, why)
 
     def _end_at(self, seq: int, reason: str, why: str) -> None:

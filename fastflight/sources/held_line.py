@@ -98,7 +98,7 @@ class LineThread:
                     done.set_result(None)
                 else:
                     done.set_exception(_given_back())
-        except Exception as error:  # the edge of the thread: pass the failure to those that wait for it
+        except Exception as error:  # the edge of the thread: pass the failure to waiting callers
             self.failure = _as_transport_error(error)
         with self._lock:
             self._closed = True

@@ -28,7 +28,7 @@ class ListingCache:
         list_flights: Callable[[Takes], Iterator[Flight]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`names` returns all devices; `list_flights` lists the flights of those that its filter accepts."""
+        """`names` returns all devices; `list_flights` lists the flights of the devices that its filter accepts."""
         self._names = names
         self._list_flights = list_flights
         self._clock = clock

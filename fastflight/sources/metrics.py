@@ -1,4 +1,7 @@
-"""Collects the metrics of devices and recordings."""
+"""The metrics of devices and recordings, read from their attributes when somebody asks for the metrics.
+
+`runtime.metrics` defines them. Each function yields metrics for a `FunctionCollector`.
+"""
 
 from __future__ import annotations
 

@@ -21,9 +21,9 @@ NOTE_ROWS = 1000
 
 
 class MisfitNotice:
-    """Decides when a note is due. Call `note` after each batch.
+    """Decides when to tell the client that most rows do not fit. Call `note` after each batch.
 
-    After a note there is another one only if most rows did fit in the meantime.
+    There is no second note unless most rows have fit since the first.
     """
 
     def __init__(self, rejected: Rejected, place: str, clock: Callable[[], float]) -> None:
@@ -43,7 +43,7 @@ class MisfitNotice:
         return None if self._since is None else self._since + NOTE_SECONDS
 
     def note(self, fitting: int) -> dict[str, Any] | None:
-        """Return a note if one is due. `fitting` is the number of rows that fit, since the beginning."""
+        """Return the note to send now, if any. `fitting` is the number of rows that have fit since the beginning."""
         rows = self._rejected.count - self._count
         if not rows:
             self._fitting = fitting

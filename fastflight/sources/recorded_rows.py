@@ -117,7 +117,7 @@ class Replay:
         return self._rows.full
 
     def begin(self, begins_line: bool) -> None:
-        """Call it before the first `feed`. `begins_line`: the first byte of the device is known to begin a line."""
+        """Set whether the first byte of the device is known to begin a line. Call this before the first `feed`."""
         if isinstance(self._rows, _Lines):
             self._rows.begin(begins_line)
 

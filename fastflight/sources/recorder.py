@@ -148,7 +148,7 @@ class Recorder:
         self._begun = True
 
     def _settle(self, wait: bool = False) -> None:
-        """Handle the results of appends: those that are there, or all with `wait`."""
+        """Handle the results of the appends that have ended. With `wait`, wait for all of them first."""
         while self._pending and (wait or self._pending[0].ticket.done):
             try:
                 appended = self._pending[0].ticket.result()

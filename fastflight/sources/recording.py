@@ -56,7 +56,7 @@ class RecordingSource:
         self._store = store
 
     def source(self) -> Source[Recording]:
-        """Return the catalog's entry."""
+        """Return the request type and the functions that serve it, for the catalog."""
         return Source(
             Recording,
             read=self.read,

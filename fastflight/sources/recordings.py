@@ -15,7 +15,7 @@ import concurrent.futures
 import contextlib
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,8 +23,8 @@ from typing import Protocol
 
 import structlog
 
-from fastflight.device import Inventory
-from fastflight.errors import RequestError, Stopped, StorageError
+from fastflight.device import Device, Inventory
+from fastflight.errors import RequestError, Stopped, StorageError, UnknownName
 from fastflight.log import Log, LogReader, LogStatistics, Retention, Store, compact
 from fastflight.log.disk import Disk
 from fastflight.sources.recorded_rows import LOG_SCHEMA, format_damage, log_batch
@@ -165,7 +165,8 @@ class Recordings:
         self._changing = threading.Lock()
         if not numbered:
             try:
-                number_after(self.store, self.store.names(), inventory)
+                recorded = set(self.store.names())
+                number_after(self.store, [each for each in inventory.devices() if each.name in recorded])
             except BaseException:
                 self.store.close()  # its thread would outlive the failure
                 raise
@@ -177,15 +178,16 @@ class Recordings:
 
     def log(self, name: str) -> Log:
         """Return the log of a recording. `UnknownName` if there is none."""
-        return self.store.log(name)
+        with explain_missing(name, self._inventory):
+            return self.store.log(name)
 
     def start(self, name: str) -> RecordingStatus:
         """Record a device from now on. Does nothing if it is recorded already.
 
         If an earlier `stop` failed, its recorder is ended first: `StorageError` if that fails again.
         """
-        device = self._inventory.device(name)
         with self._changing:
+            device = self._inventory.device(name)
             if name in self._recorders and self._recorders[name].ended is not None:
                 self._end(name)
             if name not in self._recorders:
@@ -203,6 +205,17 @@ class Recordings:
             self._end(name)
         return self.status(name)
 
+    def number(self, device: Device) -> None:
+        """Number the traffic of a new device after its recording, if there is one. Call it before its line is read."""
+        if device.name in self.store.names():
+            number_after(self.store, [device])
+
+    def forget(self, name: str) -> None:
+        """As `stop`, for a device that has been removed. Does nothing if it is not recorded."""
+        with self._changing:
+            if name in self._recorders:
+                self._end(name)
+
     def status(self, name: str) -> RecordingStatus:
         """Return the status of a recording. `UnknownName` if there is none."""
         running = self._recorders.get(name)
@@ -213,7 +226,7 @@ class Recordings:
         return [self.status(name) for name in self.names()]
 
     def _end(self, name: str) -> None:
-        """End a recorder and forget it. If the disk does not answer it is not forgotten. `_changing` is held."""
+        """End a recorder and forget it, unless the disk does not answer. The caller holds `_changing`."""
         running = self._recorders[name]
         ended = running.end()
         if not concurrent.futures.wait([ended], END_SECONDS).done:
@@ -237,6 +250,18 @@ class Recordings:
                     concurrent.futures.wait([each.ended])
             self._recorders.clear()
         self.store.close()
+
+
+@contextlib.contextmanager
+def explain_missing(name: str, inventory: Inventory) -> Iterator[None]:
+    """Replace `UnknownName` for a recording by one that says how to make it, if there is a device of that name."""
+    try:
+        yield
+    except UnknownName:
+        if name not in inventory.names():
+            raise
+        hint = f"Record it from now on: fastflight record {name}"
+        raise UnknownName("nothing of it has been recorded", where=name, hint=hint) from None
 
 
 class NoRecordings:
@@ -312,12 +337,10 @@ class _ReadableStore(Protocol):
     def log(self, name: str) -> Log | LogReader: ...
 
 
-def number_after(recordings: _ReadableStore, names: Iterable[str], inventory: Inventory) -> None:
+def number_after(recordings: _ReadableStore, devices: Iterable[Device]) -> None:
     """Number the traffic of recorded devices after their recordings. Call it before the first byte crosses a line."""
-    recorded = set(names)
-    for device in inventory.devices():
-        if device.name in recorded:
-            device.tap.begin_at(first_number(recordings.log(device.name).statistics(), time.time()))
+    for device in devices:
+        device.tap.begin_at(first_number(recordings.log(device.name).statistics(), time.time()))
 
 
 def first_number(recorded: LogStatistics, now: float) -> int:

@@ -90,7 +90,7 @@ class LineSplitter:
         return self._seq if self._partial else None
 
     def feed(self, chunk: Chunk) -> list[SessionLine]:
-        """Return the lines that this chunk completes."""
+        """Return the lines that this chunk completes; none for a chunk that was sent to the device."""
         if chunk.direction != "rx":
             return []
         lines: list[SessionLine] = []
@@ -166,12 +166,15 @@ class SessionRows:
 
     @property
     def deadline(self) -> float | None:
-        """The time, by the clock, from which `due` may return something; None while nothing waits."""
+        """The time, by the clock, at which to call `due`; None while nothing waits."""
         waiting = self._since + self._request.flush_ms / 1000 if self._waiting or self._gap else None
         return min((each for each in (waiting, self._misfits.deadline) if each is not None), default=None)
 
     def begin(self, begins_line: bool) -> None:
-        """Call it before the first `feed`. `begins_line`: the first byte of the device is known to begin a line."""
+        """Set whether the first byte of the device is known to begin a line. Call this before the first `feed`.
+
+        If it is not known, the first line counts as cut.
+        """
         if self._lines is not None:
             self._lines = LineSplitter(begins_line)
 
@@ -345,7 +348,10 @@ class SessionRows:
 
 
 def parser_of(request: DeviceSession) -> LineParser | None:
-    """Return the parser of the request's format; None for `bytes` and `lines`. `RequestError` for a wrong `schema`."""
+    """Return the parser of the request's format; None for `bytes` and `lines`.
+
+    `RequestError` if `schema` is missing, wrong or not allowed with this format, or `requests` is not.
+    """
     if request.requests and request.format != "bytes":
         raise RequestError(
             f"{request.format} cannot include the traffic of requests",
@@ -373,7 +379,10 @@ def parser_of(request: DeviceSession) -> LineParser | None:
 
 
 def board_time_of(request: DeviceSession, parser: LineParser | None) -> BoardTime | None:
-    """Return the converter of the board's ticks, if the request names a column of them. `RequestError` if it cannot."""
+    """Return the converter of the board's ticks; None if the request names no column of ticks.
+
+    `RequestError` if the format has no columns, or the named column does not exist or cannot hold ticks.
+    """
     if request.ticks is None:
         return None
     if parser is None:

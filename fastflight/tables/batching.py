@@ -81,6 +81,6 @@ def _cut(batch: pa.RecordBatch, rows: int) -> tuple[pa.RecordBatch, pa.RecordBat
 
 
 def _size(batch: pa.RecordBatch) -> int:
-    """Return the bytes of these rows, not of the buffers that they are a slice of."""
+    """Return the size of the batch's own rows in bytes. For a slice, the rest of its buffers is not counted."""
     size: int = batch.nbytes
     return size

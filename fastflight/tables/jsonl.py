@@ -9,8 +9,8 @@ they are not JSON.
 Writing is the inverse: one compact object per row, timestamps as ISO 8601. Bytes, times of day, durations, NaN and
 infinities have no form in JSON and are refused; with `not_finite="null"` the last two are written as null.
 
-pyarrow's reader with an explicit schema is iterative and survives any depth of nesting. Python's `json` is recursive
-and raises `RecursionError`; in `screen` that leaves the row to pyarrow.
+pyarrow's reader with an explicit schema is iterative, so it can read values of any depth. Python's `json` is recursive,
+and raises `RecursionError` for a row that is nested too deep. `JsonGrammar.screen` then leaves the row to pyarrow.
 """
 
 from __future__ import annotations

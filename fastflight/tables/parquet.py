@@ -6,6 +6,7 @@ A file with a row group for each small batch would be large and slow to read.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from io import RawIOBase
 from typing import IO, Any
 
@@ -62,6 +63,10 @@ class RowGroupWriter:
         self._batches, self._rows, self._bytes = [], 0, 0
         self._writer.write_table(table, row_group_size=table.num_rows)
         self._row_groups += 1
+
+    def add_metadata(self, metadata: Mapping[str, str]) -> None:
+        """Add keys to the metadata of the file: `pyarrow.parquet.read_metadata(file).metadata` has them."""
+        self._writer.add_key_value_metadata(dict(metadata))
 
     def close(self) -> None:
         """Write the rows that wait, and the footer."""

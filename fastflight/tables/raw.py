@@ -18,7 +18,7 @@ SCHEMA = pa.schema([("offset", pa.int64()), ("data", pa.binary())])
 
 
 class RawReader:
-    """`RowReader` of raw bytes. Nothing is ever rejected."""
+    """`RowReader` of raw bytes. It never rejects a row."""
 
     def __init__(self, layout: Layout) -> None:
         if layout.schema is not None:

@@ -34,7 +34,7 @@ class Grammar(Protocol):
         """Read a row before the first row of data, such as a header. False if this row is data."""
 
     def rows(self, data: bytes) -> Iterator[bytes]:
-        """Split whole rows; joined they are `data`."""
+        """Split `data`, which consists of whole rows, into the rows. Joined, they are `data` again."""
 
     def is_blank(self, row: bytes) -> bool:
         """Return whether the row is skipped without being rejected."""
@@ -123,8 +123,9 @@ class TextReader:
         return []
 
     def _add_to_sample(self, block: RowBlock) -> bool:
-        """Add whole rows within the first bytes of the file, but at least one, so that the sample depends only on it.
+        """Add the whole rows in the first `INFERENCE_BYTES` of the file, at least one and at most `INFERENCE_ROWS`.
 
+        So the sample depends only on the file, and not on how its bytes arrive.
         Returns False if all rows are blank: blank rows are not held in memory.
         """
         end = block.offset

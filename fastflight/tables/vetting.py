@@ -130,9 +130,9 @@ def _inner(type_: pa.DataType) -> list[pa.DataType]:
 
 
 def _nests_encoding(type_: pa.DataType) -> bool:
-    """Return whether a dictionary or runs are nested in a type, or hold nested values.
+    """Return whether a dictionary or run-end encoding is inside of a nested type, or encodes nested values.
 
-    The size of such a column when written out is not checked, so it is refused.
+    Nothing here can check how large such a column is when written out, so it is refused.
     """
     if isinstance(type_, pa.BaseExtensionType):
         return _nests_encoding(type_.storage_type)
@@ -177,7 +177,10 @@ def _vet_values(column: pa.Array) -> None:
 
 
 def _vet_spread(values: pa.Array, rows: int) -> None:
-    """Refuse `rows` references to `values` if it would be too large should all refer to the longest value."""
+    """Refuse a column of `rows` references to `values` if it could be too large when written out.
+
+    The size is estimated as if every row referred to the longest value.
+    """
     if len(values) > MAX_MESSAGE_ROWS:
         raise pa.ArrowInvalid(f"a dictionary holds {len(values)} values, more than {MAX_MESSAGE_ROWS}")
     type_ = values.type

@@ -27,8 +27,8 @@ KEPT_BYTES = 256 * 1024
 # The overhead of a chunk, counted in addition to its data. Otherwise a flood of single bytes would take a hundred times
 # the limit.
 CHUNK_BYTES = 256
-# For a recorder, untaken chunks are kept up to this many times the limit: two reads of a fast line alone are twice the
-# limit.
+# Chunks that the recorder has not taken are kept up to this many times the limit, because two reads of a fast line
+# alone are twice the limit.
 UNTAKEN_TIMES = 4
 # A line that can wait is not read while its recorder has this many bytes to take. If the recorder takes nothing for
 # `PACE_SECONDS`, the disk does not answer, and the line is read on, so that live readers do not wait for the disk.
@@ -106,7 +106,7 @@ class ChunkBuffer:
             self._next = seq
 
     def _append(self, chunk: Chunk) -> list[Callable[[], object]]:
-        """Add a chunk. Return the callbacks that wake readers: call them after releasing `_lock`, which is held."""
+        """Add a chunk; the caller holds `_lock`. Return the callbacks that wake readers: call them without the lock."""
         self._chunks.append(chunk)
         self._next += 1
         size = len(chunk.data) + CHUNK_BYTES
@@ -128,7 +128,7 @@ class ChunkBuffer:
         return waiting
 
     def _reader_from(self, start: int, begins_line: bool) -> TapReader:
-        """Return a reader that starts with chunk `start`. `_lock` is held."""
+        """Return a reader that starts with chunk `start`. The caller holds `_lock`."""
         unread = islice(self._chunks, max(0, start - self._next + len(self._chunks)), None)
         taken = self._fed - sum(len(chunk.data) + CHUNK_BYTES for chunk in unread)
         return TapReader(self, start, begins_line, taken)
@@ -215,7 +215,10 @@ class ChunkBuffer:
         return waiting
 
     def _mark(self, mark: int, wake: Callable[[], object]) -> bool:
-        """Call `wake` once `_fed` reaches `mark`. Return false if it has already, or never will."""
+        """Have `wake` called when `_fed` reaches `mark`, and return true.
+
+        Return false, without calling `wake`, if `_fed` has reached it already or the buffer is closed.
+        """
         with self._lock:
             if self._fed >= mark or self._closed:
                 return False

@@ -234,7 +234,10 @@ def _mark(terminal: int) -> None:
 
 
 def _is_marked(terminal: int) -> bool:
-    """Return whether the child has left the terminal's mode as it was. `terminal` is either side of it."""
+    """Return whether the terminal still has the flag of `_mark`: then the child has not changed its mode.
+
+    `terminal` is a descriptor of either side.
+    """
     import termios
 
     try:

@@ -40,7 +40,10 @@ _MOST_PROMPT_BYTES = 64
 
 
 class RequestFilter:
-    """Feeds `tap` with the bytes of a line, and marks those of requests. Only the owner of the line may use it."""
+    """Feeds `tap` with the bytes of a line, and marks the bytes that belong to requests.
+
+    Only the owner of the line may use it: it calls `begin`, `feed` for all bytes in both directions, then `end`.
+    """
 
     def __init__(self, tap: Tap, clock: Callable[[], float] = time.monotonic) -> None:
         self._tap = tap
@@ -54,12 +57,12 @@ class RequestFilter:
         self._pending = b""
 
     def begin(self, repl: RawRepl) -> None:
-        """A request starts. It uses the line through `repl`."""
+        """Call this when a request starts. The request uses the line through `repl`."""
         self._repl = repl
         self._leaves = repl.leaves
 
     def end(self) -> None:
-        """The request has ended."""
+        """Call this when the request has ended."""
         self._check_left()
         if self._talking:
             self._talking = False
@@ -69,7 +72,7 @@ class RequestFilter:
         self._repl = None
 
     def feed(self, direction: Direction, data: bytes) -> None:
-        """Pass on bytes that crossed the line."""
+        """Pass bytes that crossed the line on to the tap, at once or when it is known whether they are a request's."""
         if self._repl is None and self._leave_deadline is None:
             self._tap.feed(direction, data)
             return

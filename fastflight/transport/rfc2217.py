@@ -73,7 +73,7 @@ class Rfc2217Address:
 
     @contextmanager
     def _closing_on_failure(self, port: Rfc2217Port) -> Iterator[None]:
-        """Close `port` if the negotiation in the block fails."""
+        """Close `port` if the negotiation in the block fails. A `ProtocolError` becomes a `TransportError`."""
         try:
             yield
         except ProtocolError as error:

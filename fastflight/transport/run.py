@@ -131,7 +131,7 @@ async def astream(conversation: Conversation[None], port: Port) -> AsyncGenerato
 
 
 def _aperform(step: Step, port: Port, content: AsyncIterator[bytes] | None) -> Coroutine[Any, Any, bytes | None]:
-    """Return the coroutine that executes `step`. This is no coroutine itself: one more for each call costs time."""
+    """Return the coroutine that executes `step`. Not an `async def`: a second coroutine for each step costs time."""
     if isinstance(step, Send):
         return port.awrite(step.data, WRITE_SECONDS)
     if isinstance(step, Receive):

@@ -30,7 +30,7 @@ from fastflight.transport.watch import is_timeout
 # wait in `close`, on Linux for 30 s while flow control stops the line.
 CLOSE_SECONDS = 1.0
 CLOSE_POLL_SECONDS = 0.01
-# For the messages of timeouts.
+# What the line did not do, for the texts of timeout errors.
 SENT_NOTHING, TOOK_NOTHING = "sent nothing", "took no byte"
 
 

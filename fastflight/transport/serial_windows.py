@@ -103,7 +103,7 @@ class ThreadedSerialPort(SerialPort):
             self._notify()
 
     def _drop_received(self) -> None:
-        """Drop the received bytes, except those that the reader thread is about to add."""
+        """Drop the received bytes. The reader thread may still add bytes that it has just read."""
         with self._changed:
             self._received.clear()
             self._notify()
@@ -175,7 +175,7 @@ class ThreadedSerialPort(SerialPort):
         return lambda: self._unsent != unsent
 
     def _notify(self) -> None:
-        """Have every waiting caller check its condition again. `_changed` is held."""
+        """Have every waiting caller check its condition again. The caller holds `_changed`."""
         self._changed.notify_all()
         for loop, woken in self._waiting:
             try:

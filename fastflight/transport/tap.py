@@ -37,7 +37,7 @@ class Tap(ChunkBuffer):
         self._cut = ""
         # Whether the device's next byte is known to begin a line.
         self._line_begins = False
-        # The same after a request; None if there was no request since the last chunk.
+        # Whether the device's next byte begins a line after a request; None if there was none since the last chunk.
         self._after_request: bool | None = None
         # Whether the first byte of all was known to begin a line.
         self._first_byte_begins_line = False
@@ -72,7 +72,7 @@ class Tap(ChunkBuffer):
         self.nudge()
 
     def whole(self) -> Tap:
-        """Return the tap of all traffic, including requests. It starts with the first call, and numbers by itself."""
+        """Return the tap of all traffic, including requests. It begins at the first call and has its own numbers."""
         with self._lock:
             if self._whole is None:
                 self._whole = Tap(self._limit, self._clock)
@@ -108,7 +108,7 @@ class Tap(ChunkBuffer):
             self._add(direction, data, request, waited)
 
     def _count(self, direction: Direction, data: bytes) -> int:
-        """Count the bytes, and return the time. `_lock` is held."""
+        """Count the bytes, and return the present time in nanoseconds since 1970. The caller holds `_lock`."""
         now = self._clock()
         self.bytes[direction] += len(data)
         return now
@@ -125,7 +125,7 @@ class Tap(ChunkBuffer):
         wake_all(waiting)
 
     def _request_cut(self) -> str:
-        """The reason of a cut by a request before the next chunk, or empty text. `_lock` is held."""
+        """Return why a request cuts the next chunk off from the last one, or empty text. The caller holds `_lock`."""
         if self._after_request is None or (self._after_request and self._line_begins):
             return ""
         return AFTER_REQUEST if self._after_request else WITHIN_REQUEST

@@ -22,7 +22,10 @@ INFO_BYTES = NOT_SENT_OFFSET + 8
 
 
 class SendState(NamedTuple):
-    """`acknowledged`: bytes that the other side's system has received. `waits`: whether there are others."""
+    """How much of the written data has arrived.
+
+    `acknowledged`: how many bytes the other side's system has received so far. `waits`: whether more were written.
+    """
 
     acknowledged: int
     waits: bool

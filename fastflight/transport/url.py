@@ -49,7 +49,7 @@ SHOWN_OPTIONS: Mapping[str, tuple[str, ...]] = {
 }
 # Enough for a command with a long list of arguments.
 MAX_URL_CHARACTERS = 2048
-# For every number in a URL: Python refuses to convert thousands of digits.
+# The most digits of a number in a URL: Python refuses to convert thousands of digits.
 MAX_DIGITS = 18
 # 0 makes a terminal hang up. The fastest adapters reach 12 Mbaud, so a larger number is a typing error.
 BAUD_LIMITS = (1, 100_000_000)

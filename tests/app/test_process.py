@@ -160,7 +160,7 @@ full = resident()
 for block in blocks[::2]:
     libc.free(block)
 process.MemoryReturn().check()
-print((full - resident()) // 40_000_000)
+print(int((full - resident()) / 40_000_000))
 """
 
 

@@ -1,4 +1,4 @@
-"""`devices`, `info`, `exec`, `reset`, `doctor`."""
+"""`devices`, `info`, `reset`, `doctor`."""
 
 from __future__ import annotations
 
@@ -39,27 +39,6 @@ def test_what_a_board_does_not_know_is_unknown() -> None:
     assert [line.split()[-1] for line in said.splitlines() if line.startswith(("free memory", "storage"))] == [
         "unknown"
     ] * 3
-
-
-def test_output_is_shown_line_by_line(run: Run) -> None:
-    result = run("exec", "demo", "for i in range(3): print('line', i)")
-    assert (result.exit_code, result.stdout) == (0, "line 0\nline 1\nline 2\n")
-
-
-def test_code_comes_from_stdin(run: Run) -> None:
-    assert run("exec", "demo", "-", input="print(6 * 7)\n").stdout == "42\n"
-
-
-def test_output_is_json_lines(run: Run) -> None:
-    rows = [json.loads(line) for line in run("exec", "demo", "print(1)\nprint(2)", "--json").stdout.splitlines()]
-    assert [(row["line"], row["text"]) for row in rows] == [(0, "1"), (1, "2")]
-
-
-def test_an_exception_is_the_boards_own_traceback(run: Run) -> None:
-    result = run("exec", "demo", "print('before')\n1/0")
-    assert (result.exit_code, result.stdout) == (1, "before\n")
-    assert result.stderr.startswith("Traceback (most recent call last):\n")
-    assert result.stderr.rstrip().splitlines()[-1].startswith("ZeroDivisionError")
 
 
 def test_a_reset_forgets_names(run: Run) -> None:

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import fastflight
-from fastflight.cli.main import COMMANDS, load
+from fastflight.cli.main import COMMANDS, PANELS, load
 
 SECONDS = 60.0
 # Packages that take long to load.
@@ -58,6 +58,12 @@ def test_a_listing_of_a_board_without_a_server_loads_no_arrow_and_no_server() ->
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_list_of_commands_says_what_the_command_says(name: str) -> None:
     assert COMMANDS[name][1] == load(name).help.partition("\n\n")[0]
+
+
+def test_each_command_is_under_one_heading_of_the_help() -> None:
+    listed = [name for names in PANELS.values() for name in names]
+    assert len(listed) == len(set(listed))
+    assert set(COMMANDS) <= set(listed)
 
 
 def test_the_public_names_are_listed_before_they_are_loaded() -> None:

@@ -14,7 +14,7 @@ from serial.tools.list_ports_common import ListPortInfo
 from typer.testing import CliRunner
 
 from fastflight.cli import server_options
-from fastflight.cli.exit_codes import UNREACHABLE
+from fastflight.cli.exit_codes import REFUSED, UNREACHABLE
 from fastflight.cli.main import app
 
 RunLocal = Callable[..., Result]
@@ -52,6 +52,26 @@ def test_the_only_board_needs_no_server_and_no_name(run_local: RunLocal, plugged
     assert "/a.txt" in [entry["path"] for entry in json.loads(listed.stdout)]
     assert run_local("exec", "print(6 * 7)").stdout == "42\n"
     assert run_local("info", "--json").exit_code == 0
+
+
+def test_output_arrives_as_from_a_server_also_of_code_that_raises(run_local: RunLocal, plugged: Path) -> None:
+    ran = run_local("exec", "--json", r"print('a\nb'); print('c', end='')")
+    assert [(row["line"], row["text"]) for row in map(json.loads, ran.stdout.splitlines())] == [
+        (0, "a"),
+        (1, "b"),
+        (2, "c"),
+    ]
+    failed = run_local("exec", "print('before', end=''); 1/0")
+    assert (failed.exit_code, failed.stdout) == (REFUSED, "before\n")
+    assert "ZeroDivisionError" in failed.stderr
+    assert run_local("eval", "6 * 7").stdout == "42\n"
+    assert run_local("df").exit_code == 0
+
+
+def test_a_command_may_need_rows_after_it_has_talked_to_the_board(run_local: RunLocal, plugged: Path) -> None:
+    (plugged / "t.csv").write_text("a\n1\n")
+    shown = run_local("get", "/t.csv", "--json")
+    assert json.loads(shown.stdout)["rows"] == 1
 
 
 def test_files_are_copied_to_the_only_board_and_back(run_local: RunLocal, plugged: Path, tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, cast
 
+import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from fastflight.app.compose import open_server
@@ -21,7 +23,7 @@ from fastflight.app.recording_settings import RecordingSettings, default_folder
 from fastflight.app.running import RunningServer
 from fastflight.app.settings import ServeSettings, settings_of
 from fastflight.cli.local_recordings import name_of
-from fastflight.cli.replay import GapReporter
+from fastflight.cli.replay import GAPS_KEY, GapReporter
 from fastflight.cli.tail import SessionStream
 from fastflight.client import FastFlightClient, Missed
 from fastflight.client.stream import MAX_KEPT_GAPS
@@ -127,6 +129,70 @@ def test_a_range(run: Run, here: list[str], options: list[str], numbers: list[in
     assert [row["n"] for row in rows] == numbers
 
 
+@pytest.mark.parametrize("command", [["replay", "weather"], ["recordings", "export", "weather"]])
+@pytest.mark.parametrize("ending", [".parquet", ".arrow", ".csv", ".jsonl"])
+def test_the_rows_in_a_file(run: Run, here: list[str], command: list[str], ending: str, tmp_path: Path) -> None:
+    file = tmp_path / f"out{ending}"
+    result = run(*command, *here, *READINGS, "--columns", "seq,n,celsius", "-o", str(file))
+    assert re.fullmatch(rf"{file}: [\d,]+ B, 6 rows, missed 2 pieces of traffic in 1 gaps\n", result.stdout), (
+        result.output
+    )
+    if ending == ".arrow":
+        table = pa.ipc.open_stream(file.read_bytes()).read_all()
+    elif ending == ".jsonl":
+        table = pa.Table.from_pylist([json.loads(line) for line in file.read_text().splitlines()])
+    else:
+        table = duckdb.sql(f"from '{file}'").to_arrow_table()
+    assert table.column_names == ["seq", "n", "celsius"]
+    assert table.column("n").to_pylist() == [1, 2, 3, 4, 8, 9]
+    if ending == ".parquet":
+        (gap,) = json.loads(pq.read_metadata(file).metadata[GAPS_KEY.encode()])
+        assert gap == {"first": 5, "last": 6, "reason": "never written", "where": ""}
+
+
+def test_a_part_in_a_folder(run: Run, here: list[str], tmp_path: Path) -> None:
+    told = json.loads(
+        run("recordings", "export", "weather", *here, "--from", "7", "--to", "8", "-o", str(tmp_path), "--json").stdout
+    )
+    assert {"output": str(tmp_path / "weather.parquet"), "rows": 2, "gaps": 0}.items() <= told.items()
+    assert pq.read_table(tmp_path / "weather.parquet").column("text").to_pylist() == ["7,27.5", "8,28.5"]
+
+
+@pytest.mark.parametrize("command", [["replay"], ["recordings", "export"]])
+def test_the_rows_on_standard_output(run: Run, here: list[str], command: list[str]) -> None:
+    asked = [*command, "weather", *here, *READINGS, "--columns", "n", "--from", "8", "-o", "-"]
+    assert run(*asked).stdout == "n\n8\n9\n"
+    assert [json.loads(line) for line in run(*asked, "--json").stdout.splitlines()] == [{"n": 8}, {"n": 9}]
+
+
+def test_a_failed_export_leaves_the_old_file(run: Run, here: list[str], tmp_path: Path) -> None:
+    old = tmp_path / "old.csv"
+    old.write_text("old")
+    for options in (["--format", "bytes", "-o", str(old)], ["-o", str(tmp_path / "nowhere" / "x.csv")]):
+        assert run("recordings", "export", "weather", *here, *options).exit_code in (1, 2)
+    assert run("recordings", "export", "wether", *here, "-o", str(old)).exit_code == 1
+    assert (old.read_text(), list(tmp_path.iterdir())) == ("old", [old])
+
+
+def test_rows_that_are_still_being_recorded_are_exported(run: Run, tmp_path: Path) -> None:
+    """Of a segment that is not closed: what the server has stored a moment ago."""
+    settings = ServeSettings(
+        "grpc://127.0.0.1:0",
+        {"demo": "sim:?telemetry=20"},
+        recordings=RecordingSettings(tmp_path / "recordings", ("demo",)),
+    )
+    with open_server(settings) as running, FastFlightClient(running.location) as client:
+        with client.session("demo", format="bytes", limit_rows=5) as rows:
+            last = max(max(batch.column("seq").to_pylist()) for batch in rows)
+        while client.recordings()[0].next_seq <= last:
+            pass  # until the rows are on the disk, a second later
+        file = tmp_path / "demo.parquet"
+        result = run("recordings", "export", "demo", "--format", "bytes", "-o", str(file), "--server", running.location)
+        assert result.exit_code == 0, result.output
+        assert client.recordings()[0].state == "recording"
+    assert last in [seq for (seq,) in duckdb.sql(f"select seq from '{file}'").fetchall()]
+
+
 def test_columns_as_csv(run: Run, here: list[str]) -> None:
     shown = run("replay", "weather", *here, *READINGS, "--csv", "--columns", "n,celsius", "-n", "1").stdout
     assert shown.splitlines() == ["n,celsius", "1,21.5"]
@@ -140,6 +206,9 @@ def test_columns_as_csv(run: Run, here: list[str]) -> None:
         (["replay", "weather", "--from", "9" * 5000], 2, "neither a time"),
         (["replay", "weather", "--from", "0001-01-01"], 2, "00:00:00: this local time cannot be converted"),
         (["replay", "weather", "--json", "--raw"], 2, "one of --raw"),
+        (["replay", "weather", "--raw", "-o", "x.csv"], 2, "-o FILE saves rows"),
+        (["replay", "weather", "-o", "x.txt"], 1, "its ending does not say how to write a table"),
+        (["recordings", "export", "weather", "-o", "nowhere/"], 2, "'nowhere' is not a folder"),
         (["replay", "weather", *READINGS, "--columns", "n", "--speed", "1"], 2, "--speed needs the column time"),
         (["recordings", "--recordings", "nowhere"], 1, "nowhere: no such folder"),
         (["record", "dmeo"], 1, "Did you mean 'demo'"),
@@ -157,9 +226,11 @@ def test_what_is_refused(
 
 
 def test_a_device_of_the_server_is_switched_on_and_off(run: Run) -> None:
-    assert re.fullmatch(r"demo: recording; [\d,]+ rows are kept in /.*\n", run("record", "demo").stdout)
+    said = run("record", "demo").stdout
+    assert re.fullmatch(r"demo: recording; [\d,]+ rows so far in /.*\. To show them: fastflight replay demo\n", said)
     run("tail", "demo", "-n", "5")
-    assert re.fullmatch(r"demo: recording stopped; [1-9][\d,]* rows are kept\n", run("record", "demo", "--stop").stdout)
+    said = run("record", "demo", "--stop").stdout
+    assert re.fullmatch(r"demo: recording stopped; [1-9][\d,]* rows are kept\. To show .* replay demo\n", said)
     assert run("record", "demo", "--stop").exit_code == 1
     assert run("replay", "demo", "-n", "1").exit_code == 0
 
@@ -190,12 +261,14 @@ def test_a_server_with_defaults_records_when_it_is_asked_to(run: Run, data: Path
     folder = default_folder(os.environ)
     with default_server() as running:
         server = ["--server", running.location]
-        assert run("recordings", *server).exit_code == 0
+        listed = run("recordings", *server)
+        assert (listed.exit_code, "`fastflight record DEVICE` begins one" in listed.stderr) == (0, True)
+        assert "fastflight record demo" in run("replay", "demo", *server).stderr
         assert (run("replay", "demo", *server).exit_code, run("record", "demo", "--stop", *server).exit_code) == (1, 1)
         assert run("record", "dmeo", *server).exit_code == 1 and not list(data.iterdir())
         run("tail", "demo", "-n", "2", *server)
         started = run("record", "demo", *server)
-        assert started.stdout == f"demo: recording; 0 rows are kept in {folder}\n", started.output
+        assert started.stdout.startswith(f"demo: recording; 0 rows so far in {folder}. To show"), started.output
         if os.name == "posix":
             assert folder.stat().st_mode & 0o777 == 0o700
         run("tail", "demo", "-n", "5", *server)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import signal
 import subprocess
@@ -14,6 +16,7 @@ import pytest
 
 from fastflight.app.compose import open_server
 from fastflight.app.settings import ServeSettings
+from fastflight.cli.first_steps import first_steps
 from fastflight.client import FastFlightClient
 from fastflight.errors import RequestError, TransportError
 from fastflight.runtime.admission import Limits
@@ -43,6 +46,99 @@ def test_it_says_where_it_listens_and_ends_when_told(number: signal.Signals) -> 
             assert [device.name for device in client.devices()] == ["demo"]
         process.send_signal(number)
         assert process.wait(SECONDS) == 0
+
+
+FLEET = """
+[devices.demo]
+url = "sim:?telemetry=20"
+
+[devices.{name}]
+url = "sim:?telemetry=20"
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="Windows has no SIGHUP")
+def test_a_hang_up_has_the_fleet_file_read_again(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text(FLEET.format(name="lab"))
+    with serving("--fleet", str(fleet), "--log-json") as (process, ready):
+        assert process.stderr is not None
+
+        def said() -> dict[str, object]:
+            """Return the next line of the log that is about the fleet file."""
+            assert process.stderr is not None
+            return next(line for line in map(json.loads, process.stderr) if "fleet file" in line["event"])
+
+        with FastFlightClient(ready.split()[2].rstrip(";")) as client, client.session("demo") as session:
+            next(iter(session))
+            fleet.write_text(FLEET.format(name="new") + "bridge = {}")
+            process.send_signal(signal.SIGHUP)
+            refused = said()
+            assert refused["level"] == "error" and f"{fleet}: devices.new.bridge" in str(refused["error"])
+            assert [device.name for device in client.devices()] == ["demo", "lab"]
+            fleet.write_text(FLEET.format(name="new"))
+            process.send_signal(signal.SIGHUP)
+            assert {"added": ["new"], "removed": ["lab"], "replaced": []}.items() <= said().items()
+            assert [device.name for device in client.devices()] == ["demo", "new"]
+            next(iter(session))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == 0
+
+
+# Makes stdin the terminal of the process, ignores SIGHUP as `nohup` does if that is asked for, and runs the command.
+ON_TERMINAL = """
+import fcntl, os, signal, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+if sys.argv[1]:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="Windows has no pseudo-terminals")
+@pytest.mark.parametrize("nohup", [False, True])
+def test_a_server_ends_with_its_terminal(tmp_path: Path, nohup: bool) -> None:
+    """Though SIGHUP alone does not end it. With nohup it goes on."""
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text(FLEET.format(name="lab"))
+    command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--fleet", str(fleet)]
+    controlling, own = os.openpty()
+    with os.fdopen(own, "rb") as end:
+        first = [sys.executable, "-c", ON_TERMINAL, "nohup" if nohup else ""]
+        child = subprocess.Popen([*first, *command], stdin=end, stdout=end, stderr=end, start_new_session=True)
+    try:
+        with os.fdopen(controlling, "rb", buffering=0) as terminal:
+            said = b""
+            while b"Ctrl-C ends the server" not in said:
+                said += terminal.read(4096)
+            fleet.write_text(FLEET.format(name="new"))
+        location = re.search(rb"fastflight ls demo --server (grpc://[0-9.:]+)", said)
+        assert location is not None
+        if nohup:
+            with FastFlightClient(location[1].decode()) as client:
+                while "new" not in [device.name for device in client.devices()]:
+                    pass
+            child.terminate()
+        assert child.wait(SECONDS) == 0
+    finally:
+        child.kill()
+
+
+def test_the_first_steps_fit_the_server() -> None:
+    steps = first_steps("grpc://127.0.0.1:8815", {"demo": "sim:"}, "http://127.0.0.1:8000", {}).splitlines()
+    assert steps[0] == "Open http://127.0.0.1:8000/ in a browser."
+    assert steps[2:4] == ["  fastflight ls demo", "  fastflight get demo:/readings.csv"]
+    assert steps[6] == "  FastFlightClient().read('demo', '/readings.csv').to_pandas()"
+    board = first_steps("grpc://127.0.0.1:1", {"lab": "/dev/ttyACM0"}, None, {"UV_RUN_RECURSION_DEPTH": "1"})
+    assert "or in uv run --no-sync python:" in board and "FastFlightClient('grpc://127.0.0.1:1').info('lab')" in board
+    assert "  uv run --no-sync fastflight tail lab --server grpc://127.0.0.1:1\n" in board
+
+
+def test_the_help_fits_a_terminal() -> None:
+    command = [sys.executable, "-m", "fastflight", "serve", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "80"})
+    assert "…" not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
 
 
 def test_a_port_is_taken_once(location: str) -> None:

@@ -39,6 +39,8 @@ VERBS = {
     "session": ("device", f"{TRAFFIC} since_seq flush_ms limit_seconds reconnect requests"),
     "recording": ("name", f"{TRAFFIC} from_seq to_seq from_time to_time"),
     "recordings": ("", ""),
+    "add_device": ("name url", "record"),
+    "remove_device": ("name", ""),
     "start_recording": ("device", ""),
     "stop_recording": ("device", ""),
     "interact": ("device", "format schema flush_ms mode"),

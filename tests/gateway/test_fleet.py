@@ -10,16 +10,34 @@ from typing import Any, cast
 
 import pytest
 
+from fastflight.concurrency import Shards
+from fastflight.device import Inventory
 from fastflight.errors import TransportError
 from fastflight.gateway.auth import Caller
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.page import fleet as module
 from fastflight.gateway.page.fleet import DeviceOutput, Fleet
-from fastflight.gateway.page.listeners import MAX_CHUNKS, SessionListener, session_listeners
+from fastflight.gateway.page.listeners import MAX_CHUNKS, SessionListener, session_listeners, tap_listeners
 from fastflight.gateway.page.view import MAX_WAITING, PageViewer
 from fastflight.transport.chunk_buffer import Chunk, Gap
 
 SECOND = 1_000_000_000
+# For a board to leave its line on a busy computer.
+SECONDS = 60.0
+
+
+def test_a_listener_follows_the_name_of_its_device() -> None:
+    """The device may be removed, and another one may get its name."""
+    shards = Shards(1)
+    with Inventory({"demo": "sim:?telemetry=20"}, shards=shards) as inventory, shards:
+        with tap_listeners(inventory)("demo") as listener:
+            for _ in range(2):
+                while not listener.rest():
+                    pass
+                device = inventory.remove("demo")
+                device.shard.submit(inventory.retire(device)).result(SECONDS)
+                assert listener.rest() == ()
+                inventory.add("demo", "sim:?telemetry=20")
 
 
 class Board:

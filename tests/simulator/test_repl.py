@@ -249,3 +249,8 @@ def test_a_hard_reset_goes_to_the_friendly_mode(bench: Bench) -> None:
     output = bench.run(b"\x01import machine\ntry:\n  machine.reset()\nexcept:\n  print('caught')\n\x04lost")
     assert output.count(b"main\r\n") == 2
     assert output.endswith(b"OKmain\r\n" + HELLO + PROMPT)
+
+
+def test_the_bootloader_closes_the_line(bench: Bench) -> None:
+    output = bench.run(b"\x01import machine\nmachine.bootloader()\nprint('caught')\n\x04lost")
+    assert output.endswith(b"OK")

@@ -213,3 +213,14 @@ t.deinit()
 print(len(seen) >= 3)
 """
     assert desk.run(code) == "True"
+
+
+def test_the_clock_runs_from_the_time_to_which_it_was_set(desk: Desk) -> None:
+    code = """
+import machine
+clock = machine.RTC()
+print(len(clock.datetime()))
+clock.datetime((2030, 12, 31, 1, 10, 20, 30, 0))
+print(machine.RTC().datetime()[:6])
+"""
+    assert desk.run(code).splitlines() == ["8", "(2030, 12, 31, 1, 10, 20)"]

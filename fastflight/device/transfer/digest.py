@@ -20,7 +20,11 @@ _DIGEST = re.compile("[0-9a-f]{8}|[0-9a-f]{64}")
 
 
 class RunningDigest:
-    """The sha256 and the crc32 of what was sent. With `resume`, those of the whole file, including the part."""
+    """The size, the sha256 and the crc32 of the content that was sent so far.
+
+    With `resume`, size and crc32 begin with those of the part on the board. The sha256 is then that of the whole file
+    from the start, as the caller gave it.
+    """
 
     def __init__(self, resume: Resumption | None = None) -> None:
         self.size = resume.part.size if resume else 0
@@ -46,7 +50,7 @@ class RunningDigest:
 
     @property
     def sha256(self) -> str:
-        """The sha256, hexadecimal. With `resume` it is always that of the whole file."""
+        """The sha256 in hexadecimal: of the bytes so far, or with `resume` of the whole file."""
         return self._sha256 if isinstance(self._sha256, str) else self._sha256.hexdigest()
 
     def hex(self, algorithm: str) -> str:
@@ -54,7 +58,10 @@ class RunningDigest:
         return self.sha256 if algorithm == "sha256" else f"{self._crc32:08x}"
 
     def covers_sent(self, algorithm: str) -> bool:
-        """Whether `hex` is the digest of the bytes so far; the sha256 of a resumed write is that of the whole file."""
+        """Whether `hex(algorithm)` is the digest of the bytes so far.
+
+        It is not for the sha256 of a resumed write, which is that of the whole file.
+        """
         return self._part is None or self._part.algorithm == algorithm == "crc32"
 
 

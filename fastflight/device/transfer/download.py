@@ -70,7 +70,10 @@ LINE_LIMIT = 4 * 2048 + 64
 def download(
     link: BoardLink, path: str, offset: int = 0, limit: int | None = None, transfer: Transfer = AUTO
 ) -> Conversation[None]:
-    """Deliver the bytes of the file at `path` from `offset` on, at most `limit`."""
+    """Deliver the bytes of the file at `path` from `offset` on, at most `limit` (None: all), in order and checked.
+
+    Raise `DeviceError` if the board cannot read the file, `TransportTimeout` or `ProtocolError` after too many losses.
+    """
     rest = _Download(link, path, link.download_method(transfer, path), offset, limit)
     routine = "zget" if rest.method == "binary" and link.deflate_downloads(transfer.deflate) else "get"
     fruitless = 0
@@ -157,7 +160,10 @@ class _Download:
 
 
 def _binary_block(link: BoardLink, mark: int, path: str, before: int) -> Conversation[tuple[bytes, int]]:
-    """Read a block. Return its bytes and its check, which continues `before`, the check of the previous block."""
+    """Read the rest of a binary block, whose first byte is `mark`. Return its content and its check.
+
+    The check must continue `before`, the check of the previous block; otherwise raise `ProtocolError`.
+    """
     inbox = link.repl.inbox
     within = STALL_SECONDS if link.pace is None else link.answer_timeout(link.block, True)
     kind, length, check = HEADER.unpack(bytes([mark]) + (yield from inbox.exactly(HEADER.size - 1, within)))
@@ -178,7 +184,7 @@ def _inflate(data: bytes, path: str) -> bytes:
 
 
 def _text_block(link: BoardLink, mark: int, path: str, before: int) -> Conversation[tuple[bytes, int]]:
-    """As `_binary_block`, for a line of the text form."""
+    """As `_binary_block`, for a block in the text form, which is one line."""
     line = bytes([mark]) + (yield from link.repl.inbox.until(b"\n", STALL_SECONDS, LINE_LIMIT))
     try:
         number, form, text = line.decode("utf-8", "replace").strip().split(" ", 2)

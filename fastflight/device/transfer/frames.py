@@ -40,7 +40,7 @@ WINDOW_BITS = 10
 
 @dataclass(frozen=True, slots=True)
 class UploadStep:
-    """Bytes that the board answers together.
+    """Bytes that the board acknowledges with one answer.
 
     `done`: how many bytes of the piece are written when the answer comes; None for a step within a block.
     """

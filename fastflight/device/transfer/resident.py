@@ -72,7 +72,10 @@ class Resident:
         return routine in self._installed
 
     def call(self, routine: str, *arguments: object, where: str) -> Conversation[None]:
-        """Start `routine`. The next bytes to read follow its `R`. Raise the error if it fails before that."""
+        """Start `routine` and wait until it has printed its `R`. Raise the error if it fails before that.
+
+        Then read what the routine sends after the `R`, if anything, and call `finish`.
+        """
         stderr = yield from self._start(routine, arguments, where)
         if _MISSING.search(stderr) and self._installed:
             self._installed.clear()
@@ -96,7 +99,7 @@ class Resident:
         return not output.stderr
 
     def forget(self) -> None:
-        """Install the routines again when next needed, since the board was reset or they may be damaged."""
+        """Note that the board was reset or the routines may be damaged: the next call installs them again."""
         self._installed.clear()
 
     def _start(self, routine: str, arguments: tuple[object, ...], where: str) -> Conversation[bytes]:

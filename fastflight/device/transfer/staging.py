@@ -50,7 +50,7 @@ except OSError:
  pass
 """
 RENAME = "import os\nos.rename({part!r},{path!r})\n"
-# For a file that may have been renamed already.
+# Renames a file, and accepts that an earlier attempt may have renamed it already.
 RENAME_LEFT = """\
 import os
 try:

@@ -1,7 +1,8 @@
 """Sends content as Python statements, to boards that cannot receive it in binary.
 
-Each statement holds one block, as base64 or as a literal, deflated on request. It writes the block to the open file
-`_ff` and prints how many bytes it has written.
+Each statement holds one block as base64 or as a literal, compressed if `deflating` is set and the block shrinks. It
+writes the block to the open file `_ff` and prints how many bytes it has written. `send` opens the file, sends all
+statements and closes the file.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def matches(field: str, etag: str, *, weak: bool = False) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The answer to a request for a file: a status, and the bytes from `start` up to, not including, `stop`."""
+    """How to answer a request for a file: a status, and the bytes from `start` up to but not including `stop`."""
 
     status: int
     start: int

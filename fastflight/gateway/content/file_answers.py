@@ -159,7 +159,11 @@ class BytesAnswer(FileAnswer):
 
 
 class BytesEncoder:
-    """Encodes the bytes of raw rows. There must be `length`, with the digest in `description` if it has one."""
+    """Encodes raw rows as the bytes of a file. Raise `DataError` unless they match the description of the file.
+
+    There must be exactly `length` bytes. If `description` has a digest, their digest must be the same. The last byte is
+    held back until both are checked.
+    """
 
     slow = False
     enough = False

@@ -25,12 +25,15 @@ OPAQUE = ("", "application/octet-stream", "application/x-www-form-urlencoded")
 # Formats that an upload may have, besides bytes as they are.
 READABLE = ("arrow", "jsonl", "csv")
 
-# To receive a small request that is read whole, even if its bytes keep coming one by one.
+# How long a small request that is read whole may take to arrive, even if its bytes keep coming one by one.
 WHOLE_SECONDS = 30.0
 
 
 def format_of_content(media_type: str) -> str:
-    """Return the format that a `Content-Type` names; `raw` for bytes as they are."""
+    """Return the format that a `Content-Type` names; `raw` for bytes as they are.
+
+    Raise `HttpRefusal` (415) for any other type.
+    """
     name = media_type.partition(";")[0].strip().lower()
     if name in OPAQUE:
         return "raw"
@@ -64,7 +67,10 @@ class Content:
                 yield chunk
 
     async def whole(self, max_bytes: int) -> bytes:
-        """Return all of it; raise `HttpRefusal` if it has more than `max_bytes`, or is not complete in time."""
+        """Return all of the content.
+
+        Raise `HttpRefusal` if it has more than `max_bytes`, or is not complete within `WHOLE_SECONDS`.
+        """
         parts, size = [], 0
         try:
             async with asyncio.timeout(WHOLE_SECONDS):
@@ -95,7 +101,7 @@ class UploadedRows:
         return {"rejected": 0 if self._reader is None else self._reader.rejected.count}
 
     async def begin(self) -> None:
-        """Read until the schema is known."""
+        """Read until the schema is known. Raise `RequestError` if the content ends before that."""
         if self._reader is None:
             return
         while self._reader.schema is None and not self._complete:
@@ -105,7 +111,7 @@ class UploadedRows:
         self.schema = self._reader.schema
 
     async def batches(self) -> AsyncIterator[pa.RecordBatch]:
-        """Yield all rows."""
+        """Yield all rows, in batches. Raise `Stopped` if the client leaves before it has sent all of them."""
         while True:
             ready, self._ready = self._ready, []
             for batch in ready:

@@ -26,9 +26,11 @@ MAX_CONNECTIONS = 2048
 MAX_OF_ONE_ADDRESS = MAX_CONNECTIONS * 3 // 4
 # Connections that have not sent a request yet. A browser opens a few in advance.
 MAX_UNASKED = 256
-# To receive a request's head, from connecting or from its first byte; enough for a slow phone.
+# How long a client may take to send the head of a request, from connecting or from its first byte; enough for a slow
+# phone.
 HEAD_SECONDS = 10.0
-# Between two pieces of a request's content, unless the gateway does not read: a board that writes pauses the client.
+# How long a client may pause between two pieces of a request's content. Time in which the gateway does not read is not
+# counted: while a board writes, the gateway pauses its client.
 CONTENT_STALL_SECONDS = 30.0
 # How long an idle connection waits for its next request. A page sends one within a second or not at all.
 KEEP_ALIVE_SECONDS = 15.0
@@ -62,7 +64,7 @@ class StalledReaders(Generic[Client]):
         return now - known[1] >= STALL_SECONDS
 
     def forget(self, client: Client) -> None:
-        """The client has left, or nothing waits for it."""
+        """Forget a client that has left, or for which nothing waits."""
         self._known.pop(client, None)
 
 
@@ -82,7 +84,7 @@ class WatchedConnection(Protocol):
         """Return what waits for the client to read; None if nothing does."""
 
     def postponed(self) -> bool:
-        """Return whether the gateway has paused the client; if so, start its deadline anew."""
+        """If the gateway has paused the client, start its deadline anew and return True; else return False."""
 
     def cut(self, late: bool) -> None:
         """End the connection: because its deadline has passed (`late`), or to make room."""

@@ -1,7 +1,7 @@
 """Runs uvicorn on an event loop of its own: `listen` starts it, `Gateway.close` ends it in bounded time.
 
 `listen` binds the port itself, so that it raises if the port is taken. uvicorn handles no signals here and logs
-nothing: clients get the errors, and the gateway logs unexpected ones under the number that the client gets.
+nothing: clients get the errors, and the gateway logs unexpected ones under the request id that the client gets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fastflight.gateway.relay.relay import Relay
 log = structlog.get_logger(__name__)
 
 DEFAULT_HOST = "127.0.0.1"
-# For open answers to end by themselves.
+# How long open answers have to end by themselves.
 CLOSE_SECONDS = 5.0
 
 

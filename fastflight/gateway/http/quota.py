@@ -33,9 +33,10 @@ class Quota(Generic[T]):
         return self._taken
 
     def replaceable(self, name: str | None) -> Sequence[T]:
-        """Return the holders of which one must leave before `name` takes a place, oldest first; none if one is free.
+        """Return the holders, oldest first, of which one must leave before `name` takes a place.
 
-        Raises `ResourceExhausted` if `name` has reached its own limit, or if no name has more places than it would get.
+        Empty if a place is free. Raises `ResourceExhausted` if `name` has reached its own limit, or if no other name
+        has more places than `name` would then have.
         """
         own = len(self._of.get(name, ()))
         if name is not None and own >= self._most_of_one:
@@ -48,7 +49,10 @@ class Quota(Generic[T]):
         return tuple(largest)
 
     def take(self, name: str | None, who: T) -> None:
-        """Add `who` as a holder. Call `replaceable` before, and `leave` for the holder that makes room."""
+        """Give a place to the holder `who`, which belongs to `name`. This does not check any limit.
+
+        So call `replaceable` before. If it returns holders, choose one of them and call `leave` for it.
+        """
         self._of.setdefault(name, {})[who] = None
         self._taken += 1
 

@@ -41,19 +41,20 @@ AGAIN = "Ask again"
 Ready = Callable[[bytes, list[Header]], bytes | None]
 # Pipelining: requests that wait for previous answers, and the bytes of their heads and content. Browsers send none.
 MAX_AHEAD, MAX_AHEAD_BYTES = 64, 64 * 1024
-# For a client that is answered while it still sends to read the answer. TCP would destroy it if closed at once.
+# How long a client that is answered while it still sends has to read the answer. If the connection were closed at once,
+# TCP would destroy the answer.
 LEAVE_SECONDS = 5.0
-# For a client to read the end of a WebSocket.
+# How long a client has to read the last messages of a WebSocket.
 LINGER_SECONDS = 5.0
 # How often the client of a WebSocket gets a ping, and how long it has to answer. A client that stalls for a moment must
 # first read what was sent before the ping.
 PING_SECONDS = 15.0
 PONG_SECONDS = 45.0
-# For a TLS handshake, from connecting; enough for a slow phone.
+# How long a TLS handshake may take, from connecting; enough for a slow phone.
 HANDSHAKE_SECONDS = 10.0
 # Connections that wait in the operating system while the loop is busy.
 BACKLOG = 1024
-# For the sources of requests that are cancelled to clean up.
+# How long the sources of cancelled requests may clean up.
 STOP_SECONDS = 5.0
 
 
@@ -186,7 +187,10 @@ class HttpProtocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Check the head, then let uvicorn start the task, with a cycle that leaves the closing to this protocol."""
+        """Check the head, then let uvicorn start the task for the request.
+
+        Its cycle is a `_Cycle`, which does not close the connection: that is left to this protocol.
+        """
         self._limits.note_request(self)
         self._head.check(self.parser.get_http_version())
         self.url, self.headers = self._head.in_origin_form(self.url, self.headers)
@@ -380,7 +384,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self._abort_timer = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Free the place of the connection among those that are limited."""
+        """Call `on_closed`: the connection no longer counts towards the limit."""
         if self._abort_timer is not None:
             self._abort_timer.cancel()
         super().connection_lost(exc)

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from fastflight.device import Inventory
+from fastflight.device import Device, Inventory
 from fastflight.errors import FastFlightError
 from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.gateway.backend import Backend
-from fastflight.transport.chunk_buffer import Chunk, Gap
+from fastflight.transport.chunk_buffer import Chunk, Gap, TapReader
 
 # How much of the past a chart starts with, if the tap of the line still has it.
 SINCE_SECONDS = 60
@@ -45,13 +45,27 @@ OpenListener = Callable[[str], AbstractContextManager[DeviceListener]]
 def tap_listeners(inventory: Inventory) -> OpenListener:
     """Listen to devices of this process, at the taps of their lines."""
 
-    @contextlib.contextmanager
-    def open_listener(device: str) -> Iterator[DeviceListener]:
-        since_ns = time.time_ns() - SINCE_SECONDS * 1_000_000_000
-        with inventory.device(device).listen(since_ns=since_ns) as reader:
-            yield reader
+    return lambda device: TapListener(inventory, device)
 
-    return open_listener
+
+class TapListener(contextlib.ExitStack):
+    """Listens to the device that has a name now: it may be removed, and replaced by another one of the same name."""
+
+    def __init__(self, inventory: Inventory, name: str) -> None:
+        super().__init__()
+        self._inventory = inventory
+        self._name = name
+        self._device: Device | None = None
+        self._reader: TapReader | None = None
+
+    def rest(self) -> Sequence[Chunk | Gap]:
+        device = self._inventory.find(self._name)
+        if device is not self._device:
+            self.close()
+            since_ns = time.time_ns() - SINCE_SECONDS * 1_000_000_000
+            self._device = device
+            self._reader = None if device is None else self.enter_context(device.listen(since_ns=since_ns))
+        return () if self._reader is None else self._reader.rest()
 
 
 def session_listeners(backend: Backend, room: asyncio.Semaphore, caller: Caller = ANYONE) -> OpenListener:

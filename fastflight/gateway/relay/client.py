@@ -52,7 +52,7 @@ MAX_CONNECTING = 32
 OPENS_AT_ONCE, OPENS_PER_SECOND = 2 * MAX_STREAMS, 32
 # A page puts one frame of the relay into each message; others may put several.
 MAX_MESSAGE_BYTES = MAX_PAYLOAD_BYTES + 64 * 1024
-# For a client to read why it is ended. Closing at once could destroy the text on its way.
+# How long a client has to read why the relay ends it. Closing at once could destroy the text on its way.
 LINGER_SECONDS = 2.0
 
 

@@ -39,9 +39,9 @@ READ_BYTES = 128 * 1024
 MAX_CLIENTS = 64
 # Clients of one name: enough for the pages and programs of one person, and nobody can take all places.
 MAX_CLIENTS_OF_ONE = 16
-# For clients to read that the relay shuts down.
+# How long clients have to read that the relay shuts down.
 CLOSE_SECONDS = 2.5
-# For a refused client to read the answer.
+# How long a refused client has to read the answer.
 REFUSED_SECONDS = 5.0
 # Header lines that answers with this status require.
 _HEADERS = {401: 'www-authenticate: Bearer realm="fastflight"\r\n', 426: "sec-websocket-version: 13\r\n"}
@@ -49,7 +49,8 @@ _HEADERS = {401: 'www-authenticate: Bearer realm="fastflight"\r\n', 426: "sec-we
 RETRY_SECONDS = 5.0
 # How often clients are checked: their access, whether they read, and whether their targets have ended.
 LOOK_SECONDS = 1.0
-# Returns who opens a WebSocket with these headers, this query and this name in the certificate, or raises why not.
+# Takes the headers, the query and the certificate's name of a WebSocket's request. Returns the caller that opens it, or
+# raises the error to refuse it with.
 Admit = Callable[[Sequence[Header], bytes, str], Awaitable[Caller]]
 
 
@@ -245,7 +246,10 @@ class _Left(asyncio.Protocol):
 
 
 def _detached(transport: asyncio.Transport) -> socket.socket:
-    """Return the connection of `transport` as a socket with its own descriptor, and close the transport."""
+    """Return the connection of `transport` as a socket with its own descriptor, and close the transport.
+
+    Raises `HttpRefusal` (503) if the process has no descriptor left.
+    """
     try:
         descriptor = os.dup(transport.get_extra_info("socket").fileno())
     except OSError as error:

@@ -27,7 +27,8 @@ from fastflight.gateway.relay.wire import RelayOutput
 from fastflight.protocol.relay import HEADER_BYTES, Reason, RelayConnection
 from fastflight.transport.tap import Tap
 
-# To resolve a name and connect to the first address that answers. A board that wakes up takes a second or two.
+# How long it may take to resolve a name and connect to the first address that answers. A board that wakes up takes a
+# second or two.
 CONNECT_SECONDS = 10.0
 # The system's receive buffer for a target, since targets are read in turns: two reads.
 RECEIVE_BUFFER_BYTES = 256 * 1024
@@ -59,7 +60,7 @@ class Client(Protocol):
         """Send a frame of the relay, if it is not empty."""
 
     def over(self, stream: RelayStream) -> None:
-        """Remove `stream`, which has ended and has told the client."""
+        """Remove `stream`. It has ended, and the client has been told so."""
 
 
 class RelayStream:

@@ -51,7 +51,7 @@ _THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An allowed address: connect a socket of `family` to `address`. `device`: the device whose line it is, if any."""
+    """An allowed address: connect a socket of `family` to `address`. `device`: the device that it belongs to, or ""."""
 
     family: socket.AddressFamily
     address: tuple[str, int]
@@ -92,7 +92,8 @@ class AllowedTargets:
     ) -> None:
         """Raises `RequestError` for an invalid rule. `lookup` resolves names.
 
-        `devices` maps a rule to the name of the device whose line such targets are. It allows nothing by itself.
+        `devices` maps rules to names of devices: a target that such a rule matches is the line of that device. This
+        only tells which right a caller needs (`exec`); the target must also match one of the `rules`.
         """
         self._rules = [_rule(text) for text in rules]
         self._devices = [(_rule(text), device) for text, device in devices.items()]
@@ -127,12 +128,13 @@ class AllowedTargets:
         ]
         granted = [endpoint for endpoint in allowed if _is_granted(identity, endpoint.device)]
         if not granted:
-            # The same text whether a target is not listed or is for others: nobody may learn the list by trying.
+            # The same text for a target that is not listed and for one that this caller may not use: nobody may learn
+            # the list by trying.
             raise RequestError("the relay may not connect there", where=target, hint=_HINT)
         return granted[:MAX_ADDRESSES]
 
     def _device(self, name: str, address: Address, port: int) -> str:
-        """Return the device whose line an allowed target is; empty if it is none."""
+        """Return the name of the device that an allowed target belongs to; empty if it belongs to none."""
         for rule, device in self._devices:
             if rule.concerns(name, port) and rule.allows(name, address):
                 return device
@@ -149,7 +151,11 @@ class AllowedTargets:
 
 
 def _is_granted(identity: Identity, device: str) -> bool:
-    """A device's line takes `exec`: bytes sent to it are run as code. All other targets take an admin."""
+    """Return whether `identity` may connect to a target.
+
+    The line of a device requires the verb `exec`, because bytes sent to it are run as code. All other targets require
+    an administrator of the server.
+    """
     return identity.may_admin() or (device != "" and identity.may(Verb.EXEC, device))
 
 
@@ -201,11 +207,11 @@ def _literal(host: str) -> Address | None:
     if isinstance(address, ipaddress.IPv6Address):
         if address.scope_id is not None or _is_tunnelled(address):
             return None  # a target may name neither an interface of this computer nor a tunnel
-        return _inner(address) or address
+        return _embedded_ipv4(address) or address
     return address
 
 
-def _inner(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+def _embedded_ipv4(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     """Return the IPv4 address that the system, or a gateway of the network (NAT64, 6to4), would connect to, if any."""
     if address.ipv4_mapped is not None:
         return address.ipv4_mapped

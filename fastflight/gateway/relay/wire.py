@@ -61,7 +61,7 @@ class RelaySocket(Protocol):
         """Pause receiving."""
 
     def shut(self) -> None:
-        """Close the sending side. Raises `OSError` if this fails: then `close`."""
+        """Close the sending side. Raises `OSError` if this fails; the caller must then call `close`."""
 
     def close(self) -> None:
         """Close the connection at once."""
@@ -204,8 +204,8 @@ class TransportWire(asyncio.Protocol):
 
 
 def _ignore(data: bytes) -> None:
-    """The `received` callback before `start`."""
+    """Do nothing: the `received` callback until `start` sets another one."""
 
 
 def _nothing() -> None:
-    """The other callbacks before `start`."""
+    """Do nothing: the other callbacks until `start` sets them."""

@@ -23,7 +23,7 @@ MAX_MESSAGE_BYTES = 1024 * 1024
 # The reason in a close frame, next to its code (RFC 6455, 5.5).
 MAX_REASON_BYTES = 123
 NORMAL, GOING_AWAY, OF_STATUS = 1000, 1001, 4000
-# To send the error and the close frame; after that a client that does not read is disconnected without them.
+# How long sending the error and the close frame may take. A client that has not read them by then is disconnected.
 GOODBYE_SECONDS = 2.0
 
 
@@ -59,7 +59,7 @@ class WebSocketChannel:
         await asyncio.sleep(0)
 
     async def tell(self, **content: Any) -> None:
-        """Send one JSON object, for all that is not rows."""
+        """Send one JSON object as a text message: a note, the trailer or an error, but no rows."""
         await self.send(json.dumps(content, default=str, ensure_ascii=False))
 
     async def fail(self, error: Exception) -> None:

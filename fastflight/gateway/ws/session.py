@@ -28,7 +28,7 @@ from fastflight.service.wire import parse
 
 # Bytes that wait between the source and a WebSocket. As many may be in the sender, and each may be one batch over.
 AHEAD_BYTES = 128 * 1024
-# To send the request, for clients that send it as their first message.
+# How long a client that sends the request as its first message may take for it.
 FIRST_SECONDS = 10.0
 KEYS = ("as", "request", "ticket")
 

@@ -49,7 +49,10 @@ Talk: TypeAlias = Callable[[WebSocketChannel], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True)
 class AcceptedUpgrade:
-    """How to serve an upgrade that is accepted."""
+    """How to serve an accepted upgrade: `talk` runs until the WebSocket ends.
+
+    `subprotocol` is the one to accept, or None. `Sockets` sets `kind`, the name in the path, and counts by it.
+    """
 
     talk: Talk
     subprotocol: str | None = None
@@ -101,7 +104,10 @@ class Sockets:
             self._revocations.pop(task, None)
 
     def admit(self, query: bytes, use: str, authenticated: Caller | None) -> Caller:
-        """Return who opens another WebSocket, for `use`: the caller of the ticket in `query`, else `authenticated`."""
+        """Return the caller that opens a WebSocket for `use`: that of the ticket in `query`, else `authenticated`.
+
+        Raise the error to refuse it with otherwise.
+        """
         return self._redeem(_query(query), use, authenticated)[1]
 
     def _redeem(self, query: dict[str, str], use: str, authenticated: Caller | None) -> tuple[Grant | None, Caller]:

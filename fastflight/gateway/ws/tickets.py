@@ -90,5 +90,5 @@ class Tickets:
 
 
 def wrong_ticket(hint: str) -> HttpRefusal:
-    """Return the refusal of a ticket for something else."""
+    """Return the error for a ticket that is used for another request than it was issued for."""
     return HttpRefusal(403, "the ticket is for another request", where="ticket", hint=hint)

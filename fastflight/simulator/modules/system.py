@@ -12,7 +12,7 @@ from fastflight.simulator.files import MEMORY_STREAMS
 from fastflight.simulator.oserror import ERRNO, ERRNO_NAMES
 from fastflight.simulator.timers import Timer
 from fastflight.simulator.trace import format_exception
-from fastflight.simulator.uart import BoardReset
+from fastflight.simulator.uart import BoardReset, LineClosed
 
 if TYPE_CHECKING:
     from fastflight.simulator.runtime import Runtime
@@ -35,6 +35,24 @@ class Implementation(namedtuple("Implementation", "name version")):
 
     def __repr__(self) -> str:
         return f"(name={self[0]!r}, version={self[1]!r}, _machine={self._machine!r}, _mpy={self._mpy})"
+
+
+class Rtc:
+    """`machine.RTC`: this computer's time in UTC, or what it was set to since the last reset."""
+
+    def __init__(self, *identifier: int) -> None:
+        pass
+
+    # Each interpreter has a subclass of its own: all its `RTC()` objects share the clock.
+    ahead_seconds = 0.0
+
+    def datetime(self, moment: tuple[int, ...] | None = None) -> tuple[int, ...] | None:
+        """Return year, month, day, weekday (Monday is 0), hour, minute, second and 0; or set the clock to these."""
+        if moment is None:
+            now = time.gmtime(time.time() + self.ahead_seconds)
+            return (*now[:3], now.tm_wday, *now[3:6], 0)
+        type(self).ahead_seconds = _seconds((*moment[:3], *moment[4:7])) - time.time()
+        return None
 
 
 def contents(runtime: Runtime) -> dict[str, dict[str, Any]]:
@@ -157,10 +175,16 @@ def _machine(runtime: Runtime) -> dict[str, Any]:
         runtime.uart.reset()
         raise BoardReset
 
+    def bootloader(*timeout: int) -> None:
+        """Leave MicroPython: the line goes away."""
+        raise LineClosed
+
     return {
         "PWRON_RESET": 1,
+        "RTC": type("RTC", (Rtc,), {"__module__": "machine"}),
         "SOFT_RESET": 5,
         "Timer": type("Timer", (Timer,), {"timers": runtime.timers, "__module__": "machine"}),
+        "bootloader": bootloader,
         "freq": lambda *hertz: FREQUENCY,
         "idle": lambda: None,
         "reset": reset,

@@ -1,0 +1,332 @@
+"""The devices of a running server, with their bridges and recorders: adds and removes them while it runs.
+
+Clients change the devices by the actions `device.add` and `device.remove`. `serve` changes them when it reads the fleet
+file again at SIGHUP (`ServedDevices.apply`). What clients change is kept in memory only; the fleet file is the lasting
+way.
+
+A client may not add a device that would run a program on the server's computer (`exec:`) or open its folders
+(`sim:?files=DIR`): only those who can write the fleet file may do that, not every administrator of the server.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import Annotated
+
+import structlog
+from pydantic import Field
+
+from fastflight.access.action import Action, Body, Result
+from fastflight.app.settings import DEVICE_NAME, BridgeSettings, ServeSettings
+from fastflight.bridge import Bridge, DeviceFront, Ports
+from fastflight.concurrency import Shard, Shards
+from fastflight.device import Inventory
+from fastflight.errors import FastFlightError, RequestError, Stopped
+from fastflight.runtime.stream_registry import StreamRegistry
+from fastflight.service.requests import DeviceName
+from fastflight.sources import DefaultRecordings, Recordings
+from fastflight.sources.recordings import HINT
+from fastflight.transport.sim import SimAddress
+from fastflight.transport.url import MAX_URL_CHARACTERS, parse_url, public_url, scheme_of
+
+log = structlog.get_logger(__name__)
+
+# The kinds of devices that a client may add.
+REMOTE_SCHEMES = ("serial:", "socket:", "rfc2217:", "sim:")
+# A bridge closes its connections in about a second, unless its event loop is stuck.
+BRIDGE_SECONDS = 5.0
+# How long a removal waits for the line to be closed. An owner that is stopped leaves within a second or two; another
+# one, such as a call that runs code, keeps the line until it is done.
+RETIRE_SECONDS = 5.0
+REMOVED = "the device was removed from this server, or replaced"
+RELAY = "relay:"
+
+
+class NewDevice(Body):
+    """`record`: also record the device."""
+
+    name: Annotated[str, Field(pattern=f"^{DEVICE_NAME.pattern}$")]
+    url: Annotated[str, Field(min_length=1, max_length=MAX_URL_CHARACTERS)]
+    record: bool = False
+
+
+class RemovedDevice(Body):
+    """The device to remove."""
+
+    # Not `device`: to remove one takes the rights of an administrator of the server, as to add one does.
+    name: DeviceName
+
+
+class ServedDevices:
+    """The devices of `inventory`. Any thread may change them between `open` and `close`."""
+
+    def __init__(
+        self,
+        settings: ServeSettings,
+        inventory: Inventory,
+        shards: Shards,
+        recordings: Recordings | DefaultRecordings | None,
+        registry: StreamRegistry,
+    ) -> None:
+        # What the server was started with, and what was applied last.
+        self._started = self._settings = settings
+        # The devices that are to be recorded by the settings.
+        self._recorded = set(_recorded(settings))
+        self._inventory = inventory
+        self._shards = shards
+        self._recordings = recordings
+        self._registry = registry
+        # One change at a time.
+        self._changing = threading.Lock()
+        # The URLs of all devices, and the names of those that clients have added.
+        self._urls = dict(settings.devices)
+        self._added: set[str] = set()
+        self._listening: dict[str, ExitStack] = {}
+        # A change replaces the dict, so that metrics can be collected meanwhile.
+        self._bridges: dict[str, Bridge] = {}
+
+    @property
+    def bridges(self) -> Mapping[str, Bridge]:
+        """The open bridges, by device."""
+        return self._bridges
+
+    @property
+    def ports(self) -> dict[str, Ports]:
+        """The open ports of all bridges, by device."""
+        return {name: bridge.ports for name, bridge in self._bridges.items()}
+
+    def bridges_on_shards(self) -> list[tuple[Bridge, Shard]]:
+        """The open bridges, each with the event loop that it runs on."""
+        return [(bridge, self._shards.of(name)) for name, bridge in self._bridges.items()]
+
+    def open(self) -> None:
+        """Record and read the devices of the settings."""
+        for name in self._recorded:
+            self._record(name)
+        # After the recordings have started, so that they miss nothing.
+        for name in self._urls:
+            self._listen(name)
+
+    def open_bridges(self) -> None:
+        """Open the bridges of the settings. `TransportError` if a port is taken."""
+        for name, settings in self._settings.bridges.items():
+            self._open_bridge(name, settings)
+
+    def close_bridges(self) -> None:
+        """Close the bridges, while the event loops still run."""
+        with self._changing:
+            for name in list(self._bridges):
+                self._close_bridge(name)
+
+    def close(self) -> None:
+        """End the reading of lines."""
+        with self._changing:
+            for listening in self._listening.values():
+                listening.close()
+
+    def add(self, name: str, url: str, *, record: bool = False) -> None:
+        """Add a device for a client. `RequestError` if the name is taken or the URL is not allowed."""
+        _check_remote(url)
+        if record and self._recordings is None:
+            raise RequestError("this server keeps no recordings", where="record", hint=HINT)
+        with self._changing:
+            self._add(name, url, record=record)
+            self._added.add(name)
+        log.info("device added", device=name, url=public_url(url))
+
+    def remove(self, name: str) -> bool:
+        """Remove a device for a client: stop its streams, its recorder and its bridge, and close its line.
+
+        Return False if the line is still in use; it is closed when that ends. `UnknownName` if there is no such device.
+        """
+        with self._changing:
+            self._check_removable(name)
+            closed = self._remove(name)
+        log.info("device removed", device=name)
+        return closed
+
+    def apply(self, new: ServeSettings) -> None:
+        """Change the devices to those of `new`, with their bridges and recorders. Devices that clients added stay.
+
+        Unchanged devices are not touched. What fails for one device is logged, and the others are changed all the same.
+        What cannot change while the server runs is logged.
+        """
+        with self._changing:
+            old, self._settings = self._settings, new
+            tables = _changed_tables(self._started, new)
+            if fixed := [*tables, *self._changed_relays(new)]:
+                log.warning("these changes need a restart of the server", changes=fixed)
+            urls = {name: url for name, url in new.devices.items() if not url.startswith(RELAY)}
+            gone = [name for name in old.devices if name not in new.devices and name not in self._added]
+            removed = [name for name in gone if self._url(name) is not None]
+            replaced = [name for name, url in urls.items() if self._url(name) not in (None, url)]
+            added = [name for name in urls if name not in self._urls]
+            before = after = self._recorded
+            if "recordings" not in tables:
+                after = self._recorded = set(_recorded(new))
+            recorded = after | {name for name in replaced if self._inventory.device(name).recording}
+            for name in (*removed, *replaced):
+                with _logged(name):
+                    self._remove(name)
+            self._added -= urls.keys()
+            # All before any is opened: a port may go from one device to another.
+            for name in list(self._bridges):
+                if old.bridges.get(name) != new.bridges.get(name):
+                    self._close_bridge(name)
+            for name in (*replaced, *added):
+                with _logged(name):
+                    self._add(name, urls[name], record=name in recorded)
+            for name in (after - before) & urls.keys() - {*replaced, *added}:
+                with _logged(name):
+                    self._record(name)
+            for name in before - after:
+                with _logged(name):
+                    self._forget(name)
+            for name, settings in new.bridges.items():
+                if name in self._urls and name not in self._bridges:
+                    with _logged(name):
+                        self._open_bridge(name, settings)
+                        log.info("device shared", device=name, at=self._bridges[name].ports.urls("127.0.0.1"))
+        log.info("the fleet file was read again", added=added, removed=removed, replaced=replaced)
+
+    def actions(self) -> list[Action]:
+        """Return the actions by which clients change the devices."""
+
+        def add(body: NewDevice) -> Iterable[Result]:
+            self.add(body.name, body.url, record=body.record)
+            return [{"name": body.name, "url": public_url(body.url)}]
+
+        def remove(body: RemovedDevice) -> Iterable[Result]:
+            return [{"name": body.name, "closed": self.remove(body.name)}]
+
+        return [
+            Action(
+                "device.add",
+                "Add a device until the server ends: serial, socket, rfc2217, or sim without files. Needs admin:*.",
+                NewDevice,
+                add,
+            ),
+            Action(
+                "device.remove",
+                "Remove a device until the server starts again: its streams end with an error. closed: whether its line"
+                " is closed already, or still in use. Needs admin:*.",
+                RemovedDevice,
+                remove,
+            ),
+        ]
+
+    def _url(self, name: str) -> str | None:
+        """The URL of a device that can change while the server runs; None if there is none."""
+        url = self._urls.get(name)
+        return None if url is None or url.startswith(RELAY) else url
+
+    def _changed_relays(self, new: ServeSettings) -> list[str]:
+        """The devices whose `relay:` URL was added, changed or removed: the relay has a fixed list of targets."""
+        both = {**self._urls, **new.devices}
+        pairs = {name: {self._urls.get(name), new.devices.get(name)} for name in both}
+        changed = [name for name, urls in pairs.items() if len(urls) > 1]
+        return [f"devices.{name}" for name in changed if any((url or "").startswith(RELAY) for url in pairs[name])]
+
+    def _check_removable(self, name: str) -> None:
+        self._inventory.device(name)
+        if self._url(name) is None:
+            raise RequestError(
+                "a target of the relay cannot be removed while the server runs",
+                where=name,
+                hint="Take it out of the fleet file, and start the server again",
+            )
+
+    def _add(self, name: str, url: str, *, record: bool) -> None:
+        device = self._inventory.add(name, url)
+        self._urls[name] = url
+        try:
+            if self._recordings is not None:
+                self._recordings.number(device)
+            if record:
+                self._record(name)
+            self._listen(name)
+        except BaseException:
+            self._remove(name)
+            raise
+
+    def _remove(self, name: str) -> bool:
+        """Remove a device. Return whether its line is closed already."""
+        device = self._inventory.remove(name)
+        self._added.discard(name)
+        del self._urls[name]
+        try:
+            self._registry.stop_device(name, REMOVED)
+            self._close_bridge(name)
+            self._forget(name)
+        finally:
+            if (listening := self._listening.pop(name, None)) is not None:
+                listening.close()
+            retired = device.shard.submit(self._inventory.retire(device))
+        return bool(concurrent.futures.wait([retired], RETIRE_SECONDS).done)
+
+    def _listen(self, name: str) -> None:
+        with ExitStack() as listening:
+            listening.enter_context(self._inventory.device(name).listen())
+            self._listening[name] = listening.pop_all()
+
+    def _record(self, name: str) -> None:
+        if self._recordings is not None:
+            self._recordings.start(name)
+
+    def _forget(self, name: str) -> None:
+        if self._recordings is not None:
+            self._recordings.forget(name)
+
+    def _open_bridge(self, name: str, settings: BridgeSettings) -> None:
+        bridge = Bridge(DeviceFront(self._inventory.device(name)), settings.ports, takeover=settings.takeover)
+        self._shards.of(name).submit(bridge.start()).result()
+        self._bridges = {**self._bridges, name: bridge}
+
+    def _close_bridge(self, name: str) -> None:
+        """Close the bridge of a device if it has one, and give up after `BRIDGE_SECONDS`."""
+        bridge = self._bridges.get(name)
+        if bridge is None:
+            return
+        self._bridges = {each: other for each, other in self._bridges.items() if each != name}
+        with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError, Stopped):
+            self._shards.of(name).submit(bridge.aclose()).result(BRIDGE_SECONDS)
+
+
+def _check_remote(url: str) -> None:
+    """Raise `RequestError` unless a client may add a device with this URL."""
+    address = parse_url(url)
+    if scheme_of(url) not in REMOTE_SCHEMES or (isinstance(address, SimAddress) and address.files is not None):
+        raise RequestError(
+            "clients may not add this kind of device: it uses the server's computer",
+            where=f"device URL {public_url(url)!r}",
+            hint=f"Allowed are {', '.join(REMOTE_SCHEMES)} without files=. Put others into the server's fleet file, and"
+            " send it SIGHUP",
+        )
+
+
+def _recorded(settings: ServeSettings) -> tuple[str, ...]:
+    return () if settings.recordings is None else settings.recordings.devices
+
+
+def _changed_tables(old: ServeSettings, new: ServeSettings) -> list[str]:
+    """The tables of the fleet file that differ, beside `[devices]`."""
+    tables: Mapping[str, Callable[[ServeSettings], object]] = {
+        "limits": lambda settings: settings.limits,
+        "relay": lambda settings: settings.relay,
+        "auth, tls": lambda settings: settings.access,
+        "recordings": lambda settings: (kept := settings.recordings) and (kept.folder, kept.sync_ms, kept.retention),
+    }
+    return [table for table, value in tables.items() if value(old) != value(new)]
+
+
+@contextlib.contextmanager
+def _logged(device: str) -> Iterator[None]:
+    """Log an error of the block, so that the other devices are changed all the same."""
+    try:
+        yield
+    except FastFlightError as error:
+        log.error("the device was not changed as the fleet file says", device=device, error=str(error))

@@ -1,0 +1,69 @@
+"""`fastflight devices`: list the devices of a server, add devices and remove them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from fastflight.cli import screen
+from fastflight.cli.interruption import interruptible
+from fastflight.cli.options import AsJson
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
+from fastflight.cli.subcommands import LIST, ListGroup
+
+app = typer.Typer(cls=ListGroup, help="List the server's devices, or add and remove some.", add_completion=False)
+
+
+@app.command(LIST)
+@interruptible
+@with_server_options
+def devices(json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
+    """List the server's devices. Without a subcommand, this is run."""
+    with server.client() as client:
+        known = client.devices()
+    if json:
+        screen.as_json([asdict(device) for device in known])
+        return
+    rows = [(device.name, device.url, "open" if device.open else "closed", device.holder or "-") for device in known]
+    screen.table(("name", "url", "line", "in use by"), rows)
+
+
+@app.command()
+@interruptible
+@with_server_options
+def add(
+    device: Annotated[
+        str, typer.Argument(metavar="NAME=URL", help="As in weather=/dev/ttyACM0 or lab=socket://192.168.1.7:23.")
+    ],
+    record: Annotated[bool, typer.Option("--record", help="Also record it.")] = False,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Add a device to a running server.
+
+    The server keeps it until it ends. To keep it longer, add it to the fleet file and send the server SIGHUP.
+    A port is one of the server's computer. exec:, and sim: with files, are only for the fleet file.
+    """
+    name, equals, url = device.partition("=")
+    if not (name and equals and url):
+        raise typer.BadParameter(f"{device!r} is not NAME=URL, as in weather=/dev/ttyACM0")
+    with server.client() as client:
+        client.add_device(name, url, record=record)
+    screen.line(f"{name}: added until the server ends. Try: fastflight ls {name}")
+
+
+@app.command()
+@interruptible
+@with_server_options
+def remove(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the device.")],
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Remove a device from a running server: its streams end with an error, and its line is closed.
+
+    Recordings of it stay. A device of the fleet file is back when the server starts again, or gets SIGHUP.
+    """
+    with server.client() as client:
+        closed = client.remove_device(name)
+    screen.line(f"{name}: removed" + ("" if closed else "; its line is closed when the present call is done"))

@@ -1,0 +1,113 @@
+"""`fastflight recordings`: list recordings, and export their rows to files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from fastflight.cli import screen
+from fastflight.cli.interruption import interruptible
+from fastflight.cli.options import AsJson, Columns
+from fastflight.cli.replay import (
+    End,
+    Folder,
+    LineFormat,
+    LineSchema,
+    RecordingName,
+    Start,
+    output_path,
+    recording_request,
+    save,
+    show_rows,
+)
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
+from fastflight.cli.subcommands import LIST, ListGroup
+
+app = typer.Typer(
+    cls=ListGroup,
+    help="List the recordings of the server, or of a local folder (--recordings), or export one to a file.",
+    add_completion=False,
+)
+
+
+@app.command()
+@interruptible
+@with_server_options
+def export(
+    name: RecordingName,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE|DIR",
+            help="The file: .parquet, .arrow, .csv or .jsonl. In a folder it is NAME.parquet; - prints CSV.",
+        ),
+    ] = ".",
+    start: Start = None,
+    end: End = None,
+    format: LineFormat = "lines",
+    schema: LineSchema = None,
+    columns: Columns = None,
+    json: AsJson = False,
+    recordings: Folder = None,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Save the rows of a recording to a file. A device that is being recorded is included up to now.
+
+    An old file stays until the new one is complete. Gaps are counted; a Parquet file also lists them in its metadata.
+    """
+    request = recording_request(name, start, end, format, schema, columns)
+    if output == "-":
+        show_rows(request, recordings, server, as_csv=not json, json=json)
+    else:
+        save(request, output_path(output, name), recordings, server, json=json)
+
+
+@app.command(LIST)
+@interruptible
+@with_server_options
+def recordings(recordings: Folder = None, json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
+    """List the recordings of the server, or of a local folder (--recordings). Without a subcommand, this is run."""
+    if recordings is not None:
+        from fastflight.cli.local_recordings import statuses  # not at the top: it loads devices and recordings
+
+        rows = [asdict(each) for each in statuses(recordings)]
+    else:
+        with server.client() as client:
+            rows = [asdict(each) for each in client.recordings()]
+        for row in rows:
+            del row["folder"]  # empty here: a server sends it only when a recording starts
+    if json:
+        screen.as_json(rows)
+        return
+    if not rows:
+        screen.complain("no recordings yet: `fastflight record DEVICE` begins one")
+    cells = [
+        (
+            row["name"],
+            f"{row['rows']:,}",
+            screen.size(row["bytes"]),
+            _format_minute(row["first_time"]),
+            _format_minute(row["last_time"]),
+            str(row["next_seq"]),
+            f"{row['lost']:,}",
+            row["state"] + _format_damage(row["damage"]),
+        )
+        for row in rows
+    ]
+    headings = ("name", "rows", "size", "from", "to", "next", "lost", "state")
+    screen.table(headings, cells, right=("rows", "size", "next", "lost"))
+
+
+def _format_damage(places: Sequence[str]) -> str:
+    more = f" and {len(places) - 1} more" if len(places) > 1 else ""
+    return f", damaged: {places[0]}{more}" if places else ""
+
+
+def _format_minute(when: datetime | None) -> str:
+    return "-" if when is None else f"{when.astimezone():%Y-%m-%d %H:%M}"

@@ -1,0 +1,228 @@
+"""`fastflight repl`: a terminal of a board.
+
+The session holds the device's line (`client.interact`). The main thread sends the keys, and a thread of its own shows
+what the board sends: unchanged, because line editing on a board works with escape sequences.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from io import FileIO
+from pathlib import Path
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from fastflight.cli import screen
+from fastflight.cli.arguments import device_name
+from fastflight.cli.interruption import interruptible
+from fastflight.cli.keyboard import Keyboard
+from fastflight.cli.options import DeviceName
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
+from fastflight.client import FastFlightClient
+from fastflight.client.interaction import Interaction
+from fastflight.client.meaning import content, text, understood
+from fastflight.errors import BusyError, FastFlightError, Stopped, TransportClosed, TransportError
+from fastflight.service.requests import DEVICE_GONE, SERVER_DRAINING
+
+# Ctrl-]: the usual key for leaving a terminal program, and of no use on a board.
+LEAVE = b"\x1d"
+# Without a terminal the command ends when the board has been silent for this long after the end of the input.
+QUIET_SECONDS = 2.0
+# How often a lost device is tried again.
+RETRY_SECONDS = 1.0
+# How long the server may take to send the last keys to the board, after the user has left.
+LEAVE_SECONDS = 5.0
+# Bytes in a line of the hex view.
+HEX_BYTES = 16
+# Errors of a session that a new one may not have.
+PASSING = (TransportError, BusyError, Stopped)
+
+
+@interruptible
+@with_device_options
+def repl(
+    device: DeviceName = None,
+    log: Annotated[
+        Path | None, typer.Option("--log", metavar="FILE", help="Also append what the board prints to this file.")
+    ] = None,
+    hex: Annotated[
+        bool, typer.Option("--hex", help="Show the bytes in hexadecimal: > sent to the board, < received from it.")
+    ] = False,
+    reconnect: Annotated[
+        bool, typer.Option("--reconnect/--no-reconnect", help="Wait for a board or server that went away.")
+    ] = True,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Type at a board's prompt. Ctrl-] leaves; all other keys go to the board, also Ctrl-C.
+
+    A program that runs on the board goes on: Ctrl-C stops it. Enter shows the prompt.
+    Until you leave, other commands cannot use the board.
+
+    Input that is not a terminal is typed line by line: echo 'print(1)' | fastflight repl
+    Then the command ends when the board has printed nothing for 2 seconds.
+    """
+    keyboard = Keyboard()
+    with server.client() as client, log.open("ab", buffering=0) if log else nullcontext() as logged:
+        name = device_name(client, device)
+        url = next((each.url for each in client.devices() if each.name == name), "")
+        output = Output(logged, hex)
+        interaction: Interaction | None = client.interact(name)
+        with keyboard:
+            if keyboard.is_terminal:
+                screen.complain(f"Connected to {name} ({url}). Ctrl-] leaves; all other keys go to the board.")
+            while interaction is not None:
+                try:
+                    _talk(interaction, keyboard, output)
+                    return
+                except PASSING as error:
+                    if not (reconnect and keyboard.is_terminal):
+                        raise
+                    screen.complain(f"{name}: {error.what}. Waiting for it; Ctrl-] leaves.")
+                interaction = _connect_again(client, name, keyboard)
+                if interaction is not None:
+                    screen.complain(f"{name}: connected again.")
+
+
+def _talk(interaction: Interaction, keyboard: Keyboard, output: Output) -> None:
+    """Send the input to the board, and show what it sends, until the user leaves or the input ends.
+
+    Closes `interaction`. If the session ends first, raises the reason.
+    """
+    shown = _Showing(interaction, output, keyboard)
+    shown.start()
+    try:
+        if keyboard.is_terminal:
+            _send_keys(interaction, keyboard, shown)
+        else:
+            _send_text(interaction, keyboard, shown)
+        interaction.done()
+        shown.join(LEAVE_SECONDS)
+        failure = shown.error
+    except FastFlightError as error:  # sending failed; the reading side knows why
+        shown.join(LEAVE_SECONDS)
+        failure = shown.error or error
+    finally:
+        interaction.cancel()
+        shown.join()
+        interaction.settle()
+        output.end_line()
+    if failure is not None:
+        raise failure
+
+
+def _send_keys(interaction: Interaction, keyboard: Keyboard, shown: _Showing) -> None:
+    while not shown.ended.is_set():
+        keys = keyboard.read()
+        if keys is None:
+            continue
+        before, leave, _ = keys.partition(LEAVE)
+        if before:
+            interaction.send(before)
+        if leave or not keys:
+            return
+
+
+def _send_text(interaction: Interaction, keyboard: Keyboard, shown: _Showing) -> None:
+    """Send the text, each line with the key Enter, and wait until the board is silent."""
+    while not shown.ended.is_set() and (lines := keyboard.read()) != b"":
+        if lines:
+            interaction.send(lines.replace(b"\r\n", b"\r").replace(b"\n", b"\r"))
+    shown.received = time.monotonic()
+    while (left := shown.received + QUIET_SECONDS - time.monotonic()) > 0 and not shown.ended.wait(left):
+        pass
+
+
+def _connect_again(client: FastFlightClient, name: str, keyboard: Keyboard) -> Interaction | None:
+    """Wait for the device and take its line again. None if the user leaves. Other keys are dropped."""
+    while True:
+        keys = keyboard.read(RETRY_SECONDS)
+        if keys is not None and (LEAVE in keys or not keys):
+            return None
+        try:
+            return client.interact(name)
+        except PASSING:
+            continue
+
+
+class _Showing(threading.Thread):
+    """Shows what the board sends. `ended` is set when the session has ended, and `error` says why if it failed."""
+
+    def __init__(self, interaction: Interaction, output: Output, keyboard: Keyboard) -> None:
+        super().__init__(name="repl-output", daemon=True)
+        self._interaction = interaction
+        self._output = output
+        self._keyboard = keyboard
+        self.ended = threading.Event()
+        self.error: Exception | None = None
+        # When the board sent something last, by the monotonic clock.
+        self.received = time.monotonic()
+
+    def run(self) -> None:
+        try:
+            while (batch := self._interaction.receive()) is not None:
+                self._output.show(batch)
+                self.received = time.monotonic()
+            summary = self._interaction.rows.summary
+            if summary.get("ended") == DEVICE_GONE:
+                raise TransportClosed(text(summary.get("why", "")) or "the board is gone")
+            if summary.get("ended") == SERVER_DRAINING:
+                raise TransportClosed("the server shuts down")
+        except Exception as error:  # the edge of the thread: `_talk` raises it
+            self.error = error
+        finally:
+            self.ended.set()
+            self._keyboard.wake()
+
+
+class Output:
+    """Shows the rows of a session on stdout, and appends what the board sent to `log`."""
+
+    def __init__(self, log: FileIO | None, hex: bool) -> None:
+        self._log = log
+        self._hex = hex
+        # Whether the last line on the terminal is complete.
+        self._at_line_start = True
+
+    def show(self, batch: pa.RecordBatch) -> None:
+        with understood("a row of the session"):
+            # Without the column of times, for which Arrow would import pandas.
+            rows = batch.select(["direction", "data"]).to_pylist()
+            pieces = [(row["direction"] == "rx", content(row["data"])) for row in rows]
+        for received, data in pieces:
+            if received:
+                self._append(data)
+            if self._hex:
+                screen.lines("".join(f"{'<' if received else '>'} {line}\n" for line in hex_lines(data)))
+            elif received:
+                screen.write_unchanged(data)
+                self._at_line_start = data.endswith((b"\n", b"\r")) if data else self._at_line_start
+
+    def end_line(self) -> None:
+        """Complete the last line of a terminal, so that the shell's prompt does not continue it."""
+        if not self._at_line_start and sys.stdout.isatty():
+            screen.lines("\n")
+        self._at_line_start = True
+
+    def _append(self, data: bytes) -> None:
+        """Append to the log at once: the process may be killed."""
+        if self._log is None:
+            return
+        try:
+            while data:  # a full disk takes a part
+                data = data[self._log.write(data) :]
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, self._log.name) from error
+
+
+def hex_lines(data: bytes) -> Iterator[str]:
+    """Yield the lines of a hex view: the bytes in hexadecimal, and those that are printable ASCII as characters."""
+    for start in range(0, len(data), HEX_BYTES):
+        part = data[start : start + HEX_BYTES]
+        characters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        yield f"{part.hex(' '):{3 * HEX_BYTES}} {characters}"

@@ -1,0 +1,45 @@
+"""`fastflight devices`, `devices add` and `devices remove`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from .conftest import Run, serving
+
+
+@pytest.fixture(scope="module")
+def location() -> Iterator[str]:
+    """A server of its own, because other tests count the devices of the shared one."""
+    yield from serving()
+
+
+def test_a_device_is_added_listed_and_removed(run: Run) -> None:
+    # The log of the server in this process is on standard output, too.
+    added = run("devices", "add", "new=sim:").stdout
+    assert added.endswith("new: added until the server ends. Try: fastflight ls new\n")
+    assert [each["name"] for each in json.loads(run("devices", "--json").stdout)] == ["demo", "new"]
+    assert run("devices").stdout == run("devices", "list").stdout
+    assert "/readings.csv" in run("ls", "new").stdout
+    assert run("devices", "remove", "new").stdout.endswith("new: removed\n")
+    assert run("ls", "new").exit_code == 1
+    assert [each["name"] for each in json.loads(run("devices", "list", "--json").stdout)] == ["demo"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["add", "new"], 2, "not NAME=URL"),
+        (["add", "demo=sim:"], 1, "there is a device of this name"),
+        (["add", "new=exec:micropython"], 1, "fleet file"),
+        (["add", "new=sim:", "--record"], 1, "--recordings DIR"),
+        (["remove", "dmeo"], 1, "Did you mean 'demo'"),
+        (["demo"], 2, "No such command 'demo'"),
+    ],
+)
+def test_what_is_refused(run: Run, arguments: list[str], code: int, says: str) -> None:
+    result = run("devices", *arguments)
+    assert (result.exit_code, says in re.sub(r"[\s│]+", " ", result.stderr)) == (code, True), result.stderr

@@ -1,0 +1,316 @@
+"""`repl` at a terminal and without one: the command as a child process, in front of a simulated board."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
+from fastflight.cli.repl import hex_lines
+from fastflight.client import FastFlightClient
+from fastflight.errors import BusyError
+from fastflight.runtime.admission import DEFAULT_LIMITS
+
+pty = pytest.importorskip("pty", reason="the keys of a terminal need a pseudo-terminal")
+import select  # noqa: E402  # where there is the one, there are the others
+import termios  # noqa: E402
+
+# For Python to start on a busy computer, and for a lost board to be found again.
+SECONDS = 60.0
+PROMPT = b">>> "
+LEAVE = b"\x1d"
+CONNECTED = b"Ctrl-] leaves; all other keys go to the board.\r\n"
+# A program that prints the next keys in hexadecimal, until the key Z. Ctrl-C is a key for it.
+READ_KEYS = (
+    b"import sys, micropython\r"
+    b"def keys(): return iter(lambda: sys.stdin.buffer.read(1), b'Z')\r\r"
+    b"print('go'); print((micropython.kbd_intr(-1), b''.join(keys()).hex())[1], 'end')\r"
+)
+
+
+class Terminal:
+    """A terminal, and the command that runs in it."""
+
+    def __init__(self, server: str, *arguments: str) -> None:
+        self._ours, self._theirs = pty.openpty()
+        self.settings = self._settings()
+        self._seen = b""
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", "fastflight", "repl", *arguments],
+            stdin=self._theirs,
+            stdout=self._theirs,
+            stderr=self._theirs,
+            env={**os.environ, "FASTFLIGHT_SERVER": server, "TERM": "xterm"},
+        )
+
+    def type(self, keys: bytes) -> None:
+        os.write(self._ours, keys)
+
+    def wait_for(self, text: bytes) -> bytes:
+        """Read until the terminal shows `text`. Return what it shows up to there."""
+        ends = time.monotonic() + SECONDS
+        while text not in self._seen:
+            assert self._read(ends), self._seen
+        before, _, self._seen = self._seen.partition(text)
+        return before + text
+
+    def end(self, number: signal.Signals | None = None) -> tuple[int, bytes]:
+        """Leave, or send a signal. Return the exit code and what the terminal shows until then."""
+        if number is None:
+            self.type(LEAVE)
+        else:
+            self._child.send_signal(number)
+        return self.result()
+
+    def result(self) -> tuple[int, bytes]:
+        """Wait for the end. Return the exit code and what the terminal shows until then."""
+        ends = time.monotonic() + SECONDS
+        while self._child.poll() is None:
+            assert time.monotonic() < ends, self._seen
+            self._read(time.monotonic() + 0.05)
+        while self._read(time.monotonic()):
+            pass
+        assert self._settings() == self.settings
+        return self._child.returncode, self._seen
+
+    def close(self) -> None:
+        self._child.kill()
+        self._child.wait()
+        os.close(self._ours)
+        os.close(self._theirs)
+
+    def _read(self, ends: float) -> bool:
+        if not select.select([self._ours], [], [], max(0.0, ends - time.monotonic()))[0]:
+            return False
+        # Both the board and the terminal write a carriage return before a line feed.
+        self._seen = (self._seen + os.read(self._ours, 65_536)).replace(b"\r\r\n", b"\r\n")
+        return True
+
+    def _settings(self) -> list[Any]:
+        return termios.tcgetattr(self._theirs)
+
+
+@contextmanager
+def repl(server: str, *arguments: str) -> Iterator[Terminal]:
+    """A terminal with `repl` in it, once it is connected."""
+    terminal = Terminal(server, *arguments)
+    try:
+        terminal.wait_for(CONNECTED)
+        yield terminal
+    finally:
+        terminal.close()
+
+
+@contextmanager
+def serving(location: str = "grpc://127.0.0.1:0", url: str = "sim:?telemetry=0") -> Iterator[str]:
+    with open_server(ServeSettings(location, {"demo": url})) as running:
+        with FastFlightClient(running.location) as client:
+            client.info("demo")
+        yield running.location
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """The address of a server with a board that is at its prompt."""
+    with serving() as location:
+        yield location
+
+
+def piped(server: str, text: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """Run `repl` with `text` as its input, without a terminal."""
+    return subprocess.run(
+        [sys.executable, "-m", "fastflight", "repl", *arguments],
+        input=text,
+        capture_output=True,
+        env={**os.environ, "FASTFLIGHT_SERVER": server},
+        timeout=SECONDS,
+    )
+
+
+def test_keys_go_to_the_board_and_its_output_to_the_terminal(server: str) -> None:
+    with repl(server) as terminal:
+        terminal.type(b"6 * 7\r")
+        assert b"\n42\r\n" in terminal.wait_for(b"42\r\n>>> ")
+        code, shown = terminal.end()
+    assert (code, shown) == (0, b"\r\n")
+
+
+def test_every_key_but_one_reaches_the_board_unchanged(server: str) -> None:
+    keys = bytes(byte for byte in range(256) if byte not in (*LEAVE, *b"Z")) + b"\x1b[A\x1b[3~\t" + "ä€".encode()
+    with repl(server) as terminal:
+        terminal.type(READ_KEYS)
+        terminal.wait_for(b"\ngo\r\n")
+        terminal.type(keys + b"Z")
+        shown = terminal.wait_for(b" end").removesuffix(b" end").strip()
+        assert bytes.fromhex(shown.decode()) == keys
+        assert terminal.end()[0] == 0
+
+
+def test_the_program_goes_on_until_ctrl_c_is_typed(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text("import time\nwhile True:\n print('tick')\n time.sleep(0.05)\n")
+    settings = ServeSettings("grpc://127.0.0.1:0", {"demo": f"sim:?files={tmp_path}"})
+    with open_server(settings) as running, repl(running.location) as terminal:
+        terminal.wait_for(b"tick\r\ntick\r\n")
+        terminal.type(b"\x03")
+        terminal.wait_for(b"KeyboardInterrupt")
+        terminal.wait_for(PROMPT)
+        assert terminal.end()[0] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_restores_the_terminal(server: str, number: signal.Signals) -> None:
+    with repl(server) as terminal:
+        code, shown = terminal.end(number)
+    assert (code, shown) == (130, b"interrupted\r\n")
+
+
+def test_the_line_is_free_afterwards(server: str) -> None:
+    with repl(server) as terminal:
+        terminal.end()
+    with FastFlightClient(server) as client:
+        assert [each.holder for each in client.devices()] == [None]
+
+
+def test_a_busy_device_is_refused_with_its_holder(server: str) -> None:
+    with FastFlightClient(server) as client, client.interact("demo"):
+        refused = piped(server, b"")
+    assert refused.returncode == 1
+    assert b"an interactive session" in refused.stderr
+
+
+def test_output_is_appended_to_the_log(server: str, tmp_path: Path) -> None:
+    log = tmp_path / "board.log"
+    log.write_bytes(b"before\n")
+    with repl(server, "--log", str(log)) as terminal:
+        terminal.type(b"'ab' * 2\r")
+        terminal.wait_for(b"\n'abab'\r\n>>> ")
+        terminal.end()
+    content = log.read_bytes()
+    assert content.startswith(b"before\n")
+    assert content.endswith(b"\r\n'abab'\r\n>>> ")
+
+
+def test_a_log_that_cannot_be_written_ends_the_session_with_its_name(server: str) -> None:
+    full = Path("/dev/full")
+    if not full.exists():
+        pytest.skip("this system has no /dev/full")
+    failed = piped(server, b"1\n", "--log", str(full))
+    assert failed.returncode == 1
+    assert b"error: /dev/full: No space left on device" in failed.stderr
+
+
+def test_bytes_are_shown_in_hexadecimal(server: str) -> None:
+    with repl(server, "--hex") as terminal:
+        terminal.type(b"1\r")
+        shown = terminal.wait_for(b"< ") + terminal.wait_for(b"\r\n")
+        terminal.end()
+    assert b"> 31 0d" in shown
+
+
+def test_lines_of_the_hex_view() -> None:
+    assert list(hex_lines(b"")) == []
+    assert list(hex_lines(b"0123456789abcdef\r\xff")) == [
+        "30 31 32 33 34 35 36 37 38 39 61 62 63 64 65 66  0123456789abcdef",
+        "0d ff                                            ..",
+    ]
+
+
+def test_a_board_that_comes_back_is_connected_again() -> None:
+    with serving() as location, repl(location) as terminal:
+        terminal.type(b"import machine\rmachine.bootloader()\r")
+        terminal.wait_for(b"demo: the device closed the line. Waiting for it; Ctrl-] leaves.\r\n")
+        terminal.wait_for(b"demo: connected again.\r\n")
+        terminal.type(b"6 * 7\r")
+        terminal.wait_for(b"\n42\r\n>>> ")
+        assert terminal.end()[0] == 0
+
+
+def test_a_server_that_comes_back_is_connected_again() -> None:
+    with serving() as location:
+        terminal = Terminal(location)
+        terminal.wait_for(CONNECTED)
+    try:
+        terminal.wait_for(b"Waiting for it; Ctrl-] leaves.\r\n")
+        with serving(location):
+            terminal.wait_for(b"demo: connected again.\r\n")
+            terminal.type(b"6 * 7\r")
+            terminal.wait_for(b"\n42\r\n>>> ")
+            assert terminal.end()[0] == 0
+    finally:
+        terminal.close()
+
+
+def _until_not_busy(call: Callable[[], object]) -> None:
+    ends = time.monotonic() + SECONDS
+    while True:
+        try:
+            call()
+            return
+        except BusyError:
+            assert time.monotonic() < ends
+
+
+def test_a_device_that_was_lent_to_others_is_connected_again() -> None:
+    limits = replace(DEFAULT_LIMITS, idle_seconds=0.1)
+    settings = ServeSettings("grpc://127.0.0.1:0", {"demo": "sim:?telemetry=0"}, limits=limits)
+    with open_server(settings) as running, repl(running.location) as terminal:
+        with FastFlightClient(running.location) as client:
+            _until_not_busy(lambda: client.ls("demo"))
+        terminal.wait_for(b"somebody else asked for the device. Waiting for it; Ctrl-] leaves.\r\n")
+        terminal.wait_for(b"demo: connected again.\r\n")
+        assert terminal.end()[0] == 0
+
+
+def test_waiting_for_a_server_is_left_with_the_same_key() -> None:
+    with serving() as location:
+        terminal = Terminal(location)
+        terminal.wait_for(CONNECTED)
+    try:
+        terminal.wait_for(b"Waiting for it; Ctrl-] leaves.\r\n")
+        terminal.type(b"\x03print(1)\r")
+        assert terminal.end() == (0, b"")
+    finally:
+        terminal.close()
+
+
+def test_a_lost_board_is_an_error_without_reconnect() -> None:
+    with serving() as location, repl(location, "--no-reconnect") as terminal:
+        terminal.type(b"import machine\rmachine.bootloader()\r")
+        code, shown = terminal.result()
+    assert code == 3
+    assert b"error: the device closed the line" in shown
+
+
+def test_text_from_a_pipe_is_typed_line_by_line(server: str) -> None:
+    done = piped(server, b"x = 6\r\nprint(x * 7)\n")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"print(x * 7)\r\n42\r\n>>> " in done.stdout
+
+
+def test_a_program_may_print_after_the_end_of_the_input(server: str) -> None:
+    done = piped(server, b"import time; time.sleep(0.5); print('a' + 'b')\n")
+    assert b"\nab\r\n>>> " in done.stdout
+
+
+def test_a_board_that_is_lost_without_a_terminal_is_an_error() -> None:
+    with serving() as location:
+        lost = piped(location, b"import machine; machine.bootloader()\n")
+    assert lost.returncode == 3
+    assert b"error: the device closed the line" in lost.stderr
+
+
+def test_a_board_needs_no_server(tmp_path: Path) -> None:
+    done = piped("", b"print(6 * 7)\n", "--device", f"sim:?files={tmp_path}&telemetry=0")
+    assert done.returncode == 0, done.stderr
+    assert b"\n42\r\n" in done.stdout
