@@ -68,7 +68,7 @@ class Client:
             data += more
         return data
 
-    async def until(self, mark: bytes) -> None:
+    async def read_until(self, mark: bytes) -> None:
         data = b""
         while mark not in data:
             data = data[-len(mark) :] + (more := await self.receive())
@@ -106,7 +106,7 @@ async def writing(bridge: Bridge, kind: str) -> Client:
 
 async def seen(line: MemoryLine, viewer: Client, mark: bytes) -> None:
     """Wait until the viewer sees what the device says."""
-    waiting = asyncio.create_task(viewer.until(mark))
+    waiting = asyncio.create_task(viewer.read_until(mark))
     while not waiting.done():
         line.say(mark)
         await asyncio.sleep(0)

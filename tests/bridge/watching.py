@@ -28,7 +28,7 @@ class Watcher:
         self.states.append(state)
         self._news.set()
 
-    async def until(self, mark: bytes) -> bytes:
+    async def read_until(self, mark: bytes) -> bytes:
         """What was said up to `mark`, which is taken as well."""
         while mark not in self.heard:
             await self._more()
@@ -49,7 +49,7 @@ class Watcher:
     async def ask(self, data: bytes, mark: bytes) -> bytes:
         """What is said to `data`, up to `mark`."""
         await self.line.write(data)
-        return await self.until(mark)
+        return await self.read_until(mark)
 
     async def _more(self) -> None:
         self._news.clear()
@@ -57,7 +57,7 @@ class Watcher:
 
 
 @contextlib.asynccontextmanager
-async def running(line: Upstream) -> AsyncIterator[Watcher]:
+async def watched(line: Upstream) -> AsyncIterator[Watcher]:
     """The line, run for an `async with` block."""
     watcher = Watcher(line)
     task = asyncio.ensure_future(line.run())

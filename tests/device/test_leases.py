@@ -28,6 +28,7 @@ from fastflight.transport import Port, parse_url
 from fastflight.transport.relayed import RelayedPort
 from tests.device.content import CONTENT
 from tests.support.memory import Answer, Entry, HangUp, play
+from tests.support.waiting import read_until
 
 SOON = 20.0
 
@@ -173,9 +174,7 @@ def test_a_board_that_cannot_say_what_it_can_do_is_left_at_its_prompt(board: Cal
             ask()
         with device.line("a person") as port:
             port.write(b"1+1\r", SOON)
-            said = b""
-            while not said.endswith(b"2\r\n>>> "):
-                said += port.read(SOON)
+            read_until(lambda: port.read(SOON), b"2\r\n>>> ")
 
 
 def test_code_that_hangs_is_stopped_after_its_own_time(inventory: Inventory) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import socket
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,14 +16,6 @@ UPGRADE = (
     b"upgrade: websocket\r\nconnection: upgrade\r\n"
     b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 )
-
-
-def up_to(raw: socket.socket, mark: bytes) -> bytes:
-    """What is said up to `mark`, or to the end."""
-    said = b""
-    while mark not in said:
-        said += raw.recv(65536) or mark
-    return said
 
 
 @dataclass

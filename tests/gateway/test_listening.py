@@ -20,9 +20,10 @@ from fastflight.gateway import Gateway, listen
 from fastflight.gateway.http.connections import Connections, origin_of
 from fastflight.gateway.http.head import MAX_HEAD_BYTES, MAX_HEADERS
 from fastflight.gateway.page.page import files
+from tests.support.waiting import read_until
 
 from ..server.conftest import SOON
-from .asking import HERE, UPGRADE, Answered, Client, scope, up_to
+from .asking import HERE, UPGRADE, Answered, Client, scope
 from .conftest import Running
 from .guarded import guarding
 
@@ -118,7 +119,7 @@ def test_one_that_is_refused_and_does_not_read_its_last_answer_is_cut(
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         raw.connect(("127.0.0.1", gateway.port))
         raw.sendall(b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
-        up_to(raw, b'{"status": "serving"}')
+        read_until(lambda: raw.recv(65536), b'{"status": "serving"}')
         running.run(small())
         raw.sendall(f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
         assert raw.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 200"
@@ -221,7 +222,7 @@ def test_a_bad_head_is_refused_and_what_follows_is_not_read(
     with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
         if before:
             raw.sendall(before)
-            up_to(raw, b'{"status": "serving"}')
+            read_until(lambda: raw.recv(65536), b'{"status": "serving"}')
         raw.sendall(sent + SMUGGLED)
         answer = b""
         with suppress(ConnectionError):  # there was more to read
@@ -265,7 +266,7 @@ def begun(gateway: Gateway) -> socket.socket:
     """A client that has the beginning of an answer without end."""
     raw = socket.create_connection(("127.0.0.1", gateway.port), SOON)
     raw.sendall(posted(**LONG))
-    assert up_to(raw, b"\r\n0\n\r\n").count(b"HTTP/1.1 ") == 1
+    assert read_until(lambda: raw.recv(65536), b"\r\n0\n\r\n").count(b"HTTP/1.1 ") == 1
     return raw
 
 
@@ -303,9 +304,9 @@ def test_content_behind_a_request_is_waited_for(listening: Gateway) -> None:
     second = posted(type="trial", rows=2)
     with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
         raw.sendall(posted(type="trial", rows=1) + second[:-1])
-        up_to(raw, b"0\r\n\r\n")
+        read_until(lambda: raw.recv(65536), b"0\r\n\r\n")
         raw.sendall(second[-1:])
-        assert up_to(raw, b"0\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+        assert read_until(lambda: raw.recv(65536), b"0\r\n\r\n").startswith(b"HTTP/1.1 200 ")
 
 
 def test_a_small_answer_is_not_given_to_one_who_wants_a_web_socket(listening: Gateway) -> None:
@@ -348,7 +349,7 @@ def test_who_stops_sending_is_left(
     with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
         if sent:  # who connects may take its time: it is in a hurry from its second request on
             raw.sendall(b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
-            up_to(raw, b'{"status": "serving"}')
+            read_until(lambda: raw.recv(65536), b'{"status": "serving"}')
             hurry()
             raw.sendall(sent)
         assert b"".join(iter(lambda: raw.recv(65536), b"")).startswith(said)
@@ -430,7 +431,7 @@ def test_one_that_is_refused_while_it_sends_is_told_why(
 def test_what_follows_an_early_answer_is_not_looked_at(running: Running, listening: Gateway) -> None:
     with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
         raw.sendall(b"PUT /nope HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 10\r\n\r\n")
-        assert up_to(raw, b"}").startswith(b"HTTP/1.1 404 ")
+        assert read_until(lambda: raw.recv(65536), b"}").startswith(b"HTTP/1.1 404 ")
         raw.sendall(bytes(10) + posted(type="trial"))
         assert raw.recv(1) == b""
     assert not running.trials.begun.is_set()
@@ -504,7 +505,7 @@ def test_an_address_whose_connections_are_all_busy_leaves_room_for_others(runnin
     with listen(running.app, running.shard, 0, connections=connections) as gateway, ExitStack() as parts:
         with begun(gateway):
             with socket.create_connection(("127.0.0.1", gateway.port), SOON) as refused:
-                assert up_to(refused, b"too many connections").startswith(b"HTTP/1.1 503 ")
+                assert read_until(lambda: refused.recv(65536), b"too many connections").startswith(b"HTTP/1.1 503 ")
             assert Resting(gateway, parts, "127.0.0.2").answers()
         assert running.trials.closed.wait(SOON)
 

@@ -23,6 +23,7 @@ from fastflight.app.gateway import open_remote_gateway
 from fastflight.app.settings import ServeSettings
 from fastflight.gateway.ws.channel import MAX_MESSAGE_BYTES
 from fastflight.runtime.admission import Limits
+from tests.support.waiting import read_until
 
 SOON = 30.0
 
@@ -235,26 +236,28 @@ def test_a_ticket_opens_one_socket_for_its_request(served: Served) -> None:
         assert "ready" in str(client.recv(SOON))
 
 
-def until(client: ClientConnection, mark: bytes) -> bytes:
-    said = b""
-    while mark not in said:
+def read_socket_until(client: ClientConnection, mark: bytes) -> bytes:
+    """Read binary messages until `mark` has arrived; a text message is a failure."""
+
+    def read() -> bytes:
         message = client.recv(SOON)
         assert isinstance(message, bytes), message
-        said += message
-    return said
+        return message
+
+    return read_until(read, mark)
 
 
 def test_what_is_typed_is_answered(served: Served) -> None:
     with connect(f"{served.ws}/ws/repl/demo") as client:
         assert json.loads(client.recv(SOON)) == {"ready": {"device": "demo"}}
         client.send("\x03")
-        until(client, b">>> ")
+        read_socket_until(client, b">>> ")
         client.send("print(6 * 7)\r")
-        until(client, b"42\r\n")  # a prompt alone may be that of the board's start, or the one for Ctrl-C
+        read_socket_until(client, b"42\r\n")  # a prompt alone may be that of the board's start, or the one for Ctrl-C
         client.send(b"while True: pass\r\r\r")
-        until(client, b"\r\n... \r\n")
+        read_socket_until(client, b"\r\n... \r\n")
         client.send(b"\x03")
-        until(client, b"KeyboardInterrupt")
+        read_socket_until(client, b"KeyboardInterrupt")
 
 
 def test_a_second_one_is_told_who_has_the_line(served: Served) -> None:
@@ -265,7 +268,7 @@ def test_a_second_one_is_told_who_has_the_line(served: Served) -> None:
         assert (heard.code, heard.told[0]["error"]["code"]) == (4503, "busy")
         assert heard.told[0]["error"]["holder"] in heard.told[0]["error"]["what"]
         first.send("\x03")
-        until(first, b">>> ")
+        read_socket_until(first, b">>> ")
     with connect(f"{served.ws}/ws/repl/demo") as third:
         assert "ready" in str(third.recv(SOON))
 

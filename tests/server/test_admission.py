@@ -15,6 +15,7 @@ from fastflight.errors import ResourceExhausted
 from fastflight.runtime.admission import Limits
 from fastflight.service import Source
 from fastflight.service.source import Estimate, Reading
+from tests.support.waiting import until
 
 from .conftest import SCHEMA, SOON, Running, Trial, serving
 
@@ -30,15 +31,6 @@ def opened(running: Running, **keys: object) -> flight.FlightStreamReader:
     reader = running.client.do_get(ticket(**{**IDLE, **keys}))
     assert reader.read_chunk().data.num_rows == 1
     return reader
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for what another thread is about to do."""
-    for _ in range(int(SOON / 0.01)):
-        if condition():
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("it never came")
 
 
 def waiting(running: Running, number: int) -> Callable[[], bool]:

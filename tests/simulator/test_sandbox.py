@@ -22,6 +22,7 @@ from fastflight.client import FastFlightClient
 from fastflight.simulator import landlock, syscalls
 from fastflight.transport.sim import SimAddress
 from fastflight.transport.socket import SocketPort
+from tests.support.waiting import ByteReader
 
 SECONDS = 20.0
 SECRET = "a token of the server"
@@ -75,7 +76,7 @@ class Board:
 
     def __init__(self, port: SocketPort) -> None:
         self._port = port
-        self._seen = b""
+        self._reader = ByteReader(lambda: port.read(SECONDS))
         port.write(b"\r\x03\x03\r\x01", SECONDS)
         self._until(b"raw REPL; CTRL-B to exit\r\n>")
 
@@ -88,11 +89,9 @@ class Board:
         assert error == b""
         return output.decode().splitlines()
 
-    def _until(self, end: bytes) -> bytes:
-        while end not in self._seen:
-            self._seen += self._port.read(SECONDS)
-        found, _, self._seen = self._seen.partition(end)
-        return found
+    def _until(self, mark: bytes) -> bytes:
+        """Everything before the next `mark`, which is taken as well."""
+        return self._reader.read_until(mark).removesuffix(mark)
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from fastflight.errors import TransportTimeout
 from fastflight.transport.pacing import DEFAULT, Pacing
 from fastflight.transport.serial_port import SerialPort
 from fastflight.transport.serial_windows import ThreadedSerialPort
+from tests.support.waiting import read_until
 
 PATIENCE = 20.0
 # For waits that are to fail.
@@ -89,11 +90,8 @@ class Bench:
             data += os.read(self.far, count - len(data))
         return data
 
-    def get_until(self, end: bytes) -> bytes:
-        data = b""
-        while not data.endswith(end):
-            data += os.read(self.far, 65536)
-        return data
+    def get_until(self, mark: bytes) -> bytes:
+        return read_until(lambda: os.read(self.far, 65536), mark)
 
     def give(self, data: bytes) -> None:
         while data:

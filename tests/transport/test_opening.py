@@ -15,19 +15,11 @@ from pathlib import Path
 import pytest
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
-from fastflight.transport import AsyncAddress, Port, parse_url
+from fastflight.transport import AsyncAddress, parse_url
 from fastflight.transport.child import ChildPort
 from fastflight.transport.sim import SimAddress
 from fastflight.transport.watch import Watch
-
-PATIENCE = 20.0
-
-
-def read_until(port: Port, end: bytes) -> bytes:
-    data = b""
-    while not data.endswith(end):
-        data += port.read(PATIENCE)
-    return data
+from tests.transport.port_reading import PATIENCE, read_until
 
 
 def test_a_serial_port_that_is_not_there() -> None:
