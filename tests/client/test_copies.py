@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.client import AsyncFastFlightClient, Copied, CopiedTree, FastFlightClient
 from fastflight.client.file_copy import GetFile
 from fastflight.client.tree_copy import GetTree
 from fastflight.client.work import Steps
 from fastflight.errors import BusyError, DataError, FileMissing, RequestError, Stopped
 from fastflight.service.requests import Request
+from tests.support.servers import serving
 
 CONTENT = bytes(range(256)) * 400
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
@@ -33,7 +32,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def location(board: Path) -> Iterator[str]:
-    with open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": f"sim:?files={board}&telemetry=0"})) as running:
+    with serving({"demo": f"sim:?files={board}&telemetry=0"}) as running:
         with FastFlightClient(running.location) as client:
             client.info("demo")
         yield running.location

@@ -15,6 +15,7 @@ from fastflight.client import AsyncFastFlightClient, AsyncInteraction, FastFligh
 from fastflight.errors import BusyError, ProtocolError, RequestError, Stopped, UnknownName
 from fastflight.runtime.admission import Limits
 from fastflight.service.choices import Mode
+from tests.support.servers import serving
 
 # For waits that end as soon as something happens.
 SOON = 30.0
@@ -23,7 +24,7 @@ BOTH: tuple[Mode, ...] = ("sync", "async")
 
 @pytest.fixture(scope="module")
 def location() -> Iterator[str]:
-    with open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": "sim:?telemetry=0"})) as running:
+    with serving({"demo": "sim:?telemetry=0"}) as running:
         with FastFlightClient(running.location) as client:
             client.info("demo")
         yield running.location
@@ -129,7 +130,7 @@ def test_a_session_that_is_left_is_over(client: FastFlightClient) -> None:
 def test_who_types_nothing_gives_the_board_to_who_asks(mode: Mode) -> None:
     limits = Limits(idle_seconds=1e-6)
     with (
-        open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": "sim:?telemetry=0"}, limits=limits)) as running,
+        serving({"demo": "sim:?telemetry=0"}, limits=limits) as running,
         FastFlightClient(running.location) as client,
     ):
         repl = client.interact("demo", mode=mode)

@@ -131,7 +131,7 @@ def sha256(data: bytes) -> str:
 
 
 @contextmanager
-def serving(devices: Mapping[str, str], folder: Path, **limits: float) -> Iterator[Board]:
+def board_server(devices: Mapping[str, str], folder: Path, **limits: float) -> Iterator[Board]:
     """A server as the command line puts it together."""
     with ExitStack() as parts:
         shards = Shards(2)
@@ -157,7 +157,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     with ExitStack() as stack:
 
         def start(url: str, **limits: float) -> Board:
-            return stack.enter_context(serving({"demo": url}, tmp_path / "board", **limits))
+            return stack.enter_context(board_server({"demo": url}, tmp_path / "board", **limits))
 
         yield start
 

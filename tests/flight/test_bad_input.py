@@ -21,7 +21,7 @@ import pytest
 from fastflight.errors import RequestError
 from fastflight.simulator import samples
 
-from .conftest import Board, Serve, command, serving, simulated
+from .conftest import Board, Serve, board_server, command, simulated
 from .refusal import DEVICE, FILE, INVALID_ARGUMENT, NOT_FOUND, OLD, TABLE, refused
 
 
@@ -30,7 +30,7 @@ def one_board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
     """A simulated board for all: what one test does to it or its server is seen by the next."""
     folder = tmp_path_factory.mktemp("one")
     samples.write_samples(str(folder / "board"))
-    with serving({"demo": simulated(folder)}, folder / "board") as board:
+    with board_server({"demo": simulated(folder)}, folder / "board") as board:
         board.act("device.info", device="demo")  # opens its line, which stays open: no leak of the first test
         yield board
 

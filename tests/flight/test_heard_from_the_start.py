@@ -11,16 +11,13 @@ import pyarrow as pa
 import pytest
 
 from fastflight import FastFlightClient
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.device import listening as device_listening
 from fastflight.transport.socket import SocketPort
 from fastflight.transport.tapped import TappedPort
 from tests.flight.conftest import SOON, Board, Peer, Serve, command, ticket
 from tests.flight.live import SESSION, messages
 from tests.flight.test_recordings import RECORDING, recording
-
-ANYWHERE = "grpc://127.0.0.1:0"
+from tests.support.servers import serving
 
 
 def received(client: FastFlightClient) -> int:
@@ -41,7 +38,7 @@ def test_what_a_board_said_before_anybody_asked_has_the_times_at_which_it_came(
 ) -> None:
     all_that_waited(monkeypatch, 0)
     with (
-        open_server(ServeSettings(ANYWHERE, {"demo": peer.url})) as server,
+        serving({"demo": peer.url}) as server,
         FastFlightClient(server.location) as client,
     ):
         with peer.answer() as device:
@@ -59,7 +56,7 @@ def test_what_a_board_said_before_anybody_asked_has_the_times_at_which_it_came(
 
 @pytest.mark.parametrize("seconds", [0, 0.02, 0.1])
 def test_a_server_that_closes_while_it_opens_its_lines_leaves_nothing_behind(seconds: float) -> None:
-    with open_server(ServeSettings(ANYWHERE)):
+    with serving():
         time.sleep(seconds)
 
 
@@ -71,7 +68,7 @@ def test_a_device_that_is_missing_does_not_stop_the_server_and_is_heard_as_soon_
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     devices = {"demo": f"socket://127.0.0.1:{port}", "other": "sim:?telemetry=50"}
-    with open_server(ServeSettings(ANYWHERE, devices)) as server, FastFlightClient(server.location) as client:
+    with serving(devices) as server, FastFlightClient(server.location) as client:
         with client.session("other", limit_rows=1) as rows:
             assert rows.to_arrow().num_rows == 1
         with pytest.raises(Exception, match="cannot connect"):

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import BridgeSettings, ServeSettings
+from fastflight.app.settings import BridgeSettings
 from fastflight.bridge import Ports
 from fastflight.runtime.outgoing import HEARTBEAT_SECONDS
 from fastflight.sources.device_session import CHECK_SECONDS, KEEPALIVE_SECONDS
+from tests.support.servers import serving
 
 from .conftest import Peer, Serve, ticket
 from .live import SESSION, messages
@@ -27,7 +27,7 @@ def read(request: pytest.FixtureRequest, peer: Peer) -> Iterator[Read]:
     """Ask for a session of the peer, which a server has by itself, or shares by a bridge."""
     bridges = {"demo": BridgeSettings(Ports(None, 0, None))} if request.param == "bridged" else {}
     with ExitStack() as stack:
-        running = stack.enter_context(open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": peer.url}, bridges)))
+        running = stack.enter_context(serving({"demo": peer.url}, bridges=bridges))
         client = stack.enter_context(flight.connect(running.location))
 
         def ask(**keys: Any) -> Any:

@@ -166,9 +166,9 @@ def test_a_device_that_is_not_there_is_an_error(serve: Serve, mode: str) -> None
 
 
 def test_a_server_that_shuts_down_ends_sessions_with_their_rows(peer: Peer, mode: str, tmp_path: Path) -> None:
-    from .conftest import serving
+    from .conftest import board_server
 
-    with serving({"demo": peer.url}, tmp_path) as board:
+    with board_server({"demo": peer.url}, tmp_path) as board:
         stream = messages(board.client.do_get(ticket(**SESSION, format="lines", mode=mode)))
         device = peer.answer()
         device.sendall(b"so far\n")

@@ -20,7 +20,7 @@ import pytest
 from fastflight.simulator import samples
 from fastflight.sources import device_file
 
-from .conftest import SOON, Board, Serve, command, serving, sha256, simulated, ticket
+from .conftest import SOON, Board, Serve, board_server, command, sha256, simulated, ticket
 
 FILE = {"type": "device.file", "device": "demo"}
 LOG = {"path": "/log.bin", "format": "packed", "record": samples.RECORD.format}
@@ -266,7 +266,7 @@ def two_boards(tmp_path: Path) -> Iterator[Board]:
     for name in ("a", "b"):
         samples.write_samples(str(tmp_path / name / "board"))
         devices[name] = simulated(tmp_path / name)
-    with serving(devices, tmp_path) as boards:
+    with board_server(devices, tmp_path) as boards:
         yield boards
 
 

@@ -21,7 +21,7 @@ from fastflight.errors import IncompleteWarning
 from fastflight.simulator import samples
 from fastflight.sources.misfits import NOTE_ROWS
 
-from .conftest import SOON, Board, serving, ticket
+from .conftest import SOON, Board, board_server, ticket
 from .live import SESSION, messages
 
 WRONG = {"path": "/readings.csv", "schema": {"temperature": "timestamp[s]"}}
@@ -36,7 +36,7 @@ def boards(tmp_path: Path) -> Iterator[Board]:
         shards = stack.enter_context(Shards(2))
         other = next(f"other-{number}" for number in range(99) if shards.of(f"other-{number}") is shards.of("demo"))
         urls = {"demo": f"sim:?files={tmp_path}&telemetry=0", other: "sim:?telemetry=50"}
-        yield stack.enter_context(serving(urls, tmp_path))
+        yield stack.enter_context(board_server(urls, tmp_path))
 
 
 def other(boards: Board) -> str:

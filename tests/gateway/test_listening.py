@@ -24,7 +24,7 @@ from tests.support.waiting import read_until
 
 from ..server.conftest import SOON
 from .asking import HERE, UPGRADE, Answered, Client, scope
-from .conftest import Running
+from .conftest import TrialGateway
 from .guarded import guarding
 
 
@@ -56,7 +56,7 @@ def test_an_error_among_the_rows_is_no_end_for_a_client(client: http.client.HTTP
 
 @pytest.mark.parametrize("taken", [0, 100_000, 10_000_000])
 def test_an_answer_that_is_stopped_half_way_is_no_end_for_a_client(
-    running: Running, client: http.client.HTTPConnection, mode: str, taken: int
+    running: TrialGateway, client: http.client.HTTPConnection, mode: str, taken: int
 ) -> None:
     answer = post(client, mode=mode, type="mock", rows_per_batch=1000, total_rows=400_000)
     assert len(answer.read(taken)) == taken
@@ -65,7 +65,9 @@ def test_an_answer_that_is_stopped_half_way_is_no_end_for_a_client(
         answer.read()
 
 
-def test_one_that_leaves_cancels_the_source(running: Running, client: http.client.HTTPConnection, mode: str) -> None:
+def test_one_that_leaves_cancels_the_source(
+    running: TrialGateway, client: http.client.HTTPConnection, mode: str
+) -> None:
     answer = post(client, "text/csv", mode=mode, rows=1, idle=True)
     assert answer.read(4) == b"n\n0\n"
     client.close()
@@ -75,7 +77,7 @@ def test_one_that_leaves_cancels_the_source(running: Running, client: http.clien
     assert running.stats()["cancelled"] == 1
 
 
-def test_one_that_does_not_read_is_cut_off_by_the_end(running: Running, mode: str) -> None:
+def test_one_that_does_not_read_is_cut_off_by_the_end(running: TrialGateway, mode: str) -> None:
     with listen(running.app, running.shard, 0) as gateway:
         client = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=SOON)
         with closing(client), closing(post(client, mode=mode, rows=100, big=True)):
@@ -86,7 +88,7 @@ def test_one_that_does_not_read_is_cut_off_by_the_end(running: Running, mode: st
 
 
 def test_an_answer_that_nobody_reads_gives_its_device_back(
-    running: Running, monkeypatch: pytest.MonkeyPatch, mode: str
+    running: TrialGateway, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     for name in ("http.connections.STALL_SECONDS", "http.connections.LOOK_SECONDS"):
         monkeypatch.setattr(f"fastflight.gateway.{name}", 0.05)
@@ -101,7 +103,7 @@ def test_an_answer_that_nobody_reads_gives_its_device_back(
 
 @pytest.mark.parametrize("behind", [b"G", b"no HTTP\r\n\r\n"])
 def test_one_that_is_refused_and_does_not_read_its_last_answer_is_cut(
-    running: Running, monkeypatch: pytest.MonkeyPatch, behind: bytes
+    running: TrialGateway, monkeypatch: pytest.MonkeyPatch, behind: bytes
 ) -> None:
     path, _ = max(files().items(), key=lambda each: each[1].stat().st_size)
     monkeypatch.setattr("fastflight.gateway.http.connections.LOOK_SECONDS", 0.05)
@@ -282,7 +284,7 @@ BEHIND = {
 
 
 @pytest.mark.parametrize("behind", BEHIND.values(), ids=BEHIND.keys())
-def test_one_that_asks_for_more_and_leaves_cancels_the_source(running: Running, behind: bytes) -> None:
+def test_one_that_asks_for_more_and_leaves_cancels_the_source(running: TrialGateway, behind: bytes) -> None:
     with listen(running.app, running.shard, 0) as gateway:
         with begun(gateway) as raw:
             raw.sendall(behind)
@@ -357,7 +359,7 @@ def test_who_stops_sending_is_left(
 
 @pytest.mark.parametrize("path", [b"/health", b"/openapi.json"])
 def test_who_asks_nothing_more_is_left_and_not_called_late(
-    running: Running, monkeypatch: pytest.MonkeyPatch, path: bytes
+    running: TrialGateway, monkeypatch: pytest.MonkeyPatch, path: bytes
 ) -> None:
     monkeypatch.setattr("fastflight.gateway.http.uvicorn_overrides.KEEP_ALIVE_SECONDS", 0.05)
     monkeypatch.setattr("fastflight.gateway.http.connections.LOOK_SECONDS", 0.05)
@@ -395,7 +397,7 @@ def test_no_answer_is_taken_for_what_it_is_not(listening: Gateway) -> None:
         assert said.count(b"referrer-policy: no-referrer\r\n") == answers, said
 
 
-def test_content_that_drips_is_not_waited_for(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_content_that_drips_is_not_waited_for(running: TrialGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastflight.gateway.content.uploads.WHOLE_SECONDS", 0.0)
 
     async def run() -> Answered:
@@ -428,7 +430,7 @@ def test_one_that_is_refused_while_it_sends_is_told_why(
     assert "what" in json.loads(answer.read())
 
 
-def test_what_follows_an_early_answer_is_not_looked_at(running: Running, listening: Gateway) -> None:
+def test_what_follows_an_early_answer_is_not_looked_at(running: TrialGateway, listening: Gateway) -> None:
     with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
         raw.sendall(b"PUT /nope HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 10\r\n\r\n")
         assert read_until(lambda: raw.recv(65536), b"}").startswith(b"HTTP/1.1 404 ")
@@ -437,7 +439,7 @@ def test_what_follows_an_early_answer_is_not_looked_at(running: Running, listeni
     assert not running.trials.begun.is_set()
 
 
-def test_silent_connections_keep_nobody_out(running: Running) -> None:
+def test_silent_connections_keep_nobody_out(running: TrialGateway) -> None:
     with listen(running.app, running.shard, 0, connections=Connections(max_unasked=3)) as gateway:
         with ExitStack() as parts:
             there = ("127.0.0.1", gateway.port)
@@ -450,7 +452,7 @@ def test_silent_connections_keep_nobody_out(running: Running) -> None:
                     assert cut.recv(1) == b""
 
 
-def test_one_connection_too_many_is_told_so(running: Running) -> None:
+def test_one_connection_too_many_is_told_so(running: TrialGateway) -> None:
     connections = Connections(max_connections=1)
     with listen(running.app, running.shard, 0, connections=connections) as gateway:
         with begun(gateway):  # whose request is not cut for another one
@@ -481,7 +483,7 @@ class Resting:
         return False
 
 
-def test_connections_that_rest_make_room_the_oldest_first(running: Running) -> None:
+def test_connections_that_rest_make_room_the_oldest_first(running: TrialGateway) -> None:
     connections = Connections(max_connections=3)
     with listen(running.app, running.shard, 0, connections=connections) as gateway, ExitStack() as parts:
         first, second, third, fourth = (Resting(gateway, parts) for _ in range(4))
@@ -490,7 +492,7 @@ def test_connections_that_rest_make_room_the_oldest_first(running: Running) -> N
     assert (connections.crowded_out, connections.refused) == (1, 0)
 
 
-def test_connections_of_one_address_make_room_for_others(running: Running) -> None:
+def test_connections_of_one_address_make_room_for_others(running: TrialGateway) -> None:
     connections = Connections(max_connections=4, max_of_one_address=3)
     with listen(running.app, running.shard, 0, connections=connections) as gateway, ExitStack() as parts:
         other = Resting(gateway, parts, "127.0.0.2")
@@ -500,7 +502,7 @@ def test_connections_of_one_address_make_room_for_others(running: Running) -> No
         assert [each.answers() for each in (*many[1:], other, another)] == [False, True, True, True, True]
 
 
-def test_an_address_whose_connections_are_all_busy_leaves_room_for_others(running: Running) -> None:
+def test_an_address_whose_connections_are_all_busy_leaves_room_for_others(running: TrialGateway) -> None:
     connections = Connections(max_connections=2, max_of_one_address=1)
     with listen(running.app, running.shard, 0, connections=connections) as gateway, ExitStack() as parts:
         with begun(gateway):
@@ -533,7 +535,7 @@ def test_what_counts_as_one_address(one: str, other: str, same: bool) -> None:
     assert (origin_of(one) == origin_of(other)) is same
 
 
-def test_a_port_that_somebody_has(running: Running) -> None:
+def test_a_port_that_somebody_has(running: TrialGateway) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         with pytest.raises(TransportError, match="choose another one with --http"):
             listen(running.app, running.shard, other.getsockname()[1])
@@ -603,7 +605,7 @@ def test_requests_that_come_in_one_piece_are_answered_in_order(listening: Gatewa
 
 
 def test_a_part_that_fails_to_close_is_logged_and_the_others_close(
-    running: Running, monkeypatch: pytest.MonkeyPatch
+    running: TrialGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def end(timeout: float) -> None:
         raise ValueError("no end")

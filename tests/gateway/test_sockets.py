@@ -23,6 +23,7 @@ from fastflight.app.gateway import open_remote_gateway
 from fastflight.app.settings import ServeSettings
 from fastflight.gateway.ws.channel import MAX_MESSAGE_BYTES
 from fastflight.runtime.admission import Limits
+from tests.support.servers import serving
 from tests.support.waiting import read_until
 
 SOON = 30.0
@@ -103,12 +104,12 @@ class Served:
 
 
 @contextmanager
-def serving(kind: str) -> Iterator[Served]:
+def board_and_line(kind: str) -> Iterator[Served]:
     with ExitStack() as parts:
         line = Line()
         parts.callback(line.close)
         devices = {"demo": "sim:?telemetry=0", "line": line.url}
-        running = parts.enter_context(open_server(ServeSettings("grpc://127.0.0.1:0", devices, http=("127.0.0.1", 0))))
+        running = parts.enter_context(serving(devices, http=("127.0.0.1", 0)))
         assert running.http is not None
         if kind == "in one process":
             yield Served(running, line, running.http)
@@ -119,7 +120,7 @@ def serving(kind: str) -> Iterator[Served]:
 
 @pytest.fixture(scope="module", params=["in one process", "in front of another"])
 def served(request: pytest.FixtureRequest) -> Iterator[Served]:
-    with serving(request.param) as served:
+    with board_and_line(request.param) as served:
         for device in ("demo", "line"):  # open the lines, and the way to the server
             with session(served.ws, device=device) as client:
                 client.recv(SOON)
@@ -304,7 +305,7 @@ def test_an_idle_one_gives_way_to_a_request_and_a_busy_one_says_how_to_end_it() 
 
 @pytest.mark.parametrize("kind", ["in one process", "in front of another"])
 def test_the_end_of_a_device(kind: str) -> None:
-    with serving(kind) as served, session(served.ws, device="line") as client:
+    with board_and_line(kind) as served, session(served.ws, device="line") as client:
         client.recv(SOON)
         served.line.say(b"x\n")
         client.recv(SOON)
@@ -315,7 +316,7 @@ def test_the_end_of_a_device(kind: str) -> None:
 
 def test_the_end_of_the_server() -> None:
     with ExitStack() as clients:
-        with serving("in one process") as served:
+        with board_and_line("in one process") as served:
             live = clients.enter_context(session(served.ws, device="line"))
             live.recv(SOON)
             typing = clients.enter_context(connect(f"{served.ws}/ws/repl/demo"))
@@ -327,7 +328,7 @@ def test_the_end_of_the_server() -> None:
 
 def test_the_end_of_a_gateway_in_front_of_another() -> None:
     with ExitStack() as clients:
-        with serving("in front of another") as served:
+        with board_and_line("in front of another") as served:
             live = clients.enter_context(session(served.ws, device="line"))
             live.recv(SOON)
         heard = Heard().hear(live)
@@ -337,7 +338,7 @@ def test_the_end_of_a_gateway_in_front_of_another() -> None:
 def test_one_that_does_not_read_loses_rows_and_harms_nobody() -> None:
     """Every block is said when the good one has the block before: only the other one can miss any."""
     block, blocks = b"x" * 65_536, 256
-    with serving("in one process") as served, ExitStack() as clients:
+    with board_and_line("in one process") as served, ExitStack() as clients:
         stalled = clients.enter_context(
             connect(f"{served.ws}/ws/session", max_queue=1, ping_interval=None, compression=None)
         )

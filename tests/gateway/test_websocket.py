@@ -13,7 +13,7 @@ from tests.support.waiting import read_until
 
 from ..server.conftest import SOON
 from .asking import UPGRADE
-from .conftest import Running
+from .conftest import TrialGateway
 
 CONTINUATION, TEXT, CLOSE, PING, FINAL = 0, 1, 8, 9, 0x80
 PINGS, PING_BYTES = 160_000, 125
@@ -55,7 +55,7 @@ def test_pings_of_one_that_does_not_read_are_not_kept(listening: Gateway) -> Non
     assert said < PINGS * PING_BYTES // 2
 
 
-def test_one_that_sends_no_more_and_does_not_read_gives_its_device_back(running: Running) -> None:
+def test_one_that_sends_no_more_and_does_not_read_gives_its_device_back(running: TrialGateway) -> None:
     with listen(running.app, running.shard, 0) as gateway, accepted(gateway) as raw:
         raw.sendall(frame(TEXT, request(rows=100, big=True)))
         assert len(raw.recv(1 << 20))
@@ -75,7 +75,7 @@ def test_a_message_may_come_in_any_number_of_fragments(listening: Gateway) -> No
         assert b'{"trailer": ' in read_until(lambda: raw.recv(65536), b'"rows": 0')
 
 
-def test_they_count_as_connections(running: Running) -> None:
+def test_they_count_as_connections(running: TrialGateway) -> None:
     connections = Connections(max_connections=1)
     with listen(running.app, running.shard, 0, connections=connections) as gateway:
         with accepted(gateway) as raw:

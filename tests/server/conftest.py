@@ -179,7 +179,7 @@ class Greeting(Body):
 
 
 @dataclass
-class Running:
+class TrialServer:
     """A server under test."""
 
     server: FlightServer
@@ -206,7 +206,9 @@ class Running:
 class Later:
     """The server's deadlines at a clock that a test sets, checked when it says so."""
 
-    def __init__(self, running: Running, states: Callable[[int], Mapping[Address, SendState]] = send_states) -> None:
+    def __init__(
+        self, running: TrialServer, states: Callable[[int], Mapping[Address, SendState]] = send_states
+    ) -> None:
         self.late = 0.0
         self.registry = running.server._registry
         self._deadlines = Deadlines(self.registry, running.server.port, lambda: time.monotonic() + self.late, states)
@@ -240,9 +242,9 @@ class Later:
 
 
 @contextmanager
-def serving(
+def trial_server(
     limits: Limits = DEFAULT_LIMITS, trial: Source[Trial] | None = None, tls: Tls | None = None, **more: Any
-) -> Iterator[Running]:
+) -> Iterator[TrialServer]:
     """A server with two sources: the benchmark table, and `trial` or the one that does as it is told."""
     trials = Trials()
     catalog = Catalog()
@@ -262,15 +264,15 @@ def serving(
         **more,
     )
     client = flight.connect(f"{scheme}://127.0.0.1:{server.port}")
-    yield Running(server, shards, trials, client)
+    yield TrialServer(server, shards, trials, client)
     client.close()
     assert server.close(0)
     assert not any(shard.running for shard in shards)
 
 
 @pytest.fixture
-def running() -> Iterator[Running]:
-    with serving() as started:
+def running() -> Iterator[TrialServer]:
+    with trial_server() as started:
         yield started
 
 

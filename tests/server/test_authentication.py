@@ -23,7 +23,7 @@ from fastflight.access.tokens import Book, Certificate, Token, issued
 from fastflight.runtime.admission import Limits
 from fastflight.server import Tls
 
-from .conftest import SCHEMA, SOON, Running, serving
+from .conftest import SCHEMA, SOON, TrialServer, trial_server
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 CA = trustme.CA()
@@ -61,7 +61,7 @@ class Desk:
 class Guarded:
     """A server that wants to know who asks."""
 
-    running: Running
+    running: TrialServer
     desk: Desk
     location: str
 
@@ -76,7 +76,7 @@ def guarded(tls: Tls | None = None, limits: Limits | None = None) -> Iterator[Gu
     desk = Desk()
     authority = Authority(lambda: ["bench", "demo"])
     more = {} if limits is None else {"limits": limits}
-    with serving(tls=tls, authenticator=desk.authenticator(), authority=authority, **more) as running:
+    with trial_server(tls=tls, authenticator=desk.authenticator(), authority=authority, **more) as running:
         scheme = "grpc" if tls is None else "grpc+tls"
         yield Guarded(running, desk, f"{scheme}://127.0.0.1:{running.server.port}")
 

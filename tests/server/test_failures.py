@@ -16,7 +16,7 @@ from fastflight.service import Source
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncReading, Lot, Reading, Summary
 
-from .conftest import SCHEMA, Running, serving
+from .conftest import SCHEMA, TrialServer, trial_server
 from .test_answers import ticket
 
 BATCHES = 4
@@ -128,14 +128,14 @@ async def aread(request: Failing) -> AsyncReading:
 
 
 @pytest.fixture
-def failing() -> Iterator[Running]:
-    with serving(trial=Source(Failing, read=read, aread=aread)) as running:
+def failing() -> Iterator[TrialServer]:
+    with trial_server(trial=Source(Failing, read=read, aread=aread)) as running:
         yield running
 
 
 @pytest.mark.parametrize("raises", RAISED)
 @pytest.mark.parametrize("place", [*PLACES, "summary", "closing"])
-def test_a_typed_error_wherever_it_fails(failing: Running, mode: str, raises: str, place: str) -> None:
+def test_a_typed_error_wherever_it_fails(failing: TrialServer, mode: str, raises: str, place: str) -> None:
     for shape in ("generator", "object"):
         asked = ticket(type="failing", raises=raises, place=place, shape=shape, mode=mode)
         rows = 0

@@ -16,12 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.simulator import landlock, syscalls
 from fastflight.transport.sim import SimAddress
 from fastflight.transport.socket import SocketPort
+from tests.support.servers import serving
 from tests.support.waiting import ByteReader
 
 SECONDS = 20.0
@@ -118,7 +117,7 @@ def secret(tmp_path: Path) -> Path:
 @filtered
 def test_exec_on_the_default_device_is_no_shell() -> None:
     """The whole attack as a client makes it."""
-    with open_server(ServeSettings("grpc://127.0.0.1:0")) as running, FastFlightClient(running.location) as client:
+    with serving() as running, FastFlightClient(running.location) as client:
         attack = TAKEN_OVER + "print(attempt(lambda: os.popen('id').read()))\n"
         assert "PermissionError 1" in str(client.exec("demo", attack).to_arrow().to_pydict())
 
