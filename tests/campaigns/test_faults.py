@@ -38,6 +38,7 @@ from tests.campaigns.faulting.works import (
     code_of_answer,
 )
 from tests.support.chaos import Fault, Kind, Way
+from tests.support.waiting import until
 
 # Any fixed numbers: together each hop of the stage is struck, and each kind of work done.
 SEED = 4
@@ -113,8 +114,7 @@ def test_a_program_that_ends_by_itself_is_told_and_one_that_is_ended_is_not(tmp_
     assert program.complaints() == []
     program.start()
     os.kill(program.pid, signal.SIGSEGV)
-    while program.is_alive:
-        pass
+    until(lambda: not program.is_alive)
     told = [f"it ended by itself with {-signal.SIGSEGV}"]
     assert program.complaints() == told
     program.kill()

@@ -6,8 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,32 +15,21 @@ from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.errors import RequestError, TransportError
 from fastflight.runtime.admission import Limits
+from tests.support.servers import running
 
 # For a process that has to import all of it on a busy machine.
 SECONDS = 60
 
 
-@contextmanager
-def serving(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server process and its ready line."""
-    command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield process, process.stdout.readline()
-        finally:
-            process.kill()
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_says_where_it_listens_and_ends_when_told(number: signal.Signals) -> None:
-    with serving() as (process, ready):
-        match = re.fullmatch(r"listening on (grpc://127\.0\.0\.1:\d+); devices: demo \(sim:\)\n", ready)
-        assert match is not None
-        with FastFlightClient(match[1]) as client:
+    with running() as server:
+        (ready,) = server.lines
+        assert ready == f"listening on {server.location}; devices: demo (sim:)\n"
+        assert re.fullmatch(r"grpc://127\.0\.0\.1:\d+", server.location)
+        with FastFlightClient(server.location) as client:
             assert [device.name for device in client.devices()] == ["demo"]
-        process.send_signal(number)
-        assert process.wait(SECONDS) == 0
+        assert server.end(number) == 0
 
 
 def test_a_port_is_taken_once(location: str) -> None:
@@ -77,12 +64,10 @@ def test_a_url_that_cannot_be_understood_is_refused() -> None:
 
 def test_a_port_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
     port = tmp_path / "ttyNOPE"
-    with serving("--device", f"x={port}", "--device", "y=serial:?serial_number=E6") as (process, ready):
-        assert process.stderr is not None
-        said = [process.stderr.readline() for _ in range(2)]
-        assert ready.startswith("listening on")  # it may be plugged in later
-    assert said[0].startswith(f"warning: x: there is no port {port}. Ports found here: ")
-    assert said[1].startswith("warning: y: no single port here has serial_number=E6. Ports found here: ")
+    # It listens all the same: the board may be plugged in later.
+    with running("--device", f"x={port}", "--device", "y=serial:?serial_number=E6") as server:
+        server.read_until(f"^warning: x: there is no port {re.escape(str(port))}. Ports found here: ")
+        server.read_until("^warning: y: no single port here has serial_number=E6. Ports found here: ")
 
 
 def test_a_limit_of_the_server_is_told_in_a_line(run: object, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from fastflight.concurrency import Cancelled, Shard, across, lots_ahead
 from fastflight.errors import DataError, FastFlightError, Stopped
+from tests.support.waiting import until
 
 # For waits that end as soon as something happens; reached only when it does not.
 SOON = 10.0
@@ -37,9 +38,7 @@ def tasks_of(shard: Shard) -> int:
 
 def settled(shard: Shard) -> bool:
     """Whether no task is left; one that has told its outcome is about to end."""
-    while tasks_of(shard):
-        pass
-    return True
+    return until(lambda: not tasks_of(shard))
 
 
 def size_of(item: object) -> int:
@@ -297,8 +296,7 @@ def test_a_reader_that_is_stopped_does_not_see_an_end(shard: Shard) -> None:
             stops.append(tell)
 
     lots = lots_ahead(shard, lambda: numbers(3), max_bytes=100, size_of=size_of, when_stopped=stop_by)
-    while tasks_of(shard):  # everything waits for the reader, and the source has ended
-        pass
+    until(lambda: not tasks_of(shard))  # everything waits for the reader, and the source has ended
     stops[0]()
     with pytest.raises(Cancelled):
         next(lots)

@@ -12,15 +12,16 @@ import pytest
 from fastflight.concurrency import Exclusive
 from fastflight.concurrency.exclusive import IdleClaim
 from fastflight.errors import BusyError
+from tests.support.clock import ManualClock
 
 SOON = 10.0
 
 
 def test_the_holder_is_named_to_who_comes_too_late() -> None:
-    now = [100.0]
-    lock = Exclusive("demo", clock=lambda: now[0])
+    clock = ManualClock(100.0)
+    lock = Exclusive("demo", clock=clock)
     with lock.held("reading /a.csv", 0):
-        now[0] = 102.5
+        clock.now = 102.5
         with pytest.raises(BusyError) as raised:
             lock.acquire("writing", 0)
         assert raised.value.holder == "reading /a.csv"
@@ -303,15 +304,15 @@ def test_a_waiter_that_fails_before_it_waits_leaves_the_queue() -> None:
 
 
 def test_who_uses_it_keeps_it_and_who_does_not_is_told_once() -> None:
-    now, told = [0.0], list[float]()
-    claim = IdleClaim(600, told.append, lambda: now[0])
-    now[0] = 500.0
+    clock, told = ManualClock(), list[float]()
+    claim = IdleClaim(600, told.append, clock)
+    clock.now = 500.0
     claim.use()
-    now[0] = 1000.0
+    clock.now = 1000.0
     assert not claim.contest()
     assert claim.remaining() == 100.0
     assert told == []
-    now[0] = 1100.0
+    clock.now = 1100.0
     assert claim.contest() and claim.contest()
     assert told == [600.0]
     claim.use()  # too late
@@ -319,11 +320,11 @@ def test_who_uses_it_keeps_it_and_who_does_not_is_told_once() -> None:
 
 
 def test_who_asks_for_what_is_not_used_waits_until_it_is_given_back() -> None:
-    now = [0.0]
+    clock = ManualClock()
     lock, left = Exclusive("demo"), threading.Event()
 
     def hold() -> None:
-        lock.acquire("a REPL", 0, lasting=True, claim=IdleClaim(600, lambda idle: left.set(), lambda: now[0]))
+        lock.acquire("a REPL", 0, lasting=True, claim=IdleClaim(600, lambda idle: left.set(), clock))
         held.set()
         assert left.wait(SOON)
         lock.release()
@@ -335,7 +336,7 @@ def test_who_asks_for_what_is_not_used_waits_until_it_is_given_back() -> None:
     with pytest.raises(BusyError, match="in use by a REPL.*ask again in 600 s: it .*nothing was sent to it for 600 s"):
         lock.acquire("reading", 0)
     assert (left.is_set(), lock.put_out) == (False, 0)
-    now[0] = 600.0
+    clock.now = 600.0
     with lock.held("reading", 0):
         assert lock.holder == "reading"
     assert lock.put_out == 1

@@ -18,6 +18,7 @@ from tests.flight.conftest import SOON, Board, Peer, Serve, command, ticket
 from tests.flight.live import SESSION, messages
 from tests.flight.test_recordings import RECORDING, recording
 from tests.support.servers import serving
+from tests.support.waiting import until
 
 
 def received(client: FastFlightClient) -> int:
@@ -45,8 +46,7 @@ def test_what_a_board_said_before_anybody_asked_has_the_times_at_which_it_came(
             for number in range(5):
                 before = received(client)
                 device.sendall(b"row %d\n" % number)
-                while received(client) == before:
-                    pass
+                until(lambda: received(client) > before)  # noqa: B023 - called here
             with client.session("demo", format="lines", since_seq=0, limit_rows=5) as stream:
                 rows = stream.to_arrow().to_pylist()
     assert [row["text"] for row in rows] == [f"row {number}" for number in range(5)]

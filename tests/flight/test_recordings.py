@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import re
-import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -34,6 +31,8 @@ from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
 from fastflight.sources.recordings import NUMBERS_PER_SECOND, Tidying
 from fastflight.transport.chunk_buffer import Chunk
 from tests.log.disks import FailingDisk
+from tests.support.servers import PROGRAM, SERVE, running
+from tests.support.waiting import until
 
 from .conftest import Board, ticket
 
@@ -389,34 +388,22 @@ def test_two_servers_on_one_folder(tmp_path: Path) -> None:
         url = "sim:?telemetry=5"
         record = true
     """)
-    command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--fleet", str(fleet)]
+    command = [*PROGRAM, *SERVE, "--fleet", str(fleet)]
 
     def promised(client: flight.FlightClient) -> int:
         (listed,) = [json.loads(each.body.to_pybytes()) for each in client.do_action("recordings")] or [{}]
         return int(listed.get("next_seq", 0))
 
-    first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        assert first.stdout is not None
-        location = re.search(r"grpc://127.0.0.1:\d+", first.stdout.readline())
-        assert location is not None
-        with flight.connect(location[0]) as client:
-            while not (before := promised(client)):
-                pass
+    with running("--fleet", str(fleet)) as first:
+        with flight.connect(first.location) as client:
+            before = until(lambda: promised(client))
             second = subprocess.run(command, capture_output=True, text=True, timeout=100)
             assert second.returncode == 1 and second.stdout == ""
-            assert f"(pid {first.pid} on " in second.stderr
+            assert f"(pid {first.process.pid} on " in second.stderr
             assert "is writing to it. Stop it, or only read" in second.stderr
-            while (reached := promised(client)) <= before:
-                pass
+            reached = until(lambda: (now := promised(client)) > before and now)
             rows = [row for chunk in client.do_get(ticket(**RECORDING)) for row in chunk.data.to_pylist()]
             assert [row["seq"] for row in rows][:reached] == list(range(reached))
-        first.kill()
-        first.wait()
-    finally:
-        first.kill()
-        first.wait()
-        first.stdout.close()
     with recording(tmp_path / "kept", "sim:?telemetry=0") as (board, _):
         again = board.table(**RECORDING).to_pylist()
         assert again[:reached] == rows[:reached]
@@ -432,27 +419,18 @@ def test_a_server_that_is_killed_has_kept_what_it_said_was_kept(tmp_path: Path) 
         url = "sim:?telemetry=5"
         record = true
     """)
-    command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--fleet", str(fleet)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        assert child.stdout is not None
-        location = re.search(r"grpc://127.0.0.1:\d+", child.stdout.readline())
-        assert location is not None
-        assert child.stdout.readline() == f"recording demo to {tmp_path / 'kept'}\n"
+    with running("--fleet", str(fleet)) as child:
+        assert child.read_until("^recording ") == f"recording demo to {tmp_path / 'kept'}\n"
         seen: dict[int, bytes] = {}
         promised = 0
-        with flight.connect(location[0]) as client:
+        with flight.connect(child.location) as client:
             for chunk in client.do_get(ticket(**SESSION, since_seq=0)):
                 seen.update((row["seq"], row["data"]) for row in chunk.data.to_pylist())
                 (listed,) = [json.loads(each.body.to_pybytes()) for each in client.do_action("recordings")] or [{}]
                 promised = listed.get("next_seq", 0)
                 if promised > 20:
                     break
-            os.kill(child.pid, signal.SIGKILL)
-    finally:
-        child.kill()
-        child.wait()
-        child.stdout.close()
+            child.process.kill()
     with recording(tmp_path / "kept", "sim:?telemetry=0") as (board, _):
         rows = board.table(**RECORDING).to_pylist()
         numbers = [row["seq"] for row in rows if row["seq"] < NUMBERS_PER_SECOND]

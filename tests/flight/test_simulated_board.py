@@ -6,7 +6,6 @@ import io
 import json
 import struct
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 
 from fastflight.simulator import samples
 from fastflight.sources import device_file
+from tests.support.waiting import until
 
 from .conftest import SOON, Board, Serve, board_server, command, sha256, simulated, ticket
 
@@ -276,10 +276,7 @@ def test_devices_are_listed_side_by_side(two_boards: Board, monkeypatch: pytest.
     busy, free = (two_boards.inventory.device(name) for name in ("a", "b"))
     with ThreadPoolExecutor() as pool, busy.lease("a test"):
         listing = pool.submit(lambda: [info.descriptor.path for info in two_boards.client.list_flights(b"[ab]/*.csv")])
-        deadline = time.monotonic() + SOON
-        while not free.turns:
-            assert time.monotonic() < deadline, "the free device was not asked"
-            time.sleep(0.01)
+        until(lambda: free.turns)
     assert sorted(listing.result(SOON)) == [[b"a", b"/readings.csv"], [b"b", b"/readings.csv"]]
 
 
@@ -378,9 +375,8 @@ def test_a_reader_that_leaves_frees_the_device(
     reader.cancel()
     # At 115200 baud the rest would take half a minute; code without end, for ever.
     assert board.exec("print('free')") == "free\n"
-    while (stats := board.act("stats")[0])["open"]:  # it has given the device back, and is not over yet
-        pass
-    assert stats["cancelled"] == 1
+    until(lambda: not board.act("stats")[0]["open"])  # it has given the device back, and is not over yet
+    assert board.act("stats")[0]["cancelled"] == 1
 
 
 def test_eight_clients_take_turns(board: Board) -> None:

@@ -16,6 +16,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from tests.support.waiting import until
+
 from .guarded import SOON, Guarded, guarding
 
 KINDS = ["in one process", "in front of another"]
@@ -270,8 +272,7 @@ def test_an_upload_of_one_whose_token_is_good_no_more_breaks_off(kind: str, monk
         token = guarded.tokens["operator"]
         head = f"PUT /devices/lab-1/files/x.bin HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {token}\r\n"
         raw.sendall(f"{head}content-length: 1000000\r\n\r\n".encode() + bytes(1000))
-        while guarded.ask("admin", "POST", "/actions/stats").json["results"][0]["open"] == 0:
-            pass  # it has not begun
+        until(lambda: guarded.ask("admin", "POST", "/actions/stats").json["results"][0]["open"])
         guarded.revoke("operator")
         while not select.select([raw], [], [], 0.02)[0]:
             raw.sendall(bytes(1000))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import json
 import re
@@ -20,7 +19,7 @@ from fastflight.gateway import Gateway, listen
 from fastflight.gateway.http.connections import Connections, origin_of
 from fastflight.gateway.http.head import MAX_HEAD_BYTES, MAX_HEADERS
 from fastflight.gateway.page.page import files
-from tests.support.waiting import read_until
+from tests.support.waiting import auntil, read_until
 
 from ..server.conftest import SOON
 from .asking import HERE, UPGRADE, Answered, Client, scope
@@ -114,8 +113,7 @@ def test_one_that_is_refused_and_does_not_read_its_last_answer_is_cut(
             connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # type: ignore[attr-defined]
 
     async def cut() -> None:
-        while not connections.not_read:  # noqa: ASYNC110 - it tells nobody
-            await asyncio.sleep(0)
+        await auntil(lambda: connections.not_read)
 
     with listen(running.app, running.shard, 0, connections=connections) as gateway, socket.socket() as raw:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

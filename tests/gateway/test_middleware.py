@@ -15,6 +15,8 @@ from fastflight.gateway.errors import ErrorAnswers
 from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.gateway.origins import OriginPolicy
 from fastflight.gateway.shared_answers import LIFETIME_SECONDS, AnswerContent, SharedAnswer
+from tests.support.clock import ManualClock
+from tests.support.waiting import auntil
 
 from .asking import HERE, Answered, ask, scope
 
@@ -61,12 +63,12 @@ def test_each_answer_is_made_when_it_is_asked_for() -> None:
 
 def test_an_answer_is_ready_for_its_lifetime() -> None:
     async def run() -> None:
-        now = [1.0]
-        shared = SharedAnswer(Counter().make, lambda: now[0])
+        clock = ManualClock(1.0)
+        shared = SharedAnswer(Counter().make, clock)
         assert shared.ready() is None
         await shared.answer(ANYONE, scope(), Answered().take)
         assert (shared.ready() or b"").endswith(b"\r\n\r\n1")
-        now[0] += LIFETIME_SECONDS
+        clock.now += LIFETIME_SECONDS
         assert shared.ready() is None
 
     asyncio.run(run())
@@ -248,7 +250,6 @@ def test_no_token_stays_in_memory_for_the_sake_of_small_answers(monkeypatch: pyt
         for _ in range(3):
             assert (await ask(middleware, scope(headers=(HERE, shown)))).status == 200
         assert middleware._shared["/small"]._making == {}
-        while known._cached:  # noqa: ASYNC110 - a timer tells nobody
-            await asyncio.sleep(0)
+        await auntil(lambda: not known._cached)
 
     asyncio.run(asyncio.wait_for(work(), 10))

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from fastflight.errors import ResourceExhausted, Stopped
 from fastflight.runtime.admission import Admission, AdmissionTicket, Limits
+from tests.support.waiting import auntil
 
 SOON = 10.0
 
@@ -138,8 +139,7 @@ def test_closing_tells_those_that_wait_and_those_that_come() -> None:
         thread = threading.Thread(target=wait)
         thread.start()
         task = asyncio.create_task(aacquired(admission, "you", None))
-        while len(admission.waiting) < 2:  # noqa: ASYNC110 - the thread tells nobody
-            await asyncio.sleep(0)
+        await auntil(lambda: len(admission.waiting) == 2)
         admission.close()
         with pytest.raises(Stopped, match="the server shuts down"):
             await task

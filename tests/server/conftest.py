@@ -29,6 +29,7 @@ from fastflight.service.requests import Demands, Request, Verb
 from fastflight.service.source import Acknowledge, AsyncReading, Lot, Noted, Progress, Reading, Summary
 from fastflight.sources import mock
 from fastflight.transport.tcp_info import SendState
+from tests.support.waiting import until
 
 # For waits that end as soon as something happens; reached only when it does not.
 SOON = 10.0
@@ -226,10 +227,7 @@ class Later:
         return self._stream(lambda stream: stream.awaited)
 
     def _stream(self, waits: Callable[[Stream], float]) -> Stream:
-        deadline = time.monotonic() + SOON
-        while not (found := [stream for stream in self.registry.waiting_for_clients() if waits(stream)]):
-            assert time.monotonic() < deadline
-        return found[0]
+        return until(lambda: [stream for stream in self.registry.waiting_for_clients() if waits(stream)])[0]
 
     def metrics(self) -> dict[str, float]:
         samples = [sample for metric in self.registry.metrics() for sample in metric.samples]

@@ -20,6 +20,7 @@ from fastflight.runtime.admission import SILENT_SECONDS, Limits
 from fastflight.server.deadlines import GRACE_SECONDS
 from fastflight.service import Source
 from fastflight.service.source import Acknowledge, AsyncIncoming, AsyncReading, Lot, Progress, Reading, Summary
+from tests.support.waiting import until
 
 from .conftest import SCHEMA, SOON, Later, Trial, TrialServer, trial_server
 from .test_uploads import BATCH, acks, command
@@ -84,8 +85,7 @@ def test_others_on_its_connection_go_on_and_it_is_cut_when_they_have_ended(runni
     assert running.stats()["open"] == 2
     list(running.client.do_action(flight.Action("health", b"")))
     other.cancel()
-    while running.stats()["open"] == 2:
-        pass
+    until(lambda: running.stats()["open"] < 2)
     later.after(GRACE_SECONDS)
     assert running.settled()
     with pytest.raises(pa.ArrowException):
@@ -167,8 +167,7 @@ def test_who_waits_for_word_of_what_it_sent_is_not_silent(mode: str) -> None:
         later.after(2 * SILENT_SECONDS)
         stored.set()
         assert json.loads(reader.read().to_pybytes()) == {"rows": 10, "bytes": 0}
-        while waits is not None and waits():  # until the source asks for the next batch
-            pass
+        until(lambda: waits is None or not waits())  # the source asks for the next batch
         later.after(SILENT_SECONDS / 2)
         assert not broke_off.is_set()
         later.after(SILENT_SECONDS / 2)

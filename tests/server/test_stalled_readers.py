@@ -26,6 +26,7 @@ from fastflight.server.connections import Address, address, cut, send_states
 from fastflight.service import Source
 from fastflight.service.source import AsyncIncoming, AsyncReading, Incoming, Lot, Reading
 from fastflight.transport.tcp_info import SendState
+from tests.support.waiting import until
 
 from .conftest import SCHEMA, SOON, Later, Trial, TrialServer, trial_server
 from .test_uploads import command
@@ -133,8 +134,7 @@ def test_a_look_that_fails_for_one_stream_ends_the_others_all_the_same(
     stream = later.reader()
     with pytest.MonkeyPatch.context() as patch, connected(running, STEADY) as client, capture_logs() as logs:
         other = asked(client)
-        while len(later.registry.waiting_for_clients()) < 2:
-            pass
+        until(lambda: len(later.registry.waiting_for_clients()) == 2)
         patch.setattr(type(stream), "stalled_seconds", property(_fails_once()))
         later.after(0)
         later.after(STALLED_SECONDS)

@@ -20,7 +20,7 @@ from fastflight.client import FastFlightClient
 from fastflight.simulator import landlock, syscalls
 from fastflight.transport.sim import SimAddress
 from fastflight.transport.socket import SocketPort
-from tests.support.servers import serving
+from tests.support.servers import running, serving
 from tests.support.waiting import ByteReader
 
 SECONDS = 20.0
@@ -117,7 +117,7 @@ def secret(tmp_path: Path) -> Path:
 @filtered
 def test_exec_on_the_default_device_is_no_shell() -> None:
     """The whole attack as a client makes it."""
-    with serving() as running, FastFlightClient(running.location) as client:
+    with serving() as server, FastFlightClient(server.location) as client:
         attack = TAKEN_OVER + "print(attempt(lambda: os.popen('id').read()))\n"
         assert "PermissionError 1" in str(client.exec("demo", attack).to_arrow().to_pydict())
 
@@ -435,23 +435,11 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 
 @confined
 def test_without_landlock_the_board_works_and_the_log_says_what_does_not_hold() -> None:
-    command = ["-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0"]
-    server = subprocess.Popen(
-        [sys.executable, "-c", OLD_KERNEL, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    try:
-        assert server.stdout is not None
-        said = ""
-        while "listening on" not in said:
-            line = server.stdout.readline()
-            assert line, said
-            said += line
-        location = said.partition("listening on ")[2].partition(";")[0]
-        asked = [sys.executable, "-m", "fastflight", "exec", "demo", "print(6 * 7)", "--server", location]
+    with running(program=(sys.executable, "-c", OLD_KERNEL, "-m", "fastflight")) as server:
+        asked = [sys.executable, "-m", "fastflight", "exec", "demo", "print(6 * 7)", "--server", server.location]
         answer = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True).stdout
-    finally:
-        server.terminate()
-        server.communicate(timeout=60)
+        assert server.end() == 0
+    said = "".join(server.lines)
     assert answer == "42\n"
     assert "code on a simulated board has the rights of this user" in said
     assert "this kernel has no Landlock" in said

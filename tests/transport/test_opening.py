@@ -19,6 +19,7 @@ from fastflight.transport import AsyncAddress, parse_url
 from fastflight.transport.child import ChildPort
 from fastflight.transport.sim import SimAddress
 from fastflight.transport.watch import Watch
+from tests.support.waiting import until
 from tests.transport.port_reading import PATIENCE, read_until
 
 
@@ -219,8 +220,7 @@ def test_a_board_that_is_no_longer_wanted_while_it_starts_leaves_nothing() -> No
     address = SimAddress("sim:")
     with ThreadPoolExecutor() as pool:
         opening = pool.submit(address.open, PATIENCE)
-        while address._folder is None:
-            pass
+        until(lambda: address._folder)
         address.dispose()
         with contextlib.suppress(TransportClosed):  # unless it had started before
             opening.result().close()

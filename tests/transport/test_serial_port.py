@@ -17,6 +17,7 @@ from fastflight.transport import LineSettings, SerialControl, parse_url
 from fastflight.transport.serial import SerialAddress
 from fastflight.transport.serial_lines import Lines
 from fastflight.transport.serial_windows import ThreadedSerialPort
+from tests.support.waiting import until
 
 from .serial_bench import PATIENCE, SHORT, Bench, alone, awaited
 
@@ -82,8 +83,7 @@ def test_received_bytes_can_be_thrown_away(bench: Bench) -> None:
 
     def old_bytes() -> None:
         bench.give(b"old")
-        while not has_old_bytes():
-            pass
+        until(has_old_bytes)
 
     async def main() -> None:
         for word in (b"first", b"second"):
