@@ -16,8 +16,8 @@ from fastflight.bridge import connection as connections
 from fastflight.bridge import control as controls
 from fastflight.concurrency.loops import KINDS as LOOPS
 from fastflight.transport import parse_url
+from tests.bridge.bridge_client import KINDS, Client, connect, refused, run, seen, writing
 from tests.bridge.memory_line import MemoryControl, MemoryLine, bridged
-from tests.bridge.tools import KINDS, Client, connect, refused, run, seen, writing
 
 
 @pytest.mark.parametrize(("clients", "loop"), [(48, "asyncio"), (48, "uvloop"), (500, "asyncio"), (500, "uvloop")])

@@ -13,8 +13,19 @@ from fastflight.bridge import bridge as bridges
 from fastflight.bridge import client as clients
 from fastflight.errors import ProtocolError, TransportError
 from fastflight.transport import LineSettings
+from tests.bridge.bridge_client import (
+    KINDS,
+    RESUME,
+    SET_BAUD_9600,
+    SUSPEND,
+    Client,
+    connect,
+    refused,
+    run,
+    seen,
+    writing,
+)
 from tests.bridge.memory_line import MemoryControl, MemoryLine, bridged
-from tests.bridge.tools import KINDS, RESUME, SET_BAUD_9600, SUSPEND, Client, connect, refused, run, seen, writing
 
 
 @pytest.mark.parametrize("kind", KINDS)

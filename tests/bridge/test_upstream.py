@@ -19,7 +19,7 @@ from fastflight.bridge.upstream import Backoff, Upstream
 from fastflight.errors import TransportClosed
 from fastflight.transport import SerialControl, parse_url
 from fastflight.transport.serial import SerialAddress
-from tests.bridge.watching import watched
+from tests.bridge.line_watcher import watched
 
 # Far apart: whatever comes back in a test comes because it was asked for.
 PATIENT = 3600.0

@@ -18,7 +18,7 @@ from fastflight.errors import TransportClosed
 from fastflight.transport import exec as transport_exec
 from fastflight.transport.child import SOFT_REBOOT, describe_exit
 from fastflight.transport.exec import ExecAddress
-from tests.bridge.watching import Watcher, watched
+from tests.bridge.line_watcher import Watcher, watched
 from tests.support.waiting import until
 
 CHILD = Path(__file__).with_name("unix_child.py")

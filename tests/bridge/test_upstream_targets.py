@@ -10,7 +10,7 @@ import pytest
 from fastflight.bridge.upstream import Upstream
 from fastflight.protocol.repl_state import ReplMode, ReplState
 from fastflight.transport import parse_url
-from tests.bridge.watching import Watcher, watched
+from tests.bridge.line_watcher import Watcher, watched
 
 RAW = b"raw REPL; CTRL-B to exit\r\n>"
 

@@ -27,10 +27,9 @@ from fastflight.log.segment import segment_name
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
 from fastflight_benchmark.suites.sessions.recorded import Replayed
 from tests.campaigns import soak
-from tests.campaigns.soaking import coming as soaking_coming
-from tests.campaigns.soaking import visits
-from tests.campaigns.soaking.coming import STAYING, TIDE_SECONDS, Coming, Outcome, comes
+from tests.campaigns.soaking import visitors, visits
 from tests.campaigns.soaking.sampling import FLAT_MB_PER_HOUR, Sample, Sampling, Slope, compaction, slope
+from tests.campaigns.soaking.visitors import STAYING, TIDE_SECONDS, Coming, Outcome, comes
 from tests.campaigns.soaking.visits import VISITS, Counted, Place, Told
 
 REST = Sample(0.0, 200.0, 50, 30, 10, 5, 0, 1.0)
@@ -285,7 +284,7 @@ def test_a_client_that_does_not_leave_is_a_defect(monkeypatch: pytest.MonkeyPatc
 
     for kind in VISITS:
         monkeypatch.setitem(visits.VISITS, kind, hanging)
-    monkeypatch.setattr(soaking_coming, "LEAVE_SECONDS", 0.01)
+    monkeypatch.setattr(visitors, "LEAVE_SECONDS", 0.01)
     coming = Coming(PLACE, 1, 1)
     coming.start()
     there.wait()

@@ -16,7 +16,7 @@ import pytest
 from fastflight.app.compose import open_server
 from fastflight.app.settings import ServeSettings
 
-from ..gateway.speaking import Speaker
+from ..gateway.speaking_device import Speaker
 from .conftest import Run, demo_server
 
 

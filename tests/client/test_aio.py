@@ -14,7 +14,7 @@ import pytest
 
 from fastflight.client import AsyncFastFlightClient, AsyncRowStream, FastFlightClient, RowStream
 from fastflight.errors import DeviceException, ProtocolError, RequestError, Stopped, UnknownName
-from tests.client.handmade import READINGS, HandmadeServer
+from tests.client.handmade_server import READINGS, HandmadeServer
 from tests.support.waiting import auntil
 
 SOON = 10.0

@@ -25,7 +25,7 @@ from fastflight.errors import (
     TransportError,
     UnknownName,
 )
-from tests.client.handmade import READINGS, HandmadeServer
+from tests.client.handmade_server import READINGS, HandmadeServer
 
 
 @pytest.fixture

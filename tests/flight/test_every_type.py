@@ -30,7 +30,7 @@ from fastflight.service import Catalog
 from fastflight.sources import device_actions, device_sources
 from fastflight.sources.state_actions import state_actions
 
-from ..gateway.asking import HERE, Answered, ask, scope
+from ..gateway.asgi_client import HERE, Answered, ask, scope
 from .conftest import SOON, Board
 
 ARROW = ((b"content-type", b"application/vnd.apache.arrow.stream"),)

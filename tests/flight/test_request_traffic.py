@@ -11,7 +11,7 @@ import pytest
 
 from fastflight.device import Device
 from tests.flight.conftest import Board, Serve, ticket
-from tests.flight.live import SESSION, TELEMETRY, messages
+from tests.flight.session_messages import SESSION, TELEMETRY, messages
 
 FILE = {"type": "device.file", "device": "demo", "path": "/new.csv"}
 

@@ -17,7 +17,7 @@ from fastflight.sources.device_session import CHECK_SECONDS, KEEPALIVE_SECONDS
 from tests.support.servers import serving
 
 from .conftest import Peer, Serve, ticket
-from .live import SESSION, messages
+from .session_messages import SESSION, messages
 
 Read = Callable[..., Any]
 

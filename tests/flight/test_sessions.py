@@ -18,7 +18,7 @@ import pytest
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
 
 from .conftest import SOON, Board, Peer, Serve, command, ticket
-from .live import SESSION, TELEMETRY, messages, said
+from .session_messages import SESSION, TELEMETRY, messages, said
 
 SENT = pa.schema([("data", pa.binary())])
 

@@ -22,7 +22,7 @@ from fastflight.simulator import samples
 from fastflight.sources.misfits import NOTE_ROWS
 
 from .conftest import SOON, Board, board_server, ticket
-from .live import SESSION, messages
+from .session_messages import SESSION, messages
 
 WRONG = {"path": "/readings.csv", "schema": {"temperature": "timestamp[s]"}}
 RIGHT = {"path": "/readings.csv", "schema": {"temperature": "double"}}

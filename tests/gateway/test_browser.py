@@ -17,8 +17,8 @@ from fastflight.client import FastFlightClient
 from fastflight.gateway.page import listeners
 from tests.support.browser import OPTIONS
 
-from .guarded import guarding
-from .speaking import Speaker
+from .guarded_gateway import guarding
+from .speaking_device import Speaker
 
 # For a browser on a busy machine; what is there is seen at once.
 PATIENCE_MS = 20_000

@@ -16,8 +16,8 @@ import pytest
 
 from fastflight.gateway.content.files import keys_of
 
-from .asking import HERE, Client, scope
-from .boards import KINDS, Board, in_front_of_a_board
+from .asgi_client import HERE, Client, scope
+from .board_gateway import KINDS, Board, in_front_of_a_board
 
 CSV = b"n,text\n1,one\n2,two\n"
 

@@ -18,7 +18,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from tests.support.waiting import until
 
-from .guarded import SOON, Guarded, guarding
+from .guarded_gateway import SOON, Guarded, guarding
 
 KINDS = ["in one process", "in front of another"]
 LISTING = json.dumps({"type": "device.listing", "device": "lab-1"}).encode()

@@ -22,9 +22,9 @@ from fastflight.gateway.page.page import files
 from tests.support.waiting import auntil, read_until
 
 from ..server.conftest import SOON
-from .asking import HERE, UPGRADE, Answered, Client, scope
+from .asgi_client import HERE, UPGRADE, Answered, Client, scope
 from .conftest import TrialGateway
-from .guarded import guarding
+from .guarded_gateway import guarding
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from fastflight.gateway.shared_answers import LIFETIME_SECONDS, AnswerContent, S
 from tests.support.clock import ManualClock
 from tests.support.waiting import auntil
 
-from .asking import HERE, Answered, ask, scope
+from .asgi_client import HERE, Answered, ask, scope
 
 
 async def behind(scope: Scope, receive: Receive, send: Send) -> None:

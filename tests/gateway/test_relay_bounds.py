@@ -19,7 +19,7 @@ from fastflight.gateway.relay.client import (
 from fastflight.protocol.relay import MAX_STREAMS, WINDOW_BYTES, Closed, Reason, RelayData
 from tests.support.waiting import auntil
 
-from .relaying import LOCAL, deaf, echo, flood, masked, opened, relayed, target
+from .relay_user import LOCAL, deaf, echo, flood, masked, opened, relayed, target
 
 
 def test_a_client_that_gives_no_credit_stops_its_target_and_nothing_else(run: Any) -> None:

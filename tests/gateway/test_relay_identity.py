@@ -16,7 +16,7 @@ from fastflight.gateway import AllowedTargets
 from fastflight.gateway.relay.relay import MAX_CLIENTS_OF_ONE
 from fastflight.protocol.relay import Closed, Opened, Reason, RelayConnection
 
-from .guarded import SOON, Guarded, guarding
+from .guarded_gateway import SOON, Guarded, guarding
 
 
 class Targets:

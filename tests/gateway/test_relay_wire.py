@@ -23,7 +23,7 @@ from fastflight.gateway.relay.targets import AllowedTargets
 from fastflight.protocol.relay import Closed, End, Event, Opened, Reason, RelayConnection, RelayData
 from tests.support.waiting import auntil
 
-from .relaying import LOCAL, echo, flood, nothing, target
+from .relay_user import LOCAL, echo, flood, nothing, target
 
 
 class Upgrading(asyncio.Protocol):

@@ -27,7 +27,7 @@ from fastflight.service import Catalog
 from fastflight.sources import mock
 from tests.support.waiting import until
 
-from .asking import HERE, Answered, ask, scope
+from .asgi_client import HERE, Answered, ask, scope
 
 SOON = 30.0
 MOCK = {"type": "mock", "variant": "simple", "total_rows": 1}

@@ -17,7 +17,7 @@ from fastflight.gateway.backend import AHEAD_BYTES
 from fastflight.gateway.content.formats import ERROR, TRAILER
 
 from ..server.conftest import SOON
-from .asking import HERE, Answered, Client, ask, scope
+from .asgi_client import HERE, Answered, Client, ask, scope
 from .conftest import TrialGateway
 
 MEDIA = {"arrow": b"application/vnd.apache.arrow.stream", "jsonl": b"application/jsonl", "csv": b"text/csv"}

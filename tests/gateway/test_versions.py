@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from .asking import HERE, Client, scope
-from .boards import KINDS, Board, in_front_of_a_board
+from .asgi_client import HERE, Client, scope
+from .board_gateway import KINDS, Board, in_front_of_a_board
 
 # Modules that the board lacks, and the algorithm of its digests.
 BOARDS = {"": "sha256", "hashlib": "crc32", "hashlib,binascii": ""}

@@ -12,7 +12,7 @@ from fastflight.gateway.http.connections import Connections
 from tests.support.waiting import read_until
 
 from ..server.conftest import SOON
-from .asking import UPGRADE
+from .asgi_client import UPGRADE
 from .conftest import TrialGateway
 
 CONTINUATION, TEXT, CLOSE, PING, FINAL = 0, 1, 8, 9, 0x80

@@ -12,7 +12,7 @@ from fastflight.concurrency import Shards
 from fastflight.device import Device, Inventory
 from fastflight.service.requests import DeviceListing
 from fastflight.sources.device_listing import CACHE_SECONDS, DeviceListings
-from tests.readings import aitems, items
+from tests.support.source_items import aitems, items
 from tests.support.waiting import ByteReader
 
 

@@ -17,7 +17,7 @@ from fastflight.service.requests import DeviceFile, FleetFile
 from fastflight.service.source import Estimate, Reading, Summary
 from fastflight.sources.fleet_file import FleetFiles
 from fastflight.sources.reading import Lot, begin
-from tests.readings import items
+from tests.support.source_items import items
 
 NAMES = ["lab-1", "lab-2", "roof-1"]
 # Reads all, and may stop what runs in the laboratory.

@@ -26,8 +26,8 @@ from fastflight.client.upload import Upload
 from fastflight.errors import FastFlightError
 from fastflight.service.requests import Mock
 from tests.campaigns.fuzz.material import Material
-from tests.campaigns.fuzz.saying import said
 from tests.campaigns.fuzz.target import Target
+from tests.campaigns.fuzz.varied_json import said
 
 HERE = "grpc://127.0.0.1:1"
 BESIDE = (

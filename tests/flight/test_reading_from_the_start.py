@@ -15,7 +15,7 @@ from fastflight.device import listening as device_listening
 from fastflight.transport.socket import SocketPort
 from fastflight.transport.tapped import TappedPort
 from tests.flight.conftest import SOON, Board, Peer, Serve, command, ticket
-from tests.flight.live import SESSION, messages
+from tests.flight.session_messages import SESSION, messages
 from tests.flight.test_recordings import RECORDING, recording
 from tests.support.servers import serving
 from tests.support.waiting import until

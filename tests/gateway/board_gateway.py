@@ -25,7 +25,7 @@ from fastflight.simulator import samples
 from fastflight.sources import device_actions, device_sources
 from fastflight.sources.state_actions import state_actions
 
-from .asking import HERE, Answered, ask, scope
+from .asgi_client import HERE, Answered, ask, scope
 
 SOON = 30.0
 
