@@ -10,7 +10,7 @@ from fastflight.bridge.line import State
 from fastflight.bridge.upstream import Upstream
 
 
-class Watcher:
+class LineWatcher:
     """The listener of a line."""
 
     def __init__(self, line: Upstream) -> None:
@@ -57,9 +57,9 @@ class Watcher:
 
 
 @contextlib.asynccontextmanager
-async def watched(line: Upstream) -> AsyncIterator[Watcher]:
+async def watched(line: Upstream) -> AsyncIterator[LineWatcher]:
     """The line, run for an `async with` block."""
-    watcher = Watcher(line)
+    watcher = LineWatcher(line)
     task = asyncio.ensure_future(line.run())
     try:
         async with asyncio.timeout(30):

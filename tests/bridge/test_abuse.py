@@ -16,7 +16,7 @@ from fastflight.bridge import connection as connections
 from fastflight.bridge import control as controls
 from fastflight.concurrency.loops import KINDS as LOOPS
 from fastflight.transport import parse_url
-from tests.bridge.bridge_client import KINDS, Client, connect, refused, run, seen, writing
+from tests.bridge.bridge_client import KINDS, BridgeClient, connect, refused, run, seen, writing
 from tests.bridge.memory_line import MemoryControl, MemoryLine, bridged
 
 
@@ -234,7 +234,7 @@ def test_idle_sessions_wake_nobody_up() -> None:
     asyncio.run(main())
 
 
-async def _flood(client: Client) -> None:
+async def _flood(client: BridgeClient) -> None:
     try:
         while True:
             await client.send(b"x" * 65536)

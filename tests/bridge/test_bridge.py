@@ -18,7 +18,7 @@ from tests.bridge.bridge_client import (
     RESUME,
     SET_BAUD_9600,
     SUSPEND,
-    Client,
+    BridgeClient,
     connect,
     refused,
     run,
@@ -112,8 +112,10 @@ def test_a_tool_that_connects_again_at_once_is_let_in(kind: str, monkeypatch: py
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("leave", [Client.close, Client.reset])
-def test_the_device_is_free_when_its_writer_has_gone(leave: Callable[[Client], Awaitable[None]], kind: str) -> None:
+@pytest.mark.parametrize("leave", [BridgeClient.close, BridgeClient.reset])
+def test_the_device_is_free_when_its_writer_has_gone(
+    leave: Callable[[BridgeClient], Awaitable[None]], kind: str
+) -> None:
     async def test(line: MemoryLine, bridge: Bridge) -> None:
         await leave(await writing(bridge, kind))
         while (client := await connect(bridge, "socket")) and await refused(client):

@@ -17,7 +17,7 @@ from tests.bridge.memory_line import MemoryLine
 Scene = Callable[[LineFront, MemoryLine], Awaitable[None]]
 
 
-class Watcher:
+class FrontWatcher:
     """Who holds a line, and what it is told."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ def act(line: Callable[[], MemoryLine], scene: Scene) -> None:
 
 
 async def hold(front: LineFront | DeviceFront) -> None:
-    async with front.hold("a tool", Watcher()):
+    async with front.hold("a tool", FrontWatcher()):
         pass
 
 
@@ -112,7 +112,7 @@ def test_a_device_that_is_lost_ends_its_holder_and_is_opened_for_the_next_one() 
         loop = asyncio.get_running_loop()
         async with device() as (front, listener):
             for words in (b"first life", b"second life"):
-                watcher = Watcher()
+                watcher = FrontWatcher()
                 with pytest.raises(TransportClosed):
                     async with front.hold("a tool", watcher) as channel:
                         board, _ = await loop.sock_accept(listener)
@@ -136,7 +136,7 @@ def test_it_is_told_when_a_device_is_lost_and_when_it_is_back_but_not_at_first()
         async with device() as (front, listener):
             running = asyncio.create_task(front.run(states.put_nowait))
             for phases in (["lost"], ["open", "lost"]):
-                watcher = Watcher()
+                watcher = FrontWatcher()
                 with pytest.raises(TransportClosed):
                     async with front.hold("a tool", watcher):
                         board, _ = await loop.sock_accept(listener)
@@ -154,7 +154,7 @@ def test_a_paused_device_says_nothing_until_it_may() -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
         async with device() as (front, listener):
-            watcher = Watcher()
+            watcher = FrontWatcher()
             async with front.hold("a tool", watcher) as channel:
                 board, _ = await loop.sock_accept(listener)
                 with board:

@@ -18,7 +18,7 @@ from fastflight.errors import TransportClosed
 from fastflight.transport import exec as transport_exec
 from fastflight.transport.child import SOFT_REBOOT, describe_exit
 from fastflight.transport.exec import ExecAddress
-from tests.bridge.line_watcher import Watcher, watched
+from tests.bridge.line_watcher import LineWatcher, watched
 from tests.support.waiting import until
 
 CHILD = Path(__file__).with_name("unix_child.py")
@@ -37,16 +37,16 @@ def play(scene: Coroutine[Any, Any, None]) -> None:
     asyncio.run(scene)
 
 
-async def enter_raw(board: Watcher) -> None:
+async def enter_raw(board: LineWatcher) -> None:
     await board.read_until(PROMPT)
     assert await board.ask(b"\x01", b">") == b"\r\n" + RAW
 
 
-async def execute(board: Watcher, code: str) -> bytes:
+async def execute(board: LineWatcher, code: str) -> bytes:
     return await board.ask(code.encode() + b"\x04", b"\x04>")
 
 
-async def pid(board: Watcher) -> int:
+async def pid(board: LineWatcher) -> int:
     return int((await execute(board, "import os; print(os.getpid())"))[2:-3])
 
 

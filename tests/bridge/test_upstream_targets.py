@@ -10,12 +10,12 @@ import pytest
 from fastflight.bridge.upstream import Upstream
 from fastflight.protocol.repl_state import ReplMode, ReplState
 from fastflight.transport import parse_url
-from tests.bridge.line_watcher import Watcher, watched
+from tests.bridge.line_watcher import LineWatcher, watched
 
 RAW = b"raw REPL; CTRL-B to exit\r\n>"
 
 
-async def observed(board: Watcher) -> ReplState:
+async def observed(board: LineWatcher) -> ReplState:
     """The state of the board's REPL, from what the tap has seen."""
     state = ReplState()
     for chunk in await board.line.tap.reader(seq=0).atake(0):
@@ -23,7 +23,7 @@ async def observed(board: Watcher) -> ReplState:
     return state
 
 
-async def conversation(board: Watcher, soft_reboot: bytes) -> None:
+async def conversation(board: LineWatcher, soft_reboot: bytes) -> None:
     await board.ask(b"\r\x03", b">>> ")
     await board.ask(b"\r\x01", RAW)
     assert (await observed(board)).mode is ReplMode.RAW

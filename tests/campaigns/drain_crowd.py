@@ -65,7 +65,7 @@ class Told(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DrainedServer:
     """The server's addresses; boards that print; those with files, of which one is typed to and one held in silence."""
 
     location: str
@@ -93,10 +93,10 @@ def written(generation: int) -> pa.Table:
     return pa.table({"n": range(WRITTEN_ROWS), "generation": [generation] * WRITTEN_ROWS})
 
 
-class Crowd:
+class DrainCrowd:
     """The clients of `place`, from `start` until the server has ended and `join` was called."""
 
-    def __init__(self, place: Place, readers: int) -> None:
+    def __init__(self, place: DrainedServer, readers: int) -> None:
         """`readers` is the number of readers of each kind."""
         self.promised = Promised()
         self.ends: Counter[str] = Counter()

@@ -16,8 +16,8 @@ from tests.campaigns.drain_crowd import (
     READINGS,
     SILENT,
     WRITTEN,
-    Crowd,
-    Place,
+    DrainCrowd,
+    DrainedServer,
     Promised,
     Short,
     Told,
@@ -44,7 +44,7 @@ def test_who_has_words_for_an_end_must_use_them(kind: str, error: Exception, end
     def visit(where: str) -> None:
         raise error
 
-    crowd = Crowd(Place("", "", ("a",), ("b",), "c", "d"), 0)
+    crowd = DrainCrowd(DrainedServer("", "", ("a",), ("b",), "c", "d"), 0)
     crowd._run(kind, visit, "", Event())
     assert dict(crowd.ends) == {f"{kind}: {ended}": 1}
     assert bool(crowd.untyped) is is_amiss
@@ -53,7 +53,7 @@ def test_who_has_words_for_an_end_must_use_them(kind: str, error: Exception, end
 def test_a_file_that_ends_in_order_and_is_short_is_amiss(tmp_path: Path) -> None:
     (tmp_path / READINGS[1:]).write_text("n,x\n0,0\n")
     with serving({"b": f"sim:?telemetry=0&files={tmp_path}"}) as server:
-        crowd = Crowd(Place(server.location, "", ("a",), ("b",), "c", "d"), 0)
+        crowd = DrainCrowd(DrainedServer(server.location, "", ("a",), ("b",), "c", "d"), 0)
         for read in (crowd._read, crowd._aread):
             with pytest.raises(Short, match="1 rows of 2000"):
                 read("b")

@@ -31,7 +31,7 @@ from fastflight.sources import device_actions, device_sources
 from fastflight.sources.state_actions import state_actions
 
 from ..gateway.asgi_client import HERE, Answered, ask, scope
-from .conftest import SOON, Board
+from .conftest import SOON, BoardServer
 
 ARROW = ((b"content-type", b"application/vnd.apache.arrow.stream"),)
 UNITS = ("s", "ms", "us", "ns")
@@ -166,7 +166,7 @@ BY_HTTP = [
 class Edges:
     """One board, behind a Flight server and a gateway."""
 
-    flight: Board
+    flight: BoardServer
     http: Callable[..., Answered]
     folder: Path
 
@@ -183,7 +183,7 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
         actions = device_actions(inventory)
         server = FlightServer(catalog, actions, shards=shards, location="grpc://127.0.0.1:0", registry=registry)
         parts.callback(server.close)
-        board = Board(f"grpc://127.0.0.1:{server.port}", inventory, folder)
+        board = BoardServer(f"grpc://127.0.0.1:{server.port}", inventory, folder)
         parts.callback(board.client.close)
         shard = parts.enter_context(Shard("gateway"))
         backend = LocalBackend(catalog, Actions([*actions, *state_actions(registry, shards)]), registry, shards)

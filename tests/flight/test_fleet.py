@@ -17,7 +17,7 @@ from fastflight.client import AsyncFastFlightClient, FastFlightClient
 from fastflight.errors import DataError, FileMissing, IncompleteWarning, UnknownName
 from fastflight.service.choices import Mode
 from fastflight.service.requests import FleetFile
-from tests.flight.conftest import Board, board_server, command, ticket
+from tests.flight.conftest import BoardServer, board_server, command, ticket
 
 HEADER = "time,celsius\n"
 
@@ -31,7 +31,7 @@ class Fleet:
         for name in names:
             (folder / name).mkdir()
         urls = {name: f"sim:?files={folder / name}&telemetry=0" for name in names}
-        self.server: Board = stack.enter_context(board_server(urls, folder))
+        self.server: BoardServer = stack.enter_context(board_server(urls, folder))
         self.client = self.server.client
         self.location = self.server.location
         for name in names:

@@ -36,7 +36,7 @@ GRANTED = {
 
 
 @dataclass
-class Guarded:
+class GuardedBoards:
     """A server that wants to know who asks, and who there is."""
 
     client: flight.FlightClient
@@ -54,7 +54,7 @@ class Guarded:
 
 
 @pytest.fixture
-def guarded() -> Iterator[Guarded]:
+def guarded() -> Iterator[GuardedBoards]:
     made = {who: issued(who.replace("'", ""), scopes([granted]), datetime.now(UTC)) for who, granted in GRANTED.items()}
     book: list[bytes | None] = [Book(tuple(entry for entry, _ in made.values())).encode()]
     with ExitStack() as parts:
@@ -80,7 +80,7 @@ def guarded() -> Iterator[Guarded]:
             who: flight.FlightCallOptions(SOON, headers=[(b"authorization", f"Bearer {token}".encode())])
             for who, (_, token) in made.items()
         }
-        yield Guarded(client, inventory, options)
+        yield GuardedBoards(client, inventory, options)
 
 
 @pytest.mark.parametrize(
@@ -95,17 +95,17 @@ def guarded() -> Iterator[Guarded]:
         ("nobody's", set()),
     ],
 )
-def test_a_listing_asks_those_boards_alone_that_may_be_read(guarded: Guarded, who: str, asked: set[str]) -> None:
+def test_a_listing_asks_those_boards_alone_that_may_be_read(guarded: GuardedBoards, who: str, asked: set[str]) -> None:
     guarded.listed(who)
     assert guarded.asked() == asked
 
 
-def test_a_glob_that_names_a_board_asks_no_other(guarded: Guarded) -> None:
+def test_a_glob_that_names_a_board_asks_no_other(guarded: GuardedBoards) -> None:
     assert guarded.listed("two", b"lab-2/*.csv") == {"lab-2 /readings.csv"}
     assert guarded.asked() == {"lab-2"}
 
 
-def test_what_was_listed_for_one_is_not_given_to_another(guarded: Guarded) -> None:
+def test_what_was_listed_for_one_is_not_given_to_another(guarded: GuardedBoards) -> None:
     shared = encode(FleetFile(path="/readings.csv")).decode()
     assert shared in guarded.listed("two")
     # Now it is remembered what two boards have.
@@ -115,12 +115,12 @@ def test_what_was_listed_for_one_is_not_given_to_another(guarded: Guarded) -> No
 
 
 @pytest.mark.parametrize("criteria", [b"fleet.file/*", b'{"type": "fleet.file", "path": "/readings.csv"}', b"mock"])
-def test_what_is_of_several_boards_asks_those_alone(guarded: Guarded, criteria: bytes) -> None:
+def test_what_is_of_several_boards_asks_those_alone(guarded: GuardedBoards, criteria: bytes) -> None:
     guarded.listed("reader", criteria)
     assert guarded.asked() <= {"lab-1"}
 
 
-def test_a_fleet_is_described_and_read_from_ones_own(guarded: Guarded) -> None:
+def test_a_fleet_is_described_and_read_from_ones_own(guarded: GuardedBoards) -> None:
     command = b'{"type": "fleet.file", "devices": "*", "path": "/readings.csv"}'
     options = guarded.options["reader"]
     info = guarded.client.get_flight_info(flight.FlightDescriptor.for_command(command), options)
@@ -130,7 +130,7 @@ def test_a_fleet_is_described_and_read_from_ones_own(guarded: Guarded) -> None:
 
 
 @pytest.mark.parametrize("who", ["nobody's", "admin"])
-def test_who_may_not_is_refused_before_the_board_is_asked(guarded: Guarded, who: str) -> None:
+def test_who_may_not_is_refused_before_the_board_is_asked(guarded: GuardedBoards, who: str) -> None:
     options = guarded.options[who]
     for keys in ('"type": "device.file", "path": "/x"', '"type": "device.listing"', '"type": "device.tree"'):
         request = f'{{{keys}, "device": "bench"}}'.encode()

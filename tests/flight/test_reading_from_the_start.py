@@ -14,7 +14,7 @@ from fastflight import FastFlightClient
 from fastflight.device import listening as device_listening
 from fastflight.transport.socket import SocketPort
 from fastflight.transport.tapped import TappedPort
-from tests.flight.conftest import SOON, Board, Peer, Serve, command, ticket
+from tests.flight.conftest import SOON, BoardServer, HandmadeDevice, Serve, command, ticket
 from tests.flight.session_messages import SESSION, messages
 from tests.flight.test_recordings import RECORDING, recording
 from tests.support.servers import serving
@@ -35,7 +35,7 @@ def all_that_waited(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
 
 
 def test_what_a_board_said_before_anybody_asked_has_the_times_at_which_it_came(
-    peer: Peer, monkeypatch: pytest.MonkeyPatch
+    peer: HandmadeDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     all_that_waited(monkeypatch, 0)
     with (
@@ -84,7 +84,7 @@ def test_a_device_that_is_missing_does_not_stop_the_server_and_is_heard_as_soon_
 
 @pytest.mark.parametrize("format_", ["bytes", "lines"])
 def test_what_had_waited_in_the_port_has_no_time(
-    peer: Peer, serve: Serve, mode: str, format_: str, monkeypatch: pytest.MonkeyPatch
+    peer: HandmadeDevice, serve: Serve, mode: str, format_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     all_that_waited(monkeypatch, len(b"old\n"))
     board = serve(peer.url)
@@ -103,7 +103,7 @@ def test_what_had_waited_in_the_port_has_no_time(
 
 @pytest.mark.parametrize("format_", ["bytes", "lines"])
 def test_a_recording_keeps_what_had_waited_and_gives_it_no_time_either(
-    peer: Peer, tmp_path: Path, mode: str, format_: str, monkeypatch: pytest.MonkeyPatch
+    peer: HandmadeDevice, tmp_path: Path, mode: str, format_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     all_that_waited(monkeypatch, len(b"old\n"))
     with recording(tmp_path, peer.url) as (board, _):
@@ -120,7 +120,7 @@ def test_a_recording_keeps_what_had_waited_and_gives_it_no_time_either(
 
 
 def test_a_failure_of_ours_ends_a_session_with_its_name_and_the_line_is_read_again(
-    talking: Board, mode: str, monkeypatch: pytest.MonkeyPatch
+    talking: BoardServer, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listen = TappedPort.alisten
     failures = [ValueError("a defect")]
@@ -138,7 +138,7 @@ def test_a_failure_of_ours_ends_a_session_with_its_name_and_the_line_is_read_aga
 
 
 def test_a_failure_of_ours_ends_an_exchange_with_its_name(
-    board: Board, mode: str, monkeypatch: pytest.MonkeyPatch
+    board: BoardServer, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read(*_: Any) -> bytes:
         raise ValueError("a defect")

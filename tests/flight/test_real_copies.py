@@ -10,7 +10,7 @@ import pytest
 from fastflight.client import FastFlightClient
 from fastflight.service.choices import Mode
 
-from .conftest import Board, Serve
+from .conftest import BoardServer, Serve
 
 pytestmark = pytest.mark.firmware
 
@@ -22,18 +22,18 @@ class Broken(Exception):
 
 
 @pytest.fixture(params=["microbit", "webassembly_without_raw_paste"])
-def real(request: pytest.FixtureRequest, serve: Serve) -> Board:
+def real(request: pytest.FixtureRequest, serve: Serve) -> BoardServer:
     """Each of the targets."""
     return serve(request.getfixturevalue(request.param))
 
 
 @pytest.fixture
-def client(real: Board) -> Iterator[FastFlightClient]:
+def client(real: BoardServer) -> Iterator[FastFlightClient]:
     with FastFlightClient(real.location) as client:
         yield client
 
 
-def test_a_read_begins_at_an_offset(real: Board, client: FastFlightClient, tmp_path: Path, mode: Mode) -> None:
+def test_a_read_begins_at_an_offset(real: BoardServer, client: FastFlightClient, tmp_path: Path, mode: Mode) -> None:
     (tmp_path / "a.bin").write_bytes(CONTENT)
     assert client.put_file("demo", "/a.bin", tmp_path / "a.bin", mode=mode).bytes == len(CONTENT)
     rows = real.table(type="device.file", device="demo", path="/a.bin", format="raw", offset=3000, mode=mode)

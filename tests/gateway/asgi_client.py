@@ -81,7 +81,7 @@ async def ask(app: Application, asked: Scope, *parts: bytes) -> Answered:
     return answered
 
 
-class Client:
+class AsgiClient:
     """One that decides when it reads, and when it leaves."""
 
     def __init__(

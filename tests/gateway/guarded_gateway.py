@@ -67,7 +67,7 @@ class Said:
 
 
 @dataclass
-class Guarded:
+class GuardedGateway:
     """The gateway, and the tokens that its server knows, by name."""
 
     gateway: Gateway
@@ -104,7 +104,9 @@ class Guarded:
 
 
 @contextmanager
-def guarding(kind: str, devices: dict[str, str] = DEVICES, relay: AllowedTargets | None = None) -> Iterator[Guarded]:
+def guarding(
+    kind: str, devices: dict[str, str] = DEVICES, relay: AllowedTargets | None = None
+) -> Iterator[GuardedGateway]:
     made: dict[str, tuple[Token, str]] = {
         name: issued(name, scopes(granted), CREATED) for name, granted in GRANTED.items()
     }
@@ -149,4 +151,4 @@ def guarding(kind: str, devices: dict[str, str] = DEVICES, relay: AllowedTargets
         relaying = Relay(relay, OriginPolicy(), app.admit_to_relay, check=backend.check) if relay is not None else None
         gateway = parts.enter_context(listen(app, shard, 0, relay=relaying))
         parts.callback(registry.drain)
-        yield Guarded(gateway, {name: text for name, (_, text) in made.items()}, books)
+        yield GuardedGateway(gateway, {name: text for name, (_, text) in made.items()}, books)

@@ -22,7 +22,7 @@ from fastflight.gateway.page.page import files
 from tests.support.waiting import auntil, read_until
 
 from ..server.conftest import SOON
-from .asgi_client import HERE, UPGRADE, Answered, Client, scope
+from .asgi_client import HERE, UPGRADE, Answered, AsgiClient, scope
 from .conftest import TrialGateway
 from .guarded_gateway import guarding
 
@@ -399,7 +399,7 @@ def test_content_that_drips_is_not_waited_for(running: TrialGateway, monkeypatch
     monkeypatch.setattr("fastflight.gateway.content.uploads.WHOLE_SECONDS", 0.0)
 
     async def run() -> Answered:
-        client = Client(running.app, scope("/stream", "POST", (HERE,)), b"{", whole=False)
+        client = AsgiClient(running.app, scope("/stream", "POST", (HERE,)), b"{", whole=False)
         await client.call
         return client.answered
 

@@ -25,7 +25,7 @@ async def behind(scope: Scope, receive: Receive, send: Send) -> None:
     raise BusyError("in use", holder="a bridge", where="demo", hint="Wait")
 
 
-class Guarded:
+class GuardedApplication:
     """A server that judges by itself, and so has to be shown what its caller showed."""
 
     guarded = None
@@ -101,7 +101,7 @@ def test_an_answer_is_ready_for_plain_requests_alone(
 def test_no_answer_is_ready_where_it_depends_on_the_client(monkeypatch: pytest.MonkeyPatch, origins: list[str]) -> None:
     """On the origin of its page, or on its token."""
     monkeypatch.setattr(shared_answers, "LIFETIME_SECONDS", 60.0)
-    authenticator = None if origins else RequestAuthenticator(Guarded())
+    authenticator = None if origins else RequestAuthenticator(GuardedApplication())
     middleware = GatewayMiddleware(OriginPolicy(origins), {"/small": _empty}, behind, None, authenticator)
 
     async def run() -> None:
@@ -244,7 +244,7 @@ def test_no_token_stays_in_memory_for_the_sake_of_small_answers(monkeypatch: pyt
     monkeypatch.setattr(auth, "CACHE_SECONDS", 0.01)
 
     async def work() -> None:
-        known = RequestAuthenticator(Guarded())
+        known = RequestAuthenticator(GuardedApplication())
         middleware = GatewayMiddleware(OriginPolicy(), {"/small": _empty}, behind, None, known)
         shown = (b"authorization", b"Bearer secret")
         for _ in range(3):

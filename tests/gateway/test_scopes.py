@@ -34,7 +34,7 @@ from fastflight.service import Catalog
 from fastflight.sources import device_actions, device_sources, mock, recording_actions, recording_source
 from fastflight.sources.state_actions import state_actions
 
-from ..server.test_authentication import Desk
+from ..server.test_authentication import TokenDesk
 
 SOON = 30.0
 SCHEMA = pa.schema([("data", pa.binary())])
@@ -77,7 +77,7 @@ class Both:
     flight: flight.FlightClient
     gateway: Gateway
     inventory: Inventory
-    desk: Desk = field(default_factory=Desk)
+    desk: TokenDesk = field(default_factory=TokenDesk)
 
     def untouched(self, name: str) -> bool:
         """Whether nothing was asked of a board, and nobody wanted to hear it."""
@@ -92,7 +92,7 @@ def both() -> Iterator[Both]:
         parts.callback(shards.close)
         inventory = parts.enter_context(Inventory({**DEVICES, HIDDEN: NOWHERE}, shards=shards))
         shards.start()
-        catalog, registry, desk = Catalog(), StreamRegistry(), Desk()
+        catalog, registry, desk = Catalog(), StreamRegistry(), TokenDesk()
         for source in (*device_sources(inventory), recording_source(None), mock.SOURCE):
             catalog.add(source)
         authority, authenticator = Authority(inventory.names, inventory.names), desk.authenticator()

@@ -17,7 +17,7 @@ from fastflight.gateway.backend import AHEAD_BYTES
 from fastflight.gateway.content.formats import ERROR, TRAILER
 
 from ..server.conftest import SOON
-from .asgi_client import HERE, Answered, Client, ask, scope
+from .asgi_client import HERE, Answered, AsgiClient, ask, scope
 from .conftest import TrialGateway
 
 MEDIA = {"arrow": b"application/vnd.apache.arrow.stream", "jsonl": b"application/jsonl", "csv": b"text/csv"}
@@ -97,7 +97,7 @@ def test_dictionaries_come_as_their_values(running: TrialGateway, mode: str) -> 
 
 def test_the_first_rows_come_while_the_source_goes_on(running: TrialGateway, mode: str) -> None:
     async def run() -> None:
-        client = Client(running.app, streaming("csv"), content(mode=mode, rows=2, idle=True))
+        client = AsgiClient(running.app, streaming("csv"), content(mode=mode, rows=2, idle=True))
         assert await client.got(len(b"n\n0\n1\n")) == b"n\n0\n1\n"
         assert not client.answered.ended
         client.leave()
@@ -111,7 +111,7 @@ def test_the_first_rows_come_while_the_source_goes_on(running: TrialGateway, mod
 
 def test_one_that_leaves_before_the_first_row_cancels_the_source(running: TrialGateway) -> None:
     async def run() -> None:
-        client = Client(running.app, streaming(), content(rows=0, idle=True))
+        client = AsgiClient(running.app, streaming(), content(rows=0, idle=True))
         await client.got(1)
         client.leave()
         await client.call
@@ -125,7 +125,7 @@ def test_one_that_does_not_read_stops_the_source(running: TrialGateway) -> None:
     """The table has 800 MB: what is not read ahead is never made."""
 
     async def run() -> None:
-        client = Client(running.app, streaming(), content(rows=100, big=True), reads=1)
+        client = AsgiClient(running.app, streaming(), content(rows=100, big=True), reads=1)
         await client.got(1)
         client.leave()
         await client.call
@@ -177,7 +177,7 @@ def test_an_error_before_the_rows_has_its_status(
 
 def test_a_shutdown_ends_what_is_open_and_says_so(running: TrialGateway, mode: str) -> None:
     async def run() -> Answered:
-        client = Client(running.app, streaming("jsonl"), content(mode=mode, rows=1, idle=True))
+        client = AsgiClient(running.app, streaming("jsonl"), content(mode=mode, rows=1, idle=True))
         await client.got(1)
         running.registry.drain()
         running.registry.stop_all()

@@ -206,7 +206,7 @@ def test_a_waiter_whose_loop_has_ended_is_passed_over() -> None:
 
 
 @dataclass
-class Client:
+class AdmissionClient:
     """One that wants a stream, in the order of their coming."""
 
     identity: str
@@ -216,20 +216,22 @@ class Client:
 
 
 @dataclass
-class Crowd:
+class AdmissionCrowd:
     """What is known from outside of who is in and who waits."""
 
     admission: Admission
-    clients: list[Client] = field(default_factory=list)
-    order: list[Client] = field(default_factory=list)
+    clients: list[AdmissionClient] = field(default_factory=list)
+    order: list[AdmissionClient] = field(default_factory=list)
 
     def come(self, identity: str, device: str | None) -> None:
-        self.clients.append(Client(identity, device, asyncio.create_task(aacquired(self.admission, identity, device))))
+        self.clients.append(
+            AdmissionClient(identity, device, asyncio.create_task(aacquired(self.admission, identity, device)))
+        )
 
-    def inside(self) -> list[Client]:
+    def inside(self) -> list[AdmissionClient]:
         return [client for client in self.clients if client.place is not None]
 
-    def outside(self) -> list[Client]:
+    def outside(self) -> list[AdmissionClient]:
         return [client for client in self.clients if client.place is None]
 
     async def settle(self) -> None:
@@ -240,7 +242,7 @@ class Crowd:
                 client.place = client.task.result()
                 self.order.append(client)
 
-    async def leave(self, client: Client) -> None:
+    async def leave(self, client: AdmissionClient) -> None:
         self.clients.remove(client)
         if client.place is not None:
             self.admission.release(client.place)
@@ -284,7 +286,7 @@ def test_limits_hold_and_everybody_gets_a_turn(
 ) -> None:
     async def run() -> None:
         admission = Admission(limits(streams, per_identity=per_identity, per_device=per_device, waiting=100))
-        crowd = Crowd(admission)
+        crowd = AdmissionCrowd(admission)
         for step, chosen, device in steps:
             if isinstance(chosen, str):
                 crowd.come(chosen, device)

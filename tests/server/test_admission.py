@@ -164,7 +164,7 @@ def test_those_that_wait_are_told_when_the_server_shuts_down() -> None:
         closing.join(SOON)
 
 
-class Slow:
+class SlowSource:
     """A source that is long in describing itself, as a device is that does not answer."""
 
     def __init__(self) -> None:
@@ -190,7 +190,7 @@ def described(running: TrialServer, device: str | None = None) -> threading.Thre
 
 
 def test_calls_that_are_no_streams_have_a_limit_of_their_own() -> None:
-    slow = Slow()
+    slow = SlowSource()
     with trial_server(Limits(calls=1, wait_seconds=0), trial=slow.source()) as running:
         asking = described(running)
         assert slow.asked.wait(SOON)
@@ -216,7 +216,7 @@ def test_calls_that_are_no_streams_have_a_limit_of_their_own() -> None:
 
 
 def test_calls_on_a_device_count_with_its_streams() -> None:
-    slow = Slow()
+    slow = SlowSource()
     with trial_server(Limits(per_device=1, wait_seconds=0), trial=slow.source()) as running:
         asking = described(running, "demo")
         assert slow.asked.wait(SOON)

@@ -220,7 +220,7 @@ def test_one_that_takes_a_batch_now_and_then_is_left_alone(
     assert running.settled()
 
 
-class Line:
+class LiveLine:
     """What the operating system says of the one client that has something in front of it."""
 
     def __init__(self, waits: bool = True) -> None:
@@ -236,7 +236,7 @@ class Line:
 
 @pytest.mark.usefixtures("stopped")
 def test_a_batch_on_a_thin_line_is_progress_as_long_as_bytes_move(running: TrialServer) -> None:
-    line = Line()
+    line = LiveLine()
     later = Later(running, line)
     line.peer = later.reader().peer
     later.after(0)
@@ -250,7 +250,7 @@ def test_a_batch_on_a_thin_line_is_progress_as_long_as_bytes_move(running: Trial
 @pytest.mark.usefixtures("stopped")
 def test_what_moves_while_nothing_waits_for_the_line_is_not_the_streams(running: TrialServer) -> None:
     """Its program does not ask for more; answers to calls beside it are acknowledged."""
-    line = Line(waits=False)
+    line = LiveLine(waits=False)
     later = Later(running, line)
     line.peer = later.reader().peer
     later.after(0)
@@ -263,7 +263,7 @@ def test_what_moves_on_a_shared_connection_may_be_another_ones(
     running: TrialServer, client: flight.FlightClient, mode: str
 ) -> None:
     stopped = asked(client, mode)
-    line = Line()
+    line = LiveLine()
     later = Later(running, line)
     line.peer = later.reader().peer
     other = asked_idly(client)

@@ -19,7 +19,7 @@ TOKEN = "secret"
 RAW_PROMPT = b"raw REPL; CTRL-B to exit\r\n>"
 
 
-class Client:
+class BoardClient:
     """The transport's end of a board's line."""
 
     def __init__(self, files: Path, *options: str, program: tuple[str, ...] = ("-m", "fastflight.simulator")) -> None:
@@ -71,19 +71,19 @@ class Client:
             self.process.stderr.close()
 
 
-Start = Callable[..., Client]
+Start = Callable[..., BoardClient]
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start boards on the folder `tmp_path / "board"`; all are gone at the end."""
-    clients: list[Client] = []
+    clients: list[BoardClient] = []
 
-    def start(*options: str) -> Client:
+    def start(*options: str) -> BoardClient:
         files = tmp_path / "board"
         if "--telemetry" not in options:
             options = ("--telemetry", "0", *options)
-        clients.append(Client(files, *options))
+        clients.append(BoardClient(files, *options))
         return clients[-1]
 
     yield start
@@ -92,7 +92,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def raw(start: Start) -> Client:
+def raw(start: Start) -> BoardClient:
     """A quiet board in its raw REPL."""
     client = start()
     client.enter_raw()

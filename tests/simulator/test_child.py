@@ -13,7 +13,7 @@ import pytest
 
 from fastflight.simulator.uart import FLOW_CONTROLLED_RING
 
-from .conftest import PATIENCE, Client, Start
+from .conftest import PATIENCE, BoardClient, Start
 
 PROMPT = b">>> "
 
@@ -30,20 +30,20 @@ def test_it_ends_with_its_line(start: Start) -> None:
 
 
 @pytest.mark.parametrize("code", ["while True: pass", "import time\ntime.sleep(1000)", "import sys\nsys.stdin.read(1)"])
-def test_it_ends_with_its_line_whatever_it_runs(raw: Client, code: str) -> None:
+def test_it_ends_with_its_line_whatever_it_runs(raw: BoardClient, code: str) -> None:
     raw.send(code.encode() + b"\x04")
     assert raw.read_exactly(2) == b"OK"
     assert raw.close() == 0
 
 
-def test_it_ends_while_output_waits_for_a_reader(raw: Client) -> None:
+def test_it_ends_while_output_waits_for_a_reader(raw: BoardClient) -> None:
     raw.send(b"import sys\nwhile True: sys.stdout.buffer.write(bytes(100000))\x04")
     raw.read_exactly(1_000_000)
     assert raw.close() == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the end of a line shows only behind unread bytes")
-def test_it_ends_while_input_waits_for_a_reader(raw: Client) -> None:
+def test_it_ends_while_input_waits_for_a_reader(raw: BoardClient) -> None:
     raw.send(b"while True: pass\x04")
     raw.read_exactly(2)
     raw.send(bytes(FLOW_CONTROLLED_RING + 60_000))
@@ -61,7 +61,7 @@ def test_it_ends_while_input_waits_for_a_reader(raw: Client) -> None:
         "def f():\n  yield from f()\nwhile True:\n  try: list(f())\n  except RuntimeError: pass",
     ],
 )
-def test_ctrl_c(raw: Client, wait: str) -> None:
+def test_ctrl_c(raw: BoardClient, wait: str) -> None:
     for _ in range(10):
         raw.send(b"print('x')\n" + wait.encode() + b"\x04")
         assert raw.read_until(b"x\r\n") == b"OKx\r\n"
@@ -71,7 +71,7 @@ def test_ctrl_c(raw: Client, wait: str) -> None:
     assert raw.exec("print(1)") == (b"1\r\n", b"")
 
 
-def test_ctrl_c_whatever_the_moment(raw: Client) -> None:
+def test_ctrl_c_whatever_the_moment(raw: BoardClient) -> None:
     """Wherever it strikes, one answer comes of it and the board lives on."""
     for _ in range(200):
         raw.send(b"print('x')\ni = 0\nwhile True:\n i += 1\n\x04")
@@ -80,14 +80,14 @@ def test_ctrl_c_whatever_the_moment(raw: Client) -> None:
         assert raw.read_until(b"\x04>").endswith(b"KeyboardInterrupt: \r\n\x04>")
 
 
-def test_ctrl_c_that_is_caught(raw: Client) -> None:
+def test_ctrl_c_that_is_caught(raw: BoardClient) -> None:
     raw.send(b"try:\n  print('x')\n  while True: pass\nexcept KeyboardInterrupt:\n  print('caught')\n\x04")
     raw.read_until(b"x\r\n")
     raw.send(b"\x03")
     assert raw.read_until(b"\x04>") == b"caught\r\n\x04\x04>"
 
 
-def test_binary_both_ways(raw: Client) -> None:
+def test_binary_both_ways(raw: BoardClient) -> None:
     data = bytes(range(256)) * 4000
     code = (
         "import sys, micropython\nmicropython.kbd_intr(-1)\nprint('go')\n"
@@ -101,7 +101,7 @@ def test_binary_both_ways(raw: Client) -> None:
     assert raw.read_until(b"\x04>") == b"\x04\x04>"
 
 
-def test_raw_paste(raw: Client) -> None:
+def test_raw_paste(raw: BoardClient) -> None:
     raw.send(b"\x05A\x01")
     assert raw.read_exactly(5) == b"R\x01\x80\x00\x01"
     raw.send(b"print('" + b"x" * 300 + b"')\x04")
@@ -132,7 +132,7 @@ def test_telemetry_at_the_prompt(start: Start) -> None:
     assert b"{" not in board.read_until(b"2\r\n"), "main.py does not run after a soft reset in raw mode"
 
 
-def test_the_samples_can_be_read(raw: Client) -> None:
+def test_the_samples_can_be_read(raw: BoardClient) -> None:
     output, error = raw.exec("n = 0\nwith open('/readings.csv') as f:\n  for line in f: n += 1\nprint(n)")
     assert (output, error) == (b"10001\r\n", b"")
 
@@ -207,7 +207,7 @@ simulator.main()
 
 
 def test_a_reset_that_strikes_while_the_board_starts(tmp_path: Path) -> None:
-    board = Client(tmp_path, "--telemetry", "0", "--fault", "reset-after-rx=1", program=("-c", LATE))
+    board = BoardClient(tmp_path, "--telemetry", "0", "--fault", "reset-after-rx=1", program=("-c", LATE))
     try:
         board.send(b"\r")
         board.read_until(PROMPT)

@@ -70,7 +70,7 @@ def call(name, *arguments):
 """
 
 
-class Board:
+class AttackedBoard:
     """A simulated board that a server would open, in its raw REPL."""
 
     def __init__(self, port: SocketPort) -> None:
@@ -94,12 +94,12 @@ class Board:
 
 
 @pytest.fixture(scope="module")
-def board() -> Iterator[Board]:
+def board() -> Iterator[AttackedBoard]:
     """One board, which every attack has to leave alive for the next."""
     address = SimAddress("sim:", (("telemetry", "0"), ("capacity", "1000000")))
     port = address.open(SECONDS)
     try:
-        taken = Board(port)
+        taken = AttackedBoard(port)
         taken.run(TAKEN_OVER)
         yield taken
     finally:
@@ -123,7 +123,7 @@ def test_exec_on_the_default_device_is_no_shell() -> None:
 
 
 @confined
-def test_a_shell_does_not_start(board: Board) -> None:
+def test_a_shell_does_not_start(board: AttackedBoard) -> None:
     assert board.run("print(attempt(lambda: os.popen('id').read()))") == ["PermissionError 1"]
     assert board.run("print(attempt(lambda: os.execv('/bin/sh', ['sh', '-c', 'id'])))")[0].startswith("PermissionError")
     assert board.run("print(attempt(lambda: os.posix_spawn('/bin/sh', ['sh'], {})))")[0].startswith("PermissionError")
@@ -131,7 +131,7 @@ def test_a_shell_does_not_start(board: Board) -> None:
 
 
 @confined
-def test_frames_lead_to_the_simulator_and_no_further(board: Board, secret: Path) -> None:
+def test_frames_lead_to_the_simulator_and_no_further(board: AttackedBoard, secret: Path) -> None:
     code = f"""
     def climb():
         try:
@@ -150,7 +150,7 @@ def test_frames_lead_to_the_simulator_and_no_further(board: Board, secret: Path)
 
 
 @confined
-def test_what_gc_finds_lists_no_folder(board: Board) -> None:
+def test_what_gc_finds_lists_no_folder(board: AttackedBoard) -> None:
     code = """
     load("gc").unfreeze()
     found = [thing for thing in load("gc").get_objects() if isinstance(thing, dict) and "posix_spawn" in thing]
@@ -161,7 +161,7 @@ def test_what_gc_finds_lists_no_folder(board: Board) -> None:
 
 
 @confined
-def test_c_functions_open_no_file(board: Board, secret: Path) -> None:
+def test_c_functions_open_no_file(board: AttackedBoard, secret: Path) -> None:
     code = f"""
     print(call("open", {str(secret).encode()!r}, 0))
     print(call("syscall", 257, -100, {str(secret).encode()!r}, 0))
@@ -171,7 +171,7 @@ def test_c_functions_open_no_file(board: Board, secret: Path) -> None:
 
 
 @confined
-def test_nothing_outside_is_changed(board: Board, secret: Path) -> None:
+def test_nothing_outside_is_changed(board: AttackedBoard, secret: Path) -> None:
     code = f"""
     place = {str(secret)!r}
     inside = host["sys"].argv[host["sys"].argv.index("--files") + 1] + "/mine"
@@ -192,7 +192,7 @@ def test_nothing_outside_is_changed(board: Board, secret: Path) -> None:
 
 
 @confined
-def test_the_library_cannot_be_changed(board: Board) -> None:
+def test_the_library_cannot_be_changed(board: AttackedBoard) -> None:
     code = """
     print(attempt(lambda: os.open(os.__file__, os.O_WRONLY)))
     print(attempt(lambda: os.open(host["__file__"], os.O_WRONLY)))
@@ -203,7 +203,7 @@ def test_the_library_cannot_be_changed(board: Board) -> None:
 
 
 @filtered
-def test_the_rights_of_a_file_outside_stay(board: Board, secret: Path) -> None:
+def test_the_rights_of_a_file_outside_stay(board: AttackedBoard, secret: Path) -> None:
     before = secret.stat()
     code = f"""
     for act in (lambda: os.chmod({str(secret)!r}, 0o666), lambda: os.chown({str(secret)!r}, 1, 1),
@@ -216,7 +216,7 @@ def test_the_rights_of_a_file_outside_stay(board: Board, secret: Path) -> None:
 
 
 @confined
-def test_tcp_goes_nowhere(board: Board) -> None:
+def test_tcp_goes_nowhere(board: AttackedBoard) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         code = f"""
         sockets = load("socket")
@@ -227,7 +227,7 @@ def test_tcp_goes_nowhere(board: Board) -> None:
 
 
 @filtered
-def test_no_other_socket_is_made(board: Board, tmp_path: Path) -> None:
+def test_no_other_socket_is_made(board: AttackedBoard, tmp_path: Path) -> None:
     """One with a path would lead to the user's session bus, and so to a shell."""
     path = str(tmp_path / "bus")
     with socket.socket(socket.AF_UNIX) as bus:
@@ -247,7 +247,7 @@ def test_no_other_socket_is_made(board: Board, tmp_path: Path) -> None:
 
 
 @filtered
-def test_no_process_starts(board: Board) -> None:
+def test_no_process_starts(board: AttackedBoard) -> None:
     assert board.run("print(attempt(os.fork))") == ["PermissionError 1"]
     assert board.run("print(attempt(lambda: load('_posixsubprocess') and load('subprocess').run(['true'])))") == [
         "PermissionError 1"
@@ -255,7 +255,7 @@ def test_no_process_starts(board: Board) -> None:
 
 
 @filtered
-def test_a_program_in_memory_does_not_run(board: Board) -> None:
+def test_a_program_in_memory_does_not_run(board: AttackedBoard) -> None:
     code = """
     program = os.memfd_create("program")
     os.write(program, b"#!/bin/sh\\nid\\n")
@@ -266,7 +266,7 @@ def test_a_program_in_memory_does_not_run(board: Board) -> None:
 
 
 @confined
-def test_the_parent_is_out_of_reach(board: Board) -> None:
+def test_the_parent_is_out_of_reach(board: AttackedBoard) -> None:
     code = """
     parent = os.getppid()
     for name in ("environ", "mem", "maps", "fd", "root", "cwd"):
@@ -281,7 +281,7 @@ def test_the_parent_is_out_of_reach(board: Board) -> None:
 
 
 @filtered
-def test_the_limits_of_the_parent_stay(board: Board) -> None:
+def test_the_limits_of_the_parent_stay(board: AttackedBoard) -> None:
     code = """
     resource = load("resource")
     print(attempt(lambda: resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (0, 0))))
@@ -292,7 +292,7 @@ def test_the_limits_of_the_parent_stay(board: Board) -> None:
 
 
 @confined
-def test_its_own_limits_cannot_be_raised(board: Board) -> None:
+def test_its_own_limits_cannot_be_raised(board: AttackedBoard) -> None:
     code = """
     resource = load("resource")
     for name in ("AS", "FSIZE", "NOFILE", "NPROC", "CORE"):
@@ -305,7 +305,7 @@ def test_its_own_limits_cannot_be_raised(board: Board) -> None:
 
 
 @confined
-def test_no_file_is_longer_than_the_boards_flash(board: Board) -> None:
+def test_no_file_is_longer_than_the_boards_flash(board: AttackedBoard) -> None:
     code = """
     path = host["sys"].argv[host["sys"].argv.index("--files") + 1] + "/big"
     file = os.open(path, os.O_CREAT | os.O_WRONLY)
@@ -320,7 +320,7 @@ def test_no_file_is_longer_than_the_boards_flash(board: Board) -> None:
 
 
 @confined
-def test_memory_ends_at_a_limit(board: Board) -> None:
+def test_memory_ends_at_a_limit(board: AttackedBoard) -> None:
     code = """
     def fill():
         held = []
@@ -335,7 +335,7 @@ def test_memory_ends_at_a_limit(board: Board) -> None:
 
 
 @confined
-def test_descriptors_end_at_a_limit(board: Board) -> None:
+def test_descriptors_end_at_a_limit(board: AttackedBoard) -> None:
     code = """
     held = []
     def fill():
@@ -350,7 +350,7 @@ def test_descriptors_end_at_a_limit(board: Board) -> None:
 
 
 @confined
-def test_it_inherits_its_line_and_nothing_else(board: Board) -> None:
+def test_it_inherits_its_line_and_nothing_else(board: AttackedBoard) -> None:
     """No descriptor of the server, and of its environment not a word but the token that opened the line."""
     with open(os.devnull) as kept:
         os.set_inheritable(kept.fileno(), True)
@@ -373,7 +373,7 @@ def test_it_inherits_its_line_and_nothing_else(board: Board) -> None:
 
 
 @confined
-def test_capabilities_and_privileges_are_gone(board: Board) -> None:
+def test_capabilities_and_privileges_are_gone(board: AttackedBoard) -> None:
     code = """
     print(c.prctl(39, 0, 0, 0, 0))
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
@@ -386,7 +386,7 @@ def test_capabilities_and_privileges_are_gone(board: Board) -> None:
 
 
 @confined
-def test_threads_that_run_already_are_inside_too(board: Board, secret: Path) -> None:
+def test_threads_that_run_already_are_inside_too(board: AttackedBoard, secret: Path) -> None:
     """Landlock holds for a thread and those that it starts: the threads of the line must have come later."""
     code = """
     for thread in load("threading").enumerate():

@@ -77,7 +77,7 @@ class ThreadedAddress:
 
 
 @dataclass
-class Bench:
+class SerialBench:
     """A serial port and the other side of its line."""
 
     port: SerialPort
@@ -108,7 +108,7 @@ def alone(main: Coroutine[Any, Any, None]) -> None:
     asyncio.run(watched())
 
 
-def fill(bench: Bench) -> None:
+def fill(bench: SerialBench) -> None:
     """Write until the line takes no more. A terminal makes room in its own time: until an attempt takes none."""
     refused = ""
     while str(len(FULL)) not in refused:
@@ -117,7 +117,7 @@ def fill(bench: Bench) -> None:
         refused = caught.value.hint
 
 
-def hang_up(bench: Bench) -> None:
+def hang_up(bench: SerialBench) -> None:
     """Close the other side; its number stays taken, for the fixture to close."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, bench.far)
