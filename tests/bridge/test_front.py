@@ -13,6 +13,7 @@ from fastflight.bridge import DeviceFront, LineFront, State
 from fastflight.device import Inventory
 from fastflight.errors import BusyError, TransportClosed, TransportError
 from tests.bridge.memory_line import MemoryLine
+from tests.support.refusals import refused
 
 Scene = Callable[[LineFront, MemoryLine], Awaitable[None]]
 
@@ -183,7 +184,7 @@ def test_a_device_that_cannot_be_opened_is_refused_with_the_reason() -> None:
 def test_a_device_that_a_request_has_is_refused_with_its_name() -> None:
     async def run() -> None:
         async with device() as (front, _), front._device.aline("reading /a.csv"):
-            with pytest.raises(BusyError, match="demo: in use by reading /a.csv"):
+            with refused(BusyError, where="demo", holder="reading /a.csv"):
                 await hold(front)
 
     asyncio.run(run())

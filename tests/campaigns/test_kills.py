@@ -72,7 +72,7 @@ def test_what_a_server_said_was_kept_is_replayed_by_the_next_one(tmp_path: Path)
 def test_servers_that_kept_nothing_have_lost_nothing_and_show_nothing(
     monkeypatch: pytest.MonkeyPatch, acknowledged: int, code: int
 ) -> None:
-    found = server_kills.Outcome(kills=1, acknowledged=acknowledged)
+    found = server_kills.ServerKillOutcome(kills=1, acknowledged=acknowledged)
     monkeypatch.setattr(server_kills, "campaign", lambda *_: found)
     monkeypatch.setattr(sys, "argv", ["server_kills.py"])
     assert server_kills.main() == code

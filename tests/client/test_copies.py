@@ -17,6 +17,7 @@ from fastflight.client.tree_copy import GetTree
 from fastflight.client.work import Steps
 from fastflight.errors import BusyError, DataError, FileMissing, RequestError, Stopped
 from fastflight.service.requests import Request
+from tests.support.refusals import refused
 from tests.support.servers import serving
 
 CONTENT = bytes(range(256)) * 400
@@ -203,9 +204,9 @@ def test_what_cannot_be_copied_is_named(do: Call, tmp_path: Path) -> None:
         do("get_file", "demo", "/log.bin", tmp_path / "nowhere" / "log.bin")
     with pytest.raises(RequestError, match="is not a file"):
         do("get_file", "demo", "/log.bin", tmp_path)
-    with pytest.raises(FileMissing, match="/nowhere"):
+    with refused(FileMissing, where="demo:/nowhere"):
         do("get_file", "demo", "/nowhere", tmp_path / "a")
-    with pytest.raises(RequestError, match="transfer"):
+    with refused(RequestError, where="transfer"):
         do("put_file", "demo", "/a.bin", tmp_path, transfer="fast")
     with pytest.raises(RequestError, match="is not a file"):
         do("put_file", "demo", "/a.bin", tmp_path)

@@ -15,6 +15,7 @@ from fastflight.client import AsyncFastFlightClient, AsyncInteraction, FastFligh
 from fastflight.errors import BusyError, ProtocolError, RequestError, Stopped, UnknownName
 from fastflight.runtime.admission import Limits
 from fastflight.service.choices import Mode
+from tests.support.refusals import refused
 from tests.support.servers import serving
 
 # For waits that end as soon as something happens.
@@ -41,7 +42,7 @@ def test_a_prompt_in_three_lines(client: FastFlightClient, mode: Mode) -> None:
     with client.interact("demo", mode=mode) as repl:
         repl.send("print(6 * 7)\r")
         assert repl.read_until(b"42\r\n>>> ").endswith(b"print(6 * 7)\r\n42\r\n>>> ")
-        with pytest.raises(BusyError, match="an interactive session"):
+        with refused(BusyError, holder="an interactive session (a REPL)"):
             client.ls("demo")
     assert repl.rows.path == mode
     assert (repl.rows.summary["ended"], repl.rows.summary["tx_bytes"]) == ("client ended", 13)
@@ -158,7 +159,7 @@ def test_who_listens_is_told_why_it_is_over(mode: Mode) -> None:
 def test_refusals_come_at_once(client: FastFlightClient) -> None:
     with pytest.raises(UnknownName):
         client.interact("dmeo")
-    with pytest.raises(RequestError, match="schema"):
+    with refused(RequestError, where="schema"):
         client.interact("demo", format="csv")
 
 

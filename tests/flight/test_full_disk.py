@@ -52,7 +52,7 @@ def test_what_was_acknowledged_is_there_and_numbers_go_on(disk: SmallDisk, room:
         reached = 0
         for _ in range(3):
             disk.fill(room)
-            with pytest.raises(StorageFull, match="no room on the disk"):
+            with pytest.raises(StorageFull):
                 while True:
                     log.append(batch_of("demo", reached, 5), first=reached).result()
                     reached += 5

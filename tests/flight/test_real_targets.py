@@ -12,6 +12,7 @@ import pyarrow.flight as flight
 import pytest
 
 from fastflight.simulator import samples
+from tests.support.refusals import refused
 
 from .conftest import BoardServer, Serve, command, sha256, ticket
 
@@ -110,7 +111,7 @@ def test_a_file_that_is_not_there(real: BoardServer, mode: str) -> None:
     got = real.get(**keys)
     assert isinstance(got.error, KeyError)
     assert "demo:/none.csv: no such file" in str(got.error)
-    with pytest.raises(KeyError, match="demo:/none.csv: no such file"):
+    with refused(KeyError, code="device.file_missing", where="demo:/none.csv"):
         real.client.get_flight_info(command(**keys))
     assert real.exec("print(1 + 1)") == "2\n"
 
@@ -192,7 +193,7 @@ def test_actions_of_a_board_without_folders(small_board: BoardServer) -> None:
             small_board.act(name, device="demo", path="/log.csv", **more)
     assert small_board.table(**keys).equals(TABLE)
     small_board.act("file.remove", device="demo", path="/log.csv")
-    with pytest.raises(KeyError, match="demo:/log.csv: no such file"):
+    with refused(KeyError, code="device.file_missing", where="demo:/log.csv"):
         small_board.act("file.stat", device="demo", path="/log.csv")
     assert small_board.act("device.reset", device="demo")[0]["reset"] == "soft"
     assert small_board.exec("print(1 + 1)") == "2\n"
@@ -214,7 +215,7 @@ def test_actions_of_a_board_with_folders(virtual_machine: BoardServer) -> None:
     assert listed["path"].to_pylist() == ["/data/kept.csv"]
     board.act("file.remove", device="demo", path="/data/kept.csv")
     board.act("file.remove", device="demo", path="/data")
-    with pytest.raises(KeyError, match="demo:/data: no such file"):
+    with refused(KeyError, code="device.file_missing", where="demo:/data"):
         board.act("file.stat", device="demo", path="/data")
 
 

@@ -17,6 +17,7 @@ from fastflight.service.requests import DeviceFile, FleetFile
 from fastflight.service.source import Estimate, Reading, Summary
 from fastflight.sources.fleet_file import FleetFiles
 from fastflight.sources.reading import Lot, begin
+from tests.support.refusals import refused
 from tests.support.source_items import items
 
 NAMES = ["lab-1", "lab-2", "roof-1"]
@@ -36,7 +37,7 @@ def test_a_fleet_is_interrupted_where_each_that_fits_may_be() -> None:
 
 
 def test_a_fleet_is_refused_where_one_that_fits_may_not_be_interrupted() -> None:
-    with pytest.raises(Forbidden, match="roof-1: ada may not exec here"):
+    with refused(Forbidden, where="roof-1"):
         parts("*")
 
 

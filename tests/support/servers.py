@@ -21,7 +21,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from typing import Any
 
-from fastflight.app.compose import RunningServer, open_server
+from fastflight.app.compose import open_server
+from fastflight.app.running import RunningServer
 from fastflight.app.settings import ServeSettings
 
 FREE_PORT = "grpc://127.0.0.1:0"
