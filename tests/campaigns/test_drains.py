@@ -19,8 +19,8 @@ from tests.campaigns.drain_crowd import (
     DrainCrowd,
     DrainedServer,
     Promised,
-    Short,
-    Told,
+    ShortAnswer,
+    ToldOfTheEnd,
 )
 from tests.campaigns.drains import FILE, HELD, SHARED_BOARDS, TYPED, Run, look_at_boards
 from tests.support.servers import serving
@@ -30,11 +30,11 @@ from tests.support.servers import serving
     ("kind", "error", "ended", "is_amiss"),
     [
         ("sync reader", Stopped("the server shuts down"), "stopped", False),
-        ("http reader", Told("stopped"), "stopped", False),
+        ("http reader", ToldOfTheEnd("stopped"), "stopped", False),
         ("http reader", ConnectionResetError(), CUT, False),
         ("sync reader", ConnectionResetError(), CUT, True),
-        ("http reader", Told("internal"), "internal", True),
-        ("async reader", Short("7 rows of 2000"), "another", True),
+        ("http reader", ToldOfTheEnd("internal"), "internal", True),
+        ("async reader", ShortAnswer("7 rows of 2000"), "another", True),
         ("websocket", ConnectionClosedError(Close(1001, ""), None), "close 1001", False),
         ("websocket", ConnectionClosedError(Close(4500, ""), None), "close 4500", True),
         ("websocket", ConnectionClosedError(Close(1011, ""), None), "close 1011", True),
@@ -55,7 +55,7 @@ def test_a_file_that_ends_in_order_and_is_short_is_amiss(tmp_path: Path) -> None
     with serving({"b": f"sim:?telemetry=0&files={tmp_path}"}) as server:
         crowd = DrainCrowd(DrainedServer(server.location, "", ("a",), ("b",), "c", "d"), 0)
         for read in (crowd._read, crowd._aread):
-            with pytest.raises(Short, match="1 rows of 2000"):
+            with pytest.raises(ShortAnswer, match="1 rows of 2000"):
                 read("b")
 
 

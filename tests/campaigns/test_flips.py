@@ -29,7 +29,7 @@ def test_a_typed_error_that_leaves_half_a_file_is_wrong_and_so_is_one_that_nothi
         assert line.struck(untouched, never) == (WRONG, "transport.closed", False)
 
 
-class Idle:
+class IdleWork:
     """Says that it has put a file."""
 
     def put_file(self, *_: object, **__: object) -> None:
@@ -40,7 +40,7 @@ def test_a_file_that_an_earlier_flip_has_put_is_not_taken_for_the_next_ones(tmp_
     with FlippedLine(tmp_path, tls=False) as line:
         with FastFlightClient(line.server.location) as client:
             assert line.put(client)
-        assert not line.put(cast(FastFlightClient, Idle()))
+        assert not line.put(cast(FastFlightClient, IdleWork()))
 
 
 def test_what_goes_wrong_is_counted_also_where_nothing_struck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

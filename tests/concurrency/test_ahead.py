@@ -78,7 +78,7 @@ def read_on_loop(shard: Shard, begin: Begin, max_bytes: int = 10) -> tuple[list[
 reads = pytest.mark.parametrize("read", [read_in_thread, read_on_loop])
 
 
-class Idle:
+class IdleSource:
     """Gives one item, then waits for ever; knows whether it was cleaned up."""
 
     def __init__(self) -> None:
@@ -216,7 +216,7 @@ def test_a_size_that_cannot_be_told_is_an_error(shard: Shard, read: Read, monkey
 
 
 def test_an_idle_reader_asks_whether_it_is_still_wanted(shard: Shard) -> None:
-    idle = Idle()
+    idle = IdleSource()
     left = threading.Event()
 
     lots = lots_ahead(shard, idle.items, max_bytes=4, size_of=size_of, still_wanted=lambda: not left.is_set())
@@ -231,14 +231,14 @@ def test_what_the_question_raises_reaches_the_reader(shard: Shard) -> None:
     def wanted() -> bool:
         raise DataError("cancelled by somebody")
 
-    lots = lots_ahead(shard, Idle().items, max_bytes=4, size_of=size_of, still_wanted=wanted)
+    lots = lots_ahead(shard, IdleSource().items, max_bytes=4, size_of=size_of, still_wanted=wanted)
     assert list(next(lots)) == [0]
     with pytest.raises(DataError, match="cancelled by somebody"):
         next(lots)
 
 
 def test_closing_cancels_the_source_and_waits_for_its_clean_up(shard: Shard) -> None:
-    idle = Idle()
+    idle = IdleSource()
     lots = lots_ahead(shard, idle.items, max_bytes=4, size_of=size_of)
     assert list(next(lots)) == [0]
     lots.close()
@@ -247,7 +247,7 @@ def test_closing_cancels_the_source_and_waits_for_its_clean_up(shard: Shard) -> 
 
 
 def test_a_coroutine_that_leaves_waits_for_the_clean_up(shard: Shard) -> None:
-    idle = Idle()
+    idle = IdleSource()
 
     async def read() -> None:
         items = across(shard, idle.items, max_bytes=4, size_of=size_of)
@@ -261,7 +261,7 @@ def test_a_coroutine_that_leaves_waits_for_the_clean_up(shard: Shard) -> None:
 
 
 def test_a_coroutine_that_is_cancelled_can_close(shard: Shard) -> None:
-    idle = Idle()
+    idle = IdleSource()
 
     async def read(begun: asyncio.Event) -> None:
         async with contextlib.aclosing(across(shard, idle.items, max_bytes=4, size_of=size_of)) as items:
@@ -334,7 +334,7 @@ def test_one_that_is_stopped_and_closed_is_cleaned_up_to_its_end(shard: Shard) -
 
 def test_closing_the_shard_is_an_error_to_a_thread_and_not_an_end() -> None:
     shard = Shard("short-lived").start()
-    idle = Idle()
+    idle = IdleSource()
     lots = lots_ahead(shard, idle.items, max_bytes=4, size_of=size_of)
     assert list(next(lots)) == [0]
     shard.close()
@@ -345,7 +345,7 @@ def test_closing_the_shard_is_an_error_to_a_thread_and_not_an_end() -> None:
 
 def test_closing_the_shard_is_an_error_to_a_coroutine_and_not_an_end() -> None:
     shard = Shard("short-lived").start()
-    idle = Idle()
+    idle = IdleSource()
 
     async def read() -> None:
         items = across(shard, idle.items, max_bytes=4, size_of=size_of)

@@ -214,7 +214,7 @@ def test_a_hard_reset_loses_nothing_but_the_session(inventory: Inventory) -> Non
         assert b"".join(session.read("/old.bin")) == b"the old content"
 
 
-class SlowPort:
+class SlowlyOpenedPort:
     """A simulated board whose line opens when it is let."""
 
     url = "sim:"
@@ -236,7 +236,7 @@ class SlowPort:
 @pytest.mark.parametrize("way", ["sync", "async"])
 def test_a_line_that_opens_once_its_device_is_closed_is_closed_again(way: str) -> None:
     """Its descriptors and its process, which every test looks for, are gone."""
-    address = SlowPort()
+    address = SlowlyOpenedPort()
     device = Device("demo", address)
 
     def lease() -> None:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.firmware
 CONTENT = bytes(range(256)) * 24
 
 
-class Broken(Exception):
+class RealCopyInterrupted(Exception):
     """What a test breaks a copy off with."""
 
 
@@ -46,9 +46,9 @@ def test_a_write_that_broke_off_ends_whole(client: FastFlightClient, tmp_path: P
 
     def break_off(rows: int, done: int, total: int | None) -> None:
         if done:
-            raise Broken
+            raise RealCopyInterrupted
 
-    with pytest.raises(Broken):
+    with pytest.raises(RealCopyInterrupted):
         client.put_file("demo", "/a.bin", here, mode=mode, progress=break_off)
     copied = client.put_file("demo", "/a.bin", here, mode=mode)
     assert copied.bytes == len(CONTENT)

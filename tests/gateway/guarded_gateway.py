@@ -54,7 +54,7 @@ DEVICES = {"lab-1": "sim:?telemetry=20", "secret": "sim:?telemetry=20"}
 
 
 @dataclass
-class Said:
+class GuardedAnswer:
     """An answer."""
 
     status: int
@@ -74,14 +74,14 @@ class GuardedGateway:
     tokens: dict[str, str]
     _book: list[Book] = field(default_factory=list)
 
-    def ask(self, who: str, method: str, path: str, content: bytes = b"", **headers: str) -> Said:
+    def ask(self, who: str, method: str, path: str, content: bytes = b"", **headers: str) -> GuardedAnswer:
         """Ask with the token of a name; with none for the empty name."""
         if who:
             headers["authorization"] = f"Bearer {self.tokens[who]}"
         with closing(http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=SOON)) as connection:
             connection.request(method, path, content or None, headers)
             answer = connection.getresponse()
-            return Said(answer.status, {k.lower(): v for k, v in answer.headers.items()}, answer.read())
+            return GuardedAnswer(answer.status, {k.lower(): v for k, v in answer.headers.items()}, answer.read())
 
     def ticket(self, who: str, use: str, **request: Any) -> str:
         said = self.ask(who, "POST", f"/tickets?for={use}", json.dumps(request).encode())

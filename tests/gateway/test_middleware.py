@@ -34,7 +34,7 @@ class GuardedApplication:
         return Caller(NOBODY, authorization)
 
 
-class Counter:
+class CountedAnswers:
     """Makes another answer each time; waits for `gate`."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Counter:
 
 def test_each_answer_is_made_when_it_is_asked_for() -> None:
     async def run() -> None:
-        small = SharedAnswer(Counter().make)
+        small = SharedAnswer(CountedAnswers().make)
         first, second = Answered(), Answered()
         for answered in (first, second):
             await small.answer(ANYONE, scope(), answered.take)
@@ -64,7 +64,7 @@ def test_each_answer_is_made_when_it_is_asked_for() -> None:
 def test_an_answer_is_ready_for_its_lifetime() -> None:
     async def run() -> None:
         clock = ManualClock(1.0)
-        shared = SharedAnswer(Counter().make, clock)
+        shared = SharedAnswer(CountedAnswers().make, clock)
         assert shared.ready() is None
         await shared.answer(ANYONE, scope(), Answered().take)
         assert (shared.ready() or b"").endswith(b"\r\n\r\n1")
@@ -113,7 +113,7 @@ def test_no_answer_is_ready_where_it_depends_on_the_client(monkeypatch: pytest.M
 
 def test_those_who_come_together_share_one_making() -> None:
     async def run() -> None:
-        counter = Counter()
+        counter = CountedAnswers()
         counter.gate.clear()
         small = SharedAnswer(counter.make)
         asking = [asyncio.ensure_future(small.answer(ANYONE, scope(), Answered().take)) for _ in range(10)]

@@ -53,7 +53,7 @@ def test_a_device_whose_columns_will_not_do_is_given_back_at_once() -> None:
 
     def read(request: DeviceFile) -> Reading:
         schema = pa.schema([("device" if request.device == "lab-1" else "n", pa.int64())])
-        return begin(Known(schema), rows_as_lots(rows(request.device, schema)))
+        return begin(KnownSchema(schema), rows_as_lots(rows(request.device, schema)))
 
     with Shard() as shard:
         files = FleetFiles(Source(DeviceFile, read=read), lambda: NAMES[:2], lambda name: shard, lambda: [])
@@ -64,7 +64,7 @@ def test_a_device_whose_columns_will_not_do_is_given_back_at_once() -> None:
         close(reading.lots)
 
 
-class Known:
+class KnownSchema:
     """Rows whose schema is known."""
 
     def __init__(self, schema: pa.Schema) -> None:

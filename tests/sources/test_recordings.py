@@ -127,7 +127,7 @@ def test_a_clock_that_was_set_back_and_a_recording_that_was_let_go_of() -> None:
     assert first_number(there(0, None), 10**9) == 0
 
 
-class Known:
+class RecordedInventory:
     """What recordings need of an inventory."""
 
     def __init__(self, *lines: RecordedLine) -> None:
@@ -148,7 +148,7 @@ def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Rec
     line, disk = RecordedLine(), SlowDisk()
     with Shard() as shard:
         line.shard = shard
-        kept_here = Recordings(tmp_path, cast(Inventory, Known(line)), sync_ms=0, disk=disk)
+        kept_here = Recordings(tmp_path, cast(Inventory, RecordedInventory(line)), sync_ms=0, disk=disk)
         kept_here.start("demo")
         disk.goes_on.clear()
         shard.submit(fed(line, b"on its way")).result(SOON)
@@ -187,7 +187,7 @@ def test_a_disk_that_does_not_answer_keeps_nobody_who_stops_a_recording(
     line, disk = RecordedLine(), SlowDisk()
     with Shard() as shard:
         line.shard = shard
-        kept_here = Recordings(tmp_path, cast(Inventory, Known(line)), sync_ms=0, disk=disk)
+        kept_here = Recordings(tmp_path, cast(Inventory, RecordedInventory(line)), sync_ms=0, disk=disk)
         kept_here.start("demo")
         disk.goes_on.clear()
         shard.submit(fed(line, b"on its way")).result(SOON)
@@ -210,7 +210,7 @@ def test_what_a_disk_lets_end_at_last_is_kept_by_closing(tmp_path: Path, monkeyp
     line, disk = RecordedLine(), SlowDisk()
     with Shard() as shard:
         line.shard = shard
-        kept_here = Recordings(tmp_path, cast(Inventory, Known(line)), sync_ms=0, disk=disk)
+        kept_here = Recordings(tmp_path, cast(Inventory, RecordedInventory(line)), sync_ms=0, disk=disk)
         kept_here.start("demo")
         disk.goes_on.clear()
         shard.submit(fed(line, b"on its way")).result(SOON)

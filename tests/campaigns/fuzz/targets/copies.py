@@ -35,7 +35,7 @@ NAMES = (
 FOLDER = Folder()
 
 
-class Server:
+class FuzzedServer:
     """A `ServerConnection` to a server whose every word the bytes may change."""
 
     def __init__(self, material: Material) -> None:
@@ -116,7 +116,7 @@ def run(data: bytes) -> None:
     kind = material.byte()
     around = FOLDER.path
     place = around / "copied"
-    server: Any = Server(material)
+    server: Any = FuzzedServer(material)
     try:
         copied(server, place, kind)
         assert [each.name for each in around.iterdir()] in ([], ["copied"])
