@@ -37,7 +37,7 @@ RELAYED_SOON = 20.0
 
 
 @dataclass
-class Running:
+class TrialGateway:
     """A gateway's application, its parts, and a loop to ask it on."""
 
     app: GatewayMiddleware
@@ -56,7 +56,7 @@ class Running:
 
 
 @pytest.fixture(params=["in one process", "in front of another"])
-def running(request: pytest.FixtureRequest) -> Iterator[Running]:
+def running(request: pytest.FixtureRequest) -> Iterator[TrialGateway]:
     structlog.configure(processors=[structlog.processors.JSONRenderer()])  # for people, a traceback takes seconds
     trials = Trials()
     catalog = Catalog()
@@ -74,12 +74,12 @@ def running(request: pytest.FixtureRequest) -> Iterator[Running]:
                 parts.callback(server.close, 0)
                 connection = ServerConnection(f"grpc://127.0.0.1:{server.port}", SOON)
                 backend = RemoteBackend(parts.enter_context(contextlib.closing(connection)), (Trial, Mock))
-            yield Running(application(backend, CollectorRegistry()), backend, registry, trials, shards, shard)
+            yield TrialGateway(application(backend, CollectorRegistry()), backend, registry, trials, shards, shard)
             assert registry.wait_empty(SOON)
 
 
 @pytest.fixture
-def listening(running: Running) -> Iterator[Gateway]:
+def listening(running: TrialGateway) -> Iterator[Gateway]:
     with listen(running.app, running.shard, 0) as gateway:
         yield gateway
 

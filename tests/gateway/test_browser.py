@@ -14,8 +14,8 @@ from fastflight.client import FastFlightClient
 from fastflight.gateway.page import listeners
 
 from .browsing import looking, serving
-from .guarded import guarding
-from .speaking import Speaker
+from .guarded_gateway import guarding
+from .speaking_device import Speaker
 
 SCREAM = "<img src=x onerror='window.ran = true'><script>window.ran = true</script>"
 

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, FilePayload, Page, expect
 from fastflight.client import FastFlightClient
 
 from .browsing import looking, serving
-from .speaking import Speaker
+from .speaking_device import Speaker
 
 PHONE = {"width": 390, "height": 700}
 REFUSED = "socket://127.0.0.1:9"
