@@ -1,8 +1,9 @@
 """Measures the limit of a line, on the line itself and with as little code as possible.
 
 The limit of a paced line is its rate. An upload to a board without flow control may have no more bytes on their way
-than the board's receive ring holds, so its limit is also `ring / round trip`. The round trip of a byte is measured. A line
-without a pace is limited by the two processes at its ends: a bare loop on the board receives or sends a number of bytes.
+than the board's receive ring holds, so its limit is also `ring / round trip`. The round trip of a byte is measured. A
+line without a pace is limited by the two processes at its ends: a bare loop on the board receives or sends a number of
+bytes.
 """
 
 from __future__ import annotations
