@@ -1,4 +1,4 @@
-"""Measures time, threads, memory and processor time of this process, and the processor time of others."""
+"""Measures time, threads, memory and processor time of this process, and the processor time of other processes."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Options:
     boards: int
     rows_per_second: float = 10.0
     bytes_per_second: float = 0.0
-    # Until `start`, nothing is printed.
+    # Boards print nothing before `start`.
     waiting: bool = False
 
     @property

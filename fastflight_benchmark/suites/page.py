@@ -28,7 +28,7 @@ from fastflight_benchmark.printing import printing
 from fastflight_benchmark.printing_boards import Options as Boards
 from fastflight_benchmark.spawned import free_port, spawned
 
-# Between two messages of the live page to a viewer (docs/page.md).
+# The interval of the live page's messages to a viewer (docs/page.md).
 TICK_SECONDS = 0.1
 # The targets: with this many viewers, each gets at least this share of its messages, and the server uses fewer cores
 # than this.
@@ -60,7 +60,7 @@ QUICK = Scope((3,), (5,), 1.0)
 
 @dataclass(slots=True)
 class Seen:
-    """What one viewer received."""
+    """The messages that one viewer received."""
 
     ticks: int = 0
     skipped: int = 0

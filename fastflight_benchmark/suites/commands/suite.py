@@ -58,7 +58,7 @@ class Place:
 
 
 def run(options: Options, tasks: Sequence[Task] = TASKS) -> int:
-    """Measure, save and show. Return how many tasks failed, without those that a tool has no command for."""
+    """Measure, save and show. Return how many tasks failed, without tasks that a tool has no command for."""
     description = options.describe("commands", {"tasks": len(tasks), "baud": BAUD})
     options.say(f"{len(tasks)} tasks by {len(TOOLS)} tools; a server and boards of its own, --server is not used")
     rows: list[dict[str, Any]] = []

@@ -65,7 +65,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is measured in each cell. `variants` are other columns than the default's, with the rows of their tables.
+    """The measurements in each cell. `variants` are other columns than the default's, with the rows of their tables.
 
     With a delay, `peers` take part where rows per batch and clients are in `peer_cells`; without, everywhere.
     """

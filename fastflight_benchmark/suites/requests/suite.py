@@ -46,7 +46,7 @@ AROUND_SECONDS = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is measured, for how many seconds each, and how often in each run."""
+    """The measurements: numbers of connections, seconds of each load, rounds in each run, peers and loads."""
 
     connections: Sequence[int]
     seconds: float

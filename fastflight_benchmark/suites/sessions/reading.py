@@ -49,7 +49,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one reader has received (`counting.Count`). `path` is from the schema; times are in milliseconds."""
+    """The counts of one reader (`counting.Count`). `path` is from the schema; times are in milliseconds."""
 
     count: int
     first: int
