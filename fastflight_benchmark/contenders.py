@@ -30,7 +30,7 @@ PEERS = (BARE, PARSING, *NAMESAKES, AIO)
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """`path` is what the answer's schema must name as `fastflight.path`, empty for one that knows no paths."""
+    """`path` is the `fastflight.path` that the answer's schema must have. It is empty for a peer without paths."""
 
     path: str
     ticket: Callable[[Mock], bytes]
@@ -46,14 +46,14 @@ def namesake(parameters: str) -> Callable[[Mock], bytes]:
     """Return the ticket for PyPI's fastflight: parameters, and the name of their class in `peers/namesake.py`."""
 
     def ticket(request: Mock) -> bytes:
-        wanted = {
+        parameter_values = {
             "param_type": f"__main__.{parameters}",
             "total_rows": request.total_rows,
             "rows_per_batch": request.rows_per_batch,
             "delay_per_row": request.delay_per_row,
             "columns": len(mock.schema(request.variant)),
         }
-        return json.dumps(wanted).encode()
+        return json.dumps(parameter_values).encode()
 
     return ticket
 

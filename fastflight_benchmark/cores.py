@@ -1,4 +1,4 @@
-"""Measures time, threads, memory and processor time of this process, and the processor time of others."""
+"""Measures time, threads, memory and processor time of this process, and the processor time of other processes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import psutil
 
 MIB = 2**20
-# Linux says here, in kilobytes, what this process had since it began. Its `ru_maxrss` begins with what the process had
-# that started this one, which is often more.
-STATUS, MOST = Path("/proc/self/status"), "VmHWM:"
+# On Linux this line has the peak memory of this process, in kilobytes. `ru_maxrss` is not used there: it starts at the
+# peak of the parent process, which is often higher.
+STATUS, PEAK_MEMORY = Path("/proc/self/status"), "VmHWM:"
 
 
 class Usage:
@@ -31,7 +31,10 @@ class Usage:
         self._began = time.perf_counter()
 
     def end(self) -> dict[str, Any]:
-        """End it. Return seconds, threads, the most memory so far, percent of a core, and percent of all cores idle."""
+        """End the measurement.
+
+        Return seconds, threads, peak memory, percent of one core, and the percentage of all cores that was idle.
+        """
         seconds = time.perf_counter() - self._began
         return {
             "seconds": seconds,
@@ -44,20 +47,21 @@ class Usage:
 
 
 def peak_bytes() -> int:
-    """Return the most memory that this process has had resident."""
+    """Return the peak resident memory of this process."""
     if sys.platform == "win32":
         return int(psutil.Process().memory_info().peak_wset)
     if STATUS.exists():
-        return next(1024 * int(line.split()[1]) for line in STATUS.read_text().splitlines() if line.startswith(MOST))
+        lines = STATUS.read_text().splitlines()
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith(PEAK_MEMORY))
     import resource
 
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # macOS says it in bytes
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in bytes on macOS
 
 
 def idle_percent(before: Any, after: Any) -> float:
     """Return the percentage of all cores that was idle between two `psutil.cpu_times()`."""
     spent = {name: getattr(after, name) - getattr(before, name) for name in before._fields}
-    # Guests' time is in the users' too.
+    # The time of guests is already part of the time of users.
     total = sum(seconds for name, seconds in spent.items() if not name.startswith("guest"))
     return 100 * (spent["idle"] + spent.get("iowait", 0.0)) / total if total else 0.0
 

@@ -2,8 +2,8 @@
 
     python engine_times.py
 
-Each line gives the processor time of all threads, for the median round. The two loops, or the two ways, take turns. The
-decisions 0021 (joining) and 0022 (shards) rest on it. Not on Windows, which has no uvloop.
+Each line gives the processor time of all threads in the median round. The two loops, or the two ways to join, take
+turns. Decisions 0021 (joining) and 0022 (shards) use these figures. It does not run on Windows, which has no uvloop.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ KINDS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,
     "uvloop": uvloop.new_event_loop,
 }
-# Turns of a thing in one round: some milliseconds each.
+# Repetitions in one round, which take some milliseconds together.
 TURNS = 2_000
 TIMERS = 50
 JOINED_KIB = (16, 64, 256, 1024)
 
 
 async def turn() -> float:
-    """A task lets the others run."""
-    begun = time.process_time()
+    """Measure a task that lets the other tasks run."""
+    began = time.process_time()
     for _ in range(TURNS):
         await asyncio.sleep(0)
-    return (time.process_time() - begun) / TURNS
+    return (time.process_time() - began) / TURNS
 
 
 async def wait_for_descriptor() -> float:
-    """A descriptor is watched until there is a byte, as a port that is read does."""
+    """Measure waiting for one byte: the descriptor is watched for it each time. A port that is read does this."""
     loop = asyncio.get_running_loop()
     near, far = socket.socketpair()
     with near, far:
-        begun = time.process_time()
+        began = time.process_time()
         for _ in range(TURNS):
             ready: asyncio.Future[None] = loop.create_future()
             loop.add_reader(far, ready.set_result, None)
@@ -53,11 +53,11 @@ async def wait_for_descriptor() -> float:
             await ready
             loop.remove_reader(far)
             far.recv(1)
-        return (time.process_time() - begun) / TURNS
+        return (time.process_time() - began) / TURNS
 
 
 async def keep_watching() -> float:
-    """A descriptor that stays watched, as that of a port which is listened to."""
+    """Measure a descriptor that stays watched, like the port of an idle device."""
     loop = asyncio.get_running_loop()
     near, far = socket.socketpair()
     with near, far:
@@ -73,15 +73,15 @@ async def keep_watching() -> float:
                 done.set_result(None)
 
         loop.add_reader(far, ready)
-        begun = time.process_time()
+        began = time.process_time()
         near.send(b"x")
         await done
         loop.remove_reader(far)
-        return (time.process_time() - begun) / TURNS
+        return (time.process_time() - began) / TURNS
 
 
 async def wake_from_thread() -> float:
-    """A thread wakes a coroutine, as a hand-off does."""
+    """Measure a thread that wakes a coroutine, as a channel does."""
     loop, woken, go = asyncio.get_running_loop(), asyncio.Event(), threading.Semaphore(0)
 
     def wake() -> None:
@@ -91,33 +91,33 @@ async def wake_from_thread() -> float:
 
     thread = threading.Thread(target=wake)
     thread.start()
-    begun = time.process_time()
+    began = time.process_time()
     for _ in range(TURNS):
         go.release()
         await woken.wait()
         woken.clear()
-    spent = time.process_time() - begun
+    spent = time.process_time() - began
     thread.join()
     return spent / TURNS
 
 
 async def deadline() -> float:
-    """A deadline is set and not met."""
-    begun = time.process_time()
+    """Measure setting a deadline that does not expire."""
+    began = time.process_time()
     for _ in range(TURNS):
         async with asyncio.timeout(60):
             await asyncio.sleep(0)
-    return (time.process_time() - begun) / TURNS
+    return (time.process_time() - began) / TURNS
 
 
 async def late() -> float:
-    """How much longer than 1 ms a sleep of 1 ms takes, by the clock."""
-    over = []
+    """Measure how much longer than 1 ms a sleep of 1 ms takes, by the clock."""
+    delays = []
     for _ in range(TIMERS):
-        begun = time.perf_counter()
+        began = time.perf_counter()
         await asyncio.sleep(0.001)
-        over.append(time.perf_counter() - begun - 0.001)
-    return statistics.median(over)
+        delays.append(time.perf_counter() - began - 0.001)
+    return statistics.median(delays)
 
 
 LOOP_PARTS: tuple[Callable[[], Awaitable[float]], ...] = (
@@ -131,7 +131,7 @@ LOOP_PARTS: tuple[Callable[[], Awaitable[float]], ...] = (
 
 
 def compare_loops(rounds: int) -> Iterator[str]:
-    """A line for each of `LOOP_PARTS`: microseconds on each loop, and the median of the pairs' ratios."""
+    """Yield a line for each of `LOOP_PARTS`: microseconds on each loop, and the median ratio of the pairs."""
     yield f"{'event loop':24}{'asyncio':>10}{'uvloop':>10}{'ratio':>8}   us"
     for part in LOOP_PARTS:
         taken: dict[str, list[float]] = {kind: [] for kind in KINDS}
@@ -150,7 +150,7 @@ async def _run(part: Callable[[], Awaitable[float]]) -> float:
 
 
 def compare_joining(rounds: int) -> Iterator[str]:
-    """A line for each size of what is joined: microseconds for each batch, in two ways."""
+    """Yield a line for each size of the joined batch: microseconds for each small batch, in two ways."""
     yield f"{'joined to':24}{'concat_batches':>16}{'Table.combine':>16}   us a batch"
     for variant, rows in (("default", 40), ("simple", 1_000), ("default", 500)):
         small = mock.batch(variant, rows)
@@ -170,14 +170,16 @@ def compare_joining(rounds: int) -> Iterator[str]:
 def _median(way: Callable[[], object], rounds: int) -> float:
     taken = []
     for _ in range(rounds):
-        begun = time.process_time()
+        began = time.process_time()
         for _ in range(20):
             way()
-        taken.append((time.process_time() - begun) / 20 * 1e6)
+        taken.append((time.process_time() - began) / 20 * 1e6)
     return statistics.median(taken)
 
 
-def main(rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds of each, in turns.")] = 7) -> None:
+def main(
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each is measured, in turns.")] = 7,
+) -> None:
     """Compare event loops, and ways to join batches."""
     for lines in (compare_loops(rounds), compare_joining(rounds)):
         for line in lines:

@@ -1,8 +1,8 @@
 """The benchmark's table, and a bare pyarrow server that serves it.
 
-A request for the table is a `fastflight.Mock`. `expected_bytes` is how many bytes its answer must have, `ceiling_mbps`
-the pace of the source, which no server can exceed. `check` refuses an answer that is not complete, has other columns,
-or took another path than requested.
+A request for the table is a `fastflight.Mock`. `expected_bytes` returns how many bytes its answer must have.
+`ceiling_mbps` returns the pace of the source, which no server can exceed. `check` refuses an answer that is incomplete,
+has other columns, or took another path than requested.
 
 `BarePeer` shows what a Flight server costs without fastflight: it hands the same generator to pyarrow, and does nothing
 else. Run this file to start one in a process of its own.
@@ -37,8 +37,8 @@ class WrongPath(ProtocolError):
 class BarePeer(flight.FlightServerBase):  # type: ignore[misc]
     """A Flight server made of pyarrow alone.
 
-    It answers with RecordBatchStream, where C++ asks for the next batch: pyarrow's other way, GeneratorStream, runs
-    more Python for each batch. From 5,000 rows of 50 columns on they cannot be told apart.
+    It answers with RecordBatchStream, in which C++ asks for the next batch. pyarrow's other way, GeneratorStream, runs
+    more Python code for each batch. Above 5,000 rows of 50 columns both are equally fast.
     """
 
     def __init__(self, location: str) -> None:
@@ -70,20 +70,21 @@ def ceiling_mbps(request: Mock) -> float:
 
 
 def check(request: Mock, answer: Answer, name: str) -> None:
-    """Raises `DataError` if the answer is not the whole table, and `WrongPath` if `name` took another path."""
+    """Raise `DataError` if the answer is not the whole table, and `WrongPath` if `name` took another path."""
     contender = CONTENDERS[name]
     if answer.path != contender.path:
         raise WrongPath(
-            f"asked {name} for the path {contender.path!r}, answered on {answer.path!r}", hint="No result of it is kept"
+            f"{name} was asked for the path {contender.path!r}, and answered on {answer.path!r}",
+            hint="Its result is not saved",
         )
     if answer.schema is not None and not answer.schema.equals(mock.schema(request.variant)):
-        raise DataError(f"the columns that came are not those of the table: {answer.schema.names[:8]}")
+        raise DataError(f"the answer has other columns than the table: {answer.schema.names[:8]}")
     if answer.rows != request.total_rows:
-        raise DataError(f"{answer.rows} rows came of {request.total_rows}")
+        raise DataError(f"{answer.rows} rows arrived, expected {request.total_rows}")
     if answer.bytes != expected_bytes(request):
-        raise DataError(f"{answer.bytes} bytes came of {expected_bytes(request)}")
+        raise DataError(f"{answer.bytes} bytes arrived, expected {expected_bytes(request)}")
     if contender.has_trailer and answer.trailer.get("rows") != answer.rows:
-        raise DataError(f"{answer.rows} rows came, the server's trailer says {answer.trailer.get('rows')}")
+        raise DataError(f"{answer.rows} rows arrived, the server's trailer says {answer.trailer.get('rows')}")
 
 
 @app.command()
@@ -92,7 +93,7 @@ def main(
         str, typer.Option("--server", metavar="URL", help="Where to listen; port 0: a free one.")
     ] = "grpc://127.0.0.1:0",
 ) -> None:
-    """Serve the benchmark's table with pyarrow alone: the peer that the server is compared with."""
+    """Serve the benchmark's table with pyarrow alone, as a peer for comparison."""
     peer = BarePeer(server)
     host = server.rpartition(":")[0]
     typer.echo(f"listening on {host}:{peer.port}; the benchmark's table, by pyarrow alone")

@@ -1,4 +1,4 @@
-"""The options of a run, and what every suite does with them: describe the run, choose cells, show its progress."""
+"""The options of a run, and how every suite uses them: it describes the run, chooses cells and shows progress."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Labelled(Protocol):
 
     @property
     def labels(self) -> Labels:
-        """What `--only` chooses by."""
+        """The labels that `--only` compares."""
 
 
 Step = TypeVar("Step", bound=Labelled)
@@ -29,9 +29,10 @@ Step = TypeVar("Step", bound=Labelled)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`server` is one that may answer already; `output` is the main CSV, its other files stand beside it.
+    """The options of a run.
 
-    `only` chooses cells, and `profile` asks for a flame graph of the server, in the suites that have them.
+    `server` is the URL of a server that may already run. `output` is the main CSV; the other files are beside it.
+    `only` chooses cells and `profile` asks for a flame graph of the server, in the suites that support them.
     """
 
     server: str
@@ -49,9 +50,9 @@ class Options:
     def describe(self, suite: str, scope: Any, **more: Any) -> dict[str, Any]:
         """Return the content of the JSON file: the run and the machine. `scope` is a dataclass or a dict."""
         described = asdict(scope) if is_dataclass(scope) and not isinstance(scope, type) else scope
-        own = {"suite": suite, "quick": self.quick, "runs": self.runs, "profiled": self.profile, "scope": described}
+        run = {"suite": suite, "quick": self.quick, "runs": self.runs, "profiled": self.profile, "scope": described}
         only = {key: sorted(values) for key, values in self.only.wanted.items()}
-        return own | {"only": only} | more | {"machine": machine.describe()}
+        return run | {"only": only} | more | {"machine": machine.describe()}
 
     def chosen(self, planned: Iterable[Step]) -> list[Step]:
         """Return the planned steps that `--only` chooses. `RequestError` if there are none."""
@@ -60,7 +61,7 @@ class Options:
 
     @contextlib.contextmanager
     def progress(self, total: int | None = None) -> Iterator[Callable[[str], None]]:
-        """Show a progress bar while the context lasts. Call its value once for each step, with a text about it."""
+        """Show a progress bar while the context lasts. Call the yielded function at each step, with a text about it."""
         columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
         with Progress(TextColumn("{task.description}"), *columns, console=self.console, transient=True) as bar:
             task = bar.add_task("starting", total=total)

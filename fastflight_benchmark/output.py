@@ -18,9 +18,9 @@ from typing import Any
 import pandas as pd
 
 HERE = Path(__file__).parent
-# Beside the scripts in a checkout. Where they are installed, results do not belong among the packages.
+# In a checkout, beside the scripts. If they are installed, results do not belong among the packages.
 RESULTS = HERE / "results" if (HERE.parent / "pyproject.toml").is_file() else Path("results")
-# Of each figure: more digits are not measured.
+# Significant digits of each figure. More would claim a precision that was not measured.
 DIGITS = 6
 
 

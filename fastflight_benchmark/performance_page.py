@@ -25,7 +25,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "performance.md"
 TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 ORDER = (SYNC, ASYNC, BARE, NAMESAKE_SYNC, NAMESAKE_ASYNC, AIO)
-# One reader and the connections that the tables show; the CSVs have all.
+# The connections that the tables show; the CSVs have more.
 SHOWN_CONNECTIONS = (1, 16)
 
 
@@ -98,7 +98,7 @@ def _peers(results: Results) -> str:
     for size in targets.BATCHES:
         cell = _free(servers, size)
         pairs = _free(ratios, size).set_index(["mode", "peer"])["median_ratio"]
-        for name in _there(cell.index):
+        for name in _in_order(cell.index):
             own = [f"{pairs[mode, name]:.2f}" if (mode, name) in pairs.index else "-" for mode in MODES]
             rows.append(
                 [
@@ -116,7 +116,7 @@ def _peers(results: Results) -> str:
 
 
 def _free(frame: pd.DataFrame, size: int) -> pd.DataFrame:
-    """One reader of the default table, without delay."""
+    """Return the rows of one reader of the default table, without delay."""
     chosen = frame[
         (frame["variant"] == "default")
         & (frame["rows_per_batch"] == size)
@@ -130,7 +130,7 @@ def _float(frame: pd.DataFrame, row: str, column: str) -> float:
     return float(frame.at[row, column])  # type: ignore[arg-type]
 
 
-def _there(names: Iterable[object]) -> list[str]:
+def _in_order(names: Iterable[object]) -> list[str]:
     found = set(names)
     return [name for name in ORDER if name in found]
 
@@ -200,7 +200,7 @@ def _rates(results: Results) -> str:
     rows = []
     for operation, of in frame.groupby("operation"):
         best = {str(row["mode"]): row for row in of.sort_values("per_second").to_dict("records")}
-        for name in _there(best):
+        for name in _in_order(best):
             row = best[name]
             rows.append([str(operation), name, f"{row['per_second']:,.0f}", f"{row['connections']}", str(row["load"])])
     return _table(("operation", "server", "per second", "connections", "load"), rows)

@@ -32,7 +32,7 @@ def main(
         Path | None, typer.Option("--output-dir", metavar="DIR", help="Where to put the PNGs. Default: beside the CSV.")
     ] = None,
 ) -> None:
-    """Draw a result as PNG files: shares of the limit, sync against async, ours against peers."""
+    """Draw a result as PNG files: shares of the limit, sync against async, fastflight against peers."""
     if suite not in FIGURES:
         raise typer.BadParameter(f"{suite!r} is not one of {', '.join(FIGURES)}", param_hint="--suite")
     path = csv or output.newest(suite)
@@ -63,7 +63,7 @@ def draw(path: Path, folder: Path) -> list[Path]:
 
 
 def _flight(result: pd.DataFrame, description: Mapping[str, Any], servers: pd.DataFrame) -> dict[str, Figure]:
-    """A heatmap of async against sync per delay, bars of throughput, and ours beside peers."""
+    """Draw a heatmap of async against sync for each delay, bars of throughput, and fastflight beside peers."""
     compared = summary.compare(result)
     figures: dict[str, Figure] = {}
     for delay in sorted(compared["delay_per_row"].unique()):
@@ -76,7 +76,7 @@ def _flight(result: pd.DataFrame, description: Mapping[str, Any], servers: pd.Da
     return figures
 
 
-# Of a suite's result, the other files that its plots need.
+# By suite: the further files of a result that its plots need.
 PARTS: Mapping[str, Sequence[str]] = {"flight": ("servers",)}
 FIGURES: Mapping[str, Callable[..., dict[str, Figure]]] = {
     "flight": _flight,

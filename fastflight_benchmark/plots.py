@@ -1,7 +1,7 @@
 """The plots of a flight result, as matplotlib figures: frames in, figures out.
 
-All heatmaps have one scale of colours (`draw_cells`): white is equal, blue is more, red is less. It reaches as far
-below as above, so that a loss stands out as much as a win, and a colour means the same in every picture.
+All heatmaps use the same scale of colours (`draw_cells`): white is equal, blue is more, red is less. The scale is
+symmetric, so a loss is as visible as a win, and a colour means the same in every plot.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from matplotlib.patches import Rectangle
 from fastflight_benchmark import machine
 from fastflight_benchmark.report import delay_title
 
-# Percent at which the colours of all heatmaps end: a cell far above (small batches that are joined) does not make the
-# others pale. The bar of colours ends in a point at both ends.
+# Percent at which the colours of all heatmaps end, so that one cell far above (small batches that are joined) does not
+# make the others pale. The bar of colours has points at both ends.
 SCALE = 50.0
-# Blue for better and red for worse: told apart by the colour-blind too.
+# Blue for better and red for worse: colour-blind readers can distinguish them.
 COLOURS = "vlag_r"
 # A cell whose difference is within the spread of its runs, and its text.
 MUTED, MUTED_TEXT = "#ececec", "#666666"
 LIMIT, REFERENCE = "limit: the source's pace", "reference: bare pyarrow"
 SYNC_COLOUR, ASYNC_COLOUR, LIMIT_COLOUR = "#8c8c8c", "#2f6f9f", "#1a1a1a"
-# In ten inches of width, at the size of a footer.
+# Characters of the footer that fit into a width of ten inches.
 FOOTER_CHARACTERS = 185
 DPI = 150
-# Of a figure at a bar: a line that passes behind it does not strike it out.
+# The background of a number at a bar, which hides lines behind it.
 BACKED: Mapping[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
-# Share of the scale from which a heatmap's colour needs white letters.
+# Above this share of the scale, a heatmap's colour needs white letters.
 DARK = 0.7
 
 
 def heatmap(compared: pd.DataFrame, delay: float, description: Mapping[str, Any]) -> Figure:
-    """Async against sync at one delay: rows are concurrent requests, columns are batch sizes."""
+    """Draw async against sync at one delay: rows are concurrent requests, columns are batch sizes."""
     cells = compared[compared["delay_per_row"] == delay]
     improvement = _grid(cells, "improvement")
     muted = improvement.abs() <= _grid(cells, "noise")
@@ -98,7 +98,7 @@ def draw_cells(
 
 
 def throughput(compared: pd.DataFrame, result: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
-    """Sync and async of every cell, beside limit and reference: a row of axes per delay, a column per batch size."""
+    """Draw sync and async of every cell, with limit and reference: a row of axes per delay, a column per batch size."""
     delays = sorted(compared["delay_per_row"].unique())
     sizes = sorted(compared["rows_per_batch"].unique())
     figure, grid = plt.subplots(
@@ -158,7 +158,7 @@ def _at(frame: pd.DataFrame, values: Mapping[str, float]) -> pd.DataFrame:
 
 def _cell_text(cell: Mapping[Hashable, Any]) -> str:
     lines = [
-        # One run says nothing of the noise.
+        # A single run has no noise.
         f"{cell['improvement']:+.1f} %" + (f" ± {cell['noise']:.1f}" if cell["noise"] else ""),
         f"of {'limit' if _paced(cell) else 'reference'}: sync {cell['sync_of_limit']:.0f} %,",
         f"async {cell['async_of_limit']:.0f} %",
@@ -169,7 +169,7 @@ def _cell_text(cell: Mapping[Hashable, Any]) -> str:
 
 
 def _paced(cell: Mapping[Hashable, Any]) -> bool:
-    """Whether the source's own pace bounds the cell. No reader can pass it; bare pyarrow can be passed."""
+    """Whether the source's own pace is the limit of the cell, which nothing can exceed, and not bare pyarrow."""
     return bool(cell["ceiling_mbps"] <= cell["limit_mbps"])
 
 
@@ -190,7 +190,7 @@ def _finish(figure: Figure, axes: Axes, title: str, description: Mapping[str, An
 
 
 def finish(figure: Figure, note: str, description: Mapping[str, Any], has_title: bool = False) -> None:
-    """Below all: what was measured, by which command, on what. Above all there is room unless an axes has the title."""
+    """Write `note`, the command and the machine below the plot. Leave room for a title unless the axes have one."""
     command = f"run_benchmark.py --suite {description['suite']} --runs {description['runs']}"
     quick = " --quick (shows that it runs, not how fast)" if description["quick"] else ""
     foot = f"{note}. {command}{quick}. {machine.in_one_line(description['machine'])}"

@@ -14,7 +14,7 @@ MODULE = "fastflight_benchmark.printing_boards"
 
 
 class Fleet:
-    """Boards that print at `urls`, once a client connects; if they wait, from `start` on."""
+    """Boards that print at `urls`. Each prints while a client is connected; with `waiting`, only after `start`."""
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker

@@ -4,10 +4,11 @@
 
 They execute nothing, and ignore what is sent to them. A board prints while a client is connected: JSON lines with the
 board's number, the row's number, which goes up by one, and `ns`, the host's monotonic clock when the row was written.
-The times of the boards are spread evenly over a period. With `bytes_per_second` instead of a number of rows, a board's
-line is never idle: it sends slices of its rows, cut anywhere, as a UART of that speed would.
+The boards take turns, spread evenly over a period. With `bytes_per_second`, a board's line is never idle: it sends its
+rows in slices, which may end anywhere, as a UART of that speed would.
 
-What a peer does not read is kept and sent later. A board here loses nothing, so missing data was lost at the other end.
+A board keeps data that its client does not read, and sends it later. It loses nothing, so missing data was lost at the
+other end.
 
 All lines of input and output are JSON. The first line of output lists the ports. Each line of input, `"start"`,
 `"count"` or `"stop"` (which ends the printing), is answered by a line with `Printed` of each board. The process ends
@@ -28,9 +29,9 @@ import zlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
-# A listening and a connected socket for each board, and some more.
+# A listening and a connected socket for each board, and some for the process itself.
 DESCRIPTORS_PER_BOARD, OTHER_DESCRIPTORS = 2, 64
-# Of a line that is never idle, so much moves at once, as with USB adapters.
+# A line that is never idle moves this much at once, as USB adapters do.
 SLICE_SECONDS = 0.008
 
 
@@ -41,7 +42,7 @@ class Options:
     boards: int
     rows_per_second: float = 10.0
     bytes_per_second: float = 0.0
-    # Until `start`, nothing is printed.
+    # Boards print nothing before `start`.
     waiting: bool = False
 
     @property
@@ -52,7 +53,7 @@ class Options:
 
 @dataclass(slots=True)
 class Printed:
-    """What a board has printed so far: rows, bytes, and the CRC-32 of all bytes."""
+    """The output of a board so far: rows, bytes, and the CRC-32 of all bytes."""
 
     rows: int = 0
     bytes: int = 0
@@ -70,7 +71,7 @@ class PrintingBoard:
         self.port: int = self._listener.getsockname()[1]
         self._line: socket.socket | None = None
         self._unsent = b""
-        # Of a line without idleness: what the slices have not taken yet of the rows.
+        # The rest of the last row, for the next slice of a line that is never idle.
         self._rest = b""
 
     def watch(self, selector: selectors.BaseSelector) -> None:
@@ -95,14 +96,14 @@ class PrintingBoard:
         self._rest = b""
 
     def flush(self) -> None:
-        """Send the rest of what the client did not accept before."""
+        """Send data that the client did not accept before."""
         if self._line is None or not self._unsent:
             return
         try:
             self._unsent = self._unsent[self._line.send(self._unsent) :]
         except BlockingIOError:
             return
-        except OSError:  # it has left
+        except OSError:  # the client has gone
             self._line.close()
             self._line, self._unsent = None, b""
 
@@ -121,39 +122,39 @@ class PrintingBoard:
         line, _ = self._listener.accept()
         line.setblocking(False)
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._line is not None:  # as a serial port, it is of one only: the newest
+        if self._line is not None:  # like a serial port, a board has one client: the newest
             self._line.close()
         self._line, self._unsent = line, b""
 
 
 def run(options: Options) -> None:
     """Print until the input ends."""
-    _provide(DESCRIPTORS_PER_BOARD * options.boards + OTHER_DESCRIPTORS)
+    _raise_descriptor_limit(DESCRIPTORS_PER_BOARD * options.boards + OTHER_DESCRIPTORS)
     boards = [PrintingBoard(number, options) for number in range(options.boards)]
     selector = selectors.DefaultSelector()
     for board in boards:
         board.watch(selector)
-    talk = _Talk(boards, options.waiting)
-    selector.register(sys.stdin, selectors.EVENT_READ, talk.hear)
+    commands = _Commands(boards, options.waiting)
+    selector.register(sys.stdin, selectors.EVENT_READ, commands.read_command)
     _say([board.port for board in boards])
     began = time.monotonic()
     due = [(began + options.period * place / len(boards), place) for place in range(len(boards))]
-    while not talk.over:
+    while not commands.over:
         now = time.monotonic()
         while due[0][0] <= now:
             when, place = due[0]
-            if talk.stopped:
+            if commands.stopped:
                 boards[place].flush()
             else:
                 boards[place].print()
             heapq.heapreplace(due, (when + options.period, place))
         wait = due[0][0] - time.monotonic()
         for key, _ in selector.select(max(0.0, wait)):
-            hear: Callable[[], None] = key.data
-            hear()
+            callback: Callable[[], None] = key.data
+            callback()
 
 
-class _Talk:
+class _Commands:
     """Reads and answers the lines of input."""
 
     def __init__(self, boards: list[PrintingBoard], waiting: bool) -> None:
@@ -161,23 +162,23 @@ class _Talk:
         self.stopped = waiting
         self.over = False
 
-    def hear(self) -> None:
+    def read_command(self) -> None:
         line = sys.stdin.readline()
         if not line:
             self.over = True
             return
-        word = json.loads(line)
-        if word == "start":
+        command = json.loads(line)
+        if command == "start":
             self.stopped = False
-        elif word == "stop":
+        elif command == "stop":
             self.stopped = True
             for board in self._boards:
                 board.complete()
         _say([asdict(board.printed) for board in self._boards])
 
 
-def _provide(descriptors: int) -> None:
-    """Raise the limit on descriptors as far as needed, if the system allows it."""
+def _raise_descriptor_limit(descriptors: int) -> None:
+    """Raise the limit on open descriptors as far as needed, if the system allows it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < descriptors:
         most = descriptors if hard == resource.RLIM_INFINITY else min(hard, descriptors)

@@ -1,4 +1,4 @@
-"""Shows results on the screen: tables, targets, failures. A loss is shown as plainly as a win, in another colour."""
+"""Shows results on the screen: tables, targets, failures. A loss is as visible as a win, in another colour."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from fastflight_benchmark import machine
 from fastflight_benchmark.targets import Judged
 
 WIN, LOSS, NOISE = "green", "red", "default"
-# Of different kinds of failure: the first ones say what is wrong.
+# How many kinds of failure are shown.
 SHOWN_FAILURES = 5
-# Rows of 50 int32 by which tables and plots name a batch.
+# The names of batches in tables and plots, by rows of 50 int32.
 BATCH_NAMES = {40: "8 kB", 1_000: "190 kB", 5_000: "950 kB", 10_000: "2 MB"}
-# Tables need this where the output is a file or a pipe.
+# Width of tables if the output is a file or a pipe.
 PIPE_COLUMNS = 140
 
 
@@ -41,14 +41,14 @@ def batch_title(rows: int) -> str:
 
 
 def verdict(improvement: float, noise: float) -> str:
-    """Return the colour of a difference in percent: `NOISE` if the runs differ as much from each other."""
+    """Return the colour of a difference in percent: `NOISE` if it is no larger than the spread of the runs."""
     if math.isnan(improvement) or abs(improvement) <= noise:
         return NOISE
     return WIN if improvement > 0 else LOSS
 
 
 def show_targets(console: Console, judged: Sequence[Judged]) -> None:
-    """Show a line for each target of `targets`, also for those that were not measured."""
+    """Show a line for each target of `targets`, also for targets that were not measured."""
     for one in judged:
         style = NOISE if one.met is None else WIN if one.met else LOSS
         console.print(Text(str(one), style=style))
@@ -56,7 +56,7 @@ def show_targets(console: Console, judged: Sequence[Judged]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A target with the figure that was reached, as text, and whether it is met."""
+    """A target and the figure that was reached, as text, and whether the target is met."""
 
     text: str
     met: bool
@@ -69,19 +69,19 @@ def show_met(console: Console, judged: Iterable[Target]) -> None:
 
 
 def show_end(console: Console, description: Mapping[str, Any], errors: pd.Series[str], path: Path) -> None:
-    """Show which requests failed, what was missing, the machine, and where the result is."""
+    """Show failed requests, missing peers, the machine, and the path of the result."""
     show_failures(console, errors)
     for name, reason in description.get("missing", {}).items():
         console.print(Text(f"missing: {name}: {reason}", style=LOSS))
     if description.get("profiled"):
-        console.print("the server was profiled meanwhile: its figures are no result")
+        console.print("the server was profiled, which slows it down: do not use these figures as a result")
     if description["quick"]:
-        console.print("a quick run: it shows that all works, and not how fast")
+        console.print("a quick run: it shows that everything works, not how fast")
     console.print(f"{machine.in_one_line(description['machine'])}\n{path}", style="dim", soft_wrap=True)
 
 
 def table(title: str, headings: Sequence[str], *whole: str) -> Table:
-    """Return an empty table for 80 columns: headings may wrap, the columns `whole` may not."""
+    """Return an empty table for a screen of 80 columns. `headings` may wrap, the headings `whole` may not."""
     grid = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in headings:
         grid.add_column(heading, justify="right")

@@ -3,8 +3,8 @@
     python run_benchmark.py --quick && python plot_benchmark_results.py
     python run_benchmark.py --rows 500,20000 --clients 1,8 --delays 0,5
 
-It does not prompt, and ends what it started, also on Ctrl-C. Exit code 1: requests failed, or a server took another
-path than requested.
+It does not prompt. It stops the servers that it started, also on Ctrl-C. Exit code 1: requests failed, or a server took
+another path than requested.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from fastflight_benchmark.suites.requests import suite as requests
 from fastflight_benchmark.suites.sessions import suite as sessions
 from fastflight_benchmark.suites.transfer import suite as transfer
 
-# The sweep of the suite `flight`: each combination is measured on both paths, and at the peers. `--rows`, `--clients`,
+# The sweep of the suite `flight`. Each combination is measured on both paths and with the peers. `--rows`, `--clients`,
 # `--delays` and `--total-rows` replace these values.
 ROWS = (40, 1_000, 5_000, 10_000)  # in a batch of 50 int32 columns: 8 kB, 190 kB, 950 kB, 2 MB
-CLIENTS = (1, 3, 5, 10, 16, 64)  # that read at the same time
+CLIENTS = (1, 3, 5, 10, 16, 64)  # clients that read at the same time
 DELAYS = (0, 1, 10)  # microseconds that the source takes for a row
-TOTAL_ROWS = 1_000_000  # of the table that each client reads
-# How often all of it is measured.
+TOTAL_ROWS = 1_000_000  # rows of the table that each client reads
+# How often the whole sweep is measured.
 RUNS = 3
-# The same with `--quick`.
+# The values with `--quick`.
 QUICK_ROWS, QUICK_CLIENTS, QUICK_TOTAL_ROWS = (40, 1_000, 10_000), (1, 3), 200_000
 
 
@@ -54,7 +54,7 @@ def sweep(rows: Iterable[int], clients: Sequence[int], delays: Sequence[int], to
 
 
 FLIGHT = "flight"
-# By name, the function that runs another suite, writes its files, and returns how many requests failed.
+# The other suites, by name. Each function measures, writes the files, and returns how many requests failed.
 SUITES: Mapping[str, Callable[[Options], int]] = {
     "requests": requests.run,
     "memory": memory.run,
@@ -72,13 +72,16 @@ SUITES: Mapping[str, Callable[[Options], int]] = {
 NAMES = (FLIGHT, *SUITES)
 # Suites whose cells can be chosen, and whose server can be profiled.
 SELECTABLE = frozenset({FLIGHT, "requests"})
-# The most that a request for the table may ask for, and more clients than any computer of today keeps busy.
+# The limits of a request for the table, and a limit on clients far above what a computer can serve.
 MOST_ROWS, MOST_DELAY, MOST_TOTAL_ROWS, MOST_CLIENTS = 1_000_000, 1_000_000, 1_000_000_000, 1_000
 INTERRUPTED = 130
 
 
 def integers(option: str, text: str | None, least: int, most: int) -> tuple[int, ...]:
-    """Return the numbers in `text`, each once; none without text. `typer.BadParameter` if one is not in this range."""
+    """Return the numbers in `text` without duplicates. Without text there are none.
+
+    Raise `typer.BadParameter` if one is not in the range from `least` to `most`.
+    """
     numbers: dict[int, None] = {}
     for word in () if text is None else text.split(","):
         try:
@@ -102,7 +105,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def main(
     suite: Annotated[str, typer.Option(metavar="NAME", help=f"What to measure: {', '.join(NAMES)}.")] = FLIGHT,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Less of everything, in under a minute: shows that it runs, not how fast.")
+        bool, typer.Option("--quick", help="Measure less, in under a minute: shows that it runs, not how fast.")
     ] = False,
     runs: Annotated[
         int | None,
@@ -136,7 +139,7 @@ def main(
     ] = DEFAULT_LOCATION,
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE,...", help="Only these cells, e.g. rows=40,1000; again for further keys."),
+        typer.Option(metavar="KEY=VALUE,...", help="Only these cells, e.g. rows=40,1000. Repeat it for other keys."),
     ] = None,
     profile: Annotated[
         bool, typer.Option("--profile", help="Write a flame graph of the server beside the CSV, by py-spy.")
@@ -148,7 +151,7 @@ def main(
     sizes = {"--rows": rows, "--clients": clients, "--delays": delays, "--total-rows": total_rows}
     own = [option for option, value in sizes.items() if value is not None]
     if own and suite != FLIGHT:
-        raise typer.BadParameter(f"only the suite {FLIGHT} has it, and this is {suite}", param_hint=", ".join(own))
+        raise typer.BadParameter(f"only the suite {FLIGHT} has it, not {suite}", param_hint=", ".join(own))
     cells = list(
         sweep(
             integers("--rows", rows, 1, MOST_ROWS) or (QUICK_ROWS if quick else ROWS),
@@ -159,7 +162,7 @@ def main(
     )
     if (only or profile) and suite not in SELECTABLE:
         raise typer.BadParameter(
-            f"{suite} has neither; {' and '.join(sorted(SELECTABLE))} have", param_hint="--only, --profile"
+            f"{suite} has neither; only {' and '.join(sorted(SELECTABLE))} have them", param_hint="--only, --profile"
         )
     path = output_file or output.default_path(suite)
     try:

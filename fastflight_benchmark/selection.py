@@ -17,13 +17,13 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The wanted values by key. Without any, everything is chosen."""
+    """The wanted values by key. An empty selection chooses everything."""
 
     wanted: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Selection:
-        """Parse `key=value,value`. The same key again adds values. `RequestError` for any other text."""
+        """Parse `key=value,value`. A repeated key adds values. Raise `RequestError` for any other text."""
         wanted: dict[str, frozenset[str]] = {}
         for text in texts:
             key, equals, values = text.partition("=")
@@ -33,16 +33,16 @@ class Selection:
         return cls(wanted)
 
     def of(self, items: Sequence[Item], labels: Iterable[Labels]) -> list[Item]:
-        """Return the `items` with wanted labels. `RequestError` for a key or a value that no item has."""
+        """Return the `items` with wanted labels. Raise `RequestError` for a key or a value that no item has."""
         known = list(labels)
         for key, values in self.wanted.items():
-            there = sorted({label[key] for label in known if key in label})
-            if not there:
+            values_of_key = sorted({label[key] for label in known if key in label})
+            if not values_of_key:
                 keys = ", ".join(sorted({name for label in known for name in label}))
                 raise RequestError(f"no cell has {key!r}", where="--only", hint=f"Keys of this suite: {keys}")
-            if strange := sorted(values - set(there)):
+            if unknown := sorted(values - set(values_of_key)):
                 raise RequestError(
-                    f"no cell has {key}={strange[0]}", where="--only", hint=f"There are: {', '.join(there)}"
+                    f"no cell has {key}={unknown[0]}", where="--only", hint=f"Use one of: {', '.join(values_of_key)}"
                 )
         return [
             item

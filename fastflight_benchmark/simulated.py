@@ -1,7 +1,7 @@
 """A simulated board as a serial port of this computer, in a process that ends with the context.
 
 Any program for serial ports can open it by its `path`. Its files are in `folder`, where they can be read and written
-without the serial line. `inject` starts faults; `mend` ends them and returns the ones that took effect.
+without the serial line. `inject` starts faults. `mend` ends them and returns the faults that took effect.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import Self
 from fastflight.errors import FastFlightError, TransportError
 
 SIMULATOR = "fastflight.simulator"
-# Python starts in a fraction of a second; many boards that start at once on few cores take several.
+# Python starts in a fraction of a second, but many boards that start at once on few cores take several seconds.
 START_SECONDS = 60.0
 ANSWER_SECONDS = 10.0
 STOP_SECONDS = 10.0
-# Of a real board with a small UART (`FACTS`: most have 512 bytes).
+# The receive ring of most real boards, in bytes.
 RING = 512
 
 
 class SimulatedBoard:
-    """A board that lives while the context lasts. `baud` 0: without a pace.
+    """A board that runs while the context lasts. With `baud` 0 its line has no pace.
 
-    `place`: where it is reached, `--pty` or `--listen HOST:PORT`; `path` is then the port's name, or the address.
+    `place` says how programs reach it: `--pty` or `--listen HOST:PORT`. `path` is then the port's name, or the address.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class SimulatedBoard:
         self._command += ["--files", str(folder), "--baud", str(baud), "--ring", str(ring), *options]
 
     def start(self) -> None:
-        """Power on. `TransportError` if it does not start."""
+        """Power the board on. Raise `TransportError` if it does not start."""
         self._process = subprocess.Popen(
             self._command,
             stdin=subprocess.PIPE,
@@ -54,8 +54,8 @@ class SimulatedBoard:
             start_new_session=True,
         )
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._struck: list[str] = []
-        self._reader = threading.Thread(target=self._listen, name="board-said")
+        self._triggered_faults: list[str] = []
+        self._reader = threading.Thread(target=self._listen, name="board-output")
         self._reader.start()
         self.path = self._next(START_SECONDS)
         if not self.path:
@@ -63,12 +63,12 @@ class SimulatedBoard:
             raise TransportError("the simulated board did not start", where=SIMULATOR)
 
     def stop(self) -> None:
-        """Power off, at once."""
+        """Power the board off at once."""
         self._process.kill()
         self._process.wait(STOP_SECONDS)
         self._reader.join()
         for pipe in (self._process.stdin, self._process.stdout):
-            # A request that the board did not live to read is still in the pipe.
+            # A request that the board did not read any more is still in the pipe.
             with contextlib.suppress(BrokenPipeError):
                 if pipe is not None:
                     pipe.close()
@@ -94,22 +94,22 @@ class SimulatedBoard:
         return self._process.poll() is None
 
     def inject(self, specs: Sequence[str]) -> None:
-        """Put faults in force (`fastflight.simulator.faults`), whose counts begin now."""
+        """Start faults (`fastflight.simulator.faults`). Their counts begin now."""
         self._ask(" ".join(specs))
 
     def mend(self) -> list[str]:
-        """End all faults, and a stall by a restart. The faults that have struck since the last call."""
+        """End all faults; a restart ends a stall. Return the faults that took effect since the last call."""
         try:
             self._ask("")
         except TransportError:
-            # It was unplugged: its process ends.
+            # The board was unplugged, so its process ends.
             self._process.wait(STOP_SECONDS)
-        struck, self._struck = self._struck, []
-        return struck
+        faults, self._triggered_faults = self._triggered_faults, []
+        return faults
 
     def _ask(self, line: str) -> None:
         if self._process.stdin is None:
-            raise TransportError("the simulated board takes no requests", where=SIMULATOR)
+            raise TransportError("the simulated board has no input for requests", where=SIMULATOR)
         try:
             self._process.stdin.write(line + "\n")
         except OSError as error:
@@ -121,7 +121,7 @@ class SimulatedBoard:
             raise FastFlightError(f"the simulated board answers {answer!r} to {line!r}", where=SIMULATOR)
 
     def _next(self, seconds: float) -> str:
-        """The next line that is no strike; empty when none comes."""
+        """Return the next line that does not report a fault, or an empty text after `seconds`."""
         try:
             return self._lines.get(timeout=seconds)
         except queue.Empty:
@@ -130,7 +130,7 @@ class SimulatedBoard:
     def _listen(self) -> None:
         for line in self._process.stdout or ():
             if line.startswith("struck "):
-                self._struck.append(line.removeprefix("struck ").rstrip("\n"))
+                self._triggered_faults.append(line.removeprefix("struck ").rstrip("\n"))
             else:
                 self._lines.put(line.rstrip("\n"))
         self._lines.put("")

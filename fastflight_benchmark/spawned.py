@@ -1,7 +1,7 @@
 """Starts a server in a process that ends with the context.
 
-The process prints `listening on URL` on its first line of output. It does not get the terminal's Ctrl-C: that is for
-the benchmark, which then ends the process.
+The process prints `listening on URL` on its first line of output. It does not get the terminal's Ctrl-C: the benchmark
+gets it, and then ends the process.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from fastflight.errors import TransportError
 
 # Python with Arrow and pandas starts in about a second; a busy machine takes several.
 START_SECONDS = 60.0
-# A server that was told to stop gives running streams five seconds, and its devices some more.
+# A stopping server gives running streams five seconds, and then closes its devices.
 STOP_SECONDS = 20.0
 LISTENING = re.compile(r"listening on (\S+?);")
-# Of what a server that did not start complained about.
+# The error output of a server that did not start is shortened to this length.
 SHOWN_CHARACTERS = 1000
 
 
@@ -36,26 +36,26 @@ class Spawned:
 
 
 def free_port() -> int:
-    """A port that nobody listens at now."""
+    """Return the number of a free port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
 
 
 def spawned(module: str, *arguments: str) -> contextlib.AbstractContextManager[Spawned]:
-    """Run `python -m MODULE ARGUMENTS` while the context lasts. `TransportError` where it does not come up."""
+    """Run `python -m MODULE ARGUMENTS` while the context lasts. Raise `TransportError` if it does not start."""
     return spawned_by([sys.executable, "-m", module, *arguments], module)
 
 
 @contextlib.contextmanager
 def spawned_by(command: Sequence[str], where: str) -> Iterator[Spawned]:
-    """Run a command that is a server; `where` is what errors call it."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as complaints:
+    """Run a server's command while the context lasts. `where` is its name in errors."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as error_output:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=complaints,
+            stderr=error_output,
             text=True,
             start_new_session=True,
         )
@@ -63,8 +63,8 @@ def spawned_by(command: Sequence[str], where: str) -> Iterator[Spawned]:
         try:
             location = output.location()
             if location is None:
-                complaints.seek(0)
-                reason = complaints.read().strip()[-SHOWN_CHARACTERS:] or "it said nothing"
+                error_output.seek(0)
+                reason = error_output.read().strip()[-SHOWN_CHARACTERS:] or "it printed no error"
                 raise TransportError(f"the server did not start: {reason}", where=where)
             yield Spawned(location, process.pid)
         finally:
@@ -73,7 +73,7 @@ def spawned_by(command: Sequence[str], where: str) -> Iterator[Spawned]:
 
 
 class _OutputReader:
-    """What the process prints: read to its end, so that it never waits for a reader."""
+    """Reads the output of the process to its end, so that the process never waits for a reader."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -83,7 +83,7 @@ class _OutputReader:
         self._thread.start()
 
     def location(self) -> str | None:
-        """The address, or None if the process ended or stayed silent instead."""
+        """Return the address, or None if the process ended or printed none in time."""
         self._known.wait(START_SECONDS)
         return self._location
 
@@ -101,7 +101,7 @@ class _OutputReader:
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """Tell a server to stop, and wait; kill it if it does not."""
+    """Terminate a server and wait for its end. Kill it if that takes too long."""
     process.terminate()
     try:
         process.wait(STOP_SECONDS)

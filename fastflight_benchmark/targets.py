@@ -1,7 +1,7 @@
 """The targets of the project, and whether a result meets them. Frames in, judgements out.
 
-Each target is a ratio within one run: of the median of pairs, or of averages over runs. What was not measured is not
-judged.
+Each target is a ratio within one run, from the median of pairs or from averages over runs. A target without a
+measurement is not judged.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from fastflight_benchmark.contenders import ASYNC, BARE, MODES, NAMESAKE_ASYNC, 
 
 # Rows of 50 int32: 8 kB, 190 kB, 2 MB.
 SMALL, _, LARGE = BATCHES = (40, 1_000, 10_000)
-# Of bare pyarrow and of FastFlight's sync path, without delay, by so many readers.
+# The least share of bare pyarrow and of FastFlight's sync path, without delay, with these numbers of readers.
 TO_PEERS, READERS = 0.95, (1, 16, 64)
 TO_NAMESAKE_ASYNC = 12.0
-# Of the source's own pace, by one reader, with batches of so many rows.
+# The least share of the source's own pace, with one reader and batches of these sizes.
 OF_CEILING, CEILING_ROWS = 0.97, (5_000, 10_000)
-# Percent that async is ahead of sync, on average over the sweep of delays that FastFlight published. The average leaves
-# out smaller batches, where async is ahead by so much that it would hide all others, and 64 readers, of whom two cores
-# show little but their own contention.
+# Percent by which async must be ahead of sync, on average over the sweep of delays that FastFlight published. Smaller
+# batches are left out, since async is so far ahead there that they would hide all others. 64 readers are left out too:
+# on two cores they mostly measure contention.
 AHEAD_ON_AVERAGE = 10.0
 SWEPT_ROWS, SWEPT_READERS = (1_000, 5_000, 10_000), (1, 3, 5, 10)
 # Percent that async may be behind sync in any cell of the sweep.
 BEHIND = 1.0
-# Small requests per second against a server that only reads its ticket, or its descriptor; p99 against the p99 of a
-# server that does nothing, with so many connections.
+# Small requests per second, compared with a server that only parses the ticket or descriptor. p99 is compared with that
+# of a server with prepared answers, with this number of connections.
 SMALL_TO_PARSING = {"do_get": 0.85, "get_flight_info": 0.9}
 P99_TO_BARE, P99_CONNECTIONS = 1.3, 16
 
@@ -52,7 +52,7 @@ class Judged:
 
 
 def at_least(title: str, target: float, reached: float | None, unit: str = "") -> Judged:
-    """Return a target that is met from a value on."""
+    """Return a target that is met by `target` and every higher value."""
     met = None if reached is None else reached >= target
     return Judged(title, f"{target:g}{unit}", reached, met, unit)
 
@@ -68,7 +68,7 @@ def _sweep(compared: pd.DataFrame) -> Iterator[Judged]:
         return
     swept = delayed[delayed["rows_per_batch"].isin(SWEPT_ROWS) & delayed["concurrent_requests"].isin(SWEPT_READERS)]
     if not swept.empty:
-        # Where sync is at 98 % of the source's own pace, nothing is 10 % ahead of it.
+        # If sync reaches 98 % of the source's own pace, async cannot be 10 % faster.
         most = 100 * (swept[["limit_mbps", "async_mbps"]].max(axis=1) / swept["sync_mbps"] - 1).mean()
         title = (
             "async ahead of sync over the delay sweep, 1,000 to 10,000 rows and 1 to 10 readers, on average "
@@ -126,17 +126,17 @@ def _small(ratios: pd.DataFrame, least: float) -> Iterator[Judged]:
     for load, of_load in ratios.groupby("load"):
         by_peer = {peer: of_load[of_load["peer"] == peer] for peer in (PARSING, NAMESAKE_SYNC, BARE)}
         operation, mode = of_load["operation"].iloc[0], of_load["mode"].iloc[0]
-        who = f"{operation}, {mode}, load by {load}"
+        subject = f"{operation}, {mode}, load by {load}"
         for peer, target, name in (
             (PARSING, least, "bare pyarrow that reads what is asked for"),
             (NAMESAKE_SYNC, 1.0, "FastFlight's sync"),
         ):
             if not by_peer[peer].empty:
-                title = f"{who}, against {name}; the worst number of connections: per second"
-                # One that has no ratio, as requests failed, is the worst.
+                title = f"{subject}, against {name}; the worst number of connections: per second"
+                # A cell without a ratio, because requests failed, is the worst.
                 yield at_least(title, target, float(by_peer[peer]["median_ratio"].min(skipna=False)))
         at = by_peer[BARE][by_peer[BARE]["connections"] == P99_CONNECTIONS]
         if not at.empty:
             worst = float(at["median_p99_ratio"].iloc[0])
-            title = f"{who}, against bare pyarrow, {P99_CONNECTIONS} connections: p99"
+            title = f"{subject}, against bare pyarrow, {P99_CONNECTIONS} connections: p99"
             yield Judged(title, f"at most {P99_TO_BARE:g}", worst, worst <= P99_TO_BARE)

@@ -1,7 +1,7 @@
-"""A process of the benchmark that is told what to do by lines of JSON, and answers with such lines.
+"""A process of the benchmark that reads tasks as lines of JSON and answers with lines of JSON.
 
-It is started apart from the terminal's Ctrl-C, which is for the benchmark: that ends the process when it leaves the
-context. A worker ends when its input does.
+It does not get the terminal's Ctrl-C: the benchmark gets it, and ends the worker when the context ends. A worker also
+ends when its input does.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, Self
 
 from fastflight.errors import TransportError
 
-# A worker reads the end of its input between two tasks. One that does not is killed after this time.
+# A worker notices the end of its input between two tasks. If it does not, it is killed after this time.
 STOP_SECONDS = 2.0
 
 
 class Worker:
-    """`python -m MODULE ARGUMENTS` while the context lasts. `TransportError` from each call if it has ended."""
+    """Runs `python -m MODULE ARGUMENTS` while the context lasts. Each call raises `TransportError` if it has ended."""
 
     def __init__(self, module: str, *arguments: str) -> None:
         self._module = module
@@ -62,7 +62,7 @@ class Worker:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._process.stdin is not None and self._process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended, with something unread
+        with contextlib.suppress(BrokenPipeError):  # it ended before it read all of its input
             self._process.stdin.close()
         if error is not None:
             self._process.kill()
@@ -74,4 +74,6 @@ class Worker:
         self._process.stdout.close()
 
     def _ended(self) -> TransportError:
-        return TransportError("a process of the benchmark has ended", where=self._module, hint="Its error stands above")
+        return TransportError(
+            "a process of the benchmark has ended", where=self._module, hint="Its error is printed above"
+        )

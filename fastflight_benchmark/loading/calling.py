@@ -16,7 +16,7 @@ from pyarrow import flight
 from fastflight_benchmark.loading.reading import PATH_KEY
 
 DO_GET, GET_FLIGHT_INFO, DO_ACTION = OPERATIONS = ("do_get", "get_flight_info", "do_action")
-# Of a kind of error, what is told: enough to know it again.
+# An error is shortened to this length.
 SHOWN_CHARACTERS = 200
 
 
@@ -26,7 +26,7 @@ class WrongAnswer(Exception):
 
 @dataclass(slots=True)
 class Calls:
-    """The seconds of each call that succeeded, and the number of each error."""
+    """The seconds of each successful call, and how often each error occurred."""
 
     latencies: list[float] = field(default_factory=list)
     errors: Counter[str] = field(default_factory=Counter)
@@ -37,10 +37,10 @@ class Calls:
 def call(
     operation: str, client: flight.FlightClient, payload: bytes, rows: int, path: str, token: str = ""
 ) -> Callable[[], None]:
-    """One request as a function, which raises `WrongAnswer` where the answer is not `rows` rows on `path`.
+    """Return one request as a function. It raises `WrongAnswer` unless the answer has `rows` rows and names `path`.
 
-    `payload` is a ticket, the command of a descriptor, or an action's name. An action has one result. Each request
-    carries `token`, if there is one.
+    `payload` is a ticket, the command of a descriptor, or the name of an action. An action must have one result. Each
+    request carries `token`, if there is one.
     """
     headers = [(b"authorization", b"Bearer " + token.encode())] if token else []
     options = flight.FlightCallOptions(headers=headers)
@@ -50,8 +50,8 @@ def call(
         def do_get() -> None:
             stream = client.do_get(ticket, options)
             table = stream.read_all()
-            taken = (stream.schema.metadata or {}).get(PATH_KEY, b"").decode()
-            _expect((table.num_rows, taken), (rows, path))
+            served_path = (stream.schema.metadata or {}).get(PATH_KEY, b"").decode()
+            _expect((table.num_rows, served_path), (rows, path))
 
         return do_get
     if operation == GET_FLIGHT_INFO:
@@ -62,7 +62,7 @@ def call(
 
 
 def repeat(request: Callable[[], None], until: float) -> Calls:
-    """Call `request` again and again until this `time.perf_counter`. The last call is finished and counted."""
+    """Repeat `request` until `time.perf_counter()` reaches `until`. The last call is finished and counted."""
     calls = Calls(began=time.perf_counter())
     now = calls.began
     while True:
@@ -85,6 +85,6 @@ def _error_of(request: Callable[[], None]) -> str:
     return ""
 
 
-def _expect(came: object, expected: object) -> None:
-    if came != expected:
-        raise WrongAnswer(f"{came!r} came, and not {expected!r}")
+def _expect(answer: object, expected: object) -> None:
+    if answer != expected:
+        raise WrongAnswer(f"the answer is {answer!r}, expected {expected!r}")

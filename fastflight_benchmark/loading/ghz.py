@@ -1,7 +1,7 @@
-"""Load from ghz, a tool for gRPC services: small requests that are made neither by Python nor by Arrow.
+"""Load from ghz, a load tool for gRPC services, which uses neither Python nor Arrow.
 
 `peers.wire` makes the description of Flight's methods that ghz needs. ghz counts every complete answer with status OK
-as right; what is in the answers is checked by the Flight clients (`calling`).
+as correct; the Flight clients (`calling`) check the content of the answers.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from fastflight_benchmark.loading.calling import DO_ACTION, DO_GET, GET_FLIGHT_I
 from fastflight_benchmark.peers import wire
 
 METHODS = {DO_GET: "DoGet", GET_FLIGHT_INFO: "GetFlightInfo", DO_ACTION: "DoAction"}
-# Beyond the time of the load: connections, and its report.
-PATIENCE_SECONDS = 30.0
+# ghz may take this much longer than the load: it opens connections and writes its report.
+EXTRA_SECONDS = 30.0
 SHOWN_CHARACTERS = 300
 
 
 def message(operation: str, payload: bytes) -> bytes:
-    """Return the request of an operation as it is sent; `payload` is what `calling.call` takes."""
+    """Return the encoded request of an operation. `payload` is the same as for `calling.call`."""
     if operation == DO_GET:
         return bytes(flight.Ticket(payload).serialize())
     if operation == GET_FLIGHT_INFO:
@@ -62,11 +62,11 @@ def load(
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
-                timeout=seconds + PATIENCE_SECONDS,
+                timeout=seconds + EXTRA_SECONDS,
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise TransportError(f"ghz did not do its work: {error}", where=location) from error
+            raise TransportError(f"ghz did not run to its end: {error}", where=location) from error
     if done.returncode or not done.stdout.startswith("{"):
         raise TransportError(f"ghz failed: {(done.stderr or done.stdout).strip()[-SHOWN_CHARACTERS:]}", where=location)
     report: Mapping[str, Any] = json.loads(done.stdout)

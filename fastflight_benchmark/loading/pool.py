@@ -24,13 +24,13 @@ from fastflight_benchmark.worker import Worker
 
 MODULE = "fastflight_benchmark.loading.process"
 PROCESSES = 2 * (os.cpu_count() or 1)
-# From the word to go until it is gone: time for all processes to hear it.
+# All processes begin this long after the task is sent, so that each has read it by then.
 LEAD_SECONDS = 0.03
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One reading: when it was requested, when its last byte arrived, its answer. `error` is empty if that is right."""
+    """One read: when it was requested, when its last byte arrived, its answer. `error` is empty if it is correct."""
 
     began: float
     ended: float
@@ -43,7 +43,7 @@ class Outcome:
 
     @property
     def first_batch_seconds(self) -> float:
-        """From the request to the first row; NaN without one."""
+        """Seconds from the request to the first row; NaN without rows."""
         return self.answer.first - self.began if self.answer else float("nan")
 
     @property
@@ -54,19 +54,19 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """Readings that began at the same moment, and the processor time of the processes that read."""
+    """Reads that began at the same moment, and the processor time of the reading processes."""
 
     outcomes: Sequence[Outcome]
     cpu_seconds: float = 0.0
 
     @property
     def seconds(self) -> float:
-        """From the first request to the last byte of the last answer."""
+        """Seconds from the first request to the last byte of the last answer."""
         return max(one.ended for one in self.outcomes) - min(one.began for one in self.outcomes)
 
     @property
     def throughput_mbps(self) -> float:
-        """MiB/s of all answers together. Failed ones count as 0 bytes."""
+        """MiB/s of all answers together. A failed answer counts as 0 bytes."""
         return sum(one.bytes for one in self.outcomes) / MIB / self.seconds
 
 
@@ -84,7 +84,7 @@ class Loaders:
     """The processes that load a server. They start with the first task, and end with the context."""
 
     def __init__(self, processes: int = PROCESSES) -> None:
-        self._most = processes
+        self._limit = processes
         self._running: list[Worker] = []
         self._stack = contextlib.ExitStack()
 
@@ -111,9 +111,9 @@ class Loaders:
         token: str = "",
         roots: str = "",
     ) -> Calls:
-        """Small requests for so many seconds, one after the other on each of `connections`.
+        """Repeat a small request for `seconds` on each of `connections`, each request after the answer to the last one.
 
-        Each request carries `token`, and the connections trust `roots` (PEM), if they are given.
+        If they are given, each request carries `token`, and the connections trust the certificates `roots` (PEM).
         """
         parts = self._all(
             connections,
@@ -141,10 +141,10 @@ class Loaders:
 
     def _all(self, count: int, task: dict[str, Any]) -> list[dict[str, Any]]:
         """Spread the work of `count` threads over the processes."""
-        shares = [len(range(place, count, self._most)) for place in range(min(count, self._most))]
+        shares = [len(range(place, count, self._limit)) for place in range(min(count, self._limit))]
         before = len(self._running)
         while len(self._running) < len(shares):
-            # One at a time: if Ctrl-C comes in between, the processes started so far are ended.
+            # One at a time, so that Ctrl-C in between ends the processes that were started so far.
             self._running.append(self._stack.enter_context(Worker(MODULE)))
         for worker in self._running[before:]:
             worker.hear()

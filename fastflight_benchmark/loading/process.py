@@ -1,4 +1,4 @@
-"""A process that loads a server. It reads tasks as lines of JSON, and answers each with a line of JSON.
+"""A process that puts load on a server. It reads tasks as lines of JSON, and answers each with a line of JSON.
 
     {"do": "read", "location": URL, "ticket": BASE64, "count": readers, "at": time}
     {"do": "call", "location": URL, "operation": NAME, "payload": BASE64, "rows": N, "path": PATH,
@@ -142,7 +142,7 @@ def main() -> None:
         for line in sys.stdin:
             print(json.dumps(load.do(json.loads(line))), flush=True)
     except BrokenPipeError:
-        # Who started it was interrupted. What is left in the buffer must not fail at the very end.
+        # The parent process was interrupted. Flushing the rest of the buffer must not fail when Python exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     finally:
         load.close()

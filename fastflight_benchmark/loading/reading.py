@@ -19,9 +19,9 @@ PATH_KEY = b"fastflight.path"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What arrived: rows, bytes and `messages` (batches with rows) as counted here; the server says path and trailer.
+    """An answer. Rows, bytes and `messages` (batches with rows) are counted here; the server says `path` and `trailer`.
 
-    `schema` is without metadata. `first` is when the first row was here, by `time.perf_counter`; NaN without rows.
+    `schema` has no metadata. `first` is the arrival of the first row, by `time.perf_counter`; NaN without rows.
     """
 
     rows: int
@@ -59,10 +59,10 @@ def read(client: flight.FlightClient, ticket: bytes) -> Answer:
 
 
 class _Counter:
-    """Rows and bytes of batches.
+    """Counts rows and bytes of batches.
 
-    `nbytes` is exact, and takes as long for 50 columns as reading 1,000 rows of them. The size of a batch's buffers is
-    had for a hundredth of that: a batch with as many rows and as large buffers as an earlier one has as many bytes.
+    `nbytes` is exact but slow: for 50 columns it takes as long as reading 1,000 rows. The total size of a batch's
+    buffers takes a hundredth of that. So `nbytes` is computed once for each number of rows and size of buffers.
     """
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class _Counter:
         self.bytes = 0
         self.messages = 0
         self.first = float("nan")
-        self._known: dict[tuple[int, int], int] = {}
+        self._known_sizes: dict[tuple[int, int], int] = {}
 
     def add(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -78,9 +78,9 @@ class _Counter:
         if not self.messages:
             self.first = time.perf_counter()
         key = batch.num_rows, batch.get_total_buffer_size()
-        size = self._known.get(key)
+        size = self._known_sizes.get(key)
         if size is None:
-            size = self._known[key] = batch.nbytes
+            size = self._known_sizes[key] = batch.nbytes
         self.rows += batch.num_rows
         self.bytes += size
         self.messages += 1

@@ -1,10 +1,10 @@
-"""A Flight service on `grpc.aio`, without Arrow's server: what an event loop that speaks gRPC itself would cost.
+"""A Flight service on `grpc.aio`, without Arrow's server. It shows the cost of gRPC on one event loop.
 
 A generic gRPC server on one asyncio loop answers Flight's methods with bytes. It encodes each batch of the table once,
-as the FlightData message that Arrow would send, and sends it again and again. With a delay, the loop sleeps as
-fastflight's async source does: it runs that source. With `--constant`, all answers are those of `peers.constant`,
-encoded in advance. The same Flight clients read it. It is a reference and not a complete server: it does not decode
-small requests, and has no limits, statistics or errors.
+as the FlightData message that Arrow would send, and sends the same message every time. It runs fastflight's async
+source, so a delay is the same sleep. With `--constant`, all answers are those of `peers.constant`, encoded in advance.
+The same Flight clients read it. It is a reference and not a complete server: it does not decode small requests, and has
+no limits, statistics or errors.
 
 Run this file to start one in a process of its own.
 """
@@ -29,13 +29,13 @@ from fastflight_benchmark.peers import constant, wire
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
-# Running calls have this long when the process is told to end.
+# How long running calls may go on after SIGTERM.
 GRACE_SECONDS = 0.5
 
 
 @functools.lru_cache(8)
 def encoded(variant: str, rows: int) -> bytes:
-    """The message of a batch of the table."""
+    """Return the encoded message of a batch of the table."""
     return wire.frame(mock.batch(variant, rows))
 
 
@@ -93,10 +93,12 @@ def main(
     server: Annotated[
         str, typer.Option("--server", metavar="URL", help="Where to listen; port 0: a free one.")
     ] = "grpc://127.0.0.1:0",
-    always: Annotated[bool, typer.Option("--constant", help="The same small answer to all.")] = False,
+    same_answer: Annotated[
+        bool, typer.Option("--constant", help="Give the same small answer to all requests.")
+    ] = False,
 ) -> None:
-    """Serve the benchmark's table by grpc.aio, its batches encoded before."""
-    asyncio.run(_serve(server, Constant() if always else Table()))
+    """Serve the benchmark's table by grpc.aio, with batches that were encoded in advance."""
+    asyncio.run(_serve(server, Constant() if same_answer else Table()))
 
 
 async def _serve(location: str, service: Table | Constant) -> None:

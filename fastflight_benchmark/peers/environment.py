@@ -1,7 +1,7 @@
-"""Prepares what peers need and this project does not bring: an environment with PyPI's fastflight, and ghz.
+"""Prepares programs of other projects for comparison: an environment with PyPI's fastflight, and ghz.
 
-Each is made once, under `build/benchmark` beside the package, with uv and go. `Missing` says why one is not available;
-a suite names it in its output and in its result, and goes on without it.
+uv and go make each of them once, under `build/benchmark` beside the package. If one is not available, `Missing` says
+why; a suite names it in its output and in its result, and continues without it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pathlib import Path
 BUILD = Path(__file__).parents[2] / "build" / "benchmark"
 NAMESAKE = "fastflight==0.4.*"
 GHZ = "github.com/bojand/ghz/cmd/ghz@v0.93.0"
-# Of a complaint, the last line says what is wrong.
+# An error text is shortened to its end, where the reason usually stands.
 SHOWN_CHARACTERS = 300
-# A download and, for ghz, a compilation on a slow machine.
+# Enough for a download and, for ghz, a compilation on a slow machine.
 MOST_SECONDS = 600.0
 
 Say = Callable[[str], object]
@@ -43,19 +43,19 @@ def namesake(say: Say, build: Path = BUILD) -> Path:
     uv = _tool("uv", sys.executable)
     say(f"making an environment for {NAMESAKE}")
     build.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=build, ignore_cleanup_errors=True) as begun:
-        made = Path(begun) / "environment"
+    with tempfile.TemporaryDirectory(prefix=f"{folder.name}-", dir=build, ignore_cleanup_errors=True) as temporary:
+        made = Path(temporary) / "environment"
         _run([*uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(made)])
         where = str(made / python.relative_to(folder))
         _run([*uv, "pip", "install", "--quiet", "--python", where, NAMESAKE, f"pyarrow=={arrow}"])
-        # Whole or not at all; if another process was faster, it is its one that is kept.
+        # A rename makes the environment appear complete or not at all. If another process was faster, its one stays.
         with contextlib.suppress(OSError):
             made.rename(folder)
     return python
 
 
 def ghz(say: Say, build: Path = BUILD) -> Path:
-    """Return the path of ghz: the installed one, or one that Go makes."""
+    """Return the path of ghz: the installed one, or one that Go builds."""
     found = shutil.which("ghz")
     if found is not None:
         return Path(found)
@@ -65,7 +65,7 @@ def ghz(say: Say, build: Path = BUILD) -> Path:
         return program
     go = shutil.which("go")
     if go is None:
-        raise Missing("ghz is not on the path, and neither is go, which would make it")
+        raise Missing("ghz is not on the path, and neither is go, which could build it")
     say(f"installing {GHZ}")
     folder.mkdir(parents=True, exist_ok=True)
     _run([go, "install", GHZ], {"GOBIN": str(folder)})
@@ -73,7 +73,7 @@ def ghz(say: Say, build: Path = BUILD) -> Path:
 
 
 def ghz_version(program: Path) -> str:
-    """Return the version of ghz that Go has written into the program, or "unknown"."""
+    """Return the version that Go wrote into the program, or "unknown"."""
     go = shutil.which("go")
     if go is None:
         return "unknown"

@@ -2,12 +2,12 @@
 """The benchmark's table, served by PyPI's `fastflight`: another project, with the same import name as this one.
 
 It runs in an environment of its own, where `fastflight` is that project, so nothing of this project can be imported.
-The table is therefore defined here again. The file with the pacer of the source is named on the command line. Without a
-pace, neither table lets its event loop turn.
+The table is therefore defined here again. The command line names the file with the pacer of the source. Without a
+delay, neither project's table lets its event loop run other tasks.
 
 A ticket is JSON with the class of the parameters as `param_type`. The service behind `SyncTable` has only
 `get_batches`, the one behind `AsyncTable` only `aget_batches`: if a service has both, that server never uses the
-second. The code that runs writes which one it is into the schema, as `fastflight.path`.
+second. The method that runs writes its name, `sync` or `async`, into the schema as `fastflight.path`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fastflight import BaseDataService, BaseParams, FastFlightServer
 
 
 class SyncTable(BaseParams):  # type: ignore[misc]
-    """`total_rows` rows of `columns` columns of int32, of which each takes `delay_per_row` seconds."""
+    """`total_rows` rows of `columns` columns of int32. The source takes `delay_per_row` seconds for each row."""
 
     total_rows: int
     rows_per_batch: int
@@ -36,7 +36,7 @@ class SyncTable(BaseParams):  # type: ignore[misc]
 
 
 class AsyncTable(BaseParams):  # type: ignore[misc]
-    """The same, from an event loop."""
+    """The same table, served from an event loop."""
 
     total_rows: int
     rows_per_batch: int
@@ -45,11 +45,11 @@ class AsyncTable(BaseParams):  # type: ignore[misc]
 
 
 class SyncService(BaseDataService[SyncTable]):  # type: ignore[misc]
-    """Gives batches in the thread that asks."""
+    """Gives batches in the calling thread."""
 
     def get_batches(self, params: SyncTable, batch_size: int | None = None) -> Iterator[pa.RecordBatch]:
         pacer = Pacer()
-        for batch in planned(params, "sync"):
+        for batch in batches_of(params, "sync"):
             if params.delay_per_row:
                 time.sleep(pacer.begin(batch.num_rows * params.delay_per_row))
                 pacer.end()
@@ -61,38 +61,38 @@ class AsyncService(BaseDataService[AsyncTable]):  # type: ignore[misc]
 
     async def aget_batches(self, params: AsyncTable, batch_size: int | None = None) -> AsyncIterator[pa.RecordBatch]:
         pacer = Pacer()
-        for batch in planned(params, "async"):
+        for batch in batches_of(params, "async"):
             if params.delay_per_row:
                 await asyncio.sleep(pacer.begin(batch.num_rows * params.delay_per_row))
                 pacer.end()
             yield batch
 
 
-def planned(params: SyncTable | AsyncTable, path: str) -> Iterator[pa.RecordBatch]:
-    """All batches of a table: slices of one."""
+def batches_of(params: SyncTable | AsyncTable, path: str) -> Iterator[pa.RecordBatch]:
+    """Yield all batches of a table. All are slices of the same one."""
     whole, rest = divmod(params.total_rows, params.rows_per_batch)
-    full = made(params.rows_per_batch, params.columns, path)
+    full = cached_batch(params.rows_per_batch, params.columns, path)
     for _ in range(whole):
         yield full
     if rest:
         yield full.slice(0, rest)
 
 
-KEPT: dict[tuple[int, int, str], pa.RecordBatch] = {}
+CACHED_BATCHES: dict[tuple[int, int, str], pa.RecordBatch] = {}
 
 
-def made(rows: int, columns: int, path: str) -> pa.RecordBatch:
-    """A batch, made once."""
+def cached_batch(rows: int, columns: int, path: str) -> pa.RecordBatch:
+    """Return a batch. Batches are cached."""
     key = rows, columns, path
-    if key not in KEPT:
+    if key not in CACHED_BATCHES:
         numbers = np.arange(rows, dtype=np.int32)
         batch = pa.record_batch({f"col_{i}": pa.array(numbers + np.int32(i)) for i in range(columns)})
-        KEPT[key] = batch.replace_schema_metadata({"fastflight.path": path})
-    return KEPT[key]
+        CACHED_BATCHES[key] = batch.replace_schema_metadata({"fastflight.path": path})
+    return CACHED_BATCHES[key]
 
 
-def loaded(path: str) -> Any:
-    """The class `BatchPacer` of the file at `path`."""
+def load_pacer(path: str) -> Any:
+    """Return the class `BatchPacer` of the file at `path`."""
     found = importlib.util.spec_from_file_location("pacer", path)
     if found is None or found.loader is None:
         raise ImportError(f"{path} is no module")
@@ -106,9 +106,9 @@ if __name__ == "__main__":
     parser.add_argument("--server", default="grpc://127.0.0.1:0", help="where to listen; port 0: a free one")
     parser.add_argument("--pacer", required=True, help="the file with the pace of the source")
     options = parser.parse_args()
-    # It reports each stream that ends; on a terminal that is nobody's wish.
+    # That project logs each stream that ends.
     logging.disable(logging.WARNING)
-    Pacer = loaded(options.pacer)
+    Pacer = load_pacer(options.pacer)
     server = FastFlightServer(options.server)
     host = options.server.rpartition(":")[0]
     print(f"listening on {host}:{server.port}; the benchmark's table, by PyPI's fastflight", flush=True)

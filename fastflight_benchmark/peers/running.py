@@ -41,7 +41,7 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """How to start each server of a run. `modules` are peers that are modules here, with their options."""
+    """How to start each server of a run. `modules` has module and options of each peer that this package contains."""
 
     modules: Mapping[str, Sequence[str]]
     # The interpreter of the environment that has PyPI's fastflight.
@@ -50,7 +50,10 @@ class Servers:
 
     @contextlib.contextmanager
     def running(self, named: str | None) -> Iterator[dict[str, Served]]:
-        """Start all servers and yield them by the names of contenders. `named`: where ours already answers."""
+        """Start all servers and yield them by the names of contenders.
+
+        `named` is the URL of a fastflight server that already runs; without it, one is started.
+        """
         with contextlib.ExitStack() as stack:
             own = Served(named) if named else _served(stack.enter_context(spawned(SERVER, "--server", FREE_PORT)))
             found: dict[str, Served] = dict.fromkeys(MODES, own)
@@ -71,7 +74,7 @@ class Servers:
 
 
 def prepared(wanted: Set[str], modules: Mapping[str, Sequence[str]], say: Say) -> Servers:
-    """Prepare the `wanted` peers. Those that are not available are named to `say`, with the reason."""
+    """Prepare the `wanted` peers. `say` gets the name of each missing peer, with the reason."""
     missing: dict[str, str] = {}
     python = None
     if wanted & set(NAMESAKES):
@@ -86,14 +89,14 @@ def prepared(wanted: Set[str], modules: Mapping[str, Sequence[str]], say: Say) -
             missing[AIO] = "grpcio is not installed: it is in the extra `benchmark`"
     for name, reason in missing.items():
         say(f"missing peer {name}: {reason}")
-    there = {name: how for name, how in modules.items() if name in wanted and name not in missing}
-    return Servers(there, python, missing)
+    available = {name: how for name, how in modules.items() if name in wanted and name not in missing}
+    return Servers(available, python, missing)
 
 
 def named_server(location: str, say: Say) -> str | None:
-    """`location` if a fastflight server with the mock table answers there: it is measured, and left running.
+    """Return `location` if a fastflight server with the mock table answers at it, otherwise None.
 
-    What answers in another way is an error.
+    The suite measures that server and leaves it running. Any other answer is an error.
     """
     try:
         with FastFlightClient(location) as client:

@@ -23,7 +23,7 @@ IPC_PREFIX = 8
 # google.protobuf.FieldDescriptorProto.Type and Label.
 ENUM_AS_INT32, STRING, BYTES = 5, 9, 12
 OPTIONAL = 1
-# What a tool that loads the server has to write or read: of all other messages nothing is looked at.
+# The messages that a load tool has to write or read. It ignores the others.
 MESSAGES: dict[str, Sequence[tuple[str, int, int]]] = {
     "Ticket": [("ticket", 1, BYTES)],
     "FlightDescriptor": [("type", 1, ENUM_AS_INT32), ("cmd", 2, BYTES)],

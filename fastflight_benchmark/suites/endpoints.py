@@ -1,9 +1,9 @@
-"""Suite `endpoints`: how much faster a flight is when its parts are read side by side.
+"""Suite `endpoints`: how much faster a flight is when its parts are read at the same time.
 
 The source of the table takes 10 us for a row. The table is read through `read_parallel`: as one endpoint; as four that
-are read at once, in order and as they come; and as 32 of which four are read at once, in order. One server serves all,
-and the ways take turns within a run. The limit of a way is the number of endpoints that are open at once. Rows are
-counted, and the path that served them is asserted.
+are read at once, in order and in order of arrival; and as 32 of which four are read at once, in order. One server
+serves all, and the ways to read take turns within a run. The limit of a way is the number of endpoints that are open at
+once. The suite counts the rows and checks the path that served them.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER
 from fastflight_benchmark.spawned import spawned
 
-# Seconds the source takes for a row: large beside what a row costs otherwise.
+# Seconds that the source takes for a row, much more than everything else about a row.
 DELAY = 1e-5
 TOTAL_ROWS, QUICK_ROWS = 1_000_000, 100_000
-# 10 ms of the source's time. A part is whole batches: with large ones 32 parts of a quick run could not be even.
+# 10 ms of the source's time. A part is a number of whole batches. Larger batches could not be divided evenly among the
+# 32 parts of a quick run.
 ROWS_PER_BATCH = 1_000
 COLUMNS = ["mode", "endpoints", "at_once", "ordered", "run", "seconds", "rows", "error"]
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Into how many endpoints the flight is divided, and how many of them are read at a time."""
+    """A way to read: the number of endpoints of the flight, and how many of them are read at the same time."""
 
     endpoints: int
     at_once: int
@@ -43,7 +44,7 @@ class Way:
 
 
 ONE = Way(1, 1, True)
-# In order, four large parts wait for each other once the client's memory for them is full; small ones do not.
+# In order, four large parts wait for each other when the client's buffer for them is full. Small parts do not.
 WAYS = (ONE, Way(4, 4, False), Way(4, 4, True), Way(32, 4, True))
 
 
@@ -58,7 +59,7 @@ def run(options: Options) -> int:
         f"{len(work)} readings, about {report.duration(seconds)} in all; a server of its own, --server is not used"
     )
     with spawned(SERVER, "--server", FREE_PORT) as server, FastFlightClient(server.location) as client:
-        for mode in MODES:  # loads what the first request of a kind does
+        for mode in MODES:  # the first request of a kind is slower, because it imports code
             client.read_request(Mock(mode=mode, total_rows=1)).to_arrow()
         rows = []
         for number, (run_number, mode, way) in enumerate(work, 1):
@@ -86,11 +87,13 @@ def reading(client: FastFlightClient, mode: Mode, way: Way, total: int) -> dict[
                 rows += batch.num_rows
                 size += batch.nbytes
             if stream.path != mode:
-                raise WrongPath(f"asked for the path {mode!r}, answered on {stream.path!r}")
+                raise WrongPath(f"requested the path {mode!r}, answered on {stream.path!r}")
             if len(stream.summary["endpoints"]) != way.endpoints:
-                raise DataError(f"{len(stream.summary['endpoints'])} endpoints came of {way.endpoints}")
+                raise DataError(f"{len(stream.summary['endpoints'])} endpoints arrived, expected {way.endpoints}")
         if (rows, size) != (total, expected_bytes(request)):
-            raise DataError(f"{rows} rows and {size} bytes came of {total} and {expected_bytes(request)}")
+            raise DataError(
+                f"{rows} rows and {size} bytes arrived, expected {total} rows and {expected_bytes(request)} bytes"
+            )
     except FastFlightError as failure:
         error = str(failure)
     return {
@@ -119,7 +122,7 @@ def summary(raw: pd.DataFrame) -> pd.DataFrame:
 def show(options: Options, result: pd.DataFrame) -> None:
     """Show a line for each way."""
     grid = report.table(
-        "The table in parts, read side by side: the median run against one endpoint of the same run",
+        "The table in parts, read at the same time: the median run against one endpoint of the same run",
         ("path", "endpoints", "at once", "rows", "seconds"),
         "times one",
         "of the limit",
@@ -129,7 +132,7 @@ def show(options: Options, result: pd.DataFrame) -> None:
             str(row.mode),
             str(row.endpoints),
             str(row.at_once),
-            "in order" if row.ordered else "as they come",
+            "in order" if row.ordered else "order of arrival",
             f"{row.seconds:.2f}",
             f"{row.times_one:.2f}",
             f"{row.of_limit:.0%}",

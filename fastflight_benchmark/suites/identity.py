@@ -1,9 +1,9 @@
 """Suite `identity`: what tokens and TLS add to the cost of a small request.
 
-A server without authentication (`open`) takes turns with the same server with tokens, with TLS, with both, and with one
-that reads headers for request ids (`trace`). Their limits are pyarrow servers that do only that: they have made their
-answers in advance, and compare one header, or speak TLS. The load is that of the suite `requests`, from Flight clients
-that check each answer. Ratios are of pairs of the same round.
+A server without authentication (`open`) takes turns with the same server with tokens, with TLS, with both, and with
+request ids from headers (`trace`). The limits are pyarrow servers with prepared answers that only compare one header,
+or only use TLS. The load is that of the suite `requests`, from Flight clients that check each answer. Ratios are of
+pairs of the same round.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from fastflight_benchmark.suites.requests.summary import RAW_COLUMNS
 
 OPEN, TRACE, TOKEN, TLS, TLS_TOKEN = OURS = ("open", "trace", "token", "tls", "tls-token")
 BARE, BARE_TOKEN, BARE_TLS = ("bare", "bare-token", "bare-tls")
-# What is divided by what: what each costs, what it costs at least, and how far from that we are.
+# Each pair is divided: a feature by the same server without it, for fastflight and for bare pyarrow; and fastflight by
+# bare pyarrow.
 PAIRS = (
     (TRACE, OPEN),
     (TOKEN, OPEN),
@@ -53,7 +54,7 @@ FREE_PORTS = {False: "grpc://127.0.0.1:0", True: "grpc+tls://127.0.0.1:0"}
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """How many connections call at once, for how many seconds, and how often in each run."""
+    """The numbers of connections, the seconds of each load, and how often each is measured in a run."""
 
     connections: Sequence[int]
     seconds: float
@@ -136,7 +137,7 @@ def plan(scope: Scope, run: int) -> list[tuple[str, int, str, int]]:
 
 @contextlib.contextmanager
 def running() -> Iterator[tuple[Keys, Mapping[str, Served]]]:
-    """Start all servers, each in a process of its own, with keys that are deleted afterwards."""
+    """Start all servers, each in a process of its own. Their keys are deleted afterwards."""
     with tempfile.TemporaryDirectory(prefix="fastflight-identity-") as folder, contextlib.ExitStack() as stack:
         keys = made(Path(folder))
         servers: dict[str, Served] = {}

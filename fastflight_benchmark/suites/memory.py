@@ -1,11 +1,11 @@
 """Suite `memory`: how much memory the server needs to read a small and a large file from a device.
 
 A CSV file on a simulated board with a fast line is read through Flight, on both paths, by a reader that keeps up and by
-one that reads a batch and then waits. The server's resident memory is watched from outside, after a tiny file has been
-read, which loads all code. Each reading has a server of its own, because memory that the allocator kept from an earlier
-reading would hide what this one needs. The memory of the board's own process is not counted.
+one that reads a batch and then waits. A tiny file is read first, which loads all code; then this process samples the
+server's resident memory. Each read has a new server, because memory that the allocator kept from an earlier read would
+hide the need of this one. The memory of the board's own process is not counted.
 
-The claim is a fixed bound: the large file must not need memory in proportion to its size.
+The claim is a fixed bound: the memory for the large file must not be in proportion to its size.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from fastflight_benchmark.peers.running import FREE_PORT, SERVER
 from fastflight_benchmark.spawned import spawned
 
 FAST, SLOW = "fast", "slow"
-# Bytes of the files: `tiny` loads the code, the others are compared.
+# Bytes of the files. The tiny file loads the code, the others are compared.
 TINY = 2_000
 SIZES = (1_000_000, 100_000_000)
 QUICK_SIZES = (1_000_000, 10_000_000)
-# The simulated board's file system: the files and some room.
+# Bytes of the simulated board's file system: more than the files take.
 CAPACITY = 256 * MIB
-# For the estimate of the whole time only: a server's start, and the pace of the line.
+# Only for the estimate of the whole time: a server's start, and the pace of the line.
 ASSUMED_START_SECONDS, ASSUMED_BYTES_PER_SECOND = 4.0, 20e6
-# Between two looks at the server's memory: a batch takes longer to be made.
+# The interval of the samples. Making a batch takes longer.
 SAMPLE_SECONDS = 0.002
-# How long a slow reader waits after its first batch: a server that reads on without a bound has the whole file by then.
+# How long a slow reader waits after its first batch. A server without a bound has read the whole file by then.
 WAIT_SECONDS = 5.0
 
 HEADER = b"time,temperature,humidity,pressure,state\n"
@@ -66,7 +66,7 @@ COLUMNS = [
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file, and what a correct reading of it gives."""
+    """A file, with the rows and sha256 that a correct read returns."""
 
     path: Path
     size: int
@@ -176,7 +176,7 @@ def show(console: Console, result: pd.DataFrame) -> None:
     """Show how much memory the server needed beyond its baseline, by the size of the file."""
     sizes = sorted(result["file_mb"].unique())
     grid = report.table(
-        "MiB that the server holds while it reads a file, beyond what it had before; the worst run",
+        "MiB that the server holds while it reads a file, above its memory before; the worst run",
         ("path", "reader", *(f"{size:.0f} MB file" for size in sizes)),
         "more for the larger file",
     )
@@ -216,7 +216,7 @@ def _lines() -> Iterator[bytes]:
 def _check(file: File, mode: Mode, stream: RowStream, wait: float) -> None:
     """Read all of `stream`, waiting after its first batch, and compare it with the file."""
     if stream.path != mode:
-        raise WrongPath(f"asked for the path {mode!r}, answered on {stream.path!r}")
+        raise WrongPath(f"requested the path {mode!r}, answered on {stream.path!r}")
     rows = 0
     for number, batch in enumerate(stream):
         rows += batch.num_rows
@@ -224,4 +224,6 @@ def _check(file: File, mode: Mode, stream: RowStream, wait: float) -> None:
             time.sleep(wait)
     summary = stream.summary
     if (rows, summary.get("sha256"), summary.get("rejected")) != (file.rows, file.sha256, 0):
-        raise DataError(f"{rows} rows of {file.rows}, {summary.get('rejected')} kept aside", where=file.path.name)
+        raise DataError(
+            f"{rows} rows arrived, expected {file.rows}; {summary.get('rejected')} were set aside", where=file.path.name
+        )

@@ -28,15 +28,16 @@ from fastflight_benchmark.printing import printing
 from fastflight_benchmark.printing_boards import Options as Boards
 from fastflight_benchmark.spawned import free_port, spawned
 
-# Between two messages of the live page to a viewer (docs/page.md).
+# The interval of the live page's messages to a viewer (docs/page.md).
 TICK_SECONDS = 0.1
-# The issue's: so many viewers, none without so much of its ticks, for less than so many cores.
+# The targets: with this many viewers, each gets at least this share of its messages, and the server uses fewer cores
+# than this.
 TARGET_VIEWERS = 100
 TARGET_SHARE = 0.9
 TARGET_CORES = 1.0
-# Until all lines are open and all viewers have had their first message.
+# The pause until all lines are open and all viewers have their first message.
 SETTLE_SECONDS = 3.0
-# With everything: a hundred devices with the points of half a minute.
+# Far above the largest message: the points of a hundred devices in half a minute.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 COLUMNS = [
     "run", "boards", "viewers", "seconds", "min_ticks", "median_ticks", "skipped", "kb_per_second", "server_cores",
@@ -59,7 +60,7 @@ QUICK = Scope((3,), (5,), 1.0)
 
 @dataclass(slots=True)
 class Seen:
-    """What one viewer received."""
+    """The messages that one viewer received."""
 
     ticks: int = 0
     skipped: int = 0
@@ -106,7 +107,7 @@ def summarize(raw: pd.DataFrame) -> pd.DataFrame:
 def show(options: Options, result: pd.DataFrame) -> None:
     """Show the table, and whether the target is met. A quick run is not judged."""
     grid = report.table(
-        f"The page: {1 / TICK_SECONDS:.0f} messages a second to each viewer; medians, of least and skipped the worst",
+        f"The page: {1 / TICK_SECONDS:.0f} messages a second to each viewer; medians, worst run of least and skipped",
         ("boards", "viewers", "least/s", "median/s", "skipped", "kB/s each"),
         "server, cores",
     )
@@ -151,27 +152,31 @@ def measure(boards: int, viewers: int, seconds: float) -> dict[str, Any]:
         arguments = ["--server", "grpc://127.0.0.1:0", "--http", str(port), "--fleet", str(file)]
         server = stack.enter_context(spawned("fastflight", "serve", *arguments))
         processes = [psutil.Process(server.pid), psutil.Process(fleet.pid)]
-        return asyncio.run(_look(f"ws://127.0.0.1:{port}/ws/fleet", viewers, seconds, processes))
+        return asyncio.run(_watch(f"ws://127.0.0.1:{port}/ws/fleet", viewers, seconds, processes))
 
 
-async def _look(url: str, viewers: int, seconds: float, processes: list[psutil.Process]) -> dict[str, Any]:
+async def _watch(url: str, viewers: int, seconds: float, processes: list[psutil.Process]) -> dict[str, Any]:
     async with AsyncExitStack() as stack:
         connections = [
             await stack.enter_async_context(connect(url, max_size=MAX_MESSAGE_BYTES, compression=None))
             for _ in range(viewers)
         ]
         seen = [Seen() for _ in connections]
-        reading = [asyncio.ensure_future(_read(each, saw)) for each, saw in zip(connections, seen, strict=True)]
+        reading = [asyncio.ensure_future(_read(each, viewer)) for each, viewer in zip(connections, seen, strict=True)]
         await asyncio.sleep(SETTLE_SECONDS)
-        before = [Seen(saw.ticks, saw.skipped, saw.bytes) for saw in seen]
+        before = [Seen(viewer.ticks, viewer.skipped, viewer.bytes) for viewer in seen]
         used, began = [cpu_seconds(each) for each in processes], time.perf_counter()
         await asyncio.sleep(seconds)
         passed = time.perf_counter() - began
-        cores = [(cpu_seconds(each) - was) / passed for each, was in zip(processes, used, strict=True)]
-        came = pd.DataFrame(
+        cores = [(cpu_seconds(each) - earlier) / passed for each, earlier in zip(processes, used, strict=True)]
+        received = pd.DataFrame(
             [
-                {"ticks": saw.ticks - was.ticks, "skipped": saw.skipped - was.skipped, "bytes": saw.bytes - was.bytes}
-                for saw, was in zip(seen, before, strict=True)
+                {
+                    "ticks": viewer.ticks - earlier.ticks,
+                    "skipped": viewer.skipped - earlier.skipped,
+                    "bytes": viewer.bytes - earlier.bytes,
+                }
+                for viewer, earlier in zip(seen, before, strict=True)
             ]
         )
         for task in reading:
@@ -179,10 +184,10 @@ async def _look(url: str, viewers: int, seconds: float, processes: list[psutil.P
         await asyncio.gather(*reading, return_exceptions=True)
     return {
         "seconds": passed,
-        "min_ticks": came["ticks"].min(),
-        "median_ticks": came["ticks"].median(),
-        "skipped": came["skipped"].sum(),
-        "kb_per_second": came["bytes"].median() / 1000 / passed,
+        "min_ticks": received["ticks"].min(),
+        "median_ticks": received["ticks"].median(),
+        "skipped": received["skipped"].sum(),
+        "kb_per_second": received["bytes"].median() / 1000 / passed,
         "server_cores": cores[0],
         "boards_cores": cores[1],
     }

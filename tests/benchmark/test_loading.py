@@ -134,8 +134,8 @@ def test_an_answer_that_is_not_the_one_asked_for_is_an_error_and_has_no_time() -
         other_path = loaders.call(at(bare), DO_GET, SMALL, rows=10, path="sync", connections=1, seconds=0.02)
         other_rows = loaders.call(at(bare), GET_FLIGHT_INFO, SMALL, rows=11, path="", connections=1, seconds=0.02)
 
-    assert list(other_path.errors) == ["WrongAnswer: (10, '') came, and not (10, 'sync')"]
-    assert list(other_rows.errors) == ["WrongAnswer: 10 came, and not 11"]
+    assert list(other_path.errors) == ["WrongAnswer: the answer is (10, ''), expected (10, 'sync')"]
+    assert list(other_rows.errors) == ["WrongAnswer: the answer is 10, expected 11"]
     assert not other_path.latencies
     assert not other_rows.latencies
 

@@ -85,8 +85,8 @@ def test_an_answer_on_another_path_is_refused_before_anything_else() -> None:
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (Answer(9, 2000, "sync", {"rows": 9}), "9 rows came of 10"),
-        (Answer(10, 1999, "sync", {"rows": 10}), "1999 bytes came of 2000"),
+        (Answer(9, 2000, "sync", {"rows": 9}), "9 rows arrived, expected 10"),
+        (Answer(10, 1999, "sync", {"rows": 10}), "1999 bytes arrived, expected 2000"),
         (Answer(10, 2000, "sync", {"rows": 11}), "the server's trailer says 11"),
         (Answer(10, 2000, "sync", {}), "the server's trailer says None"),
     ],

@@ -60,7 +60,7 @@ def test_each_script_explains_itself() -> None:
         (["--clients", "1,-1"], "-1 is not between 1 and 1000"),
         (["--delays", "1000001"], "1000001 is not between 0 and 1000000"),
         (["--total-rows", "0"], "Invalid value for '--total-rows'"),
-        (["--suite", "memory", "--rows", "40", "--delays", "1"], "only the suite flight has it, and this is memory"),
+        (["--suite", "memory", "--rows", "40", "--delays", "1"], "only the suite flight has it, not memory"),
     ],
 )
 def test_sizes_that_cannot_be_measured_are_refused(arguments: list[str], says: str) -> None:

@@ -27,7 +27,7 @@ def test_values_of_a_key_are_alternatives_and_keys_are_conditions() -> None:
         ("rows", "'rows' is not KEY=VALUE"),
         ("=40", "'=40' is not KEY=VALUE"),
         ("row=40", "no cell has 'row'. Keys of this suite: clients, rows"),
-        ("rows=4", "no cell has rows=4. There are: 1000, 40"),
+        ("rows=4", "no cell has rows=4. Use one of: 1000, 40"),
     ],
 )
 def test_what_chooses_nothing_is_refused(given: str, says: str) -> None:

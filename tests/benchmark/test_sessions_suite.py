@@ -117,7 +117,7 @@ def test_a_cell_that_failed_is_in_no_plot_and_its_absence_is_told() -> None:
     for figure in sessions_plots.sessions(summarize(frame(cells)), DESCRIPTION).values():
         named = [label.get_text() for label in figure.axes[-1].get_xticklabels()]
         assert [name.split()[0] for name in named] == ["10"]
-        assert "1 cells failed, and are not here" in figure.texts[-1].get_text().replace("\n", " ")
+        assert "1 failed cells are left out" in figure.texts[-1].get_text().replace("\n", " ")
         plt.close(figure)
 
 

@@ -20,7 +20,7 @@ from fastflight_benchmark.cores import Usage
 from fastflight_benchmark.suites.transfer.contents import DOWNLOAD, HOLDER, SYNC, UPLOAD, path_of, pieces
 
 UP, DOWN = "/up.bin", "/down.bin"
-# Moved both ways first, on each line: what runs on the boards is installed then.
+# A transfer of this size goes both ways on each line first. It installs the code that runs on the board.
 WARM_UP_BYTES = 4_000
 
 
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def move(inventory: Inventory, content: bytes, usage: Usage) -> dict[str, Any]:
-    """Both operations on the sync path, a thread for each board."""
+    """Carry out both operations on the sync path, with a thread for each board."""
     devices = inventory.devices()
     with contextlib.ExitStack() as leases, ThreadPoolExecutor(len(devices)) as threads:
         opened = threads.map(lambda device: leases.enter_context(device.lease(HOLDER)), devices)
@@ -67,7 +67,7 @@ def move(inventory: Inventory, content: bytes, usage: Usage) -> dict[str, Any]:
 
 
 async def amove(inventory: Inventory, content: bytes, usage: Usage) -> dict[str, Any]:
-    """Both operations on the async path, all boards on this loop."""
+    """Carry out both operations on the async path, with all boards on this loop."""
     async with contextlib.AsyncExitStack() as leases:
         sessions: list[AsyncSession] = []
         for device in inventory.devices():

@@ -1,8 +1,8 @@
 """Suite `boards`: many simulated boards at once through one process of ours, each on a line of 115200 baud.
 
 The measured process (`fleet`) leases a device for each board and moves a file both ways with all of them at the same
-moment. It reports the time, and how many threads and how much memory it had. Sync has a thread for each board, async
-one event loop for all. The boards are processes on the same cores, so the suite also reports how busy all cores were.
+time. It reports the time, its threads and its memory. Sync has a thread for each board, async one event loop for all.
+The boards are processes on the same cores, so the suite also reports how busy all cores were.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ BAUD = 115_200
 BYTES_PER_SECOND = BAUD / 10
 COUNTS, QUICK_COUNTS = (1, 8, 64), (1, 8)
 SIZE, QUICK_SIZE = 50_000, 10_000
-# Of time that a line moves at once: finer, and the lines of 64 boards are what is measured. (USB adapters: 1 to 16.)
+# A line moves the bytes of this many milliseconds at once. With less, the suite would mostly measure the simulated
+# lines of 64 boards. (USB adapters: 1 to 16.)
 SLICE_MS = 8
-# All boards of a fleet at once: more than 64 files at the pace of their lines, many times over.
+# Far more than all transfers of a fleet take.
 FLEET_SECONDS = 300.0
 STARTED_AT_ONCE = 8
 # The targets of the project for 64 boards on the async path.
@@ -153,26 +154,26 @@ def _holds(board: SimulatedBoard, content: bytes) -> bool:
 
 
 def summarize(raw: pd.DataFrame) -> pd.DataFrame:
-    """Return a row of `COLUMNS` for each count, path and operation: medians, and the most threads and memory."""
+    """Return a row of `COLUMNS` for each count, path and operation: medians, highest memory and most threads."""
     rows = []
     for count, operation in raw[["boards", "operation"]].drop_duplicates().itertuples(index=False):
         both = raw[(raw["boards"] == count) & (raw["operation"] == operation)]
         by_path = {str(path): group.set_index("run") for path, group in both.groupby("path")}
-        # What failed took its time for something else.
-        of_right = {path: group[group["verified"] == count] for path, group in by_path.items()}
+        # The time of a failed transfer says nothing.
+        verified_by_path = {path: group[group["verified"] == count] for path, group in by_path.items()}
         for path, group in sorted(by_path.items(), reverse=True):
-            right = of_right[path]
-            total = count * group["size"].iloc[0] / right["seconds"].median()
+            verified_rows = verified_by_path[path]
+            total = count * group["size"].iloc[0] / verified_rows["seconds"].median()
             ratio = float("nan")
             if path == ASYNC and SYNC in by_path:
-                ratio = float((of_right[SYNC]["seconds"] / right["seconds"]).median())
+                ratio = float((verified_by_path[SYNC]["seconds"] / verified_rows["seconds"]).median())
             rows.append(
                 {
                     "boards": count,
                     "path": path,
                     "operation": operation,
                     "runs": len(group),
-                    "seconds": right["seconds"].median(),
+                    "seconds": verified_rows["seconds"].median(),
                     "bytes_per_second": total,
                     "of_lines": total / (count * BYTES_PER_SECOND),
                     "async_to_sync": ratio,

@@ -1,7 +1,7 @@
-"""Connecting: visits to simulated boards through each port and without one, and mpremote through ours and a bare socat.
+"""Visits: short connections to simulated boards, through each port of a bridge, through socat, and without a bridge.
 
-Every server has a board of its own, of the same kind: a terminal has one reader. The boards change places where that
-matters, between ours and socat, so that what one process happens to be slower at is in both.
+Every server has a board of its own, because a terminal has one reader. Where fastflight and socat are compared
+directly, they swap boards halfway, so that a slower board process affects both.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from fastflight_benchmark.suites.bridge.servers import RAW, RFC2217, NotInstalle
 BOARD = "board"
 BAUD = 115_200
 RESUME, SOFT_RESET = "resume", "soft reset"
-# Between two visits, for the server and the board to have done with the last one: a small write to a serial port may
-# wait 50 ms to be gathered with others.
+# The pause between two visits, in which server and board finish the last one: a small write to a serial port may wait
+# 50 ms to be sent together with others.
 SETTLE_SECONDS = 0.1
 SCHEMES = {RAW: "socket", RFC2217: "rfc2217"}
 STARTS: Mapping[str, Sequence[str]] = {
@@ -33,7 +33,7 @@ STARTS: Mapping[str, Sequence[str]] = {
 
 
 def visited(rounds: Mapping[str, int]) -> Iterator[Row]:
-    """Each client's visits, so many `rounds` of each; those of a round take turns, in an order that turns around."""
+    """Yield the visits of each client, as many as `rounds` says. Clients take turns; each round reverses the order."""
     with _board() as bridged, _board() as bare, servers.fastflight(bridged, baud=BAUD) as bridge:
         urls = {port: url(bridge.ports[port], port) for port in (RAW, RFC2217)}
         with asyncio.Runner() as runner:
@@ -50,28 +50,28 @@ def visited(rounds: Mapping[str, int]) -> Iterator[Row]:
                         server = bridge.name if port else NO_SERVER
                         yield _visit(clients[client], urls.get(port, bare), soft_reset, server, port, client, number)
                 if number <= rounds[visits.MPREMOTE]:
-                    yield from _starts(number)
+                    yield from _python_starts(number)
 
 
 def beside_socat(rounds: int) -> Iterator[Row]:
-    """`mpremote resume eval` through our raw port and through a bare socat, in pairs, with their ratio."""
+    """Yield times of `mpremote resume eval` through our raw port and a bare socat, in pairs, with their ratio."""
     with _board() as first, _board() as second:
         for half, (ours, theirs) in enumerate(((first, second), (second, first))):
             with servers.fastflight(ours, baud=BAUD) as bridge:
-                there = url(bridge.ports[RAW], RAW)
-                _visit(visits.sync, there, False, bridge.name, RAW, visits.SYNC, 0)
+                address = url(bridge.ports[RAW], RAW)
+                _visit(visits.sync, address, False, bridge.name, RAW, visits.SYNC, 0)
                 for place in range(rounds // 2 + (half and rounds % 2)):
                     number = half * (rounds // 2) + place + 1
-                    done = {}
+                    seconds = {}
                     for server in (bridge.name, servers.SOCAT) if number % 2 else (servers.SOCAT, bridge.name):
                         row = (
-                            _through_socat(theirs, number)
+                            _visit_socat(theirs, number)
                             if server == servers.SOCAT
-                            else _through(server, there, number)
+                            else _visit_bridge(server, address, number)
                         )
-                        done[server] = row.value
+                        seconds[server] = row.value
                         yield row
-                    ratio = done[bridge.name] / done[servers.SOCAT]
+                    ratio = seconds[bridge.name] / seconds[servers.SOCAT]
                     if ratio == ratio:
                         yield Row(
                             rows.PAIRS, "fastflight / socat", RAW, BOARD, visits.MPREMOTE, RESUME, "", number,
@@ -80,19 +80,19 @@ def beside_socat(rounds: int) -> Iterator[Row]:
 
 
 def url(endpoint: servers.Endpoint, port: str) -> str:
-    """As our client, pyserial and mpremote write it."""
+    """Return the URL of a port for fastflight's client, pyserial and mpremote."""
     host, number = endpoint
     return f"{SCHEMES[port]}://{host}:{number}"
 
 
-def _through(server: str, there: str, number: int) -> Row:
-    return _visit(visits.mpremote, there, False, server, RAW, visits.MPREMOTE, number, rows.PAIRS)
+def _visit_bridge(server: str, address: str, number: int) -> Row:
+    return _visit(visits.mpremote, address, False, server, RAW, visits.MPREMOTE, number, rows.PAIRS)
 
 
-def _through_socat(board: str, number: int) -> Row:
+def _visit_socat(board: str, number: int) -> Row:
     try:
         with servers.socat(board) as server:
-            return _through(server.name, url(server.ports[RAW], RAW), number)
+            return _visit_bridge(server.name, url(server.ports[RAW], RAW), number)
     except NotInstalled as error:
         return Row(
             rows.PAIRS, servers.SOCAT, RAW, BOARD, visits.MPREMOTE, RESUME, "", number, rows.SECONDS,
@@ -102,7 +102,7 @@ def _through_socat(board: str, number: int) -> Row:
 
 def _visit(
     visit: visits.Visit,
-    there: str,
+    address: str,
     soft_reset: bool,
     server: str,
     port: str,
@@ -114,7 +114,7 @@ def _visit(
     seconds, failure = float("nan"), ""
     began = time.perf_counter()
     try:
-        visit(there, soft_reset)
+        visit(address, soft_reset)
         seconds = time.perf_counter() - began
     except FastFlightError as error:
         failure = str(error)
@@ -122,7 +122,7 @@ def _visit(
     return Row(part, server, port, BOARD, client, work, "", number, rows.SECONDS, seconds, failure)
 
 
-def _starts(number: int) -> Iterator[Row]:
+def _python_starts(number: int) -> Iterator[Row]:
     for work, arguments in STARTS.items():
         began = time.perf_counter()
         visits.started(*arguments)
@@ -132,7 +132,7 @@ def _starts(number: int) -> Iterator[Row]:
 
 @contextlib.contextmanager
 def _board() -> Iterator[str]:
-    """A simulated board without a pace: the path of its terminal."""
+    """Start a simulated board without a pace. Yield the path of its terminal."""
     with (
         tempfile.TemporaryDirectory(prefix="fastflight-bridge-") as folder,
         SimulatedBoard(Path(folder) / "b") as board,

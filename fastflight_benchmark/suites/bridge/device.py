@@ -3,10 +3,15 @@
     python -m fastflight_benchmark.suites.bridge.device --terminal      # listening on /dev/pts/3;
     python -m fastflight_benchmark.suites.bridge.device --socket        # listening on 127.0.0.1:40123;
 
-It obeys lines. `hello` is answered by `ready`. `echo N` sends the next N bytes back as they come, `echo N SEED` in
-segments of random sizes. `give N CONTENT` makes N bytes, answers `ready`, and sends them after another line. `take N`
-makes room, answers `ready`, takes N bytes, answers `k` as soon as it has the last one, and then tells their sha256: so
-no memory is made while a clock runs. Content is `random` or `0xFF` (see `content`).
+It carries out lines of input:
+
+- `hello`: it answers `ready`.
+- `echo N`: it sends the next N bytes back as they arrive. `echo N SEED` sends them in segments of random sizes.
+- `give N CONTENT`: it prepares N bytes, answers `ready`, and sends them after the next line.
+- `take N`: it allocates memory, answers `ready`, reads N bytes, answers `k` as soon as it has the last one, and then
+  sends their sha256. So no memory is allocated while the client measures time.
+
+CONTENT is `random` or `0xFF` (see `content`).
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ import tty
 
 RANDOM, ESCAPED = "random", "0xFF"
 READY = b"ready\n"
-# No multiple of what is read or written at once: bytes that are lost or put elsewhere do not match their place.
+# A prime number, so no read or write is a whole number of blocks: lost or moved bytes do not match their place.
 BLOCK_BYTES = 1_048_573
 READ_BYTES = 256 * 1024
 MAX_LINE_BYTES = 1024
@@ -31,20 +36,20 @@ MAX_LINE_BYTES = 1024
 
 @functools.cache
 def content(kind: str, count: int) -> bytes:
-    """`count` bytes: repeated random ones, or only those that Telnet has to double."""
+    """Return `count` bytes: a repeated block of random bytes, or only 0xFF, which Telnet has to double."""
     if kind == ESCAPED:
         return b"\xff" * count
     block = random.Random(2217).randbytes(BLOCK_BYTES)
     return (block * (count // len(block) + 1))[:count]
 
 
-def room(count: int) -> bytearray:
-    """Space for `count` bytes that the system has given already, and not only promised."""
+def allocated(count: int) -> bytearray:
+    """Return memory for `count` bytes. It is written once, so that the system has really allocated it."""
     return bytearray(b"\x01") * count
 
 
 def serve(descriptor: int) -> None:
-    """Obey what is asked for on `descriptor`, until it ends."""
+    """Carry out the lines from `descriptor` until it ends."""
     with contextlib.suppress(OSError):
         while line := _line(descriptor):
             match line.split():
@@ -62,7 +67,7 @@ def serve(descriptor: int) -> None:
 
 
 def _line(descriptor: int) -> str:
-    """The next line; empty at the end. Byte by byte: what follows it is not for here."""
+    """Return the next line; empty at the end. It reads single bytes, because content may follow the line."""
     line = b""
     while not line.endswith(b"\n"):
         byte = os.read(descriptor, 1)
@@ -83,7 +88,7 @@ def _echo(descriptor: int, count: int, segments: random.Random | None) -> None:
 
 
 def _take(descriptor: int, count: int) -> None:
-    taken = room(count)
+    taken = allocated(count)
     _send(descriptor, READY)
     rest = memoryview(taken)
     while rest:
@@ -114,12 +119,12 @@ def main() -> None:
     place.add_argument("--terminal", action="store_true")
     place.add_argument("--socket", action="store_true")
     if parser.parse_args().terminal:
-        # Ours of the other end stays open: the terminal must outlive those that open and close it.
-        ours, theirs = os.openpty()
-        tty.setraw(theirs)
-        print(f"listening on {os.ttyname(theirs)};", flush=True)
+        # The other end stays open here too, so that the terminal exists after a client closes it.
+        own_end, client_end = os.openpty()
+        tty.setraw(client_end)
+        print(f"listening on {os.ttyname(client_end)};", flush=True)
         while True:
-            serve(ours)
+            serve(own_end)
     listener = socket.create_server(("127.0.0.1", 0))
     print(f"listening on 127.0.0.1:{listener.getsockname()[1]};", flush=True)
     while True:

@@ -1,8 +1,8 @@
-"""What bridges cost while nobody says anything: processor time and wake-ups of their processes.
+"""Measures bridges without traffic: processor time and wake-ups of their processes.
 
-Fifty sessions on five bridges: each has a writer, on the raw port or the RFC 2217 one by turns, and nine viewers. In
-front of a terminal an RFC 2217 writer has its bridge ask for the modem lines twice a second, as no system tells of
-their changes; in front of a socket there is nothing to ask.
+There are fifty sessions on five bridges. Each bridge has nine viewers and one writer, alternately on the raw and on the
+RFC 2217 port. In front of a terminal, a bridge with an RFC 2217 writer reads the modem lines twice a second, because
+the system does not report changes. A socket has no modem lines.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from fastflight_benchmark.suites.bridge.wire import Wire
 BRIDGES, VIEWERS_EACH = 5, 9
 SESSIONS = BRIDGES * (1 + VIEWERS_EACH)
 CPU, WAKE_UPS = f"{SESSIONS} sessions: processor", f"{SESSIONS} sessions: wake-ups"
-# For what connecting started to come to rest.
+# The pause after connecting, until the bridges are idle.
 SETTLE_SECONDS = 1.0
 
 
 def watched(seconds: float, number: int, *, terminals: bool) -> Iterator[Row]:
-    """Percent of a core, and voluntary context switches per second, of all bridges together."""
-    behind: list[tuple[str, tuple[str, ...]]] = [(SOCKET, (RAW, RFC2217))]
+    """Yield percent of a core and voluntary context switches per second, of all bridges together."""
+    cases: list[tuple[str, tuple[str, ...]]] = [(SOCKET, (RAW, RFC2217))]
     if terminals:
-        behind += [(TERMINAL, (RAW,)), (TERMINAL, (RFC2217,))]
-    for device, ports in behind:
+        cases += [(TERMINAL, (RAW,)), (TERMINAL, (RFC2217,))]
+    for device, ports in cases:
         with ExitStack() as stack:
             pids = [_bridge(stack, device == TERMINAL, ports[place % len(ports)]) for place in range(BRIDGES)]
             time.sleep(SETTLE_SECONDS)
@@ -51,7 +51,7 @@ def watched(seconds: float, number: int, *, terminals: bool) -> Iterator[Row]:
 
 
 def _bridge(stack: ExitStack, terminal: bool, port: str) -> int:
-    """A bridge with its sessions: the process's id."""
+    """Start a bridge with its sessions. Return the id of its process."""
     device = stack.enter_context(servers.null_device(terminal=terminal))
     bridge = stack.enter_context(servers.fastflight(device, viewers=True))
     for _ in range(VIEWERS_EACH):
@@ -61,19 +61,19 @@ def _bridge(stack: ExitStack, terminal: bool, port: str) -> int:
 
 
 def _cpu(pids: Sequence[int]) -> float:
-    """Seconds of processor time so far."""
+    """Return the seconds of processor time so far."""
     return sum(cpu_seconds(psutil.Process(pid)) for pid in pids)
 
 
 def _switches(pids: Sequence[int]) -> float:
-    """Times that a thread of them gave the processor away so far; NaN where the system does not tell."""
+    """Return how often their threads waited so far (voluntary context switches); NaN on systems without `/proc`."""
     count = 0.0
     for pid in pids:
         tasks = Path(f"/proc/{pid}/task")
         if not tasks.exists():
             return float("nan")
         for task in tasks.iterdir():
-            with contextlib.suppress(OSError):  # a thread that ended meanwhile
+            with contextlib.suppress(OSError):  # the thread has ended
                 count += _voluntary((task / "status").read_text(encoding="ascii", errors="replace"))
     return count
 

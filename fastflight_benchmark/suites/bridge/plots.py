@@ -28,8 +28,8 @@ CLIENTS = (*visits.OURS, visits.PYSERIAL, visits.MPREMOTE)
 
 
 def bridge(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, Figure]:
-    """All plots of a result."""
-    # An empty text is read as no value.
+    """Return all plots of a result."""
+    # pandas reads an empty text as a missing value.
     texts = ["server", "port", "device", "client", "work", "content", "note"]
     result = result.assign(**{name: result[name].astype(object).fillna("") for name in texts})
     return {
@@ -40,7 +40,7 @@ def bridge(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, Fi
 
 
 def visited(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
-    """Milliseconds from connecting to closing, by client and port, on a scale of powers of ten."""
+    """Draw milliseconds from connecting to closing, by client and port, on a logarithmic scale."""
     figure, grid = plt.subplots(1, 2, figsize=(12.5, 4.8), sharey=True, squeeze=False)
     for work, axes in zip((RESUME, SOFT_RESET), grid[0], strict=True):
         for number, port in enumerate(PORTS):
@@ -52,7 +52,7 @@ def visited(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
             for client, place, height in zip(CLIENTS, places, heights, strict=True):
                 if height == height:
                     text = f"{height:.1f}" if height < 100 else f"{height:.0f}"
-                    # Above the mark, where one is near.
+                    # Above the mark of the published figure, if that is near.
                     over = height * 1.08 if client != visits.MPREMOTE else max(height * 1.08, published * 1.25)
                     axes.text(place, over, text, ha="center", fontsize=6.5, bbox=BACKED)
             if port:
@@ -63,7 +63,7 @@ def visited(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
                         1e3 * VISIT_SECONDS[port], -0.5, len(visits.OURS) - 0.5,
                         colors=PORT_COLOURS[port], lw=1, ls="--", label=f"target, {PORTS[port]}",
                     )  # fmt: skip
-        _decades(axes)
+        _use_logarithmic_axis(axes)
         axes.margins(y=0.12)
         names = [client.replace("fastflight ", "fastflight\n") for client in CLIENTS]
         axes.set_xticks(range(len(CLIENTS)), names, fontsize=8)
@@ -82,7 +82,7 @@ def visited(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
 
 
 def round_trips(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
-    """Microseconds that each way adds to the device alone: median, and a whisker up to the 99th percentile."""
+    """Draw the microseconds that each bridge adds: median, and a line up to the 99th percentile."""
     figure, grid = plt.subplots(1, 2, figsize=(10.5, 4.2), sharey=True, squeeze=False)
     added = cells[cells["work"] == traffic.ADDED]
     for device, axes in zip((TERMINAL, SOCKET), grid[0], strict=True):
@@ -97,7 +97,7 @@ def round_trips(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
         axes.set_title(f"{device}: {1e6 * alone['median']:.0f} µs without a bridge", loc="left", fontsize=10)
         axes.axhline(500, color=TARGET_COLOUR, lw=1, ls="--", label="target, median")
         axes.axhline(2000, color=TARGET_COLOUR, lw=1, ls=":", label="target, p99")
-        _decades(axes)
+        _use_logarithmic_axis(axes)
         axes.margins(y=0.2)
         axes.spines[["top", "right"]].set_visible(False)
     grid[0, 0].set_ylabel("µs added")
@@ -108,7 +108,7 @@ def round_trips(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
 
 
 def bulk(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
-    """MB/s both ways: a row of axes per content, a column per device."""
+    """Draw MB/s in both directions: a row of axes per content, a column per device."""
     figure, grid = plt.subplots(2, 2, figsize=(11.5, 7.2), sharey=True, squeeze=False)
     for content, line in zip((RANDOM, ESCAPED), grid, strict=True):
         for device, axes in zip((TERMINAL, SOCKET), line, strict=True):
@@ -129,7 +129,7 @@ def bulk(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
                     if (row["server"], row["port"]) == (servers.FASTFLIGHT, port):
                         ends = place - 0.45, place + 0.45
                         axes.hlines(BULK_RATES[port], *ends, colors=TARGET_COLOUR, ls="--", lw=1.5, label="target")
-            _decades(axes)
+            _use_logarithmic_axis(axes)
             axes.margins(y=0.15)
             axes.set_xticks(range(len(ways)), _names(ways), fontsize=8)
             axes.set_title(
@@ -150,8 +150,8 @@ def _names(ways: pd.DataFrame) -> Sequence[str]:
     ]
 
 
-def _decades(axes: Axes) -> None:
-    """Powers of ten, written out."""
+def _use_logarithmic_axis(axes: Axes) -> None:
+    """Use a logarithmic axis with powers of ten written out."""
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.yaxis.set_minor_formatter(NullFormatter())

@@ -1,9 +1,9 @@
-"""A bridge as pyserial's users build it: `serial.rfc2217.PortManager` between a serial port and one client at a time.
+"""A bridge made with pyserial: `serial.rfc2217.PortManager` between a serial port and one client at a time.
 
     python -m fastflight_benchmark.suites.bridge.port_manager /dev/pts/3      # listening on 127.0.0.1:40124;
 
-A thread takes what the port says, escapes it and sends it; the main thread filters what the client sends, and writes
-it to the port. That is the way of the example that comes with pyserial, and so are the sizes it reads.
+A thread reads from the port, escapes the bytes and sends them. The main thread filters the client's bytes and writes
+them to the port. pyserial's own example does the same, with the same read sizes.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from typing import Any
 import serial
 import serial.rfc2217
 
-# As the example does.
+# The values of pyserial's example.
 READ_BYTES = 1024
 READ_SECONDS = 3.0
 
 
 class Terminal(serial.Serial):
-    """A pseudo-terminal has no modem lines: asked for them it fails, and with it the bridge. Here they are off."""
+    """A port whose modem lines are always off. A pseudo-terminal has none, and reading them would end the bridge."""
 
     cts = dsr = ri = cd = False
 
 
 class Client:
-    """One connection; `write` is what `PortManager` answers by."""
+    """One connection. `PortManager` sends its answers with `write`."""
 
     def __init__(self, port: serial.Serial, stream: socket.socket) -> None:
         self._port = port
@@ -65,7 +65,7 @@ class Client:
 
 
 def _manager(port: Any, connection: Any) -> serial.rfc2217.PortManager:
-    """Its types are declared narrower than what it takes."""
+    """Return a `PortManager`. It accepts more types than its annotations say."""
     return serial.rfc2217.PortManager(port, connection)
 
 

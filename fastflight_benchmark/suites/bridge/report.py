@@ -1,4 +1,4 @@
-"""The result of the suite `bridge` on the screen, beside what was published for the bridge that this one follows."""
+"""Shows the result of the suite `bridge`, with the published figures of the bridge that this one is modelled on."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fastflight_benchmark.suites.bridge.device import ESCAPED, RANDOM
 from fastflight_benchmark.suites.bridge.servers import FASTFLIGHT, PORT_MANAGER, RAW, RFC2217
 from fastflight_benchmark.suites.bridge.traffic import DOWN, SOCKET, TERMINAL, UP
 
-# Seconds of `mpremote eval` through mpremote_bridge.py and the unix port, as its author published them: on another
-# machine, with Python's start in them.
+# Seconds of `mpremote eval` through mpremote_bridge.py and the unix port, as published by its author. They were
+# measured on another machine and include Python's start.
 PUBLISHED = {(RAW, RESUME): 0.439, (RAW, SOFT_RESET): 0.735, (RFC2217, RESUME): 0.849, (RFC2217, SOFT_RESET): 1.018}
 # The targets of the project.
 VISIT_SECONDS = {RFC2217: 0.015, RAW: 0.008}
@@ -25,12 +25,12 @@ BULK_RATES = {RAW: 200.0, RFC2217: 100.0}
 BULK_CONTENT = {RAW: RANDOM, RFC2217: ESCAPED}
 TIMES_PORT_MANAGER = 10.0
 IDLE_PERCENT = 0.5
-# The processes of five bridges meet a signal or a page that is read anew; a timer on each is more than this.
+# Five idle bridges wake up a few times, for a signal or a page fault. A timer in each of them would exceed this.
 IDLE_PER_SECOND = 0.5
 
 
 def show(console: Console, result: pd.DataFrame, *, judged: bool) -> None:
-    """All parts, then, where it is to be `judged`, whether the targets are met."""
+    """Show all parts and, if `judged`, whether the targets are met."""
     _show_visits(console, result)
     _show_round_trips(console, result)
     _show_bulk(console, result)
@@ -106,7 +106,7 @@ def _show_rest(console: Console, result: pd.DataFrame) -> None:
 
 
 def targets(result: pd.DataFrame) -> Iterator[Target]:
-    """Every target of which there is a figure; it is missed where one of them failed."""
+    """Yield every target with a measured figure. A target is missed if one of its measurements failed."""
     visited = result[(result["part"] == rows.CONNECT) & (result["work"] == RESUME) & (result["server"] == FASTFLIGHT)]
     for client in visits.OURS:
         for port, most in VISIT_SECONDS.items():
@@ -138,13 +138,13 @@ def _bulk_targets(bulk: pd.DataFrame) -> Iterator[Target]:
     for kind in (RANDOM, ESCAPED):
         for work in (UP, DOWN):
             at = {"port": RFC2217, "work": work, "content": kind}
-            theirs = one(bulk, server=PORT_MANAGER, device=TERMINAL, **at)["median"]
+            peer_rate = one(bulk, server=PORT_MANAGER, device=TERMINAL, **at)["median"]
             for device in (TERMINAL, SOCKET):
                 times = one(bulk, server=FASTFLIGHT, device=device, **at).copy()
-                times["median"] = times["median"] / theirs
-                # PortManager has no other device than a terminal.
-                whose = "PortManager" if device == TERMINAL else "PortManager at a terminal"
-                text = f"{kind} {work}, {device}: {{:.1f}} times {whose}, at least {TIMES_PORT_MANAGER:g}"
+                times["median"] = times["median"] / peer_rate
+                # PortManager works with a terminal only.
+                peer_name = "PortManager" if device == TERMINAL else "PortManager at a terminal"
+                text = f"{kind} {work}, {device}: {{:.1f}} times {peer_name}, at least {TIMES_PORT_MANAGER:g}"
                 yield from _judge(times, "median", text, TIMES_PORT_MANAGER, most_is_best=True)
 
 
@@ -159,7 +159,7 @@ def _judge(
 
 
 def one(result: pd.DataFrame, **at: str) -> pd.Series:
-    """The row at these keys; where there is none, one without figures."""
+    """Return the row with these values, or a row without figures if there is none."""
     for column, value in at.items():
         result = result[result[column] == value]
     if result.empty:

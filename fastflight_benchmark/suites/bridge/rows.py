@@ -1,4 +1,4 @@
-"""What is measured, as rows; and their summary."""
+"""The measurements of the suite `bridge` as rows, and their summary."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ CONNECT, START, PAIRS, ROUND_TRIP, BULK, WHOLE, IDLE = (
     "idle",
 )
 SECONDS, RATE, RATIO, BYTES, PERCENT, PER_SECOND = "s", "MB/s", "ratio", "bytes", "percent", "1/s"
-# What `server` is where the client has the device itself.
+# The value of `server` for a client that uses the device without a bridge.
 NO_SERVER = "none"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure. `error` says why there is none, and is no failure where a peer is not installed (`missing`)."""
+    """One figure. `error` says why there is none. With `missing`, the peer is not installed, which is not a failure."""
 
     part: str
     server: str
@@ -45,12 +45,12 @@ SUMMARY = [*KEYS, "count", "median", "p99", "lowest", "highest", "failed", "note
 
 
 def frame(rows: Iterable[Row]) -> pd.DataFrame:
-    """All rows, as they were measured."""
+    """Return a frame of all rows, in the order of measurement."""
     return pd.DataFrame([asdict(row) for row in rows], columns=COLUMNS)
 
 
 def summarize(raw: pd.DataFrame) -> pd.DataFrame:
-    """One row of `SUMMARY` for each thing measured, in the order in which they first were."""
+    """Return a row of `SUMMARY` for each measured case, in the order of the first measurements."""
     found = []
     for key, group in raw.groupby(KEYS, sort=False):
         values = group["value"].dropna()

@@ -1,7 +1,7 @@
-"""What stands in front of a device, each in a process of its own as its users run it, and ended with the context.
+"""Starts bridges in front of a device, each in a process of its own that ends with the context.
 
-A `Server` says where it is reached: `raw`, `rfc2217` or `viewers`, each as (host, port). `NotInstalled` where the
-program is missing.
+`Server.ports` has the addresses of its ports `raw`, `rfc2217` and `viewers`, as (host, port). Raises `NotInstalled` if
+the program is missing.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from fastflight_benchmark.spawned import START_SECONDS, end, spawned
 FASTFLIGHT, SOCAT, SER2NET, PORT_MANAGER = "fastflight", "socat", "ser2net", "PortManager"
 RAW, RFC2217, VIEWERS = "raw", "rfc2217", "viewers"
 Endpoint = tuple[str, int]
-# Not on everybody's PATH.
+# ser2net is installed here, which is not on every user's PATH.
 SBIN = "/usr/sbin"
 POLL_SECONDS = 0.002
-# What a relay reads at once; socat's own 8 KiB would make it no limit.
+# How much socat reads at once. Its default of 8 KiB would make it too slow as a reference.
 SOCAT_BYTES = 262_144
 SHARED = re.compile(r"(viewers at )?(rfc2217|socket)://([\d.]+):(\d+)")
-# No pace on the terminal's other side: the highest that systems know.
+# The highest rate that systems accept, because the pseudo-terminal has no pace.
 BAUD = 4_000_000
 
 
 class NotInstalled(TransportError):
-    """A peer is not on this computer."""
+    """A peer is not installed on this computer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +52,12 @@ class Server:
 
 @contextlib.contextmanager
 def fastflight(device: str, *, viewers: bool = False, baud: int = BAUD) -> Iterator[Server]:
-    """`fastflight bridge` in front of a terminal's path or a socket's `host:port`."""
+    """Start `fastflight bridge` in front of a terminal (its path) or a socket (`host:port`)."""
     url = f"serial://{device}?baud={baud}" if is_terminal(device) else f"socket://{device}"
     options = ["--rfc2217", "0", "--socket", "0", *(["--viewers", "0"] if viewers else [])]
     with _running(FASTFLIGHT, [sys.executable, "-m", "fastflight", "bridge", url, *options], piped=True) as process:
         kinds = {"rfc2217": RFC2217, "socket": RAW}
-        # The first address is the device's own.
+        # The first address in the line is the device's own.
         found = SHARED.findall(_first_line(process).partition(" at ")[2])
         ports = {VIEWERS if seen else kinds[kind]: (host, int(port)) for seen, kind, host, port in found}
         yield Server(FASTFLIGHT, process.pid, ports)
@@ -65,16 +65,16 @@ def fastflight(device: str, *, viewers: bool = False, baud: int = BAUD) -> Itera
 
 @contextlib.contextmanager
 def socat(device: str) -> Iterator[Server]:
-    """A bare socat for one client, then it ends."""
-    there = f"OPEN:{device},rawer" if is_terminal(device) else f"TCP:{device},nodelay"
-    command = [_found(SOCAT), "-b", f"{SOCAT_BYTES}", "TCP-LISTEN:0,bind=127.0.0.1,nodelay", there]
+    """Start a bare socat. It serves one client, then it ends."""
+    target = f"OPEN:{device},rawer" if is_terminal(device) else f"TCP:{device},nodelay"
+    command = [_found(SOCAT), "-b", f"{SOCAT_BYTES}", "TCP-LISTEN:0,bind=127.0.0.1,nodelay", target]
     with _running(SOCAT, command) as process:
         yield Server(SOCAT, process.pid, {RAW: _listening(process)})
 
 
 @contextlib.contextmanager
 def ser2net(device: str) -> Iterator[Server]:
-    """ser2net's RFC 2217 in front of a terminal."""
+    """Start ser2net with RFC 2217 in front of a terminal."""
     program = _found(SER2NET)
     with tempfile.TemporaryDirectory(prefix="fastflight-ser2net-") as folder:
         config = Path(folder) / "ser2net.yaml"
@@ -82,7 +82,7 @@ def ser2net(device: str) -> Iterator[Server]:
             "connection: &only\n"
             "  accepter: telnet(rfc2217),tcp(nodelay),127.0.0.1,0\n"
             f"  connector: serialdev,{device},115200n81,local\n"
-            # It waits for more characters otherwise, by the speed of the line.
+            # Otherwise it waits for more characters, for a time that depends on the line's speed.
             "  options:\n"
             "    chardelay: false\n",
             encoding="utf-8",
@@ -93,14 +93,14 @@ def ser2net(device: str) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def port_manager(device: str) -> Iterator[Server]:
-    """pyserial's PortManager in front of a terminal."""
+    """Start a bridge with pyserial's PortManager in front of a terminal."""
     with spawned("fastflight_benchmark.suites.bridge.port_manager", device) as process:
         yield Server(PORT_MANAGER, process.pid, {RFC2217: endpoint(process.location)})
 
 
 @contextlib.contextmanager
 def null_device(*, terminal: bool) -> Iterator[str]:
-    """A device that only moves bytes: the path of its terminal, or its `host:port`."""
+    """Start a device that only moves bytes. Yield the path of its terminal, or its `host:port`."""
     with spawned("fastflight_benchmark.suites.bridge.device", "--terminal" if terminal else "--socket") as process:
         yield process.location
 
@@ -111,7 +111,7 @@ def is_terminal(device: str) -> bool:
 
 
 def endpoint(device: str) -> Endpoint:
-    """Of a device that is a socket."""
+    """Split the `host:port` of a device that is a socket."""
     host, _, port = device.rpartition(":")
     return host, int(port)
 
@@ -149,11 +149,11 @@ def _first_line(process: subprocess.Popen[str]) -> str:
 
 
 def _listening(process: subprocess.Popen[str]) -> Endpoint:
-    """Where it listens, asked of the system: connecting to find out would be its one client."""
+    """Return where a process listens, from the system: a test connection would be the one client that socat serves."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         for connection in psutil.Process(process.pid).net_connections("tcp"):
             if connection.status == psutil.CONN_LISTEN:
                 return connection.laddr.ip, connection.laddr.port
         time.sleep(POLL_SECONDS)
-    raise TransportError("it does not listen", where=str(process.args))
+    raise TransportError("the process does not listen", where=str(process.args))

@@ -1,8 +1,8 @@
-"""Suite `bridge`: what `fastflight bridge` costs, beside other bridges and the device without one.
+"""Suite `bridge`: the cost of `fastflight bridge`, compared with other bridges and with the device alone.
 
-Its parts: visits by our client, pyserial and mpremote (`connect`); round trips and bulk (`traffic`); a long stream
-compared byte by byte (`whole`); idle sessions (`idle`). What is compared is interleaved; every server is a process, as
-its users run it; all is on this computer's loopback.
+Its parts: visits by our client, pyserial and mpremote (`connect`); round trips and throughput (`traffic`); a long
+stream that is compared byte by byte (`whole`); idle sessions (`idle`). The compared servers take turns. Every server is
+a process, as its users run it, on this computer's loopback.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fastflight_benchmark.suites.bridge.servers import BAUD
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """How much of each: visits by client and pairs a run, round trips, bytes by device, seconds of idleness."""
+    """How much is measured: visits by client and pairs in a run, round trips, bytes by device, idle seconds."""
 
     visits: Mapping[str, int]
     pairs: int
@@ -50,7 +50,7 @@ QUICK = Scope(
 
 
 def run(options: Options, scope: Scope | None = None) -> int:
-    """Measure, save and show. Return how many measurements failed; bytes that were lost or changed count as one."""
+    """Measure, save and show. Return how many measurements failed. A stream with wrong bytes counts as one."""
     scope = scope or (QUICK if options.quick else FULL)
     runs = options.runs
     peers = {name: importlib.metadata.version(name) for name in ("mpremote", "pyserial")}

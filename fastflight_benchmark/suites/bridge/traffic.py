@@ -1,7 +1,7 @@
-"""Bytes through bridges, in front of null devices: single ones there and back, and as many as go.
+"""Bytes through bridges in front of null devices: round trips of single bytes, and throughput.
 
-Clients take turns byte by byte for round trips, and transfer by transfer for throughput: each round in an order that
-turns around. What a server adds is the difference of two round trips that took place next to each other.
+The ways to a device take turns, after each byte for round trips and after each transfer for throughput. Each round
+reverses their order. The time that a server adds is the difference of two round trips in the same round.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ TERMINAL, SOCKET = "terminal", "socket"
 BARE = "bare"
 UP, DOWN = "up", "down"
 ROUND_TRIP, ADDED = "1 byte there and back", "added"
-# Before anything counts: first calls are slower.
+# Round trips that do not count, because the first ones are slower.
 WARM_UP = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to a device. `share` of the bytes: a slow one would take minutes for what a fast one does in a blink."""
+    """One way to a device. A slow way moves only this `share` of the bytes, because all of them would take minutes."""
 
     server: str
     port: str
@@ -52,7 +52,7 @@ WAYS = (
 
 
 def round_trips(count: int) -> Iterator[Row]:
-    """`count` of each way, and what each server adds to the device alone."""
+    """Yield `count` round trips of each way, and the time that each server adds to that of the device alone."""
     with ExitStack() as stack:
         wires: dict[Way, Wire] = {}
         for way in WAYS:
@@ -81,7 +81,7 @@ def round_trips(count: int) -> Iterator[Row]:
 
 
 def bulk(rounds: int, sizes: Mapping[str, int]) -> Iterator[Row]:
-    """Content both ways through each way, `rounds` times; `sizes` by the kind of device."""
+    """Yield the rates of content in both directions through each way, `rounds` times. `sizes` is by kind of device."""
     missing = set()
     for number in range(1, rounds + 1):
         for way in WAYS if number % 2 else WAYS[::-1]:
@@ -106,7 +106,7 @@ def _moved(wire: Wire, way: Way, size: int, number: int) -> Iterator[Row]:
 
 @contextlib.contextmanager
 def _reached(way: Way) -> Iterator[Wire]:
-    """A null device of its own, with the way's server in front of it."""
+    """Start a null device with the way's server in front of it. Yield a connection through both."""
     terminal = way.device == TERMINAL
     with servers.null_device(terminal=terminal) as device:
         if way.server != NO_SERVER:

@@ -1,8 +1,9 @@
-"""A visit: connect, negotiate, enter the raw REPL, evaluate `1+1`, close. By our client, by pyserial and by mpremote.
+"""Visits by fastflight's client, pyserial and mpremote: connect, negotiate, enter the raw REPL, evaluate `1+1`, close.
 
-Each takes a URL and whether to restart the board's interpreter first, and raises where the answer is not 2. What is
-alike: the board sits at its prompt, plain raw REPL. What differs is what each tool does: `lease` has our client learn
-what the board can do, as before any work with files; mpremote is a process, of which starting Python is a part.
+Each function takes a URL and whether to soft-reset the board first. It raises an error if the answer is not 2. The
+board is at its prompt, and all use the plain raw REPL. The tools differ: `lease` also detects what the
+board can do, which our client does before it works with files; mpremote is a process, so its time includes Python's
+start.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ NAME = "board"
 
 
 def sync(url: str, soft_reset: bool) -> None:
-    """Transport and raw REPL, blocking."""
+    """Use the transport and the raw REPL with blocking calls."""
     port = parse_url(url).open(SECONDS)
     try:
         _check(run(_evaluate(soft_reset), port, timeout=SECONDS))
@@ -43,7 +44,7 @@ def sync(url: str, soft_reset: bool) -> None:
 
 
 def asynchronous(runner: asyncio.Runner) -> Visit:
-    """The same on the loop of `runner`, which runs before the visit."""
+    """Return `sync` as coroutines on the loop of `runner`, which already runs."""
 
     async def visit(url: str, soft_reset: bool) -> None:
         port = await asyncio.to_thread(parse_url(url).open, SECONDS)
@@ -56,7 +57,7 @@ def asynchronous(runner: asyncio.Runner) -> Visit:
 
 
 def lease(url: str, soft_reset: bool) -> None:
-    """`Inventory` and `Device.lease`, as our server does."""
+    """Use `Inventory` and `Device.lease`, as fastflight's server does."""
     with Inventory({NAME: url}) as inventory:
         device = inventory.device(NAME)
         if soft_reset:
@@ -67,7 +68,7 @@ def lease(url: str, soft_reset: bool) -> None:
 
 
 def async_lease(runner: asyncio.Runner) -> Visit:
-    """`lease`, on the loop of `runner`."""
+    """Return `lease` as coroutines on the loop of `runner`."""
 
     async def visit(url: str, soft_reset: bool) -> None:
         with Inventory({NAME: url}) as inventory:
@@ -82,9 +83,9 @@ def async_lease(runner: asyncio.Runner) -> Visit:
 
 
 def pyserial(url: str, soft_reset: bool) -> None:
-    """pyserial, and the least of a raw REPL on it."""
+    """Use pyserial with a minimal raw REPL."""
     with warnings.catch_warnings():
-        # 3.5 starts its reader by calls that Python has given up.
+        # pyserial 3.5 starts its reader thread with deprecated methods.
         warnings.simplefilter("ignore", DeprecationWarning)
         try:
             with serial.serial_for_url(url, baudrate=115200, timeout=SECONDS) as port:
@@ -104,7 +105,7 @@ def pyserial(url: str, soft_reset: bool) -> None:
 
 
 def mpremote(url: str, soft_reset: bool) -> None:
-    """mpremote's own command, Python's start included."""
+    """Run the command `mpremote` in a process of its own."""
     resume = [] if soft_reset else ["resume"]
     output = started("-m", "mpremote", "connect", url, *resume, "eval", "1+1")
     if output.split() != [ANSWER]:
@@ -112,7 +113,7 @@ def mpremote(url: str, soft_reset: bool) -> None:
 
 
 def visits(runner: asyncio.Runner) -> Mapping[str, Visit]:
-    """All of them, by the name of the client."""
+    """Return the function of each client, by its name."""
     return {
         SYNC: sync,
         ASYNC: asynchronous(runner),
@@ -124,12 +125,12 @@ def visits(runner: asyncio.Runner) -> Mapping[str, Visit]:
 
 
 def started(*arguments: str) -> bytes:
-    """What another Python says until it ends. `TransportError` where that is a failure."""
+    """Run another Python to its end and return its output. Raise `TransportError` if it fails."""
     try:
         ended = subprocess.run([sys.executable, *arguments], capture_output=True, timeout=SECONDS, check=True)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        complaint = ((error.stdout or b"") + (error.stderr or b"")).decode(errors="replace").strip()[-500:]
-        raise TransportError(f"{' '.join(arguments)}: {complaint or error}") from error
+        error_text = ((error.stdout or b"") + (error.stderr or b"")).decode(errors="replace").strip()[-500:]
+        raise TransportError(f"{' '.join(arguments)}: {error_text or error}") from error
     return ended.stdout
 
 
@@ -138,7 +139,7 @@ def _evaluate(soft_reset: bool) -> Conversation[Output]:
     yield from repl.enter(interrupt=False)
     if soft_reset:
         yield from repl.soft_reset()
-        # What boots may not listen yet, and may start a program.
+        # A booting board may not read its input yet, and may start a program.
         yield from repl.enter(interrupt=True)
     output = yield from repl.execute(CODE, SECONDS)
     yield from repl.leave()
@@ -148,7 +149,7 @@ def _evaluate(soft_reset: bool) -> Conversation[Output]:
 def _until(port: serial.SerialBase, end: bytes) -> bytes:
     data = port.read_until(end)
     if not data.endswith(end):
-        raise serial.SerialException(f"{data!r} came where {end!r} should be")
+        raise serial.SerialException(f"received {data!r}, expected {end!r}")
     return bytes(data)
 
 

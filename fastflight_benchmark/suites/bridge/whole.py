@@ -1,7 +1,7 @@
-"""Whether all arrives: a long stream there and back by our client, in segments of random sizes.
+"""Checks that all bytes arrive: fastflight's client sends a long stream through a bridge and back, in random segments.
 
-What is sent is hard on Telnet: half of it are bytes that mean something there. What comes back is compared with it as
-it comes, and the bytes that are not what was sent are counted, those that never came among them.
+The content is difficult for Telnet: half of it are bytes with a meaning there. The received bytes are compared with the
+sent ones as they arrive. Changed bytes and missing bytes are counted.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from fastflight_benchmark.suites.bridge.servers import RAW, RFC2217
 from fastflight_benchmark.suites.bridge.traffic import SOCKET
 
 WRONG, SPEED = "lost or changed", "there and back"
-# Prime, so that no segment size divides it: a piece that was lost or moved does not match by chance.
+# A prime number, so no segment size divides it: a lost or moved segment does not match by chance.
 BLOCK_BYTES = 4_194_301
-# IAC, SE, SB, will to break, a carriage return, NUL, the flow control characters, and COM-PORT-OPTION.
+# IAC, SE, SB, BREAK, a carriage return, NUL, the flow control characters, and COM-PORT-OPTION.
 HARD = bytes((0xFF, 0xFF, 0xFF, 0xF0, 0xFA, 0xF3, 0x0D, 0x0A, 0x00, 0x11, 0x13, 0x2C))
 LARGEST_SEGMENT = 128 * 1024
 SECONDS = 30.0
@@ -30,7 +30,7 @@ CLIENT = "fastflight"
 
 
 def there_and_back(size: int, number: int) -> Iterator[Row]:
-    """`size` bytes each way at the same time, through both ports."""
+    """Send `size` bytes and receive them at the same time, through both ports. Yield wrong bytes and rate of each."""
     for port in (RAW, RFC2217):
         with servers.null_device(terminal=False) as device, servers.fastflight(device) as bridge:
             wrong, seconds, failure = size, float("nan"), ""
@@ -43,43 +43,43 @@ def there_and_back(size: int, number: int) -> Iterator[Row]:
 
 
 def hard_block(seed: int) -> bytes:
-    """Stretches of random bytes and of those that Telnet gives a meaning to."""
+    """Return alternating pieces of random bytes and of bytes with a meaning in Telnet."""
     chance = random.Random(seed)
     pieces: list[bytes] = []
-    missing = BLOCK_BYTES
-    while missing > 0:
-        length = min(missing, chance.randint(1, 4096))
+    remaining = BLOCK_BYTES
+    while remaining > 0:
+        length = min(remaining, chance.randint(1, 4096))
         pieces.append(chance.randbytes(length) if chance.random() < 0.5 else bytes(chance.choices(HARD, k=length)))
-        missing -= length
+        remaining -= length
     return b"".join(pieces)
 
 
 def differing(found: bytes, expected: bytes) -> int:
-    """Places where the two are not the same."""
+    """Return how many bytes differ."""
     return 0 if found == expected else sum(one != other for one, other in zip(found, expected, strict=True))
 
 
-def _compared(there: str, size: int, seed: int) -> tuple[int, float]:
-    """How many bytes did not come back as they were sent, and in how many seconds all did."""
-    # Twice, so that what is taken at any place is one slice.
+def _compared(address: str, size: int, seed: int) -> tuple[int, float]:
+    """Return how many bytes received back wrong or not at all, and the seconds of the whole stream."""
+    # The block twice, so that the expected bytes at any place are one slice.
     block = hard_block(seed) * 2
-    port = parse_url(there).open(SECONDS)
+    port = parse_url(address).open(SECONDS)
     try:
         port.write(f"echo {size} {seed}\n".encode(), SECONDS)
         began = time.perf_counter()
         sending = threading.Thread(target=_send, args=(port, block, size, seed), name="segments")
         sending.start()
-        wrong = came = 0
+        wrong = received = 0
         try:
-            while came < size:
-                data = port.read(SECONDS)[: size - came]
+            while received < size:
+                data = port.read(SECONDS)[: size - received]
                 for start in range(0, len(data), BLOCK_BYTES):
                     piece = data[start : start + BLOCK_BYTES]
-                    place = (came + start) % BLOCK_BYTES
+                    place = (received + start) % BLOCK_BYTES
                     wrong += differing(piece, block[place : place + len(piece)])
-                came += len(data)
+                received += len(data)
         except FastFlightError:
-            wrong += size - came
+            wrong += size - received
         seconds = time.perf_counter() - began
     finally:
         port.close()
@@ -92,12 +92,12 @@ def _send(port: Port, block: bytes, size: int, seed: int) -> None:
     sent = 0
     try:
         while sent < size:
-            # As often tiny as large.
+            # The sizes are spread over all orders of magnitude.
             most = LARGEST_SEGMENT >> chance.randint(0, 16)
             length = min(size - sent, chance.randint(1, most))
             place = sent % BLOCK_BYTES
             port.write(block[place : place + length], SECONDS)
             sent += length
     except FastFlightError:
-        # The line is gone: the reader counts what did not come.
+        # The line is lost. The reader counts the missing bytes.
         return

@@ -1,7 +1,7 @@
-"""The bare end of a line to a null device: as little code as possible, so that what lies between is what is measured.
+"""A minimal client for a null device, so that a measurement shows the bridge and not the client.
 
-Through an RFC 2217 server, Telnet's options are agreed on first; afterwards the wire carries the content with each
-0xFF doubled and nothing else, which is made before and compared after the clock runs.
+With an RFC 2217 server, the client negotiates Telnet's options first. After that, the wire carries only the content
+with each 0xFF doubled. The client encodes the content before the measured time, and compares it afterwards.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from types import TracebackType
 from typing import Self
 
 from fastflight.errors import DataError, TransportClosed, TransportTimeout
-from fastflight_benchmark.suites.bridge.device import READ_BYTES, READY, content, room
+from fastflight_benchmark.suites.bridge.device import READ_BYTES, READY, allocated, content
 from fastflight_benchmark.suites.bridge.servers import RFC2217, Endpoint
 
 IAC, WILL, DO = b"\xff", b"\xfb", b"\xfd"
 BINARY, SUPPRESS_GO_AHEAD, COM_PORT = b"\x00", b"\x03", b"\x2c"
-# Both sides take bytes as they are, and the client may set the serial line.
-AGREEMENT = b"".join(
+# The client offers these options: binary in both directions, and control of the serial line.
+OPTIONS = b"".join(
     IAC + verb + option for verb, option in ((WILL, COM_PORT), (WILL, BINARY), (DO, BINARY), (DO, SUPPRESS_GO_AHEAD))
 )
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 class Wire:
-    """An open line, by a terminal's path or over TCP; `port` says what the server speaks."""
+    """An open line to a terminal or over TCP. `port` says whether the server uses RFC 2217."""
 
     def __init__(self, descriptor: int, port: str) -> None:
         os.set_blocking(descriptor, True)
@@ -38,47 +38,47 @@ class Wire:
 
     @classmethod
     def to_terminal(cls, path: str) -> Self:
-        """The device itself."""
+        """Open the device's terminal directly."""
         descriptor = os.open(path, os.O_RDWR | os.O_NOCTTY)
         tty.setraw(descriptor)
         return cls(descriptor, "").ready()
 
     @classmethod
     def to(cls, endpoint: Endpoint, port: str) -> Self:
-        """A device's socket, or a server in front of it."""
-        stream = socket.create_connection(endpoint, PATIENCE)
+        """Connect to a device's socket, or to a server in front of it."""
+        stream = socket.create_connection(endpoint, TIMEOUT_SECONDS)
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return cls(stream.detach(), port).ready()
 
     def ready(self) -> Self:
-        """Agree with the server, and find the device listening."""
-        self.send((AGREEMENT if self._telnet else b"") + b"hello\n")
+        """Negotiate with the server, and wait until the device answers."""
+        self.send((OPTIONS if self._telnet else b"") + b"hello\n")
         self._until_ready()
         return self
 
     def encoded(self, data: bytes) -> bytes:
-        """As it crosses this wire."""
+        """Return `data` as this wire carries it."""
         return data.replace(IAC, IAC + IAC) if self._telnet else data
 
     def round_trip(self) -> float:
-        """Seconds that a byte takes there and back, once the device was asked to `echo`.
+        """Return the seconds until a byte comes back. Call `echo` first.
 
-        `DataError` where it is not that byte that came: nothing, where the line was closed, comes at once.
+        Raise `DataError` if another byte, or none because the line was closed, comes back.
         """
         began = time.perf_counter()
         os.write(self._descriptor, b"x")
-        came = os.read(self._descriptor, 1)
+        received = os.read(self._descriptor, 1)
         seconds = time.perf_counter() - began
-        if came != b"x":
-            raise DataError(f"{came!r} came back, and not what was sent")
+        if received != b"x":
+            raise DataError(f"{received!r} came back, and not what was sent")
         return seconds
 
     def echo(self, count: int) -> None:
-        """The next bytes come back."""
+        """Tell the device to send the next `count` bytes back."""
         self.send(f"echo {count}\n".encode())
 
     def take(self, kind: str, count: int) -> float:
-        """Let the device take content: seconds. `DataError` where it has other bytes than were sent."""
+        """Send content to the device and return the seconds. Raise `DataError` if it received other bytes."""
         data = content(kind, count)
         encoded = self.encoded(data)
         self.send(f"take {count}\n".encode())
@@ -93,9 +93,9 @@ class Wire:
         return seconds
 
     def give(self, kind: str, count: int) -> float:
-        """Take content from the device: seconds. `DataError` where other bytes came."""
+        """Receive content from the device and return the seconds. Raise `DataError` if other bytes arrived."""
         expected = self.encoded(content(kind, count))
-        found = room(len(expected))
+        found = allocated(len(expected))
         self.send(f"give {count} {kind}\n".encode())
         self._until_ready()
         began = time.perf_counter()
@@ -103,11 +103,11 @@ class Wire:
         self._fill(found)
         seconds = time.perf_counter() - began
         if found != expected:
-            raise DataError("what came is not what the device sent")
+            raise DataError("the received bytes are not what the device sent")
         return seconds
 
     def send(self, data: bytes) -> None:
-        """All of `data`."""
+        """Send all of `data`."""
         rest = memoryview(data)
         while rest:
             rest = rest[os.write(self._descriptor, rest[:READ_BYTES]) :]
@@ -134,7 +134,7 @@ class Wire:
                 at += got
 
     def _until_ready(self) -> None:
-        """What stands before it are answers of a Telnet server."""
+        """Read until the device says `ready`. The bytes before it are answers of a Telnet server."""
         seen = b""
         while not seen.endswith(READY):
             self._wait()
@@ -144,5 +144,5 @@ class Wire:
             seen += data
 
     def _wait(self) -> None:
-        if not select.select([self._descriptor], [], [], PATIENCE)[0]:
-            raise TransportTimeout(f"nothing came for {PATIENCE:g} s")
+        if not select.select([self._descriptor], [], [], TIMEOUT_SECONDS)[0]:
+            raise TransportTimeout(f"nothing arrived for {TIMEOUT_SECONDS:g} s")

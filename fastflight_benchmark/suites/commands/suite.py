@@ -1,9 +1,10 @@
-"""Suite `commands`: how long daily tasks take at the command line, and how much is typed, beside mpremote.
+"""Suite `commands`: how long daily tasks take at the command line, and how many keys a person types, beside mpremote.
 
-Each tool has a simulated board of its own at 115200 baud, on a pseudo-terminal, with the same files: `fastflight` with
-a server that runs, `fastflight` without one, and mpremote. They take turns at each task, from the start of the process
-to its end. The outcome is checked by what was printed and by the files. Keys are those of the shortest line that works
-for a person with one board plugged in, with Enter; the measured process gets the board's port as well.
+The tools are `fastflight` with a running server, `fastflight` without a server, and mpremote. Each has a simulated
+board of its own at 115200 baud, on a pseudo-terminal, with the same files. They take turns at each task. The time is
+from the start of the process to its end. The printed text and the files show whether the outcome is correct. Keys are
+counted for the shortest line that works with one board plugged in, with Enter. The measured command also names the
+board's port.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from fastflight_benchmark.suites.commands.tasks import (
 BAUD = 115200
 # Lines that a board prints in a second, for `tail` and `plot`.
 TELEMETRY = 10
-# mpremote takes 4 s for the largest file at this rate.
+# A limit far above need: mpremote takes 4 s for the largest file at this rate.
 TASK_SECONDS = 60.0
 COLUMNS = ["task", "tool", "typed", "keys", "run", "seconds", "outcome", "error"]
 DONE, WRONG, IMPOSSIBLE = "done", "wrong", "not possible"
@@ -48,7 +49,7 @@ DONE, WRONG, IMPOSSIBLE = "done", "wrong", "not possible"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a tool works: its board's folder, the options for its board, its environment."""
+    """A tool's surroundings: the folder of its board, the options before and after the command, the environment."""
 
     board: Path
     before: Sequence[str]
@@ -57,17 +58,18 @@ class Place:
 
 
 def run(options: Options, tasks: Sequence[Task] = TASKS) -> int:
-    """Measure, save and show. Return how many tasks failed that the tool should be able to do."""
+    """Measure, save and show. Return how many tasks failed, without tasks that a tool has no command for."""
     description = options.describe("commands", {"tasks": len(tasks), "baud": BAUD})
     options.say(f"{len(tasks)} tasks by {len(TOOLS)} tools; a server and boards of its own, --server is not used")
     rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory(prefix="fastflight-commands-") as folder, places(Path(folder)) as there:
+    with tempfile.TemporaryDirectory(prefix="fastflight-commands-") as folder, places(Path(folder)) as place_of:
         with options.progress(options.runs * len(tasks)) as step:
             for number in range(1, options.runs + 1):
                 for at, task in enumerate(tasks):
                     step(task.name)
-                    turn = TOOLS[(at + number) % len(TOOLS) :] + TOOLS[: (at + number) % len(TOOLS)]
-                    rows += [{"run": number} | measured(task, tool, there[tool]) for tool in turn]
+                    first = (at + number) % len(TOOLS)
+                    turns = TOOLS[first:] + TOOLS[:first]
+                    rows += [{"run": number} | measured(task, tool, place_of[tool]) for tool in turns]
     raw = pd.DataFrame(rows, columns=COLUMNS)
     result = summary(raw)
     output.save(options.output, result, {"raw": raw}, description)
@@ -79,7 +81,7 @@ def run(options: Options, tasks: Sequence[Task] = TASKS) -> int:
 
 @contextlib.contextmanager
 def places(folder: Path) -> Iterator[Mapping[str, Place]]:
-    """Start a board for each tool, and the server of one of them."""
+    """Start a board for each tool, and a server for one of the boards."""
     with contextlib.ExitStack() as stack:
         boards = {
             tool: stack.enter_context(SimulatedBoard(folder / f"board{number}", BAUD, "--telemetry", str(TELEMETRY)))
@@ -96,12 +98,12 @@ def places(folder: Path) -> Iterator[Mapping[str, Place]]:
         }
 
 
-# Commands of ours that use no board, and so do not take `--device`.
+# Commands of fastflight that use no board, and so do not accept `--device`.
 WITHOUT_BOARD = frozenset({"ports", "--version", "--help"})
 
 
 def measured(task: Task, tool: str, place: Place) -> dict[str, Any]:
-    """Do a task once, in a folder of its own. Return a row of `COLUMNS` without its run."""
+    """Do a task once, in a new folder. Return a row of `COLUMNS` without its run."""
     typed = task.typed(tool)
     row = {"task": task.name, "tool": tool, "typed": typed, "keys": len(typed) + 1 if typed else 0}
     arguments = task.arguments(tool)
@@ -129,13 +131,13 @@ def measured(task: Task, tool: str, place: Place) -> dict[str, Any]:
         except subprocess.TimeoutExpired:
             return row | {"seconds": TASK_SECONDS, "outcome": WRONG, "error": f"{typed}: took {TASK_SECONDS:g} s"}
         seconds = time.perf_counter() - began
-        right = ended.returncode == 0 and task.check(place.board, Path(here), ended.stdout)
-    error = "" if right else f"{typed}: exit code {ended.returncode}: {(ended.stderr or ended.stdout).strip()[-200:]}"
-    return row | {"seconds": seconds, "outcome": DONE if right else WRONG, "error": error}
+        correct = ended.returncode == 0 and task.check(place.board, Path(here), ended.stdout)
+    error = "" if correct else f"{typed}: exit code {ended.returncode}: {(ended.stderr or ended.stdout).strip()[-200:]}"
+    return row | {"seconds": seconds, "outcome": DONE if correct else WRONG, "error": error}
 
 
 def fill(folder: Path, files: Mapping[str, str]) -> None:
-    """Make the files that a task begins with. Others stay: nothing depends on them."""
+    """Write the files that a task begins with. Other files stay: no task depends on them."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

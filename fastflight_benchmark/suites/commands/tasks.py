@@ -1,7 +1,7 @@
-"""The daily tasks of the suite `commands`: what is typed in each tool, and how its outcome is checked.
+"""The daily tasks of the suite `commands`: the command line for each tool, and how the outcome is checked.
 
-The lines are those of a person with one board plugged in, in a folder with the files of `LOCAL`. The board has the
-files of `ON_BOARD`. A task changes only files of its own, so tasks can be repeated and left out.
+A person with one board plugged in types these lines, in a folder with the files of `LOCAL`. The board has the files of
+`ON_BOARD`. A task changes only files of its own, so tasks can be repeated and left out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-# What a check gets: the board's folder, the folder in which the command ran, and what it printed.
+# The arguments of a check: the board's folder, the folder in which the command ran, and the printed text.
 Check = Callable[[Path, Path, str], bool]
 
 SCRIPT = "print('hello from a.py')\n"
@@ -32,9 +32,9 @@ ON_BOARD: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """`ours` and `theirs` are command lines without the name of the tool; no `theirs`: mpremote cannot do it.
+    """`ours` and `theirs` are the command lines without the name of the tool. `theirs` is None if mpremote has none.
 
-    `check` decides whether the outcome is right, for either tool.
+    `check` decides whether the outcome is correct, for both tools.
     """
 
     name: str
@@ -63,7 +63,7 @@ def printed(*words: str) -> Check:
 
 
 def on_board(name: str, content: str | None) -> Check:
-    """Return a check that a file on the board has this content; None: that nothing has this name."""
+    """Return a check that a file on the board has this content. With None, that no file has this name."""
     return lambda board, here, output: _content(board / name) == content
 
 
@@ -73,7 +73,7 @@ def local(name: str, content: str) -> Check:
 
 
 def exists(name: str) -> Check:
-    """Return a check that a local file is there."""
+    """Return a check that a local file exists and is not empty."""
     return lambda board, here, output: (here / name).stat().st_size > 0
 
 

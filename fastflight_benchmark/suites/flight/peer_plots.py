@@ -1,4 +1,4 @@
-"""Plots of ours beside peers: throughput by batch size, time to the first row, small requests: frames in."""
+"""Plots of fastflight beside peers: throughput by batch size, time to the first row, small requests."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from fastflight_benchmark.contenders import AIO, ASYNC, BARE, NAMESAKE_ASYNC, NA
 from fastflight_benchmark.plots import ASYNC_COLOUR, SYNC_COLOUR, finish
 from fastflight_benchmark.report import batch_title
 
-# Ours in blue, the server that is the measure in black, other projects in the colours of earth. Told apart by their
-# markers and places too.
+# fastflight in blue, the reference in black, other projects in brown. Markers and places distinguish them too.
 COLOURS = {
     BARE: "#1a1a1a",
     SYNC: "#7fb0d6",
@@ -34,16 +33,16 @@ TITLES = {
     AIO: "grpc.aio, pre-encoded",
 }
 MARKERS = {BARE: "s", SYNC: "o", ASYNC: "o", NAMESAKE_SYNC: "^", NAMESAKE_ASYNC: "^", AIO: "x"}
-# Room above the highest bar for two lines.
+# The height of the axes, as a multiple of the highest bar: room for two lines of text.
 HEADROOM = 1.24
 
 
 def peers(servers: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
-    """Throughput without delay: a column of axes per batch size, the fewest and the most readers below each other."""
+    """Draw throughput without delay: a column of axes per batch size, a row for the fewest and the most readers."""
     free = _free(servers)
     sizes = sorted(free["rows_per_batch"].unique())
     readers = sorted({free["concurrent_requests"].min(), free["concurrent_requests"].max()})
-    names = _named(free)
+    names = _measured_servers(free)
     figure, grid = plt.subplots(
         len(readers), len(sizes), figsize=(2.9 * len(sizes) + 1.0, 2.5 * len(readers) + 1.3), squeeze=False
     )
@@ -60,17 +59,17 @@ def peers(servers: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
 
 
 def first_batch(servers: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
-    """Milliseconds from a request to its first row, without delay, by readers at once."""
+    """Draw milliseconds from a request to its first row, without delay, by number of readers."""
     free = _free(servers)
     sizes = sorted(free["rows_per_batch"].unique())
-    names = _named(free)
+    names = _measured_servers(free)
     figure, (row,) = plt.subplots(1, len(sizes), figsize=(2.9 * len(sizes) + 1.0, 3.6), sharey=True, squeeze=False)
     for size, axes in zip(sizes, row, strict=True):
         for name in names:
             of = free[(free["rows_per_batch"] == size) & (free["mode"] == name)].sort_values("concurrent_requests")
             _line(axes, name, of["concurrent_requests"], 1e3 * of["first_batch_seconds"])
         _logarithmic(axes)
-        _counts(axes, sorted(free["concurrent_requests"].unique()), "readers at once")
+        _set_ticks(axes, sorted(free["concurrent_requests"].unique()), "readers at once")
         axes.set_title(f"batches of {batch_title(size)}", fontsize=9)
     row[0].set_ylabel("ms to the first row, median", fontsize=9)
     _head(figure, row[0], "Time to the first row, without delay", names)
@@ -79,10 +78,10 @@ def first_batch(servers: pd.DataFrame, description: Mapping[str, Any]) -> Figure
 
 
 def requests(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, Figure]:
-    """Small requests per second and their p99: a row of axes per operation, per load a column of each."""
+    """Draw small requests per second and their p99: a row of axes per operation, two columns per load."""
     operations = list(dict.fromkeys(result["operation"]))
     loads = list(dict.fromkeys(result["load"]))
-    names = _named(result)
+    names = _measured_servers(result)
     figure, grid = plt.subplots(
         len(operations), 2 * len(loads), figsize=(6.2 * len(loads) + 0.6, 2.5 * len(operations) + 1.2), squeeze=False
     )
@@ -94,8 +93,8 @@ def requests(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, 
                 _line(rate, name, of["connections"], of["per_second"])
                 _line(tail, name, of["connections"], of["p99_ms"])
             counts = sorted(result["connections"].unique())
-            _counts(rate, counts, "connections")
-            _counts(tail, counts, "connections")
+            _set_ticks(rate, counts, "connections")
+            _set_ticks(tail, counts, "connections")
             rate.set_ylim(bottom=0)
             _logarithmic(tail)
             rate.set_title(f"{operation} per second (load: {load})", fontsize=9)
@@ -109,10 +108,10 @@ def _free(servers: pd.DataFrame) -> pd.DataFrame:
     return servers[(servers["delay_per_row"] == 0) & (servers["variant"] == "default")]
 
 
-def _named(frame: pd.DataFrame) -> Sequence[str]:
-    """Those that were measured, in the order of the legend."""
-    there = set(frame["mode"])
-    return [name for name in TITLES if name in there]
+def _measured_servers(frame: pd.DataFrame) -> Sequence[str]:
+    """Return the measured servers, in the order of the legend."""
+    measured = set(frame["mode"])
+    return [name for name in TITLES if name in measured]
 
 
 def _bars(axes: Axes, cell: pd.DataFrame, names: Sequence[str]) -> None:
@@ -138,8 +137,8 @@ def _line(axes: Axes, name: str, x: pd.Series[Any], y: pd.Series[float]) -> None
     axes.plot(x, y, marker=MARKERS[name], ms=4.5, lw=1.3, color=COLOURS[name], label=TITLES[name])
 
 
-def _counts(axes: Axes, counts: Sequence[int], label: str) -> None:
-    """An axis of few numbers that double and more."""
+def _set_ticks(axes: Axes, counts: Sequence[int], label: str) -> None:
+    """Use a logarithmic axis with these numbers as ticks."""
     axes.set_xscale("log", base=2)
     axes.set_xticks(counts, [str(count) for count in counts])
     axes.xaxis.set_minor_locator(NullLocator())
@@ -150,7 +149,7 @@ def _counts(axes: Axes, counts: Sequence[int], label: str) -> None:
 
 
 def _logarithmic(axes: Axes) -> None:
-    """Heights by their ratios, named in plain numbers."""
+    """Use a logarithmic axis with plain numbers."""
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter(_plain)
@@ -158,7 +157,7 @@ def _logarithmic(axes: Axes) -> None:
 
 
 def _head(figure: Figure, axes: Axes, title: str, names: Sequence[str]) -> None:
-    """A title, and below it the legend."""
+    """Write the title, and below it the legend."""
     height = figure.get_figheight()
     figure.suptitle(title, x=0.02, y=1 - 0.1 / height, ha="left", va="top", fontsize=12)
     handles, labels = axes.get_legend_handles_labels()

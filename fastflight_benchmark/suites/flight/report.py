@@ -1,4 +1,4 @@
-"""The result of the suite `flight` on the screen."""
+"""Shows the result of the suite `flight` on the screen."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHORT = {NAMESAKE_SYNC: "FF sync", NAMESAKE_ASYNC: "FF async", AIO: "aio"}
 
 
 def show(console: Console, result: pd.DataFrame, servers: pd.DataFrame, ratios: pd.DataFrame, *, judged: bool) -> None:
-    """The sweep, all servers, the ratios to peers, and, where it is to be `judged`, whether the targets are met."""
+    """Show the sweep, all servers, the ratios to peers and, if `judged`, whether the targets are met."""
     compared = summary.compare(result)
     grid = table(
         "MiB/s of all requests together; limit: the source's pace, or bare pyarrow in this run",
@@ -41,10 +41,10 @@ def show(console: Console, result: pd.DataFrame, servers: pd.DataFrame, ratios: 
             ),
         )
     console.print(grid)
-    beyond = [verdict(cell["improvement"], cell["noise"]) for cell in compared.to_dict("records")]
+    verdicts = [verdict(cell["improvement"], cell["noise"]) for cell in compared.to_dict("records")]
     console.print(
-        f"async against sync in {len(beyond)} cells: {beyond.count(WIN)} better, {beyond.count(LOSS)} worse, "
-        f"{beyond.count(NOISE)} within the noise (±: standard deviation of the difference of two runs)\n"
+        f"async against sync in {len(verdicts)} cells: {verdicts.count(WIN)} better, {verdicts.count(LOSS)} worse, "
+        f"{verdicts.count(NOISE)} within the noise (±: standard deviation of the difference of two runs)\n"
     )
     _show_servers(console, servers)
     _show_ratios(console, ratios)

@@ -1,9 +1,10 @@
-"""Suite `flight`: sync against async, and both against peers, over the mock table.
+"""Suite `flight`: sync compared with async, and both with peers, over the mock table.
 
 The servers are fastflight on its sync and on its async path, pyarrow's server alone (`bare`), PyPI's `fastflight` on
 both of its paths, and a reference on grpc.aio. They take turns, in an order that is reversed with each round (A B, B A,
-...), so that drift affects all alike. Each run is a whole sweep with new processes and connections, because two
-processes that do the same work can differ for as long as they live. `plan` is the complete order of work of a run.
+...), so that drift affects all of them equally. Each run is a whole sweep with new processes and connections, because
+two processes that do the same work can differ in speed for as long as they live. `plan` yields all work of a run in
+order.
 """
 
 from __future__ import annotations
@@ -28,23 +29,24 @@ from fastflight_benchmark.suites.flight.summary import RAW_COLUMNS
 
 Variant = Literal["default", "simple", "complex"]
 
-# For the estimate of the whole time only: what a read without delay reaches on a small machine, how long a batch takes
-# at the least, and how long it takes the one that hops between threads for each.
+# Only for the estimate of the whole time: the throughput of a read without delay on a small machine, and the time of a
+# batch. The async path of PyPI's fastflight takes longer, because it switches threads for each batch.
 ASSUMED_MBPS = 800
 ASSUMED_BATCH_SECONDS: Mapping[str, float] = {NAMESAKE_ASYNC: 2.5e-4}
 ASSUMED_OTHER_BATCH_SECONDS = 5e-5
-# How often a run reads without delay, for the ratios: that takes a fraction of a second, and single pairs lie between
-# half and one and a half. One reader reads whole tables, and several so that a burst of all of them moves two of them.
+# How often a run reads without delay. Such a read takes a fraction of a second, and the ratio of a single pair is
+# between 0.5 and 1.5. One reader reads the whole table; several readers together read two tables.
 ROUNDS_ALONE = 3
 ROUNDS_TOGETHER = 2
 TABLES_TOGETHER = 2
-# Batches of a table at the most: of 40 rows, a million rows would take the slowest peer five seconds.
+# The most batches of a table. A million rows in batches of 40 would take the slowest peer five seconds.
 MOST_BATCHES = 5_000
-# Other columns than the default are read in batches of so many rows and more: small batches are not about columns.
+# Other columns than the default are read only in batches of at least this many rows: with small batches, the columns
+# hardly matter.
 LEAST_VARIANT_ROWS = 100
-# Readers that each get the whole table where there is a delay; more share what so many would read.
+# With a delay, up to this many readers read the whole table each. More readers share this many tables.
 MOST_WHOLE = 10
-# Batches per reader that warm a cell up: connections are made, and the batch that the source gives exists.
+# Batches per reader in the warm-up of a cell, which opens connections and creates the source's batch.
 WARM_UP_BATCHES = 5
 
 
@@ -63,7 +65,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is measured in each cell. `variants` are other columns than the default's, with the rows of their tables.
+    """The measurements in each cell. `variants` are other columns than the default's, with the rows of their tables.
 
     With a delay, `peers` take part where rows per batch and clients are in `peer_cells`; without, everywhere.
     """
@@ -72,11 +74,11 @@ class Scope:
     peer_cells: Sequence[tuple[int, int]]
     peers: Sequence[str] = PEERS
     rounds_alone: int = ROUNDS_ALONE
-    # What the source takes for a table, at the most.
+    # The most seconds that the source takes for a table.
     paced_seconds: float = 1.0
 
 
-# Each variant has rows for 150 MiB and more: a read of a few milliseconds measures its first batch.
+# Each variant has at least 150 MiB: a read of a few milliseconds would only measure its first batch.
 FULL = Scope(
     variants={"simple": 10_000_000, "complex": 4_000_000},
     peer_cells=[(40, 1), (1_000, 1), (1_000, 10), (10_000, 1), (10_000, 10)],
@@ -91,7 +93,7 @@ QUICK = Scope(
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One burst. Run 0 warms up and is not kept; `run` counts the rounds in which all that is compared is read once."""
+    """One burst of requests. `run` is the number of the round, in which every server is read once; 0 is the warm-up."""
 
     request: Mock
     mode: str
@@ -100,7 +102,7 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """About how long it will take."""
+        """The estimated duration."""
         paced = self.request.total_rows * self.request.delay_per_row
         batches = self.concurrent * self.request.total_rows / self.request.rows_per_batch
         each = ASSUMED_BATCH_SECONDS.get(self.mode, ASSUMED_OTHER_BATCH_SECONDS)
@@ -108,7 +110,7 @@ class Step:
 
     @property
     def labels(self) -> dict[str, str]:
-        """What `--only` chooses by."""
+        """The labels that `--only` compares."""
         return {
             "rows": str(self.request.rows_per_batch),
             "clients": str(self.concurrent),
@@ -140,15 +142,15 @@ def _paced(cell: Cell, scope: Scope, run: int) -> Iterator[Step]:
     delay = cell.delay_us / 1e6
     rows = max(1, min(cell.total_rows, round(scope.paced_seconds / delay)))
     request = Mock(rows_per_batch=cell.rows_per_batch, delay_per_row=delay, total_rows=rows)
-    there = (cell.rows_per_batch, cell.clients) in scope.peer_cells
-    peers = set(scope.peers) - {AIO} if there else set()
+    with_peers = (cell.rows_per_batch, cell.clients) in scope.peer_cells
+    peers = set(scope.peers) - {AIO} if with_peers else set()
     yield from _interleaved(_shared(request, cell.clients), _order(peers), cell.clients, (run,))
 
 
 def _order(peers: Iterable[str]) -> Sequence[str]:
-    """Return the servers in their order: the bare one, ours, then the others."""
-    there = set(peers)
-    return [name for name in (BARE, *MODES, NAMESAKE_SYNC, NAMESAKE_ASYNC, AIO) if name in there or name in MODES]
+    """Return the servers in their order: the bare one, fastflight, then the other peers."""
+    chosen = {*peers, *MODES}
+    return [name for name in (BARE, *MODES, NAMESAKE_SYNC, NAMESAKE_ASYNC, AIO) if name in chosen]
 
 
 def _rounds(scope: Scope, readers: int, run: int) -> range:
@@ -157,7 +159,7 @@ def _rounds(scope: Scope, readers: int, run: int) -> range:
 
 
 def _shared(request: Mock, readers: int) -> Mock:
-    """Return the request of each of so many readers: large tables are shared among them."""
+    """Return the request of one of `readers` readers. They share large tables."""
     rows = min(request.total_rows, MOST_BATCHES * request.rows_per_batch)
     if request.delay_per_row:
         rows = rows * MOST_WHOLE // max(readers, MOST_WHOLE)
@@ -180,7 +182,7 @@ def _interleaved(request: Mock, modes: Sequence[str], concurrent: int, runs: Ite
 def run(options: Options, cells: Sequence[Cell], scope: Scope | None = None, *, own_sizes: bool = False) -> int:
     """Measure, save and show. Return how many requests failed.
 
-    With `own_sizes`, the sizes are not the sweep's: only the default columns are read, by the peers too in all cells.
+    With `own_sizes`, the sizes are the user's: only the default columns are read, and the peers read all cells.
     """
     scope = scope or (QUICK if options.quick else FULL)
     if own_sizes:
@@ -215,7 +217,10 @@ def _measured(runs: Sequence[Sequence[Step]], servers: Servers, options: Options
 def measure(
     steps: Sequence[Step], served: Mapping[str, Served], done: Callable[[str], None] = lambda _: None
 ) -> Iterator[dict[str, Any]]:
-    """Carry out `steps` with new processes and connections. Yield rows of `RAW_COLUMNS`. `WrongPath` ends the run."""
+    """Carry out `steps` with new processes and connections. Yield rows of `RAW_COLUMNS`.
+
+    `WrongPath` ends the run.
+    """
     with Loaders() as loaders:
         for step in steps:
             server = served[step.mode]
@@ -229,7 +234,7 @@ def measure(
 
 
 def _checked(step: Step, outcome: Outcome) -> Outcome:
-    """The outcome, with what is wrong with its answer."""
+    """Return the outcome, with an error if its answer is wrong."""
     if outcome.answer is None:
         return outcome
     try:

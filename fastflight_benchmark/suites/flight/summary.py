@@ -1,7 +1,7 @@
-"""From single requests to the rows of a result: statistics, limits, ratios. Pure: frames in, frames out.
+"""Computes the rows of a result from single requests: statistics, limits, ratios. Pure functions on frames.
 
-`raw` is a frame of `RAW_COLUMNS`, one row per request. `error` is empty for a request whose answer was right.
-Throughputs and limits are MiB/s; the columns keep the name `mbps` that results of this kind have elsewhere.
+`raw` is a frame of `RAW_COLUMNS`, one row per request. `error` is empty for a request with a correct answer.
+Throughputs and limits are MiB/s. The columns are named `mbps`, as in other results of this kind.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fastflight_benchmark.mock_data_service import MIB
 
 GIB = 1024 * MIB
 
-# A cell: what is the same for all requests that are averaged.
+# The columns of a cell. Requests with the same values are averaged.
 CELL = ["rows_per_batch", "concurrent_requests", "delay_per_row"]
 RAW_COLUMNS = [
     "variant",
@@ -84,27 +84,27 @@ SERVER_COLUMNS = [
 
 
 def aggregate(raw: pd.DataFrame) -> pd.DataFrame:
-    """One row of `COLUMNS` per cell and path of the default table.
+    """Return a row of `COLUMNS` per cell and path of the default table.
 
-    Latency is over all requests that succeeded, throughput over runs. The standard deviation is that of a sample, 0
-    for a single value.
+    Latency is over all successful requests, throughput over runs. The standard deviation is that of a sample, and 0 for
+    a single value.
     """
     table = raw[(raw["variant"] == "default") & raw["mode"].isin(MODES)]
     rows = []
     for key, group in table.groupby([*CELL, "mode"], sort=True):
-        right = group[group["error"] == ""]
+        correct = group[group["error"] == ""]
         runs = group.drop_duplicates("run")
         cell = _named([*CELL, "mode"], key)
         ceiling = cell["concurrent_requests"] * group["ceiling_mbps"].iloc[0]
         bare = bare_mbps(raw, cell["rows_per_batch"], cell["concurrent_requests"])
         rows.append(
             cell
-            | _statistics("latency_seconds", right["latency_seconds"])
+            | _statistics("latency_seconds", correct["latency_seconds"])
             | _statistics("throughput_mbps", runs["run_throughput_mbps"])
             | {
                 "run_count": len(runs),
-                "success_rate": len(right) / len(group),
-                "avg_data_size_mb": right["bytes"].mean() / MIB,
+                "success_rate": len(correct) / len(group),
+                "avg_data_size_mb": correct["bytes"].mean() / MIB,
                 "limit_mbps": limit_mbps(ceiling, bare),
                 "ceiling_mbps": ceiling,
                 "bare_mbps": bare,
@@ -114,10 +114,10 @@ def aggregate(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def servers(raw: pd.DataFrame) -> pd.DataFrame:
-    """What each of those measured did in each cell: medians over its runs, and of all its requests.
+    """Return the figures of each server in each cell: medians over its runs, or over all its requests.
 
-    `messages` are batches that came in an answer: fewer than were asked for where a server joins them. `reader_cores`
-    is how many cores the readers kept busy: where that is as many as there are readers, it is they who were measured.
+    `messages` is the number of batches in an answer. It is lower than requested if a server joins batches.
+    `reader_cores` is how many cores the readers kept busy. If it is the number of readers, the readers were the limit.
     """
     rows = []
     for key, group in raw[raw["error"] == ""].groupby([*RATIO_CELL, "mode"], sort=True):
@@ -139,12 +139,15 @@ def servers(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def limit_mbps(ceiling: float, bare: float) -> float:
-    """The source's own pace for all readers, or what bare pyarrow reached here, which who joins batches may exceed."""
+    """Return the source's own pace for all readers, or the throughput of bare pyarrow if that is lower.
+
+    A server that joins batches may exceed bare pyarrow.
+    """
     return min(ceiling, bare)
 
 
 def bare_mbps(raw: pd.DataFrame, rows_per_batch: int, concurrent: int) -> float:
-    """The median of the bare peer's runs of the default table without delay; NaN where it was not run."""
+    """Return the median of the bare peer's runs of the default table without delay; NaN if there are none."""
     chosen = raw[
         (raw["mode"] == BARE)
         & (raw["variant"] == "default")
@@ -157,10 +160,11 @@ def bare_mbps(raw: pd.DataFrame, rows_per_batch: int, concurrent: int) -> float:
 
 
 def ratios(raw: pd.DataFrame) -> pd.DataFrame:
-    """Both paths against each peer, and async against sync: runs of the same round, close in time, are pairs.
+    """Return the ratios of both paths to each peer, and of async to sync.
 
-    The median of the pairs' ratios, not the ratio of medians: drift that both of a pair saw cancels. A round in which
-    one of a pair failed is no pair.
+    The runs of the same round are close in time and form a pair. The result is the median of the ratios of pairs, not
+    the ratio of medians, because drift that affects both runs of a pair cancels. A round with a failed run is not a
+    pair.
     """
     rows = []
     for key, group in raw.groupby(RATIO_CELL, sort=True):
@@ -186,10 +190,10 @@ def ratios(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare(result: pd.DataFrame) -> pd.DataFrame:
-    """One row per cell, async against sync: `improvement` and its `noise` in percent, and shares of the limit.
+    """Return a row per cell, async against sync: `improvement` and its `noise` in percent, and shares of the limit.
 
-    `noise` is the standard deviation of the difference of one run of each, in percent of sync. Empty where only one of
-    them was measured.
+    `noise` is the standard deviation of the difference of one run of each, in percent of sync. The frame is empty if
+    only one path was measured.
     """
     if not set(MODES) <= set(result["mode"]):
         return pd.DataFrame(columns=COMPARED)
@@ -213,7 +217,7 @@ def compare(result: pd.DataFrame) -> pd.DataFrame:
 
 
 def _named(columns: Sequence[str], key: Any) -> dict[str, Any]:
-    """The values by which a group was made."""
+    """Return the values of a group's columns."""
     return dict(zip(columns, key, strict=True))
 
 

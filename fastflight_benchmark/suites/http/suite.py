@@ -1,8 +1,8 @@
 """Suite `http`: small cached reads beside a plain FastAPI endpoint, and Arrow IPC over HTTP beside Flight.
 
 For small reads, `wrk` with 50 connections requests `/devices` from the gateway, and the same content from FastAPI in a
-process of its own. The mock table of 190.7 MiB is read whole by one client, over HTTP and over Flight from the same
-server. What is compared takes turns, in an order that is reversed with each run; a ratio is that of one pair.
+process of its own. One client reads the whole mock table of 190.7 MiB, over HTTP and over Flight from the same server.
+The compared servers take turns, in an order that is reversed with each run. A ratio is that of one pair.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ CONNECTIONS = 50
 SMALL, TABLE = "small reads", "table"
 GATEWAY, FASTAPI, FLIGHT = "gateway", "fastapi", "flight"
 PEERS = {SMALL: FASTAPI, TABLE: FLIGHT}
-# The issue's: at least so many times the peer's rate, and 99 % of the small answers within so many milliseconds.
+# The targets: the least multiple of the peer's rate, and the milliseconds within which 99 % of small answers must
+# arrive.
 TARGETS = {SMALL: 3.0, TABLE: 0.7}
 TARGET_MS = 10.0
 COLUMNS = ["work", "contender", "run", "rate", "unit", "p99_ms", "error"]
@@ -49,7 +50,7 @@ MILLISECONDS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """How long wrk asks, how many rows the table has, and how often each is measured in a run."""
+    """The seconds of each load by wrk, the rows of the table, and how often each is measured in a run."""
 
     seconds: int
     rows: int
@@ -87,7 +88,7 @@ def run(options: Options, scope: Scope | None = None) -> int:
 
 
 def ratios(raw: pd.DataFrame) -> pd.DataFrame:
-    """One row for each work: the gateway's rate to its peer's, by pairs that stood next to each other."""
+    """Return a row for each work: the ratios of the gateway's rate to its peer's, in pairs that are close in time."""
     rows = []
     for work, group in raw[raw["error"] == ""].groupby("work", sort=False):
         peer = PEERS[str(work)]
@@ -111,7 +112,7 @@ def ratios(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def show(options: Options, result: pd.DataFrame) -> None:
-    """The table, and whether the targets are met; a quick run judges nothing."""
+    """Show the table, and whether the targets are met. A quick run is not judged."""
     grid = report.table(
         "HTTP: median of pairs in this run (lowest, highest)",
         ("work", "gateway", "peer", "unit", "pairs", "99 % within"),
@@ -160,7 +161,7 @@ def _measured(runs: int, scope: Scope, wrk: str | None) -> Iterator[dict[str, An
                     FASTAPI: partial(small_reads, wrk, f"{peer.location}/devices", scope.seconds),
                 }
             for work, contenders in works.items():
-                for measure in contenders.values():  # to warm up: not kept
+                for measure in contenders.values():  # warm-up
                     measure()
                 for number in range((run_ - 1) * scope.rounds + 1, run_ * scope.rounds + 1):
                     for name in contenders if number % 2 else reversed(contenders):
@@ -168,14 +169,14 @@ def _measured(runs: int, scope: Scope, wrk: str | None) -> Iterator[dict[str, An
 
 
 def refuse_other(url: str, peer: str) -> None:
-    """`DataError` unless both answer the same: the one that says less would have less to do.
+    """Raise `DataError` unless both give the same answer: a shorter answer would be less work.
 
-    The time of a device's last data (`last_data`) may differ.
+    Only the time of a device's last data (`last_data`) may differ.
     """
     with urllib.request.urlopen(url) as ours, urllib.request.urlopen(peer) as its:
         own, other = (json.load(answer, object_hook=_without_times) for answer in (ours, its))
     if own != other:
-        raise DataError(f"the peer answers {other}, the gateway {own}", where=peer, hint="No result of it is kept")
+        raise DataError(f"the peer answers {other}, the gateway {own}", where=peer, hint="Its result is not saved")
 
 
 def _without_times(device: dict[str, Any]) -> dict[str, Any]:
@@ -190,24 +191,24 @@ def _outcome(measure: Callable[[], Measured]) -> dict[str, Any]:
 
 
 def small_reads(wrk: str, url: str, seconds: int) -> Measured:
-    """What `wrk` says of `url`. `TransportError` where an answer was not a good one."""
+    """Return the figures of `wrk` for `url`. Raise `TransportError` if a request failed."""
     command = [wrk, "-t1", f"-c{CONNECTIONS}", f"-d{seconds}", "--latency", url]
     text = subprocess.run(command, capture_output=True, text=True, check=True, timeout=seconds + 30).stdout
     return parsed(text, url)
 
 
 def parsed(text: str, url: str) -> Measured:
-    """The figures in what `wrk` prints."""
+    """Return the figures in the output of `wrk`."""
     if failed := FAILED.search(text):
         raise TransportError(f"wrk: {failed[1]}", where=url)
     rate, p99 = RATE.search(text), P99.search(text)
     if rate is None or p99 is None:
-        raise TransportError("wrk gave no figures", where=url)
+        raise TransportError("the output of wrk has no figures", where=url)
     return Measured(float(rate[1]), "answers/s", float(p99[1]) * MILLISECONDS[p99[2]])
 
 
 def over_http(url: str, rows: int) -> Measured:
-    """Read the table as Arrow IPC with what Python itself has."""
+    """Read the table as Arrow IPC with Python's `http.client`."""
     began = time.perf_counter()
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
     try:
@@ -215,19 +216,19 @@ def over_http(url: str, rows: int) -> Measured:
         response = connection.getresponse()
         if response.headers["fastflight-path"] != "async":
             raise WrongPath(f"answered on {response.headers['fastflight-path']!r}")
-        size, came = _counted(iter(pa.ipc.open_stream(response)))
+        size, received = _counted(iter(pa.ipc.open_stream(response)))
     finally:
         connection.close()
-    return _rate(size, came, rows, began)
+    return _rate(size, received, rows, began)
 
 
 def over_flight(location: str, rows: int) -> Measured:
-    """Read the same over Flight."""
+    """Read the same table over Flight."""
     began = time.perf_counter()
     with flight.connect(location) as client:
         reader = client.do_get(flight.Ticket(_request(rows)))
-        size, came = _counted(chunk.data for chunk in reader)
-    return _rate(size, came, rows, began)
+        size, received = _counted(chunk.data for chunk in reader)
+    return _rate(size, received, rows, began)
 
 
 def _request(rows: int) -> bytes:
@@ -242,7 +243,7 @@ def _counted(batches: Iterator[pa.RecordBatch]) -> tuple[int, int]:
     return size, rows
 
 
-def _rate(size: int, came: int, rows: int, began: float) -> Measured:
-    if came != rows:
-        raise TransportError(f"{came} rows came, not {rows}")
+def _rate(size: int, received: int, rows: int, began: float) -> Measured:
+    if received != rows:
+        raise TransportError(f"{received} rows arrived, expected {rows}")
     return Measured(size / MIB / (time.perf_counter() - began), "MiB/s")

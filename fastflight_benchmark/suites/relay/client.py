@@ -1,10 +1,10 @@
-"""The client of every transfer, in a process of its own: a job is a line of JSON, and so is what came of it.
+"""The client of every transfer, in a process of its own. It reads jobs as lines of JSON and prints their outcomes.
 
     python -m fastflight_benchmark.suites.relay.client
 
-It is the same one for all, as cheap as it can be, so that the relays are what is measured: one socket that blocks, one
-buffer, a system call for each frame's header and one for its payload, nothing copied. The clock runs from the request
-to the last byte.
+All relays have the same client. It is as cheap as possible, so that a measurement shows the relay: one blocking socket,
+one buffer, a system call for the header of each frame and one for its payload, no copies. The measured time is from the
+request to the last byte.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from fastflight_benchmark.suites.relay.content import LONGEST_BYTES, MIB, Checke
 from fastflight_benchmark.suites.relay.relays import LIBRARY, OURS, PLAIN
 
 RAW = "raw"
-# What a client of the relay takes at once: above what is on its way over loopback.
+# The window of a relay's client, larger than the amount that is on its way over loopback.
 WINDOW_BYTES = 4 * MIB
-# A transfer that stands still.
+# A transfer that makes no progress ends after this time.
 TIMEOUT_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A transfer of `size` bytes from `seeder`, by way of the relay at `address` (`raw`: no relay)."""
+    """A transfer of `size` bytes from `seeder`, through the relay at `address`, or directly (`raw`)."""
 
     kind: str
     address: str
@@ -48,7 +48,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`frames` is 0 where there are none."""
+    """The seconds of a transfer, and its WebSocket frames: 0 without WebSocket."""
 
     seconds: float
     frames: int
@@ -62,14 +62,14 @@ class Client:
         self._checks = {whole: Checked(whole=whole) for whole in (False, True)}
 
     def carry_out(self, job: Job) -> Outcome:
-        """Carry out a job. `TransportError` if wrong bytes arrive."""
+        """Carry out a job. Raise `TransportError` if wrong bytes arrive."""
         host, _, port = job.address.rpartition(":")
         checked = self._checks[job.whole]
         checked.begin()
         request = f"{job.size} {job.chunk}\n".encode()
         with socket.create_connection((host, int(port)), TIMEOUT_SECONDS) as sock:
             sock.settimeout(None)
-            _limit(sock)
+            _set_timeout(sock)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if job.kind in (OURS, LIBRARY):
                 shake_hands(sock, job.address)
@@ -84,11 +84,11 @@ class Client:
             else:
                 sock.sendall(f"{job.seeder}\n".encode() + request if job.kind == PLAIN else request)
                 piece = self._buffer[: job.read]
-                while came := sock.recv_into(piece):
-                    checked.take(piece[:came])
+                while received := sock.recv_into(piece):
+                    checked.take(piece[:received])
             seconds = time.perf_counter() - began
         if checked.size != job.size:
-            raise TransportError(f"{checked.size} bytes came, not {job.size}")
+            raise TransportError(f"{checked.size} bytes arrived, expected {job.size}")
         return Outcome(seconds, checked.pieces if job.kind in (OURS, LIBRARY) else 0)
 
     def _through_ours(self, sock: socket.socket, seeder: str, request: bytes, checked: Checked) -> None:
@@ -108,7 +108,7 @@ class Client:
                     raise TransportError(f"closed: {event.text}")
 
     def _frame(self, sock: socket.socket) -> memoryview:
-        """The payload of the next frame."""
+        """Return the payload of the next frame."""
         head = self._buffer[:2]
         _fill(sock, head)
         length = head[1]
@@ -123,8 +123,8 @@ class Client:
         return payload
 
 
-def _limit(sock: socket.socket) -> None:
-    """Have the system end a call that waits too long: Python's own timeout would cost a call more for each read."""
+def _set_timeout(sock: socket.socket) -> None:
+    """Let the system end a call that waits too long. Python's own timeout would add a system call to each read."""
     if sys.platform == "win32":
         limit: int | bytes = round(TIMEOUT_SECONDS * 1000)
     else:
@@ -135,10 +135,10 @@ def _limit(sock: socket.socket) -> None:
 
 def _fill(sock: socket.socket, view: memoryview) -> None:
     while view:
-        came = sock.recv_into(view, len(view), socket.MSG_WAITALL)
-        if not came:
-            raise TransportError("the relay left in the middle")
-        view = view[came:]
+        received = sock.recv_into(view, len(view), socket.MSG_WAITALL)
+        if not received:
+            raise TransportError("the relay closed the connection in the middle of a frame")
+        view = view[received:]
 
 
 def say(sock: socket.socket, payload: bytes, opcode: Opcode = Opcode.BINARY) -> None:
@@ -153,10 +153,10 @@ def shake_hands(sock: socket.socket, address: str) -> None:
     )
     head = b""
     while not head.endswith(b"\r\n\r\n"):
-        came = sock.recv(1)
-        if not came:
+        received = sock.recv(1)
+        if not received:
             break
-        head += came
+        head += received
     if not head.startswith(b"HTTP/1.1 101 "):
         raise TransportError(f"no WebSocket: {head[:100]!r}")
 

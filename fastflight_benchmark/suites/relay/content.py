@@ -1,7 +1,7 @@
-"""What the seeder sends, so that a client can tell whether it has it all, in order.
+"""The content that the seeder sends, and the check that a client received all of it in order.
 
-One block of random bytes, again and again. Its length is a prime: no read or frame is in step with it, so that a piece
-that is lost, doubled or out of its place begins with the wrong bytes.
+It is a block of random bytes, repeated. Its length is a prime number, so no read or frame is a whole number of blocks.
+A lost, doubled or moved piece therefore begins with wrong bytes.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from fastflight.errors import TransportError
 
 MIB = 1024 * 1024
 BLOCK_BYTES = 1_048_573
-# The longest piece that a client looks at in one go.
+# The longest piece that a client checks at once.
 LONGEST_BYTES = 4 * MIB
-# Of each piece when it is not compared as a whole: its beginning and its end.
+# Bytes at the beginning and at the end of each piece that are compared, if not the whole piece is.
 EDGE_BYTES = 64
 
 
 def stream(size: int) -> bytes:
-    """The first `size` bytes."""
+    """Return the first `size` bytes."""
     block = random.Random(7).randbytes(BLOCK_BYTES)
     return (block * (size // BLOCK_BYTES + 1))[:size]
 
 
 class Checked:
-    """Counts what comes, and compares it: all of it, or the edges of each piece."""
+    """Counts the received bytes, and compares all of them, or the edges of each piece."""
 
     def __init__(self, *, whole: bool) -> None:
         self._whole = whole
@@ -37,11 +37,11 @@ class Checked:
         self.pieces = 0
 
     def begin(self) -> None:
-        """A transfer begins."""
+        """Begin a transfer."""
         self.size = self.pieces = 0
 
     def take(self, piece: memoryview) -> None:
-        """The next piece. `TransportError` if it is not what the seeder sent."""
+        """Check the next piece. Raise `TransportError` if the seeder did not send it at this place."""
         place, size = self.size % BLOCK_BYTES, len(piece)
         if self._whole:
             same = np.array_equal(np.frombuffer(piece, np.uint8), self._expected_bytes[place : place + size])
@@ -52,6 +52,6 @@ class Checked:
                 piece[size - edge :] == self._expected[end - edge : end]
             )
         if not same:
-            raise TransportError(f"other bytes came than were sent, between {self.size} and {self.size + size}")
+            raise TransportError(f"other bytes arrived than were sent, between {self.size} and {self.size + size}")
         self.size += size
         self.pieces += 1

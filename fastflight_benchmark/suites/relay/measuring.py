@@ -1,4 +1,4 @@
-"""The transfers of the suite `relay`: in each cell, what is compared stands next to each other in time."""
+"""The transfers of the suite `relay`. In each cell, the compared transfers follow each other directly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KB = 1024
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Sizes in MB, chunks of the seeder and reads of the relay in KB, and how often each is measured in a run."""
+    """Sizes in MB, chunks of the seeder and reads of the relay in KB, and how often a run measures each."""
 
     sizes: Sequence[int]
     chunks: Sequence[int]
@@ -36,7 +36,7 @@ class Scope:
 
 
 def measured(runs: int, scope: Scope, step: Callable[[str], object]) -> Iterator[dict[str, Any]]:
-    """A row for each transfer that counts. Each cell begins with one that does not, and is compared byte by byte."""
+    """Yield a row for each timed transfer. Each cell begins with one that is compared byte by byte and not timed."""
     with ExitStack() as stack:
         seeder = stack.enter_context(spawned(SEEDER)).location
         ports = {RAW: [seeder] * len(scope.reads)}
@@ -80,5 +80,5 @@ def _figures(job: Job, outcome: dict[str, Any]) -> dict[str, Any]:
 
 
 def _used(process: psutil.Process | None) -> float:
-    """Seconds of a core that a relay has used; no number where there is no relay."""
+    """Return the processor seconds that a relay has used; NaN without a relay."""
     return float("nan") if process is None else cpu_seconds(process)

@@ -1,4 +1,4 @@
-"""The plot of the suite `relay`: MB/s by the size of a read, the relays beside each other, by size of transfer."""
+"""The plot of the suite `relay`: the throughput of each relay by the size of a read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ELSEWHERE_COLOUR = "#b03a2e"
 
 
 def relay(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, Figure]:
-    """A row of axes for each chunk of the seeder, a column for each size of transfer."""
+    """Draw a row of axes for each chunk of the seeder, and a column for each size of transfer."""
     chunks, sizes = sorted(result["chunk_kb"].unique()), sorted(result["size_mb"].unique())
     figure, grid = plt.subplots(
         len(chunks), len(sizes), figsize=(4 * len(sizes) + 0.8, 3 * len(chunks) + 1.2), sharey=True, squeeze=False
@@ -41,7 +41,7 @@ def relay(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, Fig
             axes.set_title(f"{size} MB, the seeder's chunks {chunk} KB", fontsize=9)
             axes.grid(axis="y", lw=0.4, alpha=0.5)
             axes.spines[["top", "right"]].set_visible(False)
-    # Once all is drawn: what comes later no longer moves a scale that was set, and it is that of all.
+    # After all lines are drawn: the axes share this scale, and a fixed scale would not adapt to later lines.
     grid[0][0].set_ylim(bottom=0)
     for axes in grid[-1]:
         axes.set_xlabel("KB of a read")

@@ -1,11 +1,10 @@
-"""The relays that are compared, each as a server: a port for each size of read, named in order on its line of output.
+"""The compared relays, each as a server. It has a port for each size of read, and prints the ports in this order.
 
     python -m fastflight_benchmark.suites.relay.relays (ours | library | plain) READ_BYTES...
 
-`ours` is the gateway's. `library` reads the target with asyncio's streams and sends each read as a message with the
-`websockets` library, without compression; a client's first message names the target. `plain` copies from socket to
-socket with `recv_into` and `sendall`, in threads: there is no WebSocket about it, and a client's first line names the
-target.
+`ours` is the gateway's relay. `library` reads the target with asyncio's streams and sends each read as a message with
+the `websockets` library, without compression; a client's first message names the target. `plain` copies from socket to
+socket with `recv_into` and `sendall`, in threads and without WebSocket; a client's first line names the target.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from websockets.exceptions import ConnectionClosed
 
 OURS, LIBRARY, PLAIN = "ours", "library", "plain"
 HOST = "127.0.0.1"
-# As the gateway's relay has it.
+# The same size as in the gateway's relay.
 RECEIVE_BUFFER_BYTES = 256 * 1024
 
 
@@ -32,7 +31,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def announce(ports: Sequence[int]) -> None:
-    """The line that whoever started this waits for."""
+    """Print the line that the parent process waits for."""
     print(f"listening on {','.join(f'{HOST}:{port}' for port in ports)};", flush=True)
 
 
@@ -49,7 +48,7 @@ def ours(sizes: Sequence[int]) -> None:
 
 
 async def _nothing(scope: object, receive: object, send: object) -> None:
-    """The application beside the relay has nothing to say."""
+    """The gateway's application, which is not used here."""
 
 
 def library(sizes: Sequence[int]) -> None:
@@ -100,8 +99,8 @@ def _plain_stream(client: socket.socket, size: int) -> None:
             target.sendall(lines.readline())
             buffer = bytearray(size)
             view = memoryview(buffer)
-            while came := target.recv_into(buffer):
-                client.sendall(view[:came])
+            while received := target.recv_into(buffer):
+                client.sendall(view[:received])
 
 
 def _connected(target: str) -> socket.socket:

@@ -1,8 +1,8 @@
-"""The source of every transfer: sends so many bytes, in chunks of so many, to whoever asks.
+"""The source of every transfer: it sends as many bytes as a client requests, in chunks of the requested size.
 
     python -m fastflight_benchmark.suites.relay.seeder
 
-A client sends a line, `SIZE CHUNK`, and gets `SIZE` bytes of `content` in writes of `CHUNK`, and then the end.
+A client sends a line, `SIZE CHUNK`. It gets `SIZE` bytes of `content` in writes of `CHUNK`; then the connection ends.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 
 from fastflight_benchmark.suites.relay.content import BLOCK_BYTES, stream
 
-# The longest chunk that is asked for.
+# The longest chunk that a client may request.
 MAX_CHUNK = 1024 * 1024
 
 
@@ -32,10 +32,10 @@ def seed(sock: socket.socket, content: memoryview) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         line = b""
         while not line.endswith(b"\n"):
-            came = sock.recv(100)
-            if not came:
+            received = sock.recv(100)
+            if not received:
                 return
-            line += came
+            line += received
         size, chunk = (int(word) for word in line.split())
         sent = 0
         while sent < size:

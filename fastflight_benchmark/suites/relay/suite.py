@@ -1,8 +1,8 @@
 """Suite `relay`: TCP streams through the gateway's WebSocket, beside a plain TCP relay and one on `websockets`.
 
-A seeder, each relay and the client are separate processes on this computer. Every transfer is counted to its last byte
-and checked. What is compared takes turns, in an order that is reversed with each round; a ratio is that of one round.
-The published figures of a daemon with the same design are shown beside; they were not measured here.
+A seeder, each relay and the client are separate processes on this computer. The client counts and checks all bytes of
+every transfer. The relays take turns, in an order that is reversed with each round. A ratio is that of one round. The
+suite also shows the published figures of a daemon with the same design; they were not measured here.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ QUICK = Scope(sizes=(10,), chunks=(16, 64), reads=(16, 128), rounds=1)
 # MB/s by KB of a read, as published for the JVM daemon.
 ELSEWHERE: Mapping[int, float] = {16: 702.0, 32: 1212.0, 64: 1455.0, 128: 1684.0, 256: 1530.0}
 CONGESTION = Path("/proc/sys/net/ipv4/tcp_congestion_control")
-# The issue's, with reads of so many KB: ours to its peer, at the least.
+# The targets, for reads of this many KB: the least ratio of the gateway's relay to each peer.
 TARGET_READ = 128
 TARGETS: Mapping[str, float] = {PLAIN: 0.5, LIBRARY: 1.5}
 CELL = ["size_mb", "chunk_kb", "read_kb"]
 
 
 def run(options: Options, scope: Scope | None = None) -> int:
-    """Measure, save and show. Return how many transfers failed; one with a wrong byte is one of them."""
+    """Measure, save and show. Return how many transfers failed, transfers with wrong bytes included."""
     scope = scope or (QUICK if options.quick else FULL)
     peers = {"websockets": importlib.metadata.version("websockets")}
     description = options.describe("relay", scope, elsewhere=ELSEWHERE, peers=peers, congestion=congestion())
@@ -49,7 +49,7 @@ def run(options: Options, scope: Scope | None = None) -> int:
 
 
 def summarize(raw: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each cell: the median rate of each contender, and the median ratio of ours to each other."""
+    """Return a row for each cell: the median rate of each relay, and the median ratios of the gateway's relay."""
     rows = []
     for cell, group in raw[raw["error"] == ""].groupby(CELL, sort=True):
         rates = group.pivot(index="run", columns="contender", values="mbps").reindex(columns=list(CONTENDERS)).dropna()
@@ -64,18 +64,18 @@ def summarize(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def ratios(raw: pd.DataFrame, peer: str) -> pd.Series[float]:
-    """Return the ratios of ours to `peer` for the read size of the targets, one for each round of each cell."""
+    """Return the ratios of the gateway's relay to `peer`, for the read size of the targets, by round and cell."""
     right = raw[(raw["error"] == "") & (raw["read_kb"] == TARGET_READ)]
     rates = right.pivot(index=[*CELL, "run"], columns="contender", values="mbps")
     return (rates[OURS] / rates[peer]).dropna()
 
 
 def congestion() -> str:
-    """Return the name of the system's congestion control. Some of them pace, also on loopback."""
+    """Return the name of the system's TCP congestion control. Some kinds pace even on loopback."""
     try:
         return CONGESTION.read_text().strip()
     except OSError:
-        return "of its own"
+        return "unknown"
 
 
 def show(options: Options, result: pd.DataFrame, raw: pd.DataFrame) -> None:
@@ -103,9 +103,9 @@ def show(options: Options, result: pd.DataFrame, raw: pd.DataFrame) -> None:
     seconds = ", ".join(f"{name} {used[name]:.2f}" for name in (PLAIN, OURS, LIBRARY) if name in used)
     options.say(f"seconds of a core that a relay used for each GiB, mean of all transfers: {seconds}")
     if {OURS, LIBRARY} <= set(used.index) and used[OURS]:
-        options.say(f"for a second of ours, the one on websockets used {used[LIBRARY] / used[OURS]:.2f}")
-    options.say(f"TCP of this computer: {congestion()}; ours has reno on loopback, the others what the computer has")
-    options.say(f"the JVM daemon, from elsewhere and not measured here, MB/s: {published}")
+        options.say(f"for each second of ours, the relay on websockets used {used[LIBRARY] / used[OURS]:.2f}")
+    options.say(f"TCP congestion control: {congestion()}; on loopback ours uses reno, the others use the system's")
+    options.say(f"the JVM daemon, as published and not measured here, MB/s: {published}")
     if options.quick:
         return
     for peer, target in TARGETS.items():

@@ -1,4 +1,4 @@
-"""A result of the suite `requests` on the screen."""
+"""Shows a result of the suite `requests` on the screen."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fastflight_benchmark.report import LOSS, NOISE, WIN, show_targets, table
 
 
 def show(console: Console, result: pd.DataFrame, ratios: pd.DataFrame, *, judged: bool) -> None:
-    """What each server did, then ours against peers, then, where it is to be `judged`, whether the targets are met."""
+    """Show each server, the ratios to peers and, if `judged`, whether the targets are met."""
     for (operation, load), cells in result.groupby(["operation", "load"], sort=False):
         _show_servers(console, f"{operation}, load by {load}: medians; CPU: the server's, for each", cells)
         of = ratios[(ratios["operation"] == operation) & (ratios["load"] == load)]
@@ -52,6 +52,6 @@ def _show_ratios(console: Console, title: str, ratios: pd.DataFrame) -> None:
 
 
 def _style(peer: str, lowest: float, highest: float) -> str:
-    """Beside a bare server the target allows a little less; one that all pairs agree on is no noise."""
+    """Return the colour of a ratio: a win or a loss only if all pairs agree. Targets allow a little less than bare."""
     least = min(targets.SMALL_TO_PARSING.values()) if peer in (BARE, PARSING) else 1.0
     return WIN if lowest >= least else LOSS if highest < least else NOISE

@@ -1,10 +1,10 @@
-"""Suite `requests`: small do_get, get_flight_info and do_action per second, their 99th percentile, and what they cost.
+"""Suite `requests`: small do_get, get_flight_info and do_action per second, their 99th percentile, and their cost.
 
-fastflight on both of its paths takes turns with a pyarrow server that has made all its answers in advance (`bare`),
-with one that parses each request (`bare-parsing`), with the first on grpc.aio, and, where possible, with PyPI's
-`fastflight`. The load comes from separate processes: Flight clients in Python, which check every answer, and ghz, which
-is neither Python nor Arrow. Each request follows the one before it on its connection, so a rate is what server and load
-reach together. The server's processor time for a request does not depend on the load's own cost.
+fastflight on both of its paths takes turns with a pyarrow server with prepared answers (`bare`), with one that parses
+each request (`bare-parsing`), with prepared answers on grpc.aio, and, where possible, with PyPI's `fastflight`. The
+load comes from separate processes: Flight clients in Python, which check every answer, and ghz, which uses neither
+Python nor Arrow. On a connection, each request follows the answer to the last one, so a rate depends on server and load
+together. The server's processor time for a request does not depend on the load's own cost.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from fastflight_benchmark.suites.requests import summary as requests_summary
 from fastflight_benchmark.suites.requests.summary import RAW_COLUMNS
 
 CLIENT, GHZ = LOADS = ("flight-client", "ghz")
-# PyPI's fastflight has do_get alone. An action of ours takes no path, and is asked for once.
-WHO: Mapping[str, Sequence[str]] = {
+# The servers of each operation. PyPI's fastflight has only do_get. fastflight's action has no sync or async path.
+SERVERS: Mapping[str, Sequence[str]] = {
     DO_GET: (BARE, PARSING, *MODES, NAMESAKE_SYNC, NAMESAKE_ASYNC, AIO),
     GET_FLIGHT_INFO: (BARE, PARSING, *MODES, AIO),
     DO_ACTION: (BARE, MODES[0], AIO),
 }
-# Of each load before it is measured, on its connections; and around a load: processes, and a report.
+# The warm-up of each load, and the time of starting and ending it.
 WARM_UP_SECONDS = 0.1
 AROUND_SECONDS = 0.15
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is measured, for how many seconds each, and how often in each run."""
+    """The measurements: numbers of connections, seconds of each load, rounds in each run, peers and loads."""
 
     connections: Sequence[int]
     seconds: float
@@ -55,14 +55,14 @@ class Scope:
     loads: Sequence[str] = LOADS
 
 
-# Several short loads in turns rather than a long one: what else the machine does then falls on all that are compared.
+# Several short loads in turns, not one long load, so that other work on the machine affects all servers.
 FULL = Scope(connections=(1, 4, 16, 64), seconds=0.5, rounds=2)
 QUICK = Scope(connections=(1, 16), seconds=0.3)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One load on one server. `run` counts the rounds in which each of those that are compared is loaded once."""
+    """One load on one server. `run` is the number of the round; each round loads every server once."""
 
     operation: str
     load: str
@@ -72,7 +72,7 @@ class Step:
 
     @property
     def labels(self) -> dict[str, str]:
-        """What `--only` chooses by."""
+        """The labels that `--only` compares."""
         return {
             "operation": self.operation,
             "load": self.load,
@@ -89,18 +89,18 @@ class Step:
 
     @property
     def path(self) -> str:
-        """What the answer's schema must name."""
+        """The path that the answer's schema must name."""
         return CONTENDERS[self.mode].path
 
 
 def plan(scope: Scope, run: int) -> Iterator[Step]:
-    """Yield all loads of one run. Those that are compared take turns, in an order that is reversed each time."""
+    """Yield all loads of one run. The servers take turns, in an order that is reversed each time."""
     for operation in OPERATIONS:
-        who = [mode for mode in WHO[operation] if mode in MODES or mode in scope.peers]
+        modes = [mode for mode in SERVERS[operation] if mode in MODES or mode in scope.peers]
         for connections in scope.connections:
             for load in scope.loads:
                 for round_ in range((run - 1) * scope.rounds + 1, run * scope.rounds + 1):
-                    for mode in who if round_ % 2 else reversed(who):
+                    for mode in modes if round_ % 2 else reversed(modes):
                         yield Step(operation, load, connections, mode, round_)
 
 
@@ -173,10 +173,10 @@ def _called(step: Step, server: Served, loaders: Loaders, seconds: float) -> Cal
 
 
 def refuse_wrong(step: Step, calls: Calls) -> None:
-    """Raises `DataError` if the server gave another answer than requested."""
+    """Raise `DataError` if the server gave another answer than requested."""
     wrong = [error for error in calls.errors if error.startswith("WrongAnswer")]
     if wrong:
-        raise DataError(wrong[0], where=f"{step.operation} of {step.mode}", hint="No result of it is kept")
+        raise DataError(wrong[0], where=f"{step.operation} of {step.mode}", hint="Its result is not saved")
 
 
 def row(step: Step, calls: Calls, server_cpu_seconds: float) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""From measured loads to the rows of a result of the suite `requests`. Pure: frames in, frames out.
+"""Computes the rows of a result of the suite `requests` from measured loads. Pure functions on frames.
 
-`raw` is a frame of `RAW_COLUMNS`: a row for each time that a server was loaded with one operation.
+`raw` is a frame of `RAW_COLUMNS`: a row for each load of one operation on one server.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RATIO_COLUMNS = [
 
 
 def aggregate(raw: pd.DataFrame) -> pd.DataFrame:
-    """Medians over runs, a row for each operation, load, number of connections and server."""
+    """Return medians over runs: a row for each operation, load, number of connections and server."""
     rows = []
     for key, group in raw.groupby([*CELL, "mode"], sort=True):
         rows.append(
@@ -53,18 +53,18 @@ def aggregate(raw: pd.DataFrame) -> pd.DataFrame:
 
 
 def ratios(raw: pd.DataFrame, pairs: Sequence[tuple[str, str]] | None = None) -> pd.DataFrame:
-    """Servers against each other: requests per second, p99 and processor time of the server.
+    """Return ratios between servers: of requests per second, p99 and processor time of the server.
 
-    Without `pairs`, ours against each peer, and async against sync. A pair of readings is of one run; a load
-    in which a request failed is none. Where all failed the ratios are no numbers: a row that is left out would be
-    missed by nobody.
+    Without `pairs`, they compare both paths with each peer, and async with sync. A ratio is that of two loads of the
+    same run. A load with a failed request is left out. If all loads of a server failed, its ratios are NaN: a
+    missing row could be overlooked.
     """
     rows = []
     for key, group in raw.groupby(CELL, sort=True):
         modes = list(group["mode"].unique())
-        right = group[group["failed"] == 0]
+        successful = group[group["failed"] == 0]
         by_run = {
-            column: right.pivot(index="run", columns="mode", values=column).reindex(columns=modes)
+            column: successful.pivot(index="run", columns="mode", values=column).reindex(columns=modes)
             for column in RATIOS.values()
         }
         for mode, peer in pairs or _ours_and_peers(modes):

@@ -1,9 +1,9 @@
-"""What a reader of a printing board has seen, and whether that is all of it.
+"""Counts what a reader of a printing board received, and checks that it is complete.
 
-`Rows` counts parsed rows (format `jsonl`): each must be of the board, and have the number after the last one's.
-`Traffic` counts the bytes of a line (format `bytes`): each chunk must have the number after the last one's, and all
-bytes together the CRC-32 of what the board has printed. A gap that the server tells of counts as what it says, to the
-chunk; anything else that is missing, or comes twice, is `wrong`.
+`Rows` counts parsed rows (format `jsonl`): each must be from the board and have the next number. `Traffic` counts the
+bytes of a line (format `bytes`): each chunk must have the next number, and all bytes together must have the CRC-32 of
+the board's output. Rows or chunks that the server reports in a gap are `lost`. Rows or chunks that are missing without
+a gap, or arrive twice, are `wrong`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 # The clock in a row of a printing board.
 CLOCK = re.compile(rb'"ns": (\d+)}')
-# A row of a printing board is shorter.
+# More bytes than any row of a printing board.
 ROW_BYTES = 128
 JSON_SCHEMA = {"board": "int64", "n": "int64", "ns": "int64"}
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -27,7 +27,7 @@ NONE: Numbers = np.zeros(0, np.int64)
 
 
 class Count:
-    """Rows or chunks so far: how many, the number of the first and the one that comes next, and what is amiss."""
+    """The rows or chunks so far: their count, the first and the next number, and errors."""
 
     def __init__(self, board: int) -> None:
         self.board = board
@@ -42,7 +42,7 @@ class Count:
         self._begun = False
 
     def _number(self, numbers: Numbers) -> None:
-        """Count these, which must go on from the last ones."""
+        """Count these numbers, which must continue the last ones."""
         if not self._begun:
             self._begun, self.first, self.next = True, int(numbers[0]), int(numbers[0])
         self.wrong += int((numbers != np.arange(self.next, self.next + len(numbers))).sum())
@@ -51,20 +51,20 @@ class Count:
 
 
 class Rows(Count):
-    """Of board number `board`. `lost` are rows."""
+    """Counts the rows of board number `board`. `lost` counts rows."""
 
     def reached(self, end: int) -> bool:
-        """Whether the row before number `end` has come."""
+        """Whether the row before number `end` has arrived."""
         return self.next >= end
 
     def take(self, batch: pa.RecordBatch, note: Mapping[str, Any], now: int) -> Numbers:
-        """Count a batch that came at `now`. Nanoseconds since each of its rows was printed."""
+        """Count a batch that arrived at `now`. Return, for each of its rows, the nanoseconds since it was printed."""
         self.gaps += "gap" in note
         if not batch.num_rows:
             return NONE
         numbers = batch.column("n").to_numpy()
         if "gap" in note and self._begun and numbers[0] > self.next:
-            # It tells of chunks: how many rows those held, the numbers say. Rows that come again are in no gap.
+            # The gap reports chunks. The row numbers say how many rows they had. Repeated rows are not part of a gap.
             self.lost += int(numbers[0]) - self.next
             self.next = int(numbers[0])
         self._number(numbers)
@@ -73,14 +73,14 @@ class Rows(Count):
 
 
 class Traffic(Count):
-    """Of whichever board. `lost` are chunks, as the gaps say."""
+    """Counts the chunks and bytes of any board. `lost` counts chunks, as reported by gaps."""
 
     def reached(self, end: int) -> bool:
-        """Whether so many bytes have come."""
+        """Whether `end` bytes have arrived."""
         return self.bytes >= end
 
     def take(self, batch: pa.RecordBatch, note: Mapping[str, Any], now: int) -> Numbers:
-        """Count a batch that came at `now`. Nanoseconds since the first and the last row in it were printed."""
+        """Count a batch that arrived at `now`. Return the nanoseconds since its first and its last row were printed."""
         if "gap" in note:
             first, last = note["gap"]["first"], note["gap"]["last"]
             self.gaps += 1
@@ -95,12 +95,12 @@ class Traffic(Count):
         data = contents(batch.column("data"))
         self.bytes += len(data)
         self.crc = zlib.crc32(data, self.crc)
-        # The newest alone would say nothing of how long the others waited for it.
+        # The newest row alone would not show how long the older ones waited for it.
         first, last = CLOCK.search(data[: 2 * ROW_BYTES]), CLOCK.findall(data[-2 * ROW_BYTES :])
         return now - np.array([int(first[1]), int(last[-1])], np.int64) if first and last else NONE
 
 
 def contents(column: pa.BinaryArray) -> memoryview:
-    """The bytes of all values, one after the other, as they lie in memory."""
+    """Return the bytes of all values, one after the other, without a copy."""
     offsets = np.frombuffer(column.buffers()[1], np.int32)[column.offset : column.offset + len(column) + 1]
     return memoryview(column.buffers()[2])[int(offsets[0]) : int(offsets[-1])]

@@ -1,8 +1,8 @@
-"""What the log under the recordings moves, beside a plain file that moves the same bytes.
+"""Measures the recording log, compared with a plain file of the same bytes.
 
-Batches of chunks as a recorder makes them go into a log that syncs every 100 ms, and come out again; the limits are
-the same batches as an Arrow stream, written to a plain file that is synced as often, and read from it. Both are read
-where the system still has them in memory, so that is what is compared, and no disk.
+Batches of chunks, as a recorder makes them, are appended to a log that syncs every 100 ms, and read again. The limit is
+the same batches as an Arrow stream in a plain file, synced as often. When both are read, the system still has them in
+memory, so the suite does not measure a disk.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow as pa
 from fastflight.log import NumberedRows, Store
 
 SYNC_MS = 100.0
-# Of a fast board whose lot is gathered, and of an ordinary one that prints a row at a time.
+# The output of a fast board, gathered in large chunks, and of an ordinary board, which prints a row at a time.
 CHUNKS = {"chunks of 4 KiB": 4096, "rows of 64 B": 64}
 BATCH_BYTES = 256 * 1024
 SCHEMA = pa.schema([("time", pa.timestamp("us", "UTC")), ("direction", pa.int8()), ("data", pa.binary())])
@@ -28,7 +28,7 @@ RECORD, REPLAY = "record", "replay"
 
 
 def kept(content_bytes: int, number: int) -> Iterator[dict[str, Any]]:
-    """MB/s of `data`, each way, of each kind of batch; which is first turns around with the run's number."""
+    """Yield MB/s of recording and replay, for each kind of batch. Log and file swap their order with each run."""
     for content, size in CHUNKS.items():
         batch = _batch(size)
         batches = [batch] * max(1, content_bytes // BATCH_BYTES)
@@ -37,11 +37,12 @@ def kept(content_bytes: int, number: int) -> Iterator[dict[str, Any]]:
             for name, measure in ways if number % 2 else reversed(ways):
                 recorded, replayed, rows = measure(Path(folder), batches)
                 moved = len(batches) * BATCH_BYTES / 1e6
-                wrong = rows != batch.num_rows * len(batches)
+                written_rows = batch.num_rows * len(batches)
+                wrong = rows != written_rows
                 for work, seconds in ((RECORD, recorded), (REPLAY, replayed)):
                     yield {
                         "run": number, "content": content, "server": name, "work": work, "mbps": moved / seconds,
-                        "error": f"{rows} rows came back" if wrong else "",
+                        "error": f"{rows} rows were read, not {written_rows}" if wrong else "",
                     }  # fmt: skip
 
 

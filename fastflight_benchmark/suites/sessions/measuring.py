@@ -1,8 +1,8 @@
-"""One cell of the suite `sessions`: boards, a server and readers as processes, watched for some seconds.
+"""Measures one cell of the suite `sessions`: boards, a server and readers, as processes, for some seconds.
 
-The boards begin when all sessions are open. They stop printing before anything ends, and the readers wait for what they
-have not seen yet: what is missing then is missing. A recording is read back through the server, all of it, and compared
-with what the boards printed.
+The boards begin to print when all sessions are open. They stop before the other processes end, and the readers wait for
+the rest; rows that have not arrived by then are missing. A recording is read completely through the server and compared
+with the boards' output.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from fastflight_benchmark.suites.sessions.recorded import Replayed, replayed
 from fastflight_benchmark.worker import Worker
 
 READING = "fastflight_benchmark.suites.sessions.reading"
-# 3 Mbaud: the fastest that boards' UARTs and their adapters do.
+# Bytes per second at 3 Mbaud, the fastest rate of boards' UARTs and their adapters.
 FULL_SPEED = 300_000.0
-# Of a board's first row a session may not know that it is whole, and begin with the next one.
-NOT_KNOWN = 1
-# For what opening started to come to rest.
+# A session may leave out the first row, because it cannot know whether the row is complete.
+SKIPPED_ROWS = 1
+# The pause after opening, until the processes are idle.
 SETTLE_SECONDS = 0.5
 LOOK_SECONDS = 0.1
 
@@ -46,15 +46,15 @@ class Cell:
     readers: int
     mode: str
     recorded: bool = False
-    # Instead of ten rows a second.
+    # If it is not 0, boards print this much instead of ten rows a second.
     bytes_per_second: float = 0.0
     format: str = JSONL
-    # One of the readers stops for so long.
+    # One of the readers stops reading for this long.
     stall_seconds: float = 0.0
 
 
 def measure(cell: Cell, seconds: float) -> Iterator[dict[str, Any]]:
-    """Measure a cell. Yield one row, or two if one reader stalls: the other readers, and that one."""
+    """Measure a cell. Yield one row. If a reader stalls, yield one row for the others and one for that reader."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastflight-sessions-")))
         fleet = stack.enter_context(
@@ -76,8 +76,8 @@ def measure(cell: Cell, seconds: float) -> Iterator[dict[str, Any]]:
         used = watch.during(seconds)
         printed = fleet.stop()
         seen = readers.ask({"do": "finish", "ends": _ends(cell, printed)})
-        kept = replayed(server.location, printed) if cell.recorded else None
-        row = asdict(cell) | {"open_seconds": opened} | used | _kept(kept)
+        replay = replayed(server.location, printed) if cell.recorded else None
+        row = asdict(cell) | {"open_seconds": opened} | used | _replay_columns(replay)
         ends = _numbers(cell, printed, seen)
         if not cell.stall_seconds:
             yield row | _received(cell, printed, ends, seen)
@@ -92,7 +92,7 @@ def _ends(cell: Cell, printed: Sequence[Printed]) -> list[int]:
 
 
 def _numbers(cell: Cell, printed: Sequence[Printed], seen: Sequence[dict[str, Any]]) -> list[int]:
-    """By board, the number after the last one: of its rows, or of its chunks, as its reader who has seen most knows."""
+    """Return the next number of each board: of its rows, or of its chunks, as counted by its most advanced reader."""
     if cell.format == JSONL:
         return [board.rows for board in printed]
     return [max((each["next"] for each in seen[number :: cell.boards]), default=0) for number in range(cell.boards)]
@@ -101,16 +101,16 @@ def _numbers(cell: Cell, printed: Sequence[Printed], seen: Sequence[dict[str, An
 def _received(
     cell: Cell, printed: Sequence[Printed], ends: Sequence[int], seen: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """Rows of JSON lines, or chunks and, byte by byte, what was in them. `ends`: the number after each board's last."""
+    """Return the columns about received rows or chunks. `ends` has the number after the last one of each board."""
     paths = {each["path"] for each in seen if not each["error"]}
     if paths - {cell.mode}:
-        raise WrongPath(f"asked for the path {cell.mode!r}, followed on {paths}")
+        raise WrongPath(f"requested the path {cell.mode!r}, answered on {paths}")
     expected = received = wrong = 0
     for number, each in enumerate(seen):
         board = printed[number % cell.boards]
         received += each["count"]
         wrong += each["wrong"]
-        expected += ends[number % cell.boards] - min(each["first"], NOT_KNOWN if cell.format == JSONL else 0)
+        expected += ends[number % cell.boards] - min(each["first"], SKIPPED_ROWS if cell.format == JSONL else 0)
         if cell.format == BYTES and not each["gaps"]:
             wrong += (each["bytes"], each["crc"]) != (board.bytes, board.crc)
     lost = sum(each["lost"] for each in seen)
@@ -132,15 +132,15 @@ def _received(
     }
 
 
-def _kept(kept: Replayed | None) -> dict[str, Any]:
-    if kept is None:
+def _replay_columns(replay: Replayed | None) -> dict[str, Any]:
+    if replay is None:
         return {"kept_rows": float("nan"), "kept_wrong": float("nan"), "replay_mbps": float("nan")}
-    return {"kept_rows": kept.rows, "kept_wrong": kept.wrong, "replay_mbps": kept.bytes / kept.seconds / 1e6}
+    return {"kept_rows": replay.rows, "kept_wrong": replay.wrong, "replay_mbps": replay.bytes / replay.seconds / 1e6}
 
 
 @contextmanager
 def _readers(location: str, cell: Cell) -> Iterator[Worker]:
-    """The readers of a cell (`reading`), all of whose sessions are open; the first one is to stall, if any is."""
+    """Start the readers of a cell (`reading`) and open all their sessions. If a reader stalls, it is the first one."""
     readers = [
         Reader(f"board-{number % cell.boards}", number % cell.boards, cell.mode, cell.format, 0,
                cell.stall_seconds if number == 0 else 0.0)
@@ -160,7 +160,7 @@ class _Watch:
                      (("server", server), ("boards", boards), ("readers", readers))}  # fmt: skip
 
     def during(self, seconds: float) -> dict[str, Any]:
-        """Cores used, the server's most memory and threads, percent of all cores idle, for the next seconds."""
+        """Measure for `seconds`: the cores of each process, the server's peak memory and threads, and idle cores."""
         cores, began = psutil.cpu_times(), time.perf_counter()
         before = {name: cpu_seconds(process) for name, process in self._all.items()}
         memory = threads = 0

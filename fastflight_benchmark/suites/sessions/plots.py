@@ -24,15 +24,15 @@ NOTE = "Boards, server and readers share the cores. Medians of runs; cores are o
 
 
 def sessions(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, Figure]:
-    """All plots of a result. Cells that failed are not in them, and their number is told."""
-    right = (result["failed"] == 0) & result["p50_ms"].notna()
-    note = NOTE if right.all() else f"{NOTE}. {(~right).sum()} cells failed, and are not here"
-    measured = result[right]
+    """Return all plots of a result. They leave out cells that failed, and say how many there are."""
+    succeeded = (result["failed"] == 0) & result["p50_ms"].notna()
+    note = NOTE if succeeded.all() else f"{NOTE}. {(~succeeded).sum()} failed cells are left out"
+    measured = result[succeeded]
     return {"latency": latency(measured, description, note), "cost": cost(measured, description, note)}
 
 
 def latency(cells: pd.DataFrame, description: Mapping[str, Any], note: str) -> Figure:
-    """Milliseconds from print to reader, median and a whisker up to p99, on a scale of powers of ten."""
+    """Draw milliseconds from printing to the reader, median and a line up to p99, on a logarithmic scale."""
     figure, axes = plt.subplots(figsize=(12.5, 4.8))
     for place, row in enumerate(cells.to_dict("records")):
         axes.bar(place, row["p50_ms"], 0.62, color=_colour(row))
@@ -55,7 +55,7 @@ def latency(cells: pd.DataFrame, description: Mapping[str, Any], note: str) -> F
 
 
 def cost(cells: pd.DataFrame, description: Mapping[str, Any], note: str) -> Figure:
-    """The server's cores and its memory, cell by cell."""
+    """Draw the server's cores and its memory in each cell."""
     figure, (cores, memory) = plt.subplots(2, 1, figsize=(12.5, 6.4), sharex=True)
     for axes, name, target, unit, digits in (
         (cores, "server_cores", KEPT_CORES, "cores", 2),
@@ -87,12 +87,12 @@ def _named(axes: Axes, cells: pd.DataFrame) -> None:
 
 
 def _name(row: Mapping[Any, Any]) -> str:
-    who: Sequence[str] = [f"{row['boards']:,}\nboards" if row["boards"] > 1 else "1\nboard", f"{row['readers']} read"]
+    lines: Sequence[str] = [f"{row['boards']:,}\nboards" if row["boards"] > 1 else "1\nboard", f"{row['readers']} read"]
     if row["part"] == FULL:
-        who = [_speed(row), who[1]]
+        lines = [_speed(row), lines[1]]
     if row["part"] == STALLED:
-        who = [_speed(row), "stalled" if row["stall_seconds"] else f"{row['readers']} beside"]
-    return "\n".join([*who, row["mode"]])
+        lines = [_speed(row), "stalled" if row["stall_seconds"] else f"{row['readers']} beside"]
+    return "\n".join([*lines, row["mode"]])
 
 
 def _speed(row: Mapping[Any, Any]) -> str:

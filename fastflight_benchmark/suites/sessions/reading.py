@@ -4,13 +4,13 @@
     {"do": "begin"}
     {"do": "finish", "ends": [...]}
 
-It obeys these lines of input. It answers the first with `true` when all sessions are open. `begin` drops the times that
-were taken so far; readers that are meant to stall stop reading. `finish` says where each reader ends (the number after
-its last row, or its number of bytes); the answer is a `Seen` for each reader, and the process ends.
+These are its lines of input. It answers the first with `true` when all sessions are open. `begin` drops the times so
+far and starts the stall of readers that have one. `finish` says where each reader ends (the number after its last row,
+or its number of bytes). The answer is a `Seen` for each reader; then the process ends.
 
-A reader is a bare `pyarrow.flight` client with a connection of its own: what one does not read stands in nobody else's
-way. A row's time is from its board's clock to the moment at which the reader has its batch, so the threads of this
-process are in it.
+A reader is a bare `pyarrow.flight` client with its own connection, so a stalled reader does not block the others. The
+time of a row is from the board's clock to the moment at which the reader has its batch. It includes delays between the
+threads of this process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import pyarrow.flight as flight
 
 from fastflight_benchmark.suites.sessions.counting import JSON_SCHEMA, Numbers, Rows, Traffic
 
-# Nothing has come for so long after the boards fell silent: nothing will.
+# If nothing arrives for this long after the boards stopped printing, the rest is missing.
 PATIENCE_SECONDS = 3.0
 POLL_SECONDS = 0.01
 BYTES, JSONL = "bytes", "jsonl"
@@ -37,7 +37,7 @@ BYTES, JSONL = "bytes", "jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """One session of a device, which is the printing board with this number."""
+    """One session of a device. `board` is the number of its printing board."""
 
     device: str
     board: int
@@ -49,7 +49,7 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What one reader has received (`counting.Count`). `path` is from the schema; times are in milliseconds."""
+    """The counts of one reader (`counting.Count`). `path` is from the schema; times are in milliseconds."""
 
     count: int
     first: int
@@ -134,10 +134,10 @@ class Following(threading.Thread):
 
 def run() -> None:
     """Carry out the lines of input."""
-    # Looks for pandas, which takes as long as opening all sessions.
+    # The first array looks for pandas, which takes as long as opening all sessions.
     pa.array([0])
-    asked = json.loads(sys.stdin.readline())
-    readers = [Following(asked["location"], Reader(**each)) for each in asked["readers"]]
+    setup = json.loads(sys.stdin.readline())
+    readers = [Following(setup["location"], Reader(**each)) for each in setup["readers"]]
     for reader in readers:
         reader.start()
     for reader in readers:

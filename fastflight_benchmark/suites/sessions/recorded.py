@@ -1,4 +1,4 @@
-"""Whether a server has kept all that boards printed: every recording, read back and compared byte by byte."""
+"""Checks that a server recorded all output of the boards: reads every recording, and compares all bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.flight as flight
 from fastflight_benchmark.printing_boards import Printed
 from fastflight_benchmark.suites.sessions.counting import contents
 
-# The last lot is kept a group's time after it was printed; a slow disk takes some more.
+# The log stores the last rows a moment after they were printed. A slow disk takes longer.
 KEPT_SECONDS = 10.0
 POLL_SECONDS = 0.1
 
@@ -30,7 +30,7 @@ class Replayed:
 
 def replayed(location: str, printed: Sequence[Printed]) -> Replayed:
     """Read the recording of every board, and compare it with what the board printed."""
-    kept = Replayed()
+    replay = Replayed()
     deadline = time.monotonic() + KEPT_SECONDS
     with flight.FlightClient(location) as client:
         for number, board in enumerate(printed):
@@ -41,11 +41,11 @@ def replayed(location: str, printed: Sequence[Printed]) -> Replayed:
                 if found.bytes >= board.bytes or time.monotonic() > deadline:
                     break
                 time.sleep(POLL_SECONDS)
-            kept.rows += found.rows
-            kept.bytes += found.bytes
-            kept.seconds += seconds
-            kept.wrong += found != board
-    return kept
+            replay.rows += found.rows
+            replay.bytes += found.bytes
+            replay.seconds += seconds
+            replay.wrong += found != board
+    return replay
 
 
 def _read(client: flight.FlightClient, name: str) -> Printed:

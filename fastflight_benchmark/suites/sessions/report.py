@@ -1,4 +1,4 @@
-"""The result of the suite `sessions` on the screen, and whether the targets are met."""
+"""Shows the result of the suite `sessions` on the screen, and whether the targets are met."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ LOG_CONTENT = next(iter(CHUNKS))
 
 
 def bad(cells: pd.DataFrame) -> pd.Series:
-    """Cells that failed, lost what nobody told of, gave something else, or kept something else."""
+    """Return which cells failed, lost rows without a gap, or received or recorded wrong rows."""
     return (cells["error"] != "") | (cells[["missing", "wrong", "kept_wrong"]].fillna(0) != 0).any(axis=1)
 
 
 def show(console: Console, result: pd.DataFrame, log: pd.DataFrame, *, judged: bool) -> None:
-    """The cells, the log, then, where it is to be `judged`, whether the targets are met."""
+    """Show the cells, the log and, if `judged`, whether the targets are met."""
     grid = table(
-        "Live sessions; received of those that were printed while they lasted; ms from the board to the reader",
-        ("part", "boards", "readers", "path", "kept", "received", "p50 ms", "p99 ms", "server cores", "their cores"),
+        "Live sessions; received: of the rows printed during the session; ms from the board to the reader",
+        ("part", "boards", "readers", "path", "recorded", "received", "p50 ms", "p99 ms", "server cores", "load cores"),
         "MiB",
         "threads",
         "idle",
     )
     for row in result.to_dict("records"):
         grid.add_row(
-            row["part"] + (" (that one)" if row["stall_seconds"] else ""),
+            row["part"] + (" (that reader)" if row["stall_seconds"] else ""),
             f"{row['boards']}",
             f"{row['readers']}",
             row["mode"],
@@ -51,10 +51,10 @@ def show(console: Console, result: pd.DataFrame, log: pd.DataFrame, *, judged: b
         )
     console.print(grid)
     for row in result[result["part"] == STALLED].to_dict("records"):
-        who = "the stalled reader" if row["stall_seconds"] else f"the {row['readers']:.0f} beside it"
+        reader = "the stalled reader" if row["stall_seconds"] else f"the {row['readers']:.0f} beside it"
         console.print(
-            f"{row['mode']}, {who}: {row['gaps']:.0f} gaps that tell of {row['told']:.0f} chunks, "
-            f"{row['missing']:.0f} missing without a word, {row['wrong']:.0f} wrong",
+            f"{row['mode']}, {reader}: {row['gaps']:.0f} gaps that report {row['told']:.0f} chunks, "
+            f"{row['missing']:.0f} missing without a gap, {row['wrong']:.0f} wrong",
             highlight=False,
         )
     for (content, work), group in log.groupby(["content", "work"], sort=False):
@@ -67,7 +67,7 @@ def show(console: Console, result: pd.DataFrame, log: pd.DataFrame, *, judged: b
 
 
 def targets(result: pd.DataFrame, log: pd.DataFrame) -> Iterator[Target]:
-    """Every target whose cell was measured; those of one that failed are missed."""
+    """Yield every target whose cell was measured. The targets of a failed cell are missed."""
     whole = result[result["mode"] == ASYNC]
     for row in _each(whole[whole["failed"] > 0]):
         yield Target(f"{row['part']}, {row['boards']} boards, {row['readers']} readers: {row['note']}", False)
@@ -91,10 +91,10 @@ def targets(result: pd.DataFrame, log: pd.DataFrame) -> Iterator[Target]:
         rate = float(at["mbps"].median())
         yield Target(f"{work}, {LOG_CONTENT}: {rate:.0f} MB/s, at least {least:g}", rate >= least)
     for row in _each(whole[whole["part"] == STALLED]):
-        who = "stalled" if row["stall_seconds"] else "beside it"
+        reader = "stalled" if row["stall_seconds"] else "beside it"
         clean = row["missing"] == 0 and row["wrong"] == 0
         lost = f"{row['told']:.0f} chunks in gaps, {row['missing']:.0f} missing, {row['wrong']:.0f} wrong"
-        yield Target(f"{who}: {lost}", bool(clean and (row["stall_seconds"] or row["gaps"] == 0)))
+        yield Target(f"{reader}: {lost}", bool(clean and (row["stall_seconds"] or row["gaps"] == 0)))
 
 
 def _each(cells: pd.DataFrame) -> Iterator[pd.Series]:

@@ -1,4 +1,4 @@
-"""What is measured of live sessions, as rows; and their summary."""
+"""The measurements of live sessions as rows, and their summary."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 
 BOARDS, KEPT, FULL, READERS, STALLED = "boards", "recorded", "full speed", "readers", "stalled"
 KEYS = ["part", "boards", "readers", "mode", "recorded", "bytes_per_second", "format", "stall_seconds"]
-# Counted, so added up over the runs.
+# Counts, which are added up over the runs.
 COUNTS = ["printed", "expected", "received", "gaps", "told", "missing", "wrong", "kept_rows", "kept_wrong"]
 MEDIANS = ["p50_ms", "p99_ms", "server_cores", "boards_cores", "readers_cores", "idle_percent", "open_seconds"]
 MOSTS = ["most_ms", "server_mb", "threads"]
@@ -18,12 +18,12 @@ SUMMARY = [*KEYS, "runs", *COUNTS, *MEDIANS, *MOSTS, "replay_mbps", "failed", "n
 
 
 def frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """All rows, as they were measured."""
+    """Return a frame of all rows, in the order of measurement."""
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def summarize(raw: pd.DataFrame) -> pd.DataFrame:
-    """One row of `SUMMARY` per cell: counts added up, medians of the runs, the most of memory, threads and time."""
+    """Return a row of `SUMMARY` per cell: sums of counts, medians over runs, highest memory, threads and time."""
     found = []
     for key, group in raw.groupby(KEYS, sort=False):
         errors = group["error"][group["error"] != ""]

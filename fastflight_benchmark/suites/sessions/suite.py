@@ -1,8 +1,8 @@
-"""Suite `sessions`: live sessions of boards that print, and what recording them costs.
+"""Suite `sessions`: live sessions of boards that print, and the cost of recording them.
 
-Its parts (`measuring`) are: as many boards as readers; a thousand recorded boards, some of which are also read live;
-one board on a line at full speed; many readers of one board; and many readers of which one stops for a minute. The log
-by itself is measured by `keeping`. Boards, server and readers are three processes on this computer.
+Its parts (`measuring`) are: as many readers as boards; a thousand recorded boards, some of which are also read live;
+one board on a line at full speed; many readers of one board; and many readers, one of which stops for a minute.
+`keeping` measures the log by itself. Boards, server and readers are three processes on this computer.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from fastflight_benchmark.suites.sessions.rows import BOARDS, FULL, KEPT, READER
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which cells, for how long, and how much goes through the log."""
+    """The cells, the seconds of each, and how many bytes go through the log."""
 
     boards: Sequence[int]
-    # Boards that are all recorded, of which so many are read live.
+    # `kept` boards are all recorded; `sampled` of them are also read live.
     kept: int
     sampled: int
     readers: Sequence[int]
@@ -41,7 +41,7 @@ class Scope:
 
 
 FULL_SCOPE = Scope((1, 10, 100), 1000, 50, (10, 50), 3.0, 50, 60.0, FULL_SPEED, 256_000_000)
-# A faster line, so that what the server holds for a reader overflows in a few seconds.
+# A faster line, so that the server's buffer for a reader overflows in a few seconds.
 QUICK_SCOPE = Scope((5,), 50, 5, (5,), 0.5, 3, 4.0, 10 * FULL_SPEED, 16_000_000)
 
 
@@ -91,7 +91,7 @@ def planned(scope: Scope, number: int) -> Iterator[tuple[Cell, float]]:
                 STALLED, 1, scope.stalled_readers, mode, bytes_per_second=scope.stall_bytes_per_second, format=BYTES,
                 stall_seconds=scope.stall_seconds,
             )  # fmt: skip
-            # What waited for the stalled one is still to come when it goes on.
+            # After the stall, the reader still has to read the rows that waited for it.
             yield cell, scope.stall_seconds + scope.seconds
 
 

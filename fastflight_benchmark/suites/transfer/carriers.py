@@ -1,7 +1,7 @@
-"""Ways to move a file to and from a board, under one interface, so that they are timed by the same code.
+"""Ways to move a file to and from a board, with one interface, so that the same code times all of them.
 
-A carrier is a context in which its line is open. A call moves a whole file and gives the seconds from call to result;
-what came of it is for the caller to check by other means.
+A carrier is a context manager that keeps its line open. A call moves a whole file and returns the seconds from call to
+result. The caller must check the outcome by other means.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ MPREMOTE, MPREMOTE_PTY = "mpremote", "mpremote-pty"
 
 
 class Carrier(Protocol):
-    """An open line. `read` gives the bytes beside the seconds. Errors are fastflight's."""
+    """An open line. `read` returns the bytes and the seconds. All errors are fastflight's."""
 
     @property
     def path(self) -> str:
-        """The way that really runs."""
+        """The path that really runs."""
 
     def write(self, name: str, content: bytes) -> float:
-        """Make `content` the file."""
+        """Write `content` to a file. Return the seconds."""
 
     def read(self, name: str) -> tuple[bytes, float]:
-        """The content of the file."""
+        """Return the content of a file, and the seconds."""
 
 
 class SyncCarrier:
-    """fastflight's blocking calls, from this thread."""
+    """Uses fastflight's blocking calls, from this thread."""
 
     def __init__(self, device: Device) -> None:
         self._stack = contextlib.ExitStack()
@@ -72,7 +72,7 @@ class SyncCarrier:
 
 
 class AsyncCarrier:
-    """fastflight's coroutines, on an event loop of this thread."""
+    """Uses fastflight's coroutines, on an event loop in this thread."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -119,10 +119,10 @@ class AsyncCarrier:
 
 
 class MpremoteCarrier:
-    """mpremote's own Python interface, so that starting it is not counted.
+    """Uses mpremote's own Python interface, so that its start is not counted.
 
-    It tells a pseudo-terminal by its name, and then does without the pauses of 10 ms that it makes on a serial port
-    with nothing to read. `path` of the port decides: a link with another name is a serial port to it.
+    mpremote recognizes a pseudo-terminal by its name. On one, it makes no pauses; on a serial port, it sleeps 10 ms
+    when there is nothing to read. A link with another name makes it treat a pseudo-terminal as a serial port.
     """
 
     def __init__(self, port: str, baud: int) -> None:
@@ -158,13 +158,13 @@ class MpremoteCarrier:
 
 
 def check_path(carrier: Carrier, wanted: str) -> None:
-    """`WrongPath` unless the carrier runs what was asked for."""
+    """Raise `WrongPath` unless the carrier uses the path `wanted`."""
     if carrier.path != wanted:
-        raise WrongPath(f"asked for the path {wanted!r}, moved on {carrier.path!r}")
+        raise WrongPath(f"requested the path {wanted!r}, transferred on {carrier.path!r}")
 
 
 class PortName:
-    """A name for a pseudo-terminal by which no program can tell that it is one: a link, while the context lasts."""
+    """A link to a pseudo-terminal, while the context lasts. Its name does not show that it is a pseudo-terminal."""
 
     def __init__(self, folder: Path, terminal: str) -> None:
         self.path = folder / "ttyBOARD"
@@ -182,7 +182,7 @@ class PortName:
 
 @contextlib.contextmanager
 def _translated() -> Any:
-    """mpremote's errors as ours: a peer that fails is a result."""
+    """Translate mpremote's errors into fastflight's, because a failed transfer of a peer is also a result."""
     try:
         yield
     except FastFlightError:

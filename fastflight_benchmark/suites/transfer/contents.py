@@ -1,7 +1,7 @@
-"""What is transferred: bytes that are the same in every run, and that look like what people keep on boards.
+"""The contents of transferred files. They are the same in every run, and resemble files that people keep on boards.
 
-Also the words of the suites that move files, and the path that a session takes. It imports little: a process whose
-memory is measured uses it.
+The module also has names that several suites use, and finds out the path of a session. It imports little, because a
+process whose memory is measured uses it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from fastflight.device import AsyncSession, Session
 SYNC, ASYNC = "sync", "async"
 OURS = (SYNC, ASYNC)
 UPLOAD, DOWNLOAD = "upload", "download"
-# Who has the board, as others would be told.
+# The name of the holder of the board, for messages to others.
 HOLDER = "benchmark"
 
 Kind = Literal["random", "csv", "python"]
 
 KINDS: tuple[Kind, ...] = ("random", "csv", "python")
-# Any fixed number: the same bytes for everybody.
+# A fixed seed, so that everybody gets the same bytes.
 SEED = 2026
 
 STATEMENTS = (
@@ -39,7 +39,7 @@ WORDS = "temperature humidity pressure sample reading sensor offset channel buff
 
 
 def make(kind: Kind, size: int) -> bytes:
-    """Exactly `size` bytes: random ones, readings of a logger, or Python source."""
+    """Return exactly `size` bytes: random bytes, readings of a logger, or Python source."""
     chance = random.Random(f"{kind} {SEED}")
     if kind == "random":
         return chance.randbytes(size)
@@ -52,12 +52,12 @@ def make(kind: Kind, size: int) -> bytes:
 
 
 def path_of(session: Session | AsyncSession) -> str:
-    """The path that a session's calls take."""
+    """Return the path that a session's calls take."""
     return ASYNC if isinstance(session, AsyncSession) else SYNC
 
 
 async def pieces(content: bytes) -> AsyncIterator[bytes]:
-    """`content`, as coroutines take it."""
+    """Yield `content`, as the coroutines expect it."""
     yield content
 
 

@@ -1,8 +1,9 @@
-"""What a line could carry at best, measured on the line itself by as little code as possible.
+"""Measures the limit of a line, on the line itself and with as little code as possible.
 
-A paced line carries its rate. An upload to a board without flow control can have no more on its way than the board's
-receive ring holds, so it is also bound by `ring / round trip`: a byte there and back, which is measured. A line without
-a pace is bound by the two processes at its ends: a bare loop on the board takes, and gives, a declared number of bytes.
+The limit of a paced line is its rate. An upload to a board without flow control may have no more bytes on their way
+than the board's receive ring holds, so its limit is also `ring / round trip`. The round trip of a byte is measured. A
+line without a pace is limited by the two processes at its ends: a bare loop on the board receives or sends a number of
+bytes.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from fastflight.errors import ProtocolError, TransportTimeout
 from fastflight_benchmark.simulated import RING, SimulatedBoard
 
 ROUND_TRIPS = 50
-# A fraction of a second without a pace: shorter ones measure the first byte.
+# Bytes for a fraction of a second without a pace. A shorter transfer would mostly measure its first byte.
 UNPACED_BYTES = 4_000_000
-PATIENCE = 20.0
+TIMEOUT_SECONDS = 20.0
 BITS_PER_BYTE = 10
 RAW_PROMPT = b"raw REPL; CTRL-B to exit\r\n>"
 
@@ -68,7 +69,7 @@ class Limits:
 
 
 def measure(board: SimulatedBoard) -> Limits:
-    """The limits of the line to `board`, which nobody else may use meanwhile."""
+    """Return the limits of the line to `board`. Nothing else may use the line at the same time."""
     line = _Line(board.path)
     try:
         trip = line.round_trip()
@@ -81,7 +82,7 @@ def measure(board: SimulatedBoard) -> Limits:
 
 
 class _Line:
-    """The raw REPL of a board, by hand: what is measured here must not be what is measured against it."""
+    """A minimal raw REPL. It uses none of fastflight's code, which is later compared with this limit."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_RDWR | os.O_NOCTTY)
@@ -91,21 +92,21 @@ class _Line:
         self._until(RAW_PROMPT)
 
     def round_trip(self) -> float:
-        """The median of seconds that a byte takes there and back."""
+        """Return the median seconds until a byte comes back."""
         self._start(ECHO.format(count=ROUND_TRIPS))
         seconds = []
         for _ in range(ROUND_TRIPS):
             began = time.perf_counter()
             self._send(b"x")
-            came = self._more(1)
-            if came != b"x":
-                raise ProtocolError(f"the simulated board echoed {came!r} while its line was measured")
+            echoed = self._more(1)
+            if echoed != b"x":
+                raise ProtocolError(f"the simulated board echoed {echoed!r} while its line was measured")
             seconds.append(time.perf_counter() - began)
         self._until(b"\x04\x04>")
         return statistics.median(seconds)
 
     def upload(self, count: int) -> float:
-        """Bytes per second that a bare loop on the board takes."""
+        """Return the bytes per second that a bare loop on the board receives."""
         self._start(TAKE.format(count=count))
         began = time.perf_counter()
         self._send(bytes(count))
@@ -115,7 +116,7 @@ class _Line:
         return count / seconds
 
     def download(self, count: int) -> float:
-        """Bytes per second that a bare loop on the board gives."""
+        """Return the bytes per second that a bare loop on the board sends."""
         self._start(GIVE.format(count=count))
         began = time.perf_counter()
         self._take(count)
@@ -145,7 +146,7 @@ class _Line:
             seen += self._more(1)
 
     def _more(self, count: int) -> bytes:
-        ready, _, _ = select.select([self._descriptor], [], [], PATIENCE)
+        ready, _, _ = select.select([self._descriptor], [], [], TIMEOUT_SECONDS)
         if not ready:
-            raise TransportTimeout("the simulated board said nothing while its line was measured")
+            raise TransportTimeout("the simulated board sent nothing while its line was measured")
         return os.read(self._descriptor, count)

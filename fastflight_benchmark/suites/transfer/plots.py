@@ -17,11 +17,11 @@ from fastflight_benchmark.suites.transfer.contents import ASYNC, DOWNLOAD, SYNC,
 from fastflight_benchmark.suites.transfer.report import line_name, size_name
 from fastflight_benchmark.suites.transfer.summary import STEADY, TUNING, WITHOUT_PACE
 
-# A cell's `status` where it was run, well or not.
+# The `status` of a cell that was run, whether it failed or not.
 RUN = "run"
 MPREMOTE_COLOUR, TERMINAL_COLOUR = "#c44e52", "#e5a6a8"
-# Against mpremote: label, path, column and colour of each bar. The pale ones: mpremote on what it takes for a
-# pseudo-terminal, where it makes no pauses.
+# Bars against mpremote: label, path, column and colour. The pale bars are for mpremote on a pseudo-terminal, where it
+# makes no pauses.
 TIMES = (
     ("sync", SYNC, "vs_mpremote", SYNC_COLOUR),
     ("async", ASYNC, "vs_mpremote", ASYNC_COLOUR),
@@ -36,7 +36,7 @@ LIMIT_NOTE = (
 
 
 def transfer(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, Figure]:
-    """All figures of a result of the suite `transfer`, by name."""
+    """Return all plots of a result of the suite `transfer`, by name."""
     steady = result[result["kind"] == STEADY]
     figures: dict[str, Figure] = {}
     compared = steady[steady["mpremote_seconds"].notna()]
@@ -56,7 +56,7 @@ def transfer(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, 
 
 
 def of_limit(cells: pd.DataFrame, content: str, description: Mapping[str, Any]) -> Figure:
-    """Percent of the limit by line and size: a heatmap for each operation and path."""
+    """Draw percent of the limit by line and size: a heatmap for each operation and path."""
     lines = sorted(cells["line"].unique(), key=lambda line: line or float("inf"))
     sizes = sorted(cells["size"].unique())
     figure, grid = plt.subplots(2, 2, figsize=(11, 2.4 + 0.95 * len(lines)), sharex=True, sharey=True, squeeze=False)
@@ -65,7 +65,7 @@ def of_limit(cells: pd.DataFrame, content: str, description: Mapping[str, Any]) 
             chosen = cells[(cells["operation"] == operation) & (cells["path"] == path)]
             shares = 100 * chosen.pivot(index="line", columns="size", values="of_limit").reindex(lines, columns=sizes)
             status = chosen.pivot(index="line", columns="size", values="status").reindex(lines, columns=sizes)
-            missing = status.map(lambda said: "failed" if said == RUN else "not run")
+            missing = status.map(lambda value: "failed" if value == RUN else "not run")
             draw_cells(axes, shares - 100, shares.map(lambda share: f"{share:.0f} %").where(shares.notna(), missing))
             axes.set_title(f"{operation}, {path}", loc="left", fontsize=10)
             axes.set_xlabel("")
@@ -78,7 +78,7 @@ def of_limit(cells: pd.DataFrame, content: str, description: Mapping[str, Any]) 
 
 
 def times_mpremote(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
-    """How many times as fast as mpremote both paths are, on lines at the rates of real boards."""
+    """Draw how many times as fast as mpremote both paths are, on lines at the rates of real boards."""
     figure, grid, names = _operations(cells)
     for operation, axes in grid:
         for number, (label, path, column, colour) in enumerate(TIMES):
@@ -101,7 +101,7 @@ def times_mpremote(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figur
 
 
 def rates_without_pace(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
-    """kB/s of both paths and of mpremote on a line that is bound by the processes at its ends alone."""
+    """Draw kB/s of both paths and of mpremote on a line without a pace, where only the processes limit the rate."""
     figure, grid, names = _operations(cells)
     for operation, axes in grid:
         ours = {path: _of_path(cells, operation, path, names) for path in (SYNC, ASYNC)}
@@ -129,7 +129,7 @@ def rates_without_pace(cells: pd.DataFrame, description: Mapping[str, Any]) -> F
 
 
 def _operations(cells: pd.DataFrame) -> tuple[Figure, Sequence[tuple[str, Axes]], pd.DataFrame]:
-    """A figure with axes for uploads and downloads, and what was moved: a row for each place on their axis."""
+    """Return a figure, its axes for uploads and downloads, and a frame with a row for each place on the axes."""
     moved = cells[["line", "content", "size"]].drop_duplicates().sort_values(["line", "content", "size"])
     names = [
         f"{_content_name(row['content'])}\n{size_name(row['size'])}\n{line_name(row['line'])}"
@@ -143,7 +143,7 @@ def _operations(cells: pd.DataFrame) -> tuple[Figure, Sequence[tuple[str, Axes]]
 
 
 def _of_path(cells: pd.DataFrame, operation: str, path: str, moved: pd.DataFrame) -> pd.DataFrame:
-    """The rows of one operation and path, in the order of `moved`; without values where it was not run."""
+    """Return the rows of one operation and path, in the order of `moved`. Cells that were not run have no values."""
     chosen = cells[(cells["operation"] == operation) & (cells["path"] == path)]
     return moved.merge(chosen, on=list(moved.columns), how="left")
 
@@ -159,7 +159,7 @@ def _mpremote_note(description: Mapping[str, Any]) -> str:
 
 
 def chunk_and_drain(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
-    """Percent of the limit of async uploads, by chunk and drain threshold: a heatmap for each line."""
+    """Draw percent of the limit of async uploads, by chunk and drain threshold: a heatmap for each line."""
     kinds = list(cells[["line", "size"]].drop_duplicates().sort_values("line").itertuples(index=False, name=None))
     figure, grid = plt.subplots(1, len(kinds), figsize=(1.2 + 5.2 * len(kinds), 4.4), squeeze=False)
     for (line, size), axes in zip(kinds, grid[0], strict=True):
@@ -176,7 +176,7 @@ def chunk_and_drain(cells: pd.DataFrame, description: Mapping[str, Any]) -> Figu
 
 
 def boards(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, Figure]:
-    """Many boards at once: the share of the sum of their lines, with what it took."""
+    """Draw, for many boards at once, the share of the sum of their line rates, with threads, memory and CPU."""
     counts = sorted(result["boards"].unique())
     figure, grid = plt.subplots(1, 2, figsize=(11.5, 4.2), sharey=True, squeeze=False)
     for operation, axes in zip((UPLOAD, DOWNLOAD), grid[0], strict=True):
@@ -209,7 +209,7 @@ def boards(result: pd.DataFrame, description: Mapping[str, Any]) -> dict[str, Fi
 
 def _boards_note(result: pd.DataFrame, description: Mapping[str, Any]) -> str:
     scope = description["scope"]
-    # Where the boards needed the most of the cores that they share with what is measured.
+    # The row in which the boards used the most processor time; they share the cores with the measured process.
     most = result.sort_values("boards_cpu_percent").to_dict("records")[-1]
     return (
         f"{scope['size']:,} random bytes to and from each board, lines of {scope['baud']}. "

@@ -1,4 +1,4 @@
-"""The results of the suites `transfer` and `boards` on the screen."""
+"""Shows the result of the suite `transfer` on the screen."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from rich.text import Text
 from fastflight_benchmark.report import LOSS, NOISE, Target, show_met, table
 from fastflight_benchmark.suites.transfer.summary import FIRST, STEADY, TUNING, WITHOUT_PACE
 
-# The targets of the project: a share of the limit for random bytes, from so many bytes on by line speed.
+# The targets of the project: the least share of the limit for random bytes, and the smallest file by line speed.
 LIMIT_TARGET = 0.95
 LIMIT_FROM = {115_200: 10_000}
 LIMIT_FROM_ELSE = 100_000
-# Compressible content, against the line rate; against mpremote, at 115200 and without a pace; async against sync.
+# The least ratios: compressible content to the line rate; to mpremote, at 115200 and without a pace; async to sync.
 DEFLATE_TARGET, MPREMOTE_TARGET, MPREMOTE_UNPACED_TARGET, ASYNC_TARGET = 1.5, 3.0, 50.0, 0.95
 SMALL_SECONDS = 0.15
 
 
 def line_name(line: int) -> str:
-    """A line speed as tables and plots name it."""
+    """Return the name of a line speed in tables and plots."""
     return "no pace" if line == WITHOUT_PACE else f"{line}"
 
 
 def size_name(size: float) -> str:
-    """A size as tables and plots name it."""
+    """Return the name of a size in tables and plots."""
     return f"{size / 1e6:g} MB" if size >= 1e6 else f"{size / 1e3:g} KB"
 
 
 def show(console: Console, result: pd.DataFrame, *, judged: bool) -> None:
-    """All that was run, what was not and why, then, where it is to be `judged`, whether the targets are met."""
+    """Show the cells that were run, the others with the reason and, if `judged`, whether the targets are met."""
     ran = result[result["status"] == "run"]
     _show_cells(console, ran[ran["kind"] == STEADY])
     _show_first(console, ran[ran["kind"] == FIRST])
@@ -106,7 +106,7 @@ def _show_tuning(console: Console, cells: pd.DataFrame) -> None:
 
 
 def _show_targets(console: Console, ran: pd.DataFrame) -> None:
-    """Each target of the project: its worst cell. One with a transfer that failed is worse than all others."""
+    """Show the worst cell of each target. A target with a failed transfer is missed."""
     steady = ran[ran["kind"] == STEADY]
     random = steady[steady["content"] == "random"]
     paced = random[random["line"] != WITHOUT_PACE]
@@ -135,7 +135,7 @@ def _show_targets(console: Console, ran: pd.DataFrame) -> None:
 
 
 def seconds_name(seconds: float) -> str:
-    """A duration as tables name it."""
+    """Return the name of a duration in tables."""
     if math.isnan(seconds):
         return "-"
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"

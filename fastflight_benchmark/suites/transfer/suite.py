@@ -1,9 +1,9 @@
 """Suite `transfer`: files to and from a simulated board, by line speed, size and content, beside mpremote.
 
-A visit measures one cell: a new connection of ours, on which both paths move the file both ways, and then mpremote on
-the same port. The order of the paths is reversed with each run. The first transfer of a connection also installs code
-on the board, so it is a kind of its own. The whole matrix would take hours: `plan` says which cells are run, and why
-the others are not. The result says so too.
+A visit measures one cell: on a new connection, both paths of fastflight move the file in both directions, and then
+mpremote does so on the same port. The order of the paths is reversed with each run. The first transfer of a connection
+also installs code on the board, so it is a kind of its own. All cells would take hours. `plan` says which cells are
+run, and why the others are not; the result has the reasons too.
 """
 
 from __future__ import annotations
@@ -41,20 +41,22 @@ from fastflight_benchmark.suites.transfer.contents import ASYNC, DOWNLOAD, KINDS
 from fastflight_benchmark.suites.transfer.summary import CELL, FIRST, RAW_COLUMNS, STEADY, TUNING, WITHOUT_PACE
 
 KB, MB = 1_000, 1_000_000
-# What a port is opened with that stands for a line without a pace: the highest that systems know.
+# The baud rate for opening a line without a pace: the highest rate that systems accept.
 HIGHEST_BAUD = 4_000_000
-# Of the first transfer of a connection: small, as what it takes longer is the same for all sizes. Its content is the
-# cell's: other content may need other code.
+# Size of the first transfer of a connection. It is small, because its extra time is the same for all sizes. It has the
+# content of the cell, because other content may need other code on the board.
 FIRST_SIZE = 4 * KB
-# A cell whose four transfers take longer is run with random bytes only; one that takes more than a moment, once.
+# A cell whose four transfers take longer than the first value is run with random bytes only. A cell that takes longer
+# than the second value is run once.
 LONGEST_CELL_SECONDS, OFTEN_CELL_SECONDS = 30.0, 3.0
-# There are many cells of the sweep of chunks and drains.
+# The same limit in the sweep of chunks and drains, which has many cells.
 OFTEN_TUNED_SECONDS = 0.6
-# Transfers that take milliseconds differ by as much: a visit repeats them for about so long, and no more often.
+# Transfers of a few milliseconds vary widely. A visit repeats them for about this long, and at most this often.
 ROUNDS_SECONDS, MOST_ROUNDS = 0.1, 7
-# What deflate leaves of text is between a quarter and a third, and more where it does not pay.
+# The share of text that is left after deflate: in fact a quarter to a third, but not all of it is deflated.
 ASSUMED_DEFLATED = 0.5
-# For the estimate of the whole time: a visit's connections, and what a line without a pace and mpremote move.
+# For the estimate of the whole time: the connections of a visit, and the rates of a line without a pace and of
+# mpremote.
 ASSUMED_VISIT_SECONDS, ASSUMED_BYTES_PER_SECOND, ASSUMED_MPREMOTE = 0.4, 2e6, 30e3
 
 NOT_BY_OPTION = "this version's serial:// has no such option"
@@ -62,7 +64,7 @@ NOT_BY_OPTION = "this version's serial:// has no such option"
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What is swept. `peers`: by line and content, the sizes that mpremote moves too."""
+    """The values of the sweep. `peers` has, by line and content, the sizes that mpremote transfers too."""
 
     lines: Sequence[int]
     sizes: Sequence[int]
@@ -72,7 +74,7 @@ class Scope:
     drains: Sequence[int]
     # Line and size of the sweep of chunks and drains.
     tuned: Sequence[tuple[int, int]]
-    # A transfer that takes longer is not run.
+    # Longer transfers are not run.
     longest_transfer_seconds: float
 
 
@@ -122,17 +124,17 @@ class Cell:
 
     @property
     def key(self) -> dict[str, Any]:
-        """Its columns."""
+        """The values of its columns."""
         return {name: getattr(self, name) for name in CELL}
 
     @property
     def rounds(self) -> int:
-        """How often both paths take their turn in a visit."""
+        """How often each path is measured in a visit."""
         return max(1, min(MOST_ROUNDS, round(ROUNDS_SECONDS / transfer_seconds(self.line, self.size))))
 
     @property
     def seconds(self) -> float:
-        """About how long a visit takes."""
+        """The estimated duration of a visit."""
         ours = (
             (1.0 if self.content == "random" else ASSUMED_DEFLATED)
             * len(self.operations)
@@ -243,7 +245,7 @@ def _measured(runs: Sequence[Sequence[Cell]], progress: Callable[[str], None]) -
             ):
                 limit = limits.measure(board)
                 for place, cell in enumerate(group):
-                    # So each path comes first in half of the visits of a run, and of a cell.
+                    # Each path comes first in half of the visits of a run, and in half of the visits to a cell.
                     paths = cell.paths if (number + place) % 2 else cell.paths[::-1]
                     visit = Visit(cell, number, paths, board, limit)
                     _visit(visit, port)
@@ -274,7 +276,7 @@ def _visit(visit: Visit, port: Path) -> None:
 
 
 def _move(visit: Visit, carrier: Carrier, kind: str, content: bytes) -> None:
-    """Carry out the operations of the cell. Each is checked in the board's own folder, and adds a row."""
+    """Carry out the operations of the cell. Check each in the board's own folder, and add a row for it."""
     for operation in visit.cell.operations:
         seconds, error = float("nan"), ""
         try:
@@ -303,7 +305,7 @@ def _upload(board: SimulatedBoard, carrier: Carrier, content: bytes) -> float:
     file.unlink(missing_ok=True)
     seconds = carrier.write("/up.bin", content)
     if not file.exists() or file.read_bytes() != content:
-        raise DataError("what lies on the board is not what was sent", where="/up.bin")
+        raise DataError("the file on the board has other bytes than were sent", where="/up.bin")
     return seconds
 
 
@@ -311,5 +313,5 @@ def _download(board: SimulatedBoard, carrier: Carrier, content: bytes) -> float:
     (board.folder / "down.bin").write_bytes(content)
     found, seconds = carrier.read("/down.bin")
     if found != content:
-        raise DataError("what came is not what lies on the board", where="/down.bin")
+        raise DataError("other bytes arrived than the file on the board has", where="/down.bin")
     return seconds

@@ -1,6 +1,6 @@
-"""From single transfers to the rows of a result: medians, limits, ratios. Pure: frames in, frames out.
+"""Computes the rows of a result from single transfers: medians, limits, ratios. Pure functions on frames.
 
-`raw` is a frame of `RAW_COLUMNS`, one row per transfer. `error` is empty for one that was right, byte by byte.
+`raw` is a frame of `RAW_COLUMNS`, one row per transfer. `error` is empty for a transfer whose bytes are all correct.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import pandas as pd
 from fastflight_benchmark.suites.transfer.carriers import MPREMOTE, MPREMOTE_PTY
 from fastflight_benchmark.suites.transfer.contents import ASYNC, OURS, SYNC
 
-# What a transfer shows: a connection's first one, one like any other, one of the sweep of chunks and drains.
+# Kinds of transfers: the first one of a connection, a later one, and one of the sweep of chunks and drains.
 FIRST, STEADY, TUNING = "first", "steady", "tuning"
-# The speed of a line that is bound by nothing but the processes at its ends.
+# The line speed that stands for a line without a pace.
 WITHOUT_PACE = 0
 
-# What is the same for all transfers whose median is taken, apart from path, operation and kind.
+# The columns of a cell, without path, operation and kind. Transfers with the same values have a common median.
 CELL = ["line", "content", "size", "chunk", "drain"]
 KEY = ["kind", *CELL, "operation"]
 RAW_COLUMNS = [
@@ -52,10 +52,10 @@ COLUMNS = [
 
 
 def aggregate(raw: pd.DataFrame, planned: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """One row of `COLUMNS` per cell, operation and path of ours; then those of `planned` that were not run."""
+    """Return a row of `COLUMNS` per cell, operation and path; then a row for each `planned` cell that was not run."""
     rows = []
     for key, group in raw.groupby(KEY, sort=True):
-        by_path = {str(path): made for path, made in group.groupby("path")}
+        by_path = {str(path): transfers for path, transfers in group.groupby("path")}
         for path in OURS:
             if path in by_path:
                 rows.append(dict(zip(KEY, key, strict=True)) | {"path": path} | _row(by_path, path))
@@ -66,25 +66,25 @@ def aggregate(raw: pd.DataFrame, planned: Iterable[Mapping[str, Any]]) -> pd.Dat
 
 
 def _row(by_path: Mapping[str, pd.DataFrame], path: str) -> dict[str, Any]:
-    made = by_path[path]
-    right = made[made["error"] == ""]
-    size, seconds = made["size"].iloc[0], right["seconds"].median()
-    limit = made["limit_bytes_per_second"].median()
+    transfers = by_path[path]
+    correct = transfers[transfers["error"] == ""]
+    size, seconds = transfers["size"].iloc[0], correct["seconds"].median()
+    limit = transfers["limit_bytes_per_second"].median()
     return {
-        "runs": made["run"].nunique(),
+        "runs": transfers["run"].nunique(),
         "seconds": seconds,
-        "min_seconds": right["seconds"].min(),
-        "max_seconds": right["seconds"].max(),
+        "min_seconds": correct["seconds"].min(),
+        "max_seconds": correct["seconds"].max(),
         "bytes_per_second": size / seconds,
         "limit_bytes_per_second": limit,
         "of_limit": size / seconds / limit,
-        # How much faster async is: more than 1 where it is.
+        # How many times as fast async is.
         "async_to_sync": _ratio(by_path, SYNC, path, ["run", "round"]) if path == ASYNC else float("nan"),
         "mpremote_seconds": _median(by_path, MPREMOTE),
         "vs_mpremote": _ratio(by_path, MPREMOTE, path),
         "mpremote_pty_seconds": _median(by_path, MPREMOTE_PTY),
         "vs_mpremote_pty": _ratio(by_path, MPREMOTE_PTY, path),
-        "verified": f"{len(right)}/{len(made)}",
+        "verified": f"{len(correct)}/{len(transfers)}",
         "status": "run",
     }
 
@@ -92,12 +92,12 @@ def _row(by_path: Mapping[str, pd.DataFrame], path: str) -> dict[str, Any]:
 def _median(by_path: Mapping[str, pd.DataFrame], path: str) -> float:
     if path not in by_path:
         return float("nan")
-    made = by_path[path]
-    return float(made[made["error"] == ""]["seconds"].median())
+    transfers = by_path[path]
+    return float(transfers[transfers["error"] == ""]["seconds"].median())
 
 
 def _ratio(by_path: Mapping[str, pd.DataFrame], slower: str, faster: str, pairs: Sequence[str] = ("run",)) -> float:
-    """The median of how many times as long `slower` took: of `pairs` that stood next to each other."""
+    """Return how many times as long `slower` took: the median of pairs with the same values in the columns `pairs`."""
     if slower not in by_path or faster not in by_path:
         return float("nan")
     over, under = (
