@@ -117,13 +117,12 @@ def _ask(doomed: Mapping[Target, Sequence[Entry]]) -> None:
     for at, entries in doomed.items():
         everything = "everything on the device, " if at.path == "/" else ""
         screen.complain(f"{at}: {everything}{_amount(entries)}")
-    try:
-        agreed = typer.confirm("Remove?" if len(doomed) == 1 else "Remove all of these?", err=True)
-    except typer.Abort:  # Ctrl-C or Ctrl-D
-        screen.complain("")
-        agreed = False
-    if not agreed:
-        screen.complain("nothing was removed")
+    sys.stderr.write("Remove? [y/N] " if len(doomed) == 1 else "Remove all of these? [y/N] ")
+    sys.stderr.flush()
+    answer = sys.stdin.readline()
+    if answer.strip().lower() not in ("y", "yes"):
+        # Without an answer (Ctrl-D), the cursor is still in the line of the question.
+        screen.complain("nothing was removed" if answer else "\nnothing was removed")
         raise typer.Exit(REFUSED)
 
 

@@ -19,7 +19,7 @@ BOOK = Book((ADA,), (Certificate("lab", scopes(["exec:*"])),))
 
 
 @dataclass
-class Desk:
+class TokenFile:
     """A file of tokens, and the time."""
 
     content: bytes | None = field(
@@ -43,12 +43,12 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def desk() -> TokenFile:
+    return TokenFile()
 
 
 @pytest.fixture
-def authenticator(desk: Desk) -> Authenticator:
+def authenticator(desk: TokenFile) -> Authenticator:
     return Authenticator(desk.read, clock=lambda: desk.now, ticks=lambda: desk.ticks)
 
 
@@ -74,7 +74,7 @@ def test_what_proves_nothing_is_refused_in_one_and_the_same_text(authenticator: 
     assert told == {str(refused.value)}
 
 
-def test_a_token_expires_at_its_second(desk: Desk, authenticator: Authenticator) -> None:
+def test_a_token_expires_at_its_second(desk: TokenFile, authenticator: Authenticator) -> None:
     ada = authenticator.authenticate(bearer(TOKEN))
     desk.now += 86_399
     assert authenticator.authenticate(bearer(TOKEN)) == ada and authenticator.still(ada)
@@ -84,7 +84,7 @@ def test_a_token_expires_at_its_second(desk: Desk, authenticator: Authenticator)
         authenticator.authenticate(bearer(TOKEN))
 
 
-def test_what_is_revoked_is_good_until_the_next_look(desk: Desk, authenticator: Authenticator) -> None:
+def test_what_is_revoked_is_good_until_the_next_look(desk: TokenFile, authenticator: Authenticator) -> None:
     ada, lab = authenticator.authenticate(bearer(TOKEN)), authenticator.certified("lab")
     desk.content = Book().encode()
     assert authenticator.still(ada) and authenticator.still(lab)
@@ -99,7 +99,7 @@ def test_what_is_revoked_is_good_until_the_next_look(desk: Desk, authenticator: 
     assert authenticator.still(ANYBODY)
 
 
-def test_what_grants_something_else_now_is_to_be_shown_again(desk: Desk, authenticator: Authenticator) -> None:
+def test_what_grants_something_else_now_is_to_be_shown_again(desk: TokenFile, authenticator: Authenticator) -> None:
     ada, lab = authenticator.authenticate(bearer(TOKEN)), authenticator.certified("lab")
     changed = Book.decode(Book((ADA,)).encode().replace(b"read:demo", b"read:bench"))
     desk.change(changed.adding(Certificate("lab", scopes(["read:*"]))).encode())
@@ -108,7 +108,7 @@ def test_what_grants_something_else_now_is_to_be_shown_again(desk: Desk, authent
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"tokens": [{}]}', b"\xff"])
-def test_a_broken_book_leaves_the_last_good_one(desk: Desk, authenticator: Authenticator, content: bytes) -> None:
+def test_a_broken_book_leaves_the_last_good_one(desk: TokenFile, authenticator: Authenticator, content: bytes) -> None:
     desk.change(content)
     assert authenticator.authenticate(bearer(TOKEN)).name == "ada"
     desk.change(Book().encode())
@@ -117,7 +117,7 @@ def test_a_broken_book_leaves_the_last_good_one(desk: Desk, authenticator: Authe
 
 
 def test_a_book_that_is_gone_is_logged_once(
-    desk: Desk, authenticator: Authenticator, capsys: pytest.CaptureFixture[str]
+    desk: TokenFile, authenticator: Authenticator, capsys: pytest.CaptureFixture[str]
 ) -> None:
     desk.trouble = "No such file"
     for _ in range(3):

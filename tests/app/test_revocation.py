@@ -74,7 +74,7 @@ def test_what_holds_no_more_is_told_to_all_who_look(what: str) -> None:
         revocation.check(ADA)
         await answered()
         for _ in range(3):
-            with pytest.raises(Unauthenticated, match="requires authentication"):
+            with pytest.raises(Unauthenticated):
                 revocation.check(ADA)
         # Granted again, it is good again.
         server.now, server.error, server.identity = 2 * ASK_SECONDS, None, ADA.identity

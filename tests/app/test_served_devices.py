@@ -26,6 +26,7 @@ from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError, Forbidden, RequestError, Stopped, UnknownName
 from fastflight.log import StoreReader
 from fastflight.runtime.admission import Limits
+from fastflight.sources.recordings import status_of
 
 # For a board to start on a busy computer.
 SECONDS = 60.0
@@ -146,6 +147,20 @@ def test_a_removed_device_can_be_added_again_with_its_recording(tmp_path: Path) 
         assert (status.name, status.state, status.lost) == ("new", "kept", 0)
         assert status.rows >= 2 and status.next_seq > 1_000_000  # the second device is numbered after the first
     assert StoreReader(tmp_path).names() == ["new"]
+
+
+def test_a_device_goes_on_with_its_recording_in_the_default_folder(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, recordings=RecordingSettings(tmp_path, on_demand=True))
+    for _ in range(2):
+        with serving(settings) as (_running, client):
+            client.add_device("new", FAST)
+            client.start_recording("new")
+            with client.session("new", limit_rows=5) as rows:
+                assert sum(batch.num_rows for batch in rows) == 5
+    (status,) = (
+        status_of(name, StoreReader(tmp_path).log(name).statistics()) for name in StoreReader(tmp_path).names()
+    )
+    assert (status.name, status.lost, status.next_seq > 1_000_000) == ("new", 0, True)
 
 
 def test_unchanged_devices_are_not_touched() -> None:

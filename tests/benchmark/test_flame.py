@@ -13,6 +13,7 @@ from rich.console import Console
 from fastflight_benchmark import flame
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.selection import Selection
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the stand-in for py-spy is a shell script")
 DRAWN = '<svg><text id="title" x="5">py-spy record --pid 1</text><title>do_get (flight.py:7)</title></svg>'
@@ -34,8 +35,7 @@ def test_the_graph_is_drawn_when_the_work_is_done_and_says_what_it_shows(
     said: list[str] = []
     path = flame.graph_of(tmp_path / "result.csv", 2)
     with flame.profiled(1, path, said.append):
-        while not (tmp_path / "py-spy.ready").exists():
-            pass
+        until((tmp_path / "py-spy.ready").exists)
 
     assert path.name == "result_profile_2.svg"
     assert said == [f"flame graph of the server: {path}"]
@@ -60,8 +60,7 @@ def test_where_there_can_be_none_the_reason_is_said_and_the_work_goes_on(
     stand_in(tmp_path, script, monkeypatch)
     said: list[str] = []
     with flame.profiled(pid, tmp_path / "graph.svg", said.append):
-        while pid is not None and not (tmp_path / "py-spy.ready").exists():
-            pass
+        until(lambda: pid is None or (tmp_path / "py-spy.ready").exists())
 
     (line,) = said
     assert line.startswith("no profile: ")

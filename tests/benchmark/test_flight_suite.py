@@ -13,8 +13,6 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.service.requests import Mock
 from fastflight_benchmark import output, plot_benchmark_results
@@ -34,8 +32,8 @@ from fastflight_benchmark.run_benchmark import (
 )
 from fastflight_benchmark.suites.flight import suite as flight
 from fastflight_benchmark.suites.flight import summary
+from tests.support.servers import FREE_PORT, serving
 
-FREE_PORT = "grpc://127.0.0.1:0"
 # Nothing can listen at port 1 without being the system's administrator.
 NO_SERVER = "grpc://127.0.0.1:1"
 TINY = flight.Scope(
@@ -131,7 +129,7 @@ def test_the_full_run_takes_less_than_twenty_minutes_and_the_quick_one_less_than
 def test_a_run_writes_its_files_and_its_plots_and_leaves_the_named_server_running(tmp_path: Path) -> None:
     path = tmp_path / "new folder" / "tiny.csv"
     output.prepare(path)
-    with open_server(ServeSettings(FREE_PORT)) as server:
+    with serving() as server:
         given = options(server.location, path)
         assert flight.run(given, TINY_CELLS, TINY) == 0
         with FastFlightClient(server.location) as client:

@@ -15,8 +15,6 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.errors import TransportError
 from fastflight.service import encode
 from fastflight.service.requests import Mock
@@ -28,8 +26,8 @@ from fastflight_benchmark.loading.reading import Answer, read
 from fastflight_benchmark.mock_data_service import BarePeer
 from fastflight_benchmark.peers import constant
 from fastflight_benchmark.peers.constant import ConstantServer
+from tests.support.servers import FREE_PORT, serving
 
-FREE_PORT = "grpc://127.0.0.1:0"
 TABLE = Mock(rows_per_batch=100, total_rows=1000)
 SMALL = encode(constant.REQUEST)
 
@@ -122,7 +120,7 @@ def test_a_process_that_dies_ends_the_measurement() -> None:
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_small_requests_are_made_and_checked_one_after_the_other(operation: str) -> None:
     payload = constant.ACTION.encode() if operation == DO_ACTION else SMALL
-    with open_server(ServeSettings(FREE_PORT)) as ours, ConstantServer(FREE_PORT) as bare, Loaders(1) as loaders:
+    with serving() as ours, ConstantServer(FREE_PORT) as bare, Loaders(1) as loaders:
         for location, path in ((ours.location, "async"), (at(bare), "")):
             calls = loaders.call(location, operation, payload, rows=10, path=path, connections=2, seconds=0.05)
 

@@ -11,8 +11,6 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.errors import DataError
 from fastflight.service import encode
 from fastflight.service.requests import Mock
@@ -21,8 +19,8 @@ from fastflight_benchmark import mock_data_service as table
 from fastflight_benchmark.contenders import BARE
 from fastflight_benchmark.loading.reading import Answer, read
 from fastflight_benchmark.mock_data_service import BarePeer, WrongPath
+from tests.support.servers import FREE_PORT, serving
 
-FREE_PORT = "grpc://127.0.0.1:0"
 TABLES = [
     Mock(rows_per_batch=400, total_rows=1001),
     Mock(rows_per_batch=400, total_rows=1001, variant="simple"),
@@ -56,7 +54,7 @@ def test_the_ceiling_is_what_the_delay_allows() -> None:
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_the_servers_answers_pass(mode: str) -> None:
-    with open_server(ServeSettings(FREE_PORT)) as server:
+    with serving() as server:
         for plain in TABLES:
             request = plain.model_copy(update={"mode": mode})
             table.check(request, answer_of(server.location, request), mode)

@@ -12,8 +12,6 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.errors import DataError
 from fastflight_benchmark import output, plot_benchmark_results, targets
 from fastflight_benchmark.contenders import AIO, BARE, PARSING
@@ -27,8 +25,8 @@ from fastflight_benchmark.selection import Selection
 from fastflight_benchmark.suites.requests import report as requests_report
 from fastflight_benchmark.suites.requests import suite as requests
 from fastflight_benchmark.suites.requests import summary as requests_summary
+from tests.support.servers import FREE_PORT, serving
 
-FREE_PORT = "grpc://127.0.0.1:0"
 TINY = requests.Scope(connections=(1,), seconds=0.02, peers=(BARE, PARSING, AIO))
 
 
@@ -126,7 +124,7 @@ def test_a_run_measures_all_that_is_there_and_names_what_is_missing(
     monkeypatch.setattr(environment, "ghz", refuse)
     path = tmp_path / "tiny.csv"
     screen = io.StringIO()
-    with open_server(ServeSettings(FREE_PORT)) as server:
+    with serving() as server:
         given = Options(server.location, False, 1, path, Console(file=screen, width=200))
         assert requests.run(given, TINY) == 0
 

@@ -16,8 +16,8 @@ from fastflight.bridge import connection as connections
 from fastflight.bridge import control as controls
 from fastflight.concurrency.loops import KINDS as LOOPS
 from fastflight.transport import parse_url
+from tests.bridge.bridge_client import KINDS, BridgeClient, connect, refused, run, seen, writing
 from tests.bridge.memory_line import MemoryControl, MemoryLine, bridged
-from tests.bridge.tools import KINDS, Client, connect, refused, run, seen, writing
 
 
 @pytest.mark.parametrize(("clients", "loop"), [(48, "asyncio"), (48, "uvloop"), (500, "asyncio"), (500, "uvloop")])
@@ -234,7 +234,7 @@ def test_idle_sessions_wake_nobody_up() -> None:
     asyncio.run(main())
 
 
-async def _flood(client: Client) -> None:
+async def _flood(client: BridgeClient) -> None:
     try:
         while True:
             await client.send(b"x" * 65536)

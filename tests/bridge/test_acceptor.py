@@ -82,7 +82,7 @@ def test_a_port_that_is_taken_cannot_be_had() -> None:
     act(scene)
 
 
-class Short:
+class ShortOfDescriptors:
     """A listener in a process that has no descriptor left, for so many calls."""
 
     def __init__(self, listener: socket.socket, calls: int) -> None:
@@ -103,7 +103,7 @@ def test_a_process_without_descriptors_accepts_when_it_has_some(monkeypatch: pyt
     monkeypatch.setattr(acceptors, "SHORTAGE_SECONDS", 0.01)
 
     async def run() -> None:
-        listener = Short(await open_listener("127.0.0.1", 0), 3)
+        listener = ShortOfDescriptors(await open_listener("127.0.0.1", 0), 3)
         acceptor = Acceptor(listener, Greeter)  # type: ignore[arg-type]
         assert await greeted(acceptor) == b"hello"
         await acceptor.aclose()
@@ -115,7 +115,7 @@ def test_closed_while_it_has_no_descriptors_it_tries_no_more(monkeypatch: pytest
     monkeypatch.setattr(acceptors, "SHORTAGE_SECONDS", 0)
 
     async def run() -> None:
-        listener = Short(await open_listener("127.0.0.1", 0), 1_000_000)
+        listener = ShortOfDescriptors(await open_listener("127.0.0.1", 0), 1_000_000)
         acceptor = Acceptor(listener, Greeter)  # type: ignore[arg-type]
         with socket.create_connection(("127.0.0.1", acceptor.port)):
             for _ in range(10):

@@ -13,8 +13,19 @@ from fastflight.bridge import bridge as bridges
 from fastflight.bridge import client as clients
 from fastflight.errors import ProtocolError, TransportError
 from fastflight.transport import LineSettings
+from tests.bridge.bridge_client import (
+    KINDS,
+    RESUME,
+    SET_BAUD_9600,
+    SUSPEND,
+    BridgeClient,
+    connect,
+    refused,
+    run,
+    seen,
+    writing,
+)
 from tests.bridge.memory_line import MemoryControl, MemoryLine, bridged
-from tests.bridge.tools import KINDS, RESUME, SET_BAUD_9600, SUSPEND, Client, connect, refused, run, seen, writing
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -101,8 +112,10 @@ def test_a_tool_that_connects_again_at_once_is_let_in(kind: str, monkeypatch: py
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("leave", [Client.close, Client.reset])
-def test_the_device_is_free_when_its_writer_has_gone(leave: Callable[[Client], Awaitable[None]], kind: str) -> None:
+@pytest.mark.parametrize("leave", [BridgeClient.close, BridgeClient.reset])
+def test_the_device_is_free_when_its_writer_has_gone(
+    leave: Callable[[BridgeClient], Awaitable[None]], kind: str
+) -> None:
     async def test(line: MemoryLine, bridge: Bridge) -> None:
         await leave(await writing(bridge, kind))
         while (client := await connect(bridge, "socket")) and await refused(client):
@@ -164,7 +177,7 @@ def test_viewers_see_what_the_device_says_and_are_not_heard() -> None:
         writer = await writing(bridge, "rfc2217")
         await writer.send(b"\xff done")
         for viewer in viewers:
-            await viewer.until(b"hello\xff done")
+            await viewer.read_until(b"hello\xff done")
         assert line.written == b"hello\xff done"
         for client in (writer, *viewers):
             await client.close()
@@ -180,7 +193,7 @@ def test_a_viewer_that_will_send_nothing_still_sees_what_the_device_says() -> No
         for _ in range(10):
             await asyncio.sleep(0)
         line.say(b"and more")
-        await viewer.until(b"and more")
+        await viewer.read_until(b"and more")
         await bridge.aclose()
         assert await viewer.rest() == b"\r\nfastflight: the bridge is closing\r\n"
         await viewer.close()
@@ -289,7 +302,7 @@ def test_a_viewer_that_does_not_read_loses_a_part_and_the_writer_nothing() -> No
             await writer.send(piece)
             assert await writer.exactly(len(piece)) == piece
         viewer.writer.transport.resume_reading()  # type: ignore[attr-defined]
-        await viewer.until(b"read too slowly: chunks ")
+        await viewer.read_until(b"read too slowly: chunks ")
         await writer.close()
         viewer.writer.transport.abort()
 
@@ -303,12 +316,12 @@ def test_when_the_device_is_lost_its_clients_are_told_and_the_bridge_lives_on() 
         writer = await writing(bridge, "socket")
         line.tell(State("lost", "unplugged"))
         assert await writer.rest() == b"\r\nfastflight: unplugged\r\n"
-        await viewer.until(b"\r\nfastflight: the device is lost: unplugged\r\n")
+        await viewer.read_until(b"\r\nfastflight: the device is lost: unplugged\r\n")
         refused = await connect(bridge, "socket")
         assert b"the device is not there: unplugged" in await refused.rest()
         assert line.retried == 1
         line.tell(State("open"))
-        await viewer.until(b"\r\nfastflight: the device is open\r\n")
+        await viewer.read_until(b"\r\nfastflight: the device is open\r\n")
         for client in (writer, refused, await writing(bridge, "rfc2217"), viewer):
             await client.close()
 

@@ -19,8 +19,8 @@ from fastflight.bridge import Bridge, Ports
 from fastflight.bridge import connection as connections
 from fastflight.bridge.opening import METHODS, OPENINGS, browser_protocol
 from fastflight.client import FastFlightClient
+from tests.bridge.bridge_client import KINDS, connect, run, writing
 from tests.bridge.memory_line import MemoryLine
-from tests.bridge.tools import KINDS, connect, run, writing
 from tests.support.browser import OPTIONS
 
 POST = b"POST / HTTP/1.1\r\nHost: 127.0.0.1:2218\r\nContent-Length: 9\r\n\r\n\x03import os"

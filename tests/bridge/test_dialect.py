@@ -32,7 +32,7 @@ from tests.bridge.memory_line import MemoryControl, MemoryLine
 EVERY_BYTE = bytes(range(256)) * 2
 
 
-class Peer:
+class DialectPeer:
     """A client's telnet side, and what it was told."""
 
     def __init__(self) -> None:
@@ -53,11 +53,11 @@ class Peer:
         return self.telnet.take()
 
 
-def talk(line: MemoryLine, test: Callable[[Rfc2217, Peer], Awaitable[None]]) -> None:
+def talk(line: MemoryLine, test: Callable[[Rfc2217, DialectPeer], Awaitable[None]]) -> None:
     """A client that agreed on RFC 2217, on the line."""
 
     async def run() -> None:
-        dialect, peer = Rfc2217(), Peer()
+        dialect, peer = Rfc2217(), DialectPeer()
         line.state = replace(line.state, phase="open")
         peer.hear(dialect.greeting())
         await dialect.carry(peer.telnet.take(), line, peer.hear)
@@ -87,7 +87,7 @@ def test_data_and_requests_keep_their_order(size: int) -> None:
     written: list[int] = []
     control.aconfigure = _noting(control, line, written)  # type: ignore[method-assign]
 
-    async def test(dialect: Rfc2217, peer: Peer) -> None:
+    async def test(dialect: Rfc2217, peer: DialectPeer) -> None:
         wire = peer.telnet.encode(EVERY_BYTE) + peer.say(SetBaud(9600)) + peer.telnet.encode(EVERY_BYTE)
         for start in range(0, len(wire), size):
             await dialect.carry(wire[start : start + size], line, peer.hear)
@@ -109,7 +109,7 @@ def _noting(control: MemoryControl, line: MemoryLine, written: list[int]) -> Cal
 
 
 def test_a_client_that_asks_for_states_is_told() -> None:
-    async def test(dialect: Rfc2217, peer: Peer) -> None:
+    async def test(dialect: Rfc2217, peer: DialectPeer) -> None:
         await dialect.carry(peer.say(NotifyModem(None), NotifyLine(None)), line, peer.hear)
         modem, state = peer.told
         assert isinstance(modem, NotifyModem)
@@ -120,7 +120,7 @@ def test_a_client_that_asks_for_states_is_told() -> None:
 
 
 def test_masks_are_acknowledged() -> None:
-    async def test(dialect: Rfc2217, peer: Peer) -> None:
+    async def test(dialect: Rfc2217, peer: DialectPeer) -> None:
         await dialect.carry(peer.say(LineMask(LineState(0xFF))), line, peer.hear)
         assert peer.told == [LineMask(LineState(0xFF))]
 
@@ -129,7 +129,7 @@ def test_masks_are_acknowledged() -> None:
 
 
 def test_a_client_may_suspend_what_comes_to_it() -> None:
-    async def test(dialect: Rfc2217, peer: Peer) -> None:
+    async def test(dialect: Rfc2217, peer: DialectPeer) -> None:
         for message, suspended in ((Suspend(), True), (Resume(), False)):
             await dialect.carry(peer.say(message), line, peer.hear)
             assert dialect.suspended is suspended
@@ -143,7 +143,7 @@ def test_telnets_own_break_reaches_the_line(monkeypatch: pytest.MonkeyPatch) -> 
     control = MemoryControl()
     line = MemoryLine(control=control)
 
-    async def test(dialect: Rfc2217, peer: Peer) -> None:
+    async def test(dialect: Rfc2217, peer: DialectPeer) -> None:
         await dialect.carry(b"\xff\xf3", line, peer.hear)
 
     talk(line, test)
@@ -161,7 +161,7 @@ def test_a_port_without_modem_lines_is_asked_once(monkeypatch: pytest.MonkeyPatc
 
     line = MemoryLine(control=Without())
 
-    async def test(dialect: Rfc2217, peer: Peer) -> None:
+    async def test(dialect: Rfc2217, peer: DialectPeer) -> None:
         watching = asyncio.create_task(dialect.watch(line, peer.hear))
         for _ in range(100):
             await asyncio.sleep(0)
@@ -176,7 +176,7 @@ def test_a_client_is_told_when_a_modem_line_changes(monkeypatch: pytest.MonkeyPa
     control = MemoryControl()
     line = MemoryLine(control=control)
 
-    async def test(dialect: Rfc2217, peer: Peer) -> None:
+    async def test(dialect: Rfc2217, peer: DialectPeer) -> None:
         watching = asyncio.create_task(dialect.watch(line, peer.hear))
         control.lines = replace(control.lines, cd=True)
         peer.news.clear()

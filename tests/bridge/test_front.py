@@ -13,11 +13,12 @@ from fastflight.bridge import DeviceFront, LineFront, State
 from fastflight.device import Inventory
 from fastflight.errors import BusyError, TransportClosed, TransportError
 from tests.bridge.memory_line import MemoryLine
+from tests.support.refusals import refused
 
 Scene = Callable[[LineFront, MemoryLine], Awaitable[None]]
 
 
-class Watcher:
+class FrontWatcher:
     """Who holds a line, and what it is told."""
 
     def __init__(self) -> None:
@@ -61,7 +62,7 @@ def act(line: Callable[[], MemoryLine], scene: Scene) -> None:
 
 
 async def hold(front: LineFront | DeviceFront) -> None:
-    async with front.hold("a tool", Watcher()):
+    async with front.hold("a tool", FrontWatcher()):
         pass
 
 
@@ -112,7 +113,7 @@ def test_a_device_that_is_lost_ends_its_holder_and_is_opened_for_the_next_one() 
         loop = asyncio.get_running_loop()
         async with device() as (front, listener):
             for words in (b"first life", b"second life"):
-                watcher = Watcher()
+                watcher = FrontWatcher()
                 with pytest.raises(TransportClosed):
                     async with front.hold("a tool", watcher) as channel:
                         board, _ = await loop.sock_accept(listener)
@@ -136,7 +137,7 @@ def test_it_is_told_when_a_device_is_lost_and_when_it_is_back_but_not_at_first()
         async with device() as (front, listener):
             running = asyncio.create_task(front.run(states.put_nowait))
             for phases in (["lost"], ["open", "lost"]):
-                watcher = Watcher()
+                watcher = FrontWatcher()
                 with pytest.raises(TransportClosed):
                     async with front.hold("a tool", watcher):
                         board, _ = await loop.sock_accept(listener)
@@ -154,7 +155,7 @@ def test_a_paused_device_says_nothing_until_it_may() -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
         async with device() as (front, listener):
-            watcher = Watcher()
+            watcher = FrontWatcher()
             async with front.hold("a tool", watcher) as channel:
                 board, _ = await loop.sock_accept(listener)
                 with board:
@@ -183,7 +184,7 @@ def test_a_device_that_cannot_be_opened_is_refused_with_the_reason() -> None:
 def test_a_device_that_a_request_has_is_refused_with_its_name() -> None:
     async def run() -> None:
         async with device() as (front, _), front._device.aline("reading /a.csv"):
-            with pytest.raises(BusyError, match="demo: in use by reading /a.csv"):
+            with refused(BusyError, where="demo", holder="reading /a.csv"):
                 await hold(front)
 
     asyncio.run(run())

@@ -19,7 +19,7 @@ from fastflight.bridge.upstream import Backoff, Upstream
 from fastflight.errors import TransportClosed
 from fastflight.transport import SerialControl, parse_url
 from fastflight.transport.serial import SerialAddress
-from tests.bridge.watching import running
+from tests.bridge.line_watcher import watched
 
 # Far apart: whatever comes back in a test comes because it was asked for.
 PATIENT = 3600.0
@@ -61,14 +61,14 @@ def test_knows_the_control_lines_as_its_url_has_them_opened() -> None:
 def test_carries_bytes_both_ways_and_shows_them_to_the_tap() -> None:
     async def scene() -> None:
         with listening() as (listener, url):
-            async with running(patient(url)) as device:
+            async with watched(patient(url)) as device:
                 with await accepted(listener) as peer:
                     reader = device.line.tap.reader()
                     await device.becomes("open")
                     await device.line.write(b"ping")
                     assert peer.recv(4) == b"ping"
                     peer.sendall(b"pong")
-                    assert await device.until(b"pong") == b"pong"
+                    assert await device.read_until(b"pong") == b"pong"
                     seen = [item[2:4] for item in await reader.atake(0)]
                     assert seen == [("tx", b"ping"), ("rx", b"pong")]
 
@@ -78,7 +78,7 @@ def test_carries_bytes_both_ways_and_shows_them_to_the_tap() -> None:
 def test_a_peer_that_goes_is_told_and_a_peer_that_comes_back_is_found() -> None:
     async def scene() -> None:
         with listening() as (listener, url):
-            async with running(patient(url)) as device:
+            async with watched(patient(url)) as device:
                 (await accepted(listener)).close()
                 assert (await device.becomes("lost")).reason == "the device closed the line"
                 with pytest.raises(TransportClosed, match="closed the line"):
@@ -87,7 +87,7 @@ def test_a_peer_that_goes_is_told_and_a_peer_that_comes_back_is_found() -> None:
                 with await accepted(listener) as peer:
                     await device.becomes("open")
                     peer.sendall(b"back")
-                    await device.until(b"back")
+                    await device.read_until(b"back")
 
     play(scene())
 
@@ -97,7 +97,7 @@ def test_attempts_go_on_until_somebody_listens() -> None:
         with socket.socket() as holder:
             holder.bind(("127.0.0.1", 0))
             port = holder.getsockname()[1]
-            async with running(
+            async with watched(
                 Upstream(parse_url(f"socket://127.0.0.1:{port}"), backoff=Backoff(0.001, 0.01))
             ) as device:
                 for _ in range(8):
@@ -112,7 +112,7 @@ def test_attempts_go_on_until_somebody_listens() -> None:
 def test_a_paused_line_keeps_what_came() -> None:
     async def scene() -> None:
         with listening() as (listener, url):
-            async with running(patient(url)) as device:
+            async with watched(patient(url)) as device:
                 with await accepted(listener) as peer:
                     await device.becomes("open")
                     device.line.pause()
@@ -122,7 +122,7 @@ def test_a_paused_line_keeps_what_came() -> None:
                     await reader.atake(None)
                     assert not device.heard
                     device.line.resume()
-                    await device.until(b"held")
+                    await device.read_until(b"held")
 
     play(scene())
 
@@ -132,7 +132,7 @@ def test_a_write_waits_for_a_device_that_takes_nothing() -> None:
 
     async def scene() -> None:
         with listening() as (listener, url):
-            async with running(patient(url)) as device:
+            async with watched(patient(url)) as device:
                 with await accepted(listener) as peer:
                     await device.becomes("open")
                     reader = device.line.tap.reader()
@@ -156,7 +156,7 @@ def iter_received(peer: socket.socket, count: int) -> Iterator[bytes]:
 def test_a_write_ends_when_the_line_is_lost() -> None:
     async def scene() -> None:
         with listening() as (listener, url):
-            async with running(patient(url)) as device:
+            async with watched(patient(url)) as device:
                 peer = await accepted(listener)
                 await device.becomes("open")
                 reader = device.line.tap.reader()
@@ -173,7 +173,7 @@ def test_a_write_ends_when_the_line_is_lost() -> None:
 def test_cancelled_while_opening_nothing_is_left() -> None:
     async def scene(turns: int) -> None:
         with listening() as (_, url):
-            async with running(patient(url)):
+            async with watched(patient(url)):
                 for _ in range(turns):
                     await asyncio.sleep(0)
 
@@ -223,7 +223,7 @@ def test_a_board_that_is_pulled_comes_back_under_another_name(cable: Cable) -> N
     async def scene() -> None:
         first = cable.plug_in("E66141")
         line = Upstream(cable.address(first), backoff=Backoff(PATIENT, PATIENT))
-        async with running(line) as device:
+        async with watched(line) as device:
             await device.becomes("open")
             assert isinstance(line.control, SerialControl)
             cable.pull()
@@ -241,7 +241,7 @@ def test_a_board_that_is_pulled_comes_back_under_another_name(cable: Cable) -> N
                 await device.becomes("open")
                 assert second != first
                 os.write(cable.board, b"back")
-                await device.until(b"back")
+                await device.read_until(b"back")
                 await line.write(b"hello")
                 assert await asyncio.to_thread(os.read, cable.board, 5) == b"hello"
 
@@ -263,8 +263,8 @@ class Placeholder:
 def test_a_simulated_board_that_ends_is_started_again(tmp_path: Path) -> None:
     async def scene() -> None:
         address = parse_url(f"sim:?files={tmp_path}")
-        async with running(Upstream(address, backoff=Backoff(0.01, 0.02))) as device:
-            await device.until(b">>> ")
+        async with watched(Upstream(address, backoff=Backoff(0.01, 0.02))) as device:
+            await device.read_until(b">>> ")
             await device.ask(b"\x01", b">")
             await device.ask(b"\x04", b"raw REPL; CTRL-B to exit\r\n>")
             assert [state.phase for state in device.states] == ["open"]

@@ -7,7 +7,6 @@ import os
 import shlex
 import signal
 import sys
-import time
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,8 @@ from fastflight.errors import TransportClosed
 from fastflight.transport import exec as transport_exec
 from fastflight.transport.child import SOFT_REBOOT, describe_exit
 from fastflight.transport.exec import ExecAddress
-from tests.bridge.watching import Watcher, running
+from tests.bridge.line_watcher import LineWatcher, watched
+from tests.support.waiting import until
 
 CHILD = Path(__file__).with_name("unix_child.py")
 BANNER = b'MicroPython v1.27.0 on 2025-12-01; linux [Python] version\r\nType "help()" for more information.\r\n'
@@ -37,16 +37,16 @@ def play(scene: Coroutine[Any, Any, None]) -> None:
     asyncio.run(scene)
 
 
-async def enter_raw(board: Watcher) -> None:
-    await board.until(PROMPT)
+async def enter_raw(board: LineWatcher) -> None:
+    await board.read_until(PROMPT)
     assert await board.ask(b"\x01", b">") == b"\r\n" + RAW
 
 
-async def execute(board: Watcher, code: str) -> bytes:
+async def execute(board: LineWatcher, code: str) -> bytes:
     return await board.ask(code.encode() + b"\x04", b"\x04>")
 
 
-async def pid(board: Watcher) -> int:
+async def pid(board: LineWatcher) -> int:
     return int((await execute(board, "import os; print(os.getpid())"))[2:-3])
 
 
@@ -63,8 +63,8 @@ def exists(process: int) -> bool:
 
 def test_starts_at_the_friendly_prompt() -> None:
     async def scene() -> None:
-        async with running(child()) as board:
-            assert await board.until(b">>> ") == PROMPT
+        async with watched(child()) as board:
+            assert await board.read_until(b">>> ") == PROMPT
             assert [state.phase for state in board.states] == ["open"]
             assert board.line.control is None
 
@@ -73,8 +73,8 @@ def test_starts_at_the_friendly_prompt() -> None:
 
 def test_a_soft_reset_in_the_friendly_repl_looks_like_a_boards() -> None:
     async def scene() -> None:
-        async with running(child()) as board:
-            await board.until(PROMPT)
+        async with watched(child()) as board:
+            await board.read_until(PROMPT)
             await board.ask(b"x = 1\r", b"x = 1\r\n>>> ")
             assert await board.ask(b"\x04", PROMPT) == b"\r\n" + SOFT_REBOOT + PROMPT
             assert b"NameError" in await board.ask(b"x\r", b">>> "), "it is a new process"
@@ -85,7 +85,7 @@ def test_a_soft_reset_in_the_friendly_repl_looks_like_a_boards() -> None:
 
 def test_a_soft_reset_in_the_raw_repl_looks_like_a_boards() -> None:
     async def scene() -> None:
-        async with running(child()) as board:
+        async with watched(child()) as board:
             await enter_raw(board)
             before = await pid(board)
             assert await board.ask(b"\x04", RAW) == RAW_RESET
@@ -99,7 +99,7 @@ def test_a_soft_reset_in_the_raw_repl_looks_like_a_boards() -> None:
 
 def test_many_soft_resets_in_a_row_are_no_deaths() -> None:
     async def scene() -> None:
-        async with running(child()) as board:
+        async with watched(child()) as board:
             await enter_raw(board)
             for _ in range(QUICK_DEATHS + 2):
                 assert await board.ask(b"\x04", RAW) == RAW_RESET
@@ -111,7 +111,7 @@ def test_many_soft_resets_in_a_row_are_no_deaths() -> None:
 @pytest.mark.parametrize("leave", ["raise SystemExit", "import sys; sys.exit(3)"])
 def test_system_exit_in_the_raw_repl_is_a_soft_reset(leave: str) -> None:
     async def scene() -> None:
-        async with running(child()) as board:
+        async with watched(child()) as board:
             await enter_raw(board)
             assert await board.ask(leave.encode() + b"\x04", RAW) == b"OK\x04\x04" + SOFT_REBOOT + RAW
 
@@ -120,7 +120,7 @@ def test_system_exit_in_the_raw_repl_is_a_soft_reset(leave: str) -> None:
 
 def test_system_exit_from_raw_paste_is_a_soft_reset() -> None:
     async def scene() -> None:
-        async with running(child()) as board:
+        async with watched(child()) as board:
             await enter_raw(board)
             assert await board.ask(b"\x05A\x01", b"\x01\x20\x00\x01") == b"R\x01\x20\x00\x01"
             said = await board.ask(b"raise SystemExit" + b" " * 20 + b"\x04", RAW)
@@ -139,11 +139,11 @@ def test_system_exit_from_raw_paste_is_a_soft_reset() -> None:
 )
 def test_a_death_while_code_runs_is_told_and_followed_by_a_fresh_start(code: str, reason: str) -> None:
     async def scene() -> None:
-        async with running(child()) as board:
+        async with watched(child()) as board:
             await enter_raw(board)
             await board.line.write(code.encode() + b"\x04")
             assert reason in (await board.becomes("lost")).reason
-            assert (await board.until(PROMPT)).endswith(b"OK" + PROMPT), "no soft reboot is claimed"
+            assert (await board.read_until(PROMPT)).endswith(b"OK" + PROMPT), "no soft reboot is claimed"
             assert board.states[-1].phase == "open"
 
     play(scene())
@@ -151,36 +151,36 @@ def test_a_death_while_code_runs_is_told_and_followed_by_a_fresh_start(code: str
 
 def test_a_death_in_the_idle_raw_repl_is_told() -> None:
     async def scene() -> None:
-        async with running(child()) as board:
+        async with watched(child()) as board:
             await enter_raw(board)
             os.kill(await pid(board), signal.SIGTERM)
             assert (await board.becomes("lost")).reason == "the process was ended by SIGTERM"
-            await board.until(PROMPT)
+            await board.read_until(PROMPT)
 
     play(scene())
 
 
 def test_a_death_in_mid_write_ends_the_write() -> None:
     async def scene() -> None:
-        async with running(child()) as board:
+        async with watched(child()) as board:
             await enter_raw(board)
             process = await pid(board)
             await board.ask(b"import os; os.read(0, 1); print('go'); import time; time.sleep(60)\x04", b"OK")
             # Far more than a terminal holds: the write waits, and the process reads nothing.
             writing = asyncio.ensure_future(board.line.write(b"x" * 4_000_000))
-            await board.until(b"go")
+            await board.read_until(b"go")
             os.kill(process, signal.SIGKILL)
             await asyncio.wait({writing})
             assert not isinstance(writing.exception(), TimeoutError)
             assert "SIGKILL" in (await board.becomes("lost")).reason
-            await board.until(PROMPT)
+            await board.read_until(PROMPT)
 
     play(scene())
 
 
 def test_a_write_to_a_dead_line_is_refused() -> None:
     async def scene() -> None:
-        async with running(child("--die-at-start", "3")) as board:
+        async with watched(child("--die-at-start", "3")) as board:
             await board.becomes("lost")
             with pytest.raises(TransportClosed, match="exit code 3"):
                 await board.line.write(b"x")
@@ -190,7 +190,7 @@ def test_a_write_to_a_dead_line_is_refused() -> None:
 
 def test_a_child_that_keeps_dying_is_given_up_until_it_is_asked_for() -> None:
     async def scene() -> None:
-        async with running(child("--die-at-start", "3")) as board:
+        async with watched(child("--die-at-start", "3")) as board:
             for _ in range(2):
                 reasons = [(await board.becomes("lost")).reason for _ in range(QUICK_DEATHS)]
                 assert reasons[:-1] == ["the process ended with exit code 3"] * (QUICK_DEATHS - 1)
@@ -204,7 +204,7 @@ def test_a_command_that_is_not_there_is_given_up_too() -> None:
     async def scene() -> None:
         address = ExecAddress("exec:no-such-command", "no-such-command")
         try:
-            async with running(Upstream(address, backoff=Backoff(0.01, 0.02))) as board:
+            async with watched(Upstream(address, backoff=Backoff(0.01, 0.02))) as board:
                 reasons = [(await board.becomes("lost")).reason for _ in range(QUICK_DEATHS)]
                 assert "cannot start the command" in reasons[-1]
         finally:
@@ -217,8 +217,8 @@ def test_a_command_that_is_not_there_is_given_up_too() -> None:
 def test_a_death_during_a_restart_is_told(tmp_path: Path, enter: bytes) -> None:
     async def scene() -> None:
         marker = tmp_path / "dies"
-        async with running(child("--marker", str(marker))) as board:
-            await board.until(PROMPT)
+        async with watched(child("--marker", str(marker))) as board:
+            await board.read_until(PROMPT)
             if enter:
                 await board.ask(enter, RAW)
             marker.touch()
@@ -226,7 +226,7 @@ def test_a_death_during_a_restart_is_told(tmp_path: Path, enter: bytes) -> None:
             assert "exit code 7" in (await board.becomes("lost")).reason
             marker.unlink()
             board.line.retry()
-            assert (await board.until(PROMPT)).endswith(PROMPT)
+            assert (await board.read_until(PROMPT)).endswith(PROMPT)
 
     play(scene())
 
@@ -238,11 +238,11 @@ def test_what_the_old_process_left_running_reaches_nobody(monkeypatch: pytest.Mo
     leave += " while True: os.write(1, b'late ')\n"
 
     async def scene() -> None:
-        async with running(child()) as board:
+        async with watched(child()) as board:
             await enter_raw(board)
             await execute(board, leave)
             assert (await board.ask(b"\x04", SOFT_REBOOT)).startswith(b"OK\r\n")
-            assert await board.until(RAW) == RAW
+            assert await board.read_until(RAW) == RAW
             assert await execute(board, "print(1)") == b"OK1\n\x04\x04>"
 
     play(scene())
@@ -252,7 +252,7 @@ def test_a_terminal_that_is_held_open_does_not_hide_the_end() -> None:
     hold = "import os\nif os.fork() == 0:\n os.setsid(); import time; time.sleep(3)\n os._exit(0)\n"
 
     async def scene() -> None:
-        async with running(child()) as board:
+        async with watched(child()) as board:
             await enter_raw(board)
             await execute(board, hold)
             assert await board.ask(b"\x04", RAW) == RAW_RESET
@@ -266,22 +266,19 @@ def test_the_whole_group_ends_with_the_line(monkeypatch: pytest.MonkeyPatch) -> 
     stubborn += "if other: print(other, os.getpid())\ntime.sleep(60)\n"
 
     async def scene() -> list[int]:
-        async with running(child()) as board:
+        async with watched(child()) as board:
             await enter_raw(board)
             said = await board.ask(stubborn.encode() + b"\x04", b"\n")
             return [int(word) for word in said.removeprefix(b"OK").split()]
 
     # One that was killed is gone when the system next lets it run, which on a busy machine is later.
-    deadline = time.monotonic() + 30
     for process in asyncio.run(scene()):
-        while exists(process):
-            assert time.monotonic() < deadline, f"process {process} is still there"
-            time.sleep(0.01)
+        until(lambda process=process: not exists(process))
 
 
 def test_cancelled_in_the_middle_of_a_restart_nothing_is_left() -> None:
     async def scene(turns: int) -> None:
-        async with running(child()) as board:
+        async with watched(child()) as board:
             await enter_raw(board)
             await board.ask(b"\x04", b"OK\r\n")
             for _ in range(turns):
@@ -294,7 +291,7 @@ def test_cancelled_in_the_middle_of_a_restart_nothing_is_left() -> None:
 
 def test_a_paused_line_says_nothing_and_loses_nothing() -> None:
     async def scene() -> None:
-        async with running(child()) as board:
+        async with watched(child()) as board:
             await enter_raw(board)
             board.line.pause()
             await board.line.write(b"print('x' * 100000)\x04")
@@ -302,14 +299,14 @@ def test_a_paused_line_says_nothing_and_loses_nothing() -> None:
                 await asyncio.sleep(0)
             assert not board.heard
             board.line.resume()
-            assert await board.until(b"\x04>") == b"OK" + b"x" * 100000 + b"\n\x04\x04>"
+            assert await board.read_until(b"\x04>") == b"OK" + b"x" * 100000 + b"\n\x04\x04>"
 
     play(scene())
 
 
 def test_the_tap_sees_both_directions_and_the_restart() -> None:
     async def scene() -> None:
-        async with running(child()) as board:
+        async with watched(child()) as board:
             reader = board.line.tap.reader()
             await enter_raw(board)
             await board.ask(b"\x04", RAW)

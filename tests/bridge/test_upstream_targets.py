@@ -10,12 +10,12 @@ import pytest
 from fastflight.bridge.upstream import Upstream
 from fastflight.protocol.repl_state import ReplMode, ReplState
 from fastflight.transport import parse_url
-from tests.bridge.watching import Watcher, running
+from tests.bridge.line_watcher import LineWatcher, watched
 
 RAW = b"raw REPL; CTRL-B to exit\r\n>"
 
 
-async def observed(board: Watcher) -> ReplState:
+async def observed(board: LineWatcher) -> ReplState:
     """The state of the board's REPL, from what the tap has seen."""
     state = ReplState()
     for chunk in await board.line.tap.reader(seq=0).atake(0):
@@ -23,7 +23,7 @@ async def observed(board: Watcher) -> ReplState:
     return state
 
 
-async def conversation(board: Watcher, soft_reboot: bytes) -> None:
+async def conversation(board: LineWatcher, soft_reboot: bytes) -> None:
     await board.ask(b"\r\x03", b">>> ")
     await board.ask(b"\r\x01", RAW)
     assert (await observed(board)).mode is ReplMode.RAW
@@ -32,7 +32,7 @@ async def conversation(board: Watcher, soft_reboot: bytes) -> None:
     state = await observed(board)
     assert (state.mode, state.running) == (ReplMode.RAW, False)
     await board.ask(b"print(2)\x04", b"OK")
-    await board.until(b"\x04>")
+    await board.read_until(b"\x04>")
     assert (await board.ask(b"\x02", b">>> ")).startswith(b"\r\nMicroPython")
     assert (await observed(board)).mode is ReplMode.FRIENDLY
     said = await board.ask(b"\x04", b">>> ")
@@ -46,8 +46,8 @@ def resets_as_a_board_does(url: str) -> None:
         address = parse_url(url)
         with contextlib.ExitStack() as stack:
             stack.callback(address.dispose)
-            async with running(Upstream(address)) as board:
-                await board.until(b">>> ")
+            async with watched(Upstream(address)) as board:
+                await board.read_until(b">>> ")
                 await conversation(board, b"MPY: soft reboot\r\n")
 
     asyncio.run(scene())
@@ -70,7 +70,7 @@ def test_the_unix_port_resets_as_a_board_does(unix_port: str) -> None:
 @pytest.mark.firmware
 def test_the_micro_bit_is_followed_over_its_soft_resets(microbit: str) -> None:
     async def scene() -> None:
-        async with running(Upstream(parse_url(microbit))) as board:
+        async with watched(Upstream(parse_url(microbit))) as board:
             await board.becomes("open")
             board.states.append(board.line.state)
             await board.ask(b"\r", b">>> ")

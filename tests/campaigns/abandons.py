@@ -57,7 +57,7 @@ GRPC_THREADS = ("event_engine", "timer_manager", "grpc_global_tim", "resolver-ex
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class ServerHeld:
     """What the server holds; `started` counts all streams so far."""
 
     started: int
@@ -67,13 +67,15 @@ class Held:
     descriptors: int
 
 
-def held(pid: int, client: flight.FlightClient) -> Held:
+def held(pid: int, client: flight.FlightClient) -> ServerHeld:
     """Ask the server and the system what it holds. gRPC's own threads are not counted."""
     (result,) = client.do_action(flight.Action("stats", b""))
     stats = json.loads(result.body.to_pybytes())
     threads = [comm for comm in _names(pid) if not comm.startswith(GRPC_THREADS)]
     tasks = sum(shard["tasks"] for shard in stats["shards"])
-    return Held(stats["started"], stats["open"], tasks, len(threads), len(list(Path(f"/proc/{pid}/fd").iterdir())))
+    return ServerHeld(
+        stats["started"], stats["open"], tasks, len(threads), len(list(Path(f"/proc/{pid}/fd").iterdir()))
+    )
 
 
 def _names(pid: int) -> Iterator[str]:
@@ -155,7 +157,7 @@ def _round(location: str, chance: random.Random, clients: int, ways: Any) -> Non
             raise TransportError(f"a client that was to be {way} ended with {process.exitcode}", where=location)
 
 
-def _settled(pid: int, client: flight.FlightClient, wanted: Held | None) -> Held:
+def _settled(pid: int, client: flight.FlightClient, wanted: ServerHeld | None) -> ServerHeld:
     """Wait until the server holds no more than `wanted`, or has no open stream, and return what it holds then."""
     deadline = time.monotonic() + LATE_SECONDS
     while True:

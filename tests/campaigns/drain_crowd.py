@@ -52,11 +52,11 @@ HTTP, HTTP_STALLED, WEBSOCKET, STALLED, SILENT_WRITER = BY_CONNECTION = (
 )
 
 
-class Short(Exception):
+class ShortAnswer(Exception):
     """An answer that ended normally, but too early."""
 
 
-class Told(Exception):
+class ToldOfTheEnd(Exception):
     """An answer whose last line is an error."""
 
     def __init__(self, code: str) -> None:
@@ -65,7 +65,7 @@ class Told(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DrainedServer:
     """The server's addresses; boards that print; those with files, of which one is typed to and one held in silence."""
 
     location: str
@@ -93,10 +93,10 @@ def written(generation: int) -> pa.Table:
     return pa.table({"n": range(WRITTEN_ROWS), "generation": [generation] * WRITTEN_ROWS})
 
 
-class Crowd:
+class DrainCrowd:
     """The clients of `place`, from `start` until the server has ended and `join` was called."""
 
-    def __init__(self, place: Place, readers: int) -> None:
+    def __init__(self, place: DrainedServer, readers: int) -> None:
         """`readers` is the number of readers of each kind."""
         self.promised = Promised()
         self.ends: Counter[str] = Counter()
@@ -157,7 +157,7 @@ class Crowd:
         end, untyped = "ended by itself", ""
         try:
             visit(where)
-        except (FastFlightError, Told) as error:
+        except (FastFlightError, ToldOfTheEnd) as error:
             end = error.code
             untyped = f"{kind}: {error}" if error.code == INTERNAL else ""
         except pa.ArrowException as error:
@@ -192,7 +192,7 @@ class Crowd:
     def _whole(self, rows: int) -> None:
         """Check a file that was read to a normal end."""
         if rows != READ_ROWS:
-            raise Short(f"{rows} rows of {READ_ROWS}")
+            raise ShortAnswer(f"{rows} rows of {READ_ROWS}")
         self._count(rows)
 
     def _read(self, board: str) -> None:
@@ -224,7 +224,7 @@ class Crowd:
                         heard[board] = max([heard.get(board, -1), *numbers])
                     self._count(len(numbers))
             if not rows.summary.get("ended"):
-                raise Short("a session without a last word")
+                raise ShortAnswer("a session without a last word")
 
     def _stall(self, mode: str) -> None:
         asked = {"type": "mock", "mode": mode, "rows_per_batch": 10_000, "total_rows": 1_000_000_000}
@@ -275,7 +275,7 @@ class Crowd:
             with urllib.request.urlopen(url, timeout=HTTP_SECONDS) as answer:
                 lines = list(answer)
             if lines and (error := json.loads(lines[-1]).get("error")) is not None:
-                raise Told(error.get("code", INTERNAL))
+                raise ToldOfTheEnd(error.get("code", INTERNAL))
             self._whole(len(lines))
 
     def _fetch_nothing(self, board: str) -> None:
@@ -286,7 +286,7 @@ class Crowd:
             self._ended.wait()
             while answer.read(1 << 20):
                 pass
-            raise Short("a table without end")
+            raise ShortAnswer("a table without end")
 
     def _watch(self, board: str) -> None:
         with connect(self._place.http.replace("http", "ws") + "/ws/session?as=json") as socket:

@@ -37,8 +37,8 @@ from tests.campaigns.drain_crowd import (
     READINGS,
     SILENT,
     WRITTEN,
-    Crowd,
-    Place,
+    DrainCrowd,
+    DrainedServer,
     Promised,
     written,
 )
@@ -113,7 +113,7 @@ def one_run(folder: Path, number_of_boards: int, readers: int, drain: float, cha
         server = Program("server", [*common, "--record", "*"], LISTENING, folder / "server.log", environment)
         location, http = server.start()
         stack.callback(server.kill)
-        crowd = Crowd(Place(location, http, tuple(printers), SHARED_BOARDS, TYPED, HELD), readers)
+        crowd = DrainCrowd(DrainedServer(location, http, tuple(printers), SHARED_BOARDS, TYPED, HELD), readers)
         try:
             crowd.start(BEGUN_SECONDS)
             time.sleep(chance.uniform(0, MOMENT_SECONDS))

@@ -42,7 +42,7 @@ CALL_SECONDS, HUNG_SECONDS = 10.0, 40.0
 RIGHT, WRONG, TYPED, UNTYPED, HUNG = "right", "wrong", "typed", "untyped", "hung"
 
 
-class Line:
+class FlippedLine:
     """A server with one board, and a proxy in front of it."""
 
     def __init__(self, folder: Path, *, tls: bool) -> None:
@@ -64,7 +64,7 @@ class Line:
         self._table = pa.table({"n": range(ROWS), "square": [number * number for number in range(ROWS)]})
         self._files = {"rows.csv": f"n,square\n{text}".encode(), "from.bin": CONTENT}
 
-    def __enter__(self) -> Line:
+    def __enter__(self) -> FlippedLine:
         for name, content in self._files.items():
             (self.board / name).write_bytes(content)
         self.proxy.__enter__()
@@ -74,7 +74,7 @@ class Line:
         self.proxy.close()
         self.server.close()
 
-    def struck(self, fault: Fault, work: Callable[[Line, FastFlightClient], bool]) -> tuple[str, str, bool]:
+    def struck(self, fault: Fault, work: Callable[[FlippedLine, FastFlightClient], bool]) -> tuple[str, str, bool]:
         """Flip one bit. Return how the work ended, its code, and whether it was struck at all."""
         ended: list[tuple[str, str]] = []
         location = f"{self._scheme}://{HOST}:{self.proxy.port}"
@@ -118,14 +118,14 @@ class Line:
         return file.exists() and file.read_bytes() == CONTENT
 
 
-WORKS = {"rows": Line.rows, "get": Line.get, "put": Line.put}
+WORKS = {"rows": FlippedLine.rows, "get": FlippedLine.get, "put": FlippedLine.put}
 
 
 def campaign(folder: Path, flips: int, seed: int, *, tls: bool) -> Counter[tuple[str, str, str]]:
     """Return work, end and code of each flip that struck, and of others whose result is wrong."""
     chance = random.Random(seed)
     found: Counter[tuple[str, str, str]] = Counter()
-    with Line(folder, tls=tls) as line:
+    with FlippedLine(folder, tls=tls) as line:
         for number in range(flips):
             name, work = list(WORKS.items())[number % len(WORKS)]
             fault = Fault(Kind.FLIP, chance.choice(list(Way)), chance.randrange(REACH_BYTES), chance.randrange(8))

@@ -55,7 +55,7 @@ KILLED = -getattr(signal, "SIGKILL", signal.SIGTERM)
 
 
 @dataclass(slots=True)
-class Outcome:
+class KillOutcome:
     """What the campaign found. `restart_seconds` is the longest; `missed` counts processes that could not be killed."""
 
     runs: int = 0
@@ -108,7 +108,7 @@ def record(folder: str, seed: int, acknowledge: Connection) -> None:
                 compact(store)
 
 
-def campaign(folder: Path, runs: int, seed: int, progress: Callable[[Outcome], None]) -> Outcome:
+def campaign(folder: Path, runs: int, seed: int, progress: Callable[[KillOutcome], None]) -> KillOutcome:
     """Kill `runs` processes that record to `folder`, and check after each."""
     chance = random.Random(seed)
     method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
@@ -116,7 +116,7 @@ def campaign(folder: Path, runs: int, seed: int, progress: Callable[[Outcome], N
     if method == "forkserver":
         # With its first array Arrow loads pandas: a second that each process would spend before it records.
         processes.set_forkserver_preload(["pandas", "tests.campaigns.kills", __name__])
-    outcome = Outcome()
+    outcome = KillOutcome()
     for _ in range(runs):
         before = dict(outcome.following)
         receive, send = processes.Pipe(duplex=False)
@@ -152,7 +152,7 @@ def campaign(folder: Path, runs: int, seed: int, progress: Callable[[Outcome], N
     return outcome
 
 
-def check(folder: Path, outcome: Outcome, start: dict[str, int]) -> None:
+def check(folder: Path, outcome: KillOutcome, start: dict[str, int]) -> None:
     """Open the folder, and check the rows of each log from `start` on."""
     began = time.perf_counter()
     with Store(folder, segment_bytes=SEGMENT_BYTES) as store:
@@ -201,7 +201,7 @@ def main() -> int:
     seed = random.SystemRandom().randrange(2**32) if arguments.seed is None else arguments.seed
     print(f"seed {seed}")
 
-    def progress(outcome: Outcome) -> None:
+    def progress(outcome: KillOutcome) -> None:
         if outcome.runs % 50 == 0 or outcome.runs == arguments.runs or not outcome.clean:
             print(summary(outcome), flush=True)
 
@@ -213,7 +213,7 @@ def main() -> int:
     return 0 if outcome.clean else 1
 
 
-def summary(outcome: Outcome) -> str:
+def summary(outcome: KillOutcome) -> str:
     return (
         f"{outcome.runs} kills, {outcome.missed} missed: {outcome.acknowledged} rows acknowledged, "
         f"{outcome.lost} lost, {outcome.wrong} wrong of {outcome.read} read; {outcome.torn} torn writes cut; "

@@ -50,7 +50,7 @@ START_SECONDS = CALL_SECONDS = 60.0
 
 
 @dataclass(slots=True)
-class Outcome:
+class ServerKillOutcome:
     """What was found. `acknowledged` and `lost` count rows, `wrong` runs, `missed` servers that ended early."""
 
     kills: int = 0
@@ -66,7 +66,7 @@ class Outcome:
         return not self.lost and not self.wrong and not self.missed
 
 
-class Board:
+class NumberedLines:
     """Prints to each client a stream of its own, from the beginning."""
 
     def __init__(self) -> None:
@@ -113,11 +113,11 @@ def said(data: bytes) -> bool:
     return b"".join(expected).startswith(data)
 
 
-def campaign(folder: Path, runs: int, seed: int, progress: Callable[[Outcome], None]) -> Outcome:
+def campaign(folder: Path, runs: int, seed: int, progress: Callable[[ServerKillOutcome], None]) -> ServerKillOutcome:
     """Kill `runs` servers. Each one that listens is checked for what those before it have stored."""
     chance = random.Random(seed)
-    outcome = Outcome()
-    board = Board()
+    outcome = ServerKillOutcome()
+    board = NumberedLines()
     (folder / "fleet.toml").write_text(FLEET.format(port=board.port))
     command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0"]
     # From where it was not looked at, and up to where rows were told to be kept.
@@ -167,7 +167,7 @@ def _listening(server: subprocess.Popen[str]) -> str:
     return location[0]
 
 
-def check(client: FastFlightClient, start: int, promised: int, outcome: Outcome) -> int:
+def check(client: FastFlightClient, start: int, promised: int, outcome: ServerKillOutcome) -> int:
     """Check the recording from number `start` on. Return where its last run begins, which may still continue."""
     runs: list[list[bytes]] = []
     first = following = start
@@ -199,7 +199,7 @@ def main() -> int:
     seed = random.SystemRandom().randrange(2**32) if arguments.seed is None else arguments.seed
     print(f"seed {seed}")
 
-    def progress(outcome: Outcome) -> None:
+    def progress(outcome: ServerKillOutcome) -> None:
         if outcome.kills % 10 == 0 or not outcome.clean:
             print(summary(outcome), flush=True)
 
@@ -211,7 +211,7 @@ def main() -> int:
     return 0 if outcome.clean and outcome.acknowledged else 1
 
 
-def summary(outcome: Outcome) -> str:
+def summary(outcome: ServerKillOutcome) -> str:
     return (
         f"{outcome.kills} kills, {outcome.early} at the start, {outcome.missed} missed: {outcome.acknowledged} rows "
         f"acknowledged, {outcome.lost} lost; {outcome.wrong} wrong runs in {outcome.read_bytes} bytes read"

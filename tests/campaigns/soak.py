@@ -37,9 +37,9 @@ from fastflight_benchmark.printing import printing
 from fastflight_benchmark.printing_boards import Options
 from fastflight_benchmark.spawned import free_port, spawned
 from fastflight_benchmark.suites.sessions.recorded import Replayed, replayed
-from tests.campaigns.soaking.coming import Coming, Outcome
 from tests.campaigns.soaking.plot import drawn
 from tests.campaigns.soaking.sampling import FLAT_MB_PER_HOUR, Sample, Sampling, Slope, slope
+from tests.campaigns.soaking.visitors import Coming, VisitOutcome
 from tests.campaigns.soaking.visits import FILE, VISITS, Place, lines
 
 # One in so many boards is one that can do more than print.
@@ -64,7 +64,7 @@ SAID = {True: "held       ", False: "FAILED     ", None: "cannot tell"}
 class Soaked:
     """What a soak found."""
 
-    outcome: Outcome
+    outcome: VisitOutcome
     kept: Replayed
     printed_rows: int
     start: Sample

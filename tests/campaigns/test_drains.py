@@ -9,8 +9,6 @@ import pytest
 from websockets.exceptions import ConnectionClosedError
 from websockets.frames import Close
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.errors import Stopped
 from tests.campaigns.drain_crowd import (
@@ -18,24 +16,25 @@ from tests.campaigns.drain_crowd import (
     READINGS,
     SILENT,
     WRITTEN,
-    Crowd,
-    Place,
+    DrainCrowd,
+    DrainedServer,
     Promised,
-    Short,
-    Told,
+    ShortAnswer,
+    ToldOfTheEnd,
 )
 from tests.campaigns.drains import FILE, HELD, SHARED_BOARDS, TYPED, Run, look_at_boards
+from tests.support.servers import serving
 
 
 @pytest.mark.parametrize(
     ("kind", "error", "ended", "is_amiss"),
     [
         ("sync reader", Stopped("the server shuts down"), "stopped", False),
-        ("http reader", Told("stopped"), "stopped", False),
+        ("http reader", ToldOfTheEnd("stopped"), "stopped", False),
         ("http reader", ConnectionResetError(), CUT, False),
         ("sync reader", ConnectionResetError(), CUT, True),
-        ("http reader", Told("internal"), "internal", True),
-        ("async reader", Short("7 rows of 2000"), "another", True),
+        ("http reader", ToldOfTheEnd("internal"), "internal", True),
+        ("async reader", ShortAnswer("7 rows of 2000"), "another", True),
         ("websocket", ConnectionClosedError(Close(1001, ""), None), "close 1001", False),
         ("websocket", ConnectionClosedError(Close(4500, ""), None), "close 4500", True),
         ("websocket", ConnectionClosedError(Close(1011, ""), None), "close 1011", True),
@@ -45,7 +44,7 @@ def test_who_has_words_for_an_end_must_use_them(kind: str, error: Exception, end
     def visit(where: str) -> None:
         raise error
 
-    crowd = Crowd(Place("", "", ("a",), ("b",), "c", "d"), 0)
+    crowd = DrainCrowd(DrainedServer("", "", ("a",), ("b",), "c", "d"), 0)
     crowd._run(kind, visit, "", Event())
     assert dict(crowd.ends) == {f"{kind}: {ended}": 1}
     assert bool(crowd.untyped) is is_amiss
@@ -53,10 +52,10 @@ def test_who_has_words_for_an_end_must_use_them(kind: str, error: Exception, end
 
 def test_a_file_that_ends_in_order_and_is_short_is_amiss(tmp_path: Path) -> None:
     (tmp_path / READINGS[1:]).write_text("n,x\n0,0\n")
-    with open_server(ServeSettings("grpc://127.0.0.1:0", {"b": f"sim:?telemetry=0&files={tmp_path}"})) as server:
-        crowd = Crowd(Place(server.location, "", ("a",), ("b",), "c", "d"), 0)
+    with serving({"b": f"sim:?telemetry=0&files={tmp_path}"}) as server:
+        crowd = DrainCrowd(DrainedServer(server.location, "", ("a",), ("b",), "c", "d"), 0)
         for read in (crowd._read, crowd._aread):
-            with pytest.raises(Short, match="1 rows of 2000"):
+            with pytest.raises(ShortAnswer, match="1 rows of 2000"):
                 read("b")
 
 
@@ -75,7 +74,7 @@ def test_what_was_promised_and_is_not_there_is_noticed(tmp_path: Path) -> None:
     promised.acknowledged[left.name] = 0
     run = Run()
     devices = {name: f"sim:?telemetry=0&files={tmp_path / name}" for name in names}
-    with open_server(ServeSettings("grpc://127.0.0.1:0", devices)) as server:
+    with serving(devices) as server:
         with FastFlightClient(server.location) as client:
             look_at_boards(client, tmp_path, promised, run)
     assert run.amiss == [

@@ -25,7 +25,7 @@ from tests.campaigns.faulting.program import Program
 from tests.campaigns.faulting.stage import BROWSER_GATEWAY, GATEWAY_SERVER, SOCKET, Stage
 from tests.campaigns.faulting.strikes import BOARD, FULL_DISK, KILLED, SERVER, Strike
 from tests.campaigns.faulting.talker import Kept, flaw, stretches
-from tests.campaigns.faulting.trial import BAD, Outcome, Trials, warm_up
+from tests.campaigns.faulting.trial import BAD, FaultOutcome, FaultTrials, warm_up
 from tests.campaigns.faulting.works import (
     ROWS,
     Ended,
@@ -38,6 +38,7 @@ from tests.campaigns.faulting.works import (
     code_of_answer,
 )
 from tests.support.chaos import Fault, Kind, Way
+from tests.support.waiting import until
 
 # Any fixed numbers: together each hop of the stage is struck, and each kind of work done.
 SEED = 4
@@ -113,8 +114,7 @@ def test_a_program_that_ends_by_itself_is_told_and_one_that_is_ended_is_not(tmp_
     assert program.complaints() == []
     program.start()
     os.kill(program.pid, signal.SIGSEGV)
-    while program.is_alive:
-        pass
+    until(lambda: not program.is_alive)
     told = [f"it ended by itself with {-signal.SIGSEGV}"]
     assert program.complaints() == told
     program.kill()
@@ -193,8 +193,8 @@ def test_a_full_disk_excuses_no_row_that_was_promised_before(
     kept = Kept({seq: b"" for seq in range(10) if seq not in away}, missing=told)
     stage = cast(Stage, SimpleNamespace(direct=lambda: None))
     monkeypatch.setattr(trial, "recorded", lambda *_: kept)
-    monkeypatch.setattr(Trials, "_records", lambda trials: "")
-    trials = Trials(stage, SEED)
+    monkeypatch.setattr(FaultTrials, "_records", lambda trials: "")
+    trials = FaultTrials(stage, SEED)
     trials._registry.before, trials._registry.promised = 5, 8
     found = trials._look(Recording(cast(Stage, None), random.Random(1)), Strike(kind, "", "", print, lambda: True))
     assert found == (
@@ -215,13 +215,13 @@ def test_a_gateway_that_hangs_up_without_a_word_is_not_excused_by_a_fault_elsewh
     monkeypatch.setattr(trial, "WORKS", [(1, HttpPut), (0, HttpPut)])
     warm_up()
     with Stage(tmp_path, SOCKET) as stage:
-        outcome = Trials(stage, SEED).carry_out(0)
+        outcome = FaultTrials(stage, SEED).carry_out(0)
     assert (outcome.struck, outcome.ended, outcome.code) == (True, "untyped", BROKEN)
 
 
 def test_the_tables_count_what_is_bad() -> None:
-    one = Outcome(1, SOCKET, "h", "cut", "s", "put", "sync", True, "typed", "busy", "", 1.0, 2.0, 1)
-    other = Outcome(2, SOCKET, "h", "cut", "s", "session", "sync", False, "lost", "", "", 1.0, 4.0, 1)
+    one = FaultOutcome(1, SOCKET, "h", "cut", "s", "put", "sync", True, "typed", "busy", "", 1.0, 2.0, 1)
+    other = FaultOutcome(2, SOCKET, "h", "cut", "s", "session", "sync", False, "lost", "", "", 1.0, 4.0, 1)
     frame = report.frame_of([one, other])
     everything = report.summarize(frame, ["hop", "kind"]).iloc[-1]
     assert (everything["faults"], everything["struck"], everything["typed"], everything["lost"]) == (2, 1, 1, 1)
@@ -233,7 +233,7 @@ def test_the_tables_count_what_is_bad() -> None:
 def test_a_stage_that_breaks_down_is_a_flaw_and_costs_no_other_its_outcomes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = Outcome(1, SOCKET, "h", "cut", "s", "put", "sync", True, "typed", "busy", "", 1.0, 2.0, 1)
+    one = FaultOutcome(1, SOCKET, "h", "cut", "s", "put", "sync", True, "typed", "busy", "", 1.0, 2.0, 1)
 
     def play(campaign: Campaign, line: str, numbers: object) -> None:
         if line == "serial":
@@ -253,7 +253,7 @@ def test_a_stage_that_breaks_down_is_a_flaw_and_costs_no_other_its_outcomes(
 def test_a_short_campaign_loses_nothing_and_ends_typed(tmp_path: Path, tls: bool) -> None:
     warm_up()
     with Stage(tmp_path, SOCKET, tls=tls) as stage:
-        trials = Trials(stage, SEED, quick=True)
+        trials = FaultTrials(stage, SEED, quick=True)
         outcomes = [trials.carry_out(number) for number in FAULTS]
         flaws = trials.finish()
     assert [outcome for outcome in outcomes if outcome.ended in BAD] == []

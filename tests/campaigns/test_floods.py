@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from tests.campaigns import floods
 from tests.campaigns.floods import AFTER, BEFORE, SILENT, STORM, campaign, verdicts
+from tests.support.servers import serving
 
 
 def measured(kind: str, *, same: int = 0, new: int = 0, descriptors: int = 22) -> dict[str, Any]:
@@ -45,7 +44,7 @@ def test_new_connections_may_go_without_an_answer_only_while_there_are_no_descri
 @pytest.mark.skipif(sys.platform != "linux", reason="descriptors are counted in /proc")
 def test_a_small_flood_of_each_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(floods, "CALLS", 3)
-    with open_server(ServeSettings("grpc://127.0.0.1:0", {})) as server:
+    with serving({}) as server:
         found = campaign(server.location, os.getpid(), 5)
     told = verdicts(found, 5, enough=True)  # descriptors are those of the clients, too
     assert [text for text, held in told.items() if not held and not text.startswith("descriptors")] == []

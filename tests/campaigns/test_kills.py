@@ -12,7 +12,7 @@ import pytest
 
 from fastflight.log import Log, NumberedRows, Store
 from tests.campaigns import kills, server_kills
-from tests.campaigns.kills import LOGS, SCHEMA, Outcome, batch_of, check
+from tests.campaigns.kills import LOGS, SCHEMA, KillOutcome, batch_of, check
 
 
 def test_nothing_that_was_acknowledged_is_lost_to_a_few_kills(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_lost_and_wrong_rows_are_noticed(tmp_path: Path) -> None:
         log = store.open("a", SCHEMA)
         log.append(batch_of("a", 0, 5)).result()
         log.append(batch_of("a", 100, 3).set_column(0, SCHEMA.field(0), pa.array([0] * 3, SCHEMA.field(0).type)))
-    outcome = Outcome()
+    outcome = KillOutcome()
     outcome.following["a"] = 10
     check(tmp_path, outcome, dict.fromkeys(LOGS, 0))
     assert (outcome.lost, outcome.wrong) == (2, 3)
@@ -42,7 +42,7 @@ def test_rows_that_come_twice_do_not_make_up_for_lost_ones(tmp_path: Path, monke
         store.open("a", SCHEMA).append(batch_of("a", 0, 8)).result()
     given = [NumberedRows(first, batch_of("a", first, 3)) for first in (0, 0, 5)]
     monkeypatch.setattr(Log, "read", lambda log, range_: iter(given))
-    outcome = Outcome()
+    outcome = KillOutcome()
     check(tmp_path, outcome, dict.fromkeys(LOGS, 0))
     assert (outcome.lost, outcome.wrong) == (2, 3)
 
@@ -56,7 +56,7 @@ def test_a_process_that_ends_by_itself_is_no_kill(tmp_path: Path) -> None:
     ended = subprocess.run([*script, "--output", str(tmp_path / "outcome.json")], capture_output=True, timeout=100)
     outcome = json.loads((tmp_path / "outcome.json").read_text())
     assert (ended.returncode, outcome["runs"], outcome["missed"]) == (1, 1, 1), ended.stderr
-    assert not Outcome(missed=1).clean
+    assert not KillOutcome(missed=1).clean
 
 
 def test_what_a_server_said_was_kept_is_replayed_by_the_next_one(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_what_a_server_said_was_kept_is_replayed_by_the_next_one(tmp_path: Path)
 def test_servers_that_kept_nothing_have_lost_nothing_and_show_nothing(
     monkeypatch: pytest.MonkeyPatch, acknowledged: int, code: int
 ) -> None:
-    found = server_kills.Outcome(kills=1, acknowledged=acknowledged)
+    found = server_kills.ServerKillOutcome(kills=1, acknowledged=acknowledged)
     monkeypatch.setattr(server_kills, "campaign", lambda *_: found)
     monkeypatch.setattr(sys, "argv", ["server_kills.py"])
     assert server_kills.main() == code

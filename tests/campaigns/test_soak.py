@@ -27,10 +27,9 @@ from fastflight.log.segment import segment_name
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
 from fastflight_benchmark.suites.sessions.recorded import Replayed
 from tests.campaigns import soak
-from tests.campaigns.soaking import coming as soaking_coming
-from tests.campaigns.soaking import visits
-from tests.campaigns.soaking.coming import STAYING, TIDE_SECONDS, Coming, Outcome, comes
+from tests.campaigns.soaking import visitors, visits
 from tests.campaigns.soaking.sampling import FLAT_MB_PER_HOUR, Sample, Sampling, Slope, compaction, slope
+from tests.campaigns.soaking.visitors import STAYING, TIDE_SECONDS, Coming, VisitOutcome, comes
 from tests.campaigns.soaking.visits import VISITS, Counted, Place, Told
 
 REST = Sample(0.0, 200.0, 50, 30, 10, 5, 0, 1.0)
@@ -150,18 +149,20 @@ def compacted_at(seconds: float, compacting: float = 0.0) -> list[Sample]:
     ]
 
 
-def soaked(outcome: Outcome, end: Sample, kept: Replayed, grew: Slope) -> soak.Soaked:
+def soaked(outcome: VisitOutcome, end: Sample, kept: Replayed, grew: Slope) -> soak.Soaked:
     return soak.Soaked(outcome, kept, 100, REST, end, grew, compacted_at(250.0), 600.0)
 
 
 def good() -> soak.Soaked:
-    return soaked(Outcome(counted=Counted(read=1)), REST, Replayed(rows=100), Slope(1.0, -1.0, 3.0))
+    return soaked(VisitOutcome(counted=Counted(read=1)), REST, Replayed(rows=100), Slope(1.0, -1.0, 3.0))
 
 
 def test_all_holds_or_is_named() -> None:
     assert all(good().verdicts().values())
     bad = soaked(
-        Outcome(Counter(replaying=20, reading=20), Counter(reading=1), Counted(read=1, wrong=1), untyped=["KeyError"]),
+        VisitOutcome(
+            Counter(replaying=20, reading=20), Counter(reading=1), Counted(read=1, wrong=1), untyped=["KeyError"]
+        ),
         replace(REST, descriptors=100, lasting_threads=11, tasks=6, streams=1),
         Replayed(rows=99),
         Slope(50.0, 20.0, 80.0),
@@ -172,7 +173,7 @@ def test_all_holds_or_is_named() -> None:
 
 def test_what_is_not_known_at_the_end_did_not_hold() -> None:
     unknown = replace(REST, lasting_threads=-1, tasks=-1, streams=-1)
-    told = soaked(Outcome(counted=Counted(read=1)), unknown, Replayed(rows=100), Slope(1.0, -1.0, 3.0)).verdicts()
+    told = soaked(VisitOutcome(counted=Counted(read=1)), unknown, Replayed(rows=100), Slope(1.0, -1.0, 3.0)).verdicts()
     failed = {text.split(" ")[0] for text, held in told.items() if not held}
     assert failed == {"threads", "no", "tasks"}
 
@@ -285,7 +286,7 @@ def test_a_client_that_does_not_leave_is_a_defect(monkeypatch: pytest.MonkeyPatc
 
     for kind in VISITS:
         monkeypatch.setitem(visits.VISITS, kind, hanging)
-    monkeypatch.setattr(soaking_coming, "LEAVE_SECONDS", 0.01)
+    monkeypatch.setattr(visitors, "LEAVE_SECONDS", 0.01)
     coming = Coming(PLACE, 1, 1)
     coming.start()
     there.wait()

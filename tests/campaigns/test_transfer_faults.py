@@ -38,7 +38,7 @@ def test_every_fault_comes_in_turn_and_the_simulator_knows_it() -> None:
     assert {case.path for case in cases} == {"sync", "async"}
 
 
-def judged(tmp_path: Path, case: transfer_trial.Case, error: BaseException | None, lies: bytes) -> str:
+def judged(tmp_path: Path, case: transfer_trial.TransferCase, error: BaseException | None, lies: bytes) -> str:
     station = transfer_trial.Station(tmp_path, 0)
     (tmp_path / "board").mkdir()
     (tmp_path / "board" / transfer_trial.TARGET).write_bytes(lies)
@@ -62,7 +62,7 @@ def judged(tmp_path: Path, case: transfer_trial.Case, error: BaseException | Non
 def test_an_upload_is_judged_by_what_lies_on_the_board(
     tmp_path: Path, error: BaseException | None, lies: bytes, ended: str
 ) -> None:
-    upload = transfer_trial.Case(0, "upload", "sync", "random", 3, "none", ())
+    upload = transfer_trial.TransferCase(0, "upload", "sync", "random", 3, "none", ())
     assert judged(tmp_path, upload, error, lies) == ended
 
 

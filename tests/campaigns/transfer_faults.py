@@ -25,7 +25,7 @@ from rich.text import Text
 
 from fastflight_benchmark import ending, machine, output
 from fastflight_benchmark.report import LOSS, NOISE, PIPE_COLUMNS, WIN, table
-from tests.campaigns.transfer_trial import BAD, COMPLETED, FAULTS, TYPED, Case, Outcome, Station, case
+from tests.campaigns.transfer_trial import BAD, COMPLETED, FAULTS, TYPED, Station, TransferCase, TransferOutcome, case
 
 TRANSFERS = 1_000
 BOARDS = 12
@@ -98,11 +98,13 @@ def carry_out(console: Console, path: Path, seed: int, numbers: Sequence[int], b
     return int(raw["ended"].isin(BAD).sum())
 
 
-def campaign(cases: Sequence[Case], boards: int, progress: Callable[[], None] = lambda: None) -> list[Outcome]:
+def campaign(
+    cases: Sequence[TransferCase], boards: int, progress: Callable[[], None] = lambda: None
+) -> list[TransferOutcome]:
     """Carry out `cases` on so many boards at once. Return the outcomes in the order of their numbers."""
     waiting = iter(cases)
     lock = threading.Lock()
-    outcomes: list[Outcome] = []
+    outcomes: list[TransferOutcome] = []
 
     def work(folder: Path, number: int) -> None:
         with Station(folder, number) as station:
@@ -175,7 +177,7 @@ def show(console: Console, result: pd.DataFrame, raw: pd.DataFrame) -> None:
     console.print(Text(verdict, style=LOSS if len(bad) else WIN))
 
 
-def _row(outcome: Outcome) -> dict[str, Any]:
+def _row(outcome: TransferOutcome) -> dict[str, Any]:
     done = outcome.case
     return {
         "number": done.number,

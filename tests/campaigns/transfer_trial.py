@@ -60,7 +60,7 @@ BAD = (WRONG, UNTYPED, HUNG, STUCK)
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class TransferCase:
     """One transfer, and the faults that are in force during it."""
 
     number: int
@@ -73,10 +73,10 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TransferOutcome:
     """How a case ended: one of the words above, and why if it is not `completed`."""
 
-    case: Case
+    case: TransferCase
     ended: str
     reason: str
     seconds: float
@@ -88,13 +88,13 @@ class Outcome:
     next_seconds: float
 
 
-def case(seed: int, number: int) -> Case:
+def case(seed: int, number: int) -> TransferCase:
     """Return the transfer `number` of the campaign `seed`."""
     chance = random.Random(f"{seed} {number}")
     fault = list(FAULTS)[number % len(FAULTS)]
     operation = chance.choice((UPLOAD, DOWNLOAD))
     size = round(SMALLEST * (LARGEST / SMALLEST) ** chance.random())
-    return Case(
+    return TransferCase(
         number,
         operation,
         chance.choice((SYNC, ASYNC)),
@@ -179,7 +179,7 @@ class Station:
             self._inventory.close()
         self._board.stop()
 
-    def carry_out(self, case: Case) -> Outcome:
+    def carry_out(self, case: TransferCase) -> TransferOutcome:
         """Carry out the transfer under its faults, then the same without them."""
         content = make(case.content, case.size)
         old = make("python", case.size // 2)
@@ -209,9 +209,9 @@ class Station:
             self._board.start()
             self._plug()
             self._renew()
-        return Outcome(case, ended, reason, seconds, struck, self._baud, self._ring, next_seconds)
+        return TransferOutcome(case, ended, reason, seconds, struck, self._baud, self._ring, next_seconds)
 
-    def _attempt(self, case: Case, content: bytes) -> Attempt:
+    def _attempt(self, case: TransferCase, content: bytes) -> Attempt:
         """Transfer in a thread. A thread that hangs is left behind."""
         device, attempt = self._inventory.device("board"), Attempt()
 
@@ -229,7 +229,7 @@ class Station:
         attempt.thread.join(DEADLINE_SECONDS)
         return attempt
 
-    def judge(self, case: Case, attempt: Attempt, content: bytes, old: bytes) -> tuple[str, str]:
+    def judge(self, case: TransferCase, attempt: Attempt, content: bytes, old: bytes) -> tuple[str, str]:
         """Return how it ended, and why."""
         if attempt.thread.is_alive():
             frame = sys._current_frames().get(attempt.thread.ident or 0)

@@ -21,10 +21,10 @@ Run = Callable[..., Result]
 
 @pytest.fixture(scope="session")
 def location() -> Iterator[str]:
-    yield from serving()
+    yield from demo_server()
 
 
-def serving() -> Iterator[str]:
+def demo_server() -> Iterator[str]:
     """The address of a server with a board of its own, for as long as the generator lives."""
     with open_server(ServeSettings("grpc://127.0.0.1:0")) as running:
         with FastFlightClient(running.location) as client:

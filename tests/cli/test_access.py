@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,6 +23,7 @@ from fastflight.cli.server_options import read_credentials
 from fastflight.client import DEFAULT_LOCATION, Credentials, FastFlightClient
 from fastflight.errors import RequestError, TransportError, Unauthenticated, UnknownName
 from fastflight.service.requests import DeviceFile
+from tests.support.servers import ServerProcess
 
 NOW = datetime.now(UTC)
 CA = trustme.CA()
@@ -142,32 +141,22 @@ def test_a_token_is_taken_from_a_file_or_the_environment(tmp_path: Path, capsys:
         assert "words" not in str(refused.value)
 
 
-class Started:
-    """`fastflight serve` in a process of its own, and all that it said once it has ended."""
+class Started(ServerProcess):
+    """`fastflight serve` in a process of its own."""
 
-    def __init__(self, log: Path, *options: str, at: str = "grpc+tls://127.0.0.1:0") -> None:
-        self._log = log
-        command = [sys.executable, "-m", "fastflight", "serve", "--server", at, *options]
-        # Not a pipe: it logs a line for each call, and would wait for somebody to read them.
-        with log.open("wb") as file:
-            self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=file, text=True, start_new_session=True
-            )
-        assert self._process.stdout is not None
-        self.said = self._process.stdout.readline()
-        self.location = self.said.split()[2].rstrip(";")
-        self.command = Path(f"/proc/{self._process.pid}/cmdline")
+    def __init__(self, *options: str, at: str = "grpc+tls://127.0.0.1:0") -> None:
+        super().__init__(*options, command=("serve", "--server", at))
+        self.command = Path(f"/proc/{self.process.pid}/cmdline")
 
-    def end(self) -> str:
-        self._process.send_signal(signal.SIGTERM)
-        out, _ = self._process.communicate(timeout=SOON)
-        return f"{self.said}{out}{self._log.read_text()}"
+    def all_output(self) -> str:
+        """End it. All that it printed."""
+        self.end()
+        return "".join(self.lines)
 
 
 @pytest.fixture
 def started(files: Files) -> Iterator[Started]:
     server = Started(
-        files.folder / "log",
         "--log-debug",
         "--device",
         "demo=sim:",
@@ -175,11 +164,8 @@ def started(files: Files) -> Iterator[Started]:
         "bench=sim:?seed=4711",
         *files.options,
     )
-    try:
+    with contextlib.closing(server):
         yield server
-    finally:
-        if server._process.poll() is None:
-            server.end()
 
 
 def test_a_running_server_asks_everybody_and_says_no_secret(started: Started, files: Files) -> None:
@@ -207,7 +193,7 @@ def test_a_running_server_asks_everybody_and_says_no_secret(started: Started, fi
     seen.append(str(told.value))
     if started.command.exists():
         seen.append(started.command.read_text())
-    seen.append(started.end())
+    seen.append(started.all_output())
     key = SERVER.private_key_pem.bytes().decode().splitlines()[1]
     book = Book.decode((files.folder / "tokens.json").read_bytes())
     secrets = [files.narrow[-43:], files.all[-43:], files.all[-43:-1], key, *(each.digest for each in book.tokens)]
@@ -229,9 +215,9 @@ def test_what_a_device_is_started_with_is_told_to_nobody(tmp_path: Path) -> None
     fleet = tmp_path / "fleet.toml"
     fleet.write_text(FLEET.format(folder=tmp_path))
     options = ["--fleet", str(fleet), "--log-debug"]
-    server = Started(tmp_path / "log", *options, at="grpc://127.0.0.1:0")
+    server = Started(*options, at="grpc://127.0.0.1:0")
     told: list[str] = []
-    try:
+    with contextlib.closing(server):
         with FastFlightClient(server.location) as client:
             assert client.ls("board")
             with pytest.raises(TransportError, match="cannot start the command") as refused:
@@ -241,8 +227,7 @@ def test_what_a_device_is_started_with_is_told_to_nobody(tmp_path: Path) -> None
                 "board": "sim:?telemetry=0",
             }
             told += [str(refused.value), json.dumps(client.stats()), json.dumps(client.health()), str(client.devices())]
-    finally:
-        told.append(server.end())
+        told.append(server.all_output())
     assert "tool (exec:no-such-program), board (sim:?telemetry=0)" in told[-1]
     for command in (
         ["doctor", "--server", server.location, "--device", "tool=exec:no-such-program --key hunter2"],

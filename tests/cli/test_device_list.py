@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from .conftest import Run, serving
+from .conftest import Run, demo_server
 
 
 @pytest.fixture(scope="module")
 def location() -> Iterator[str]:
     """A server of its own, because other tests count the devices of the shared one."""
-    yield from serving()
+    yield from demo_server()
 
 
 def test_a_device_is_added_listed_and_removed(run: Run) -> None:

@@ -86,6 +86,21 @@ def test_files_are_copied_to_the_only_board_and_back(run_local: RunLocal, plugge
     assert not (plugged / "b.bin").exists()
 
 
+def test_the_other_commands_on_files_need_no_server(run_local: RunLocal, plugged: Path, tmp_path: Path) -> None:
+    local = tmp_path / "local"
+    local.mkdir()
+    (local / "b.bin").write_bytes(bytes(range(256)))
+    assert run_local("mkdir", "-p", ":/data/deep").exit_code == 0
+    copied = run_local("cp", str(local / "b.bin"), ":/data/deep")
+    assert (copied.exit_code, copied.stdout) == (0, "board:/data/deep/b.bin: 256 B written\n")
+    assert run_local("cat", "/data/**/b.*").stdout_bytes == bytes(range(256))
+    assert run_local("head", "/data/deep/b.bin", "-c", "3").stdout_bytes == b"\x00\x01\x02"
+    assert run_local("cp", ":/data/deep/*", ":/c.bin").exit_code == 0
+    assert run_local("rm", "/c.*").exit_code == 0
+    assert run_local("rm", "-r", "--yes", "/data").stdout == "board:/data: 1 file, 256 B, 2 folders removed\n"
+    assert not (plugged / "data").exists()
+
+
 def test_a_board_may_be_given_by_its_url(run_local: RunLocal, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hello")
     listed = run_local("ls", "--device", f"sim:?files={tmp_path}", "--json")

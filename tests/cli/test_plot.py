@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Run, serving
+from .conftest import Run, demo_server
 
 
 @pytest.fixture(scope="module")
 def location() -> Iterator[str]:
     """A board that prints: other tests take its program away."""
-    yield from serving()
+    yield from demo_server()
 
 
 pytestmark = pytest.mark.usefixtures("fonts_are_open")

@@ -113,7 +113,7 @@ def repl(server: str, *arguments: str) -> Iterator[Terminal]:
 
 
 @contextmanager
-def serving(location: str = "grpc://127.0.0.1:0", url: str = "sim:?telemetry=0") -> Iterator[str]:
+def repl_server(location: str = "grpc://127.0.0.1:0", url: str = "sim:?telemetry=0") -> Iterator[str]:
     with open_server(ServeSettings(location, {"demo": url})) as running:
         with FastFlightClient(running.location) as client:
             client.info("demo")
@@ -123,7 +123,7 @@ def serving(location: str = "grpc://127.0.0.1:0", url: str = "sim:?telemetry=0")
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """The address of a server with a board that is at its prompt."""
-    with serving() as location:
+    with repl_server() as location:
         yield location
 
 
@@ -227,7 +227,7 @@ def test_lines_of_the_hex_view() -> None:
 
 
 def test_a_board_that_comes_back_is_connected_again() -> None:
-    with serving() as location, repl(location) as terminal:
+    with repl_server() as location, repl(location) as terminal:
         terminal.type(b"import machine\rmachine.bootloader()\r")
         terminal.wait_for(b"demo: the device closed the line. Waiting for it; Ctrl-] leaves.\r\n")
         terminal.wait_for(b"demo: connected again.\r\n")
@@ -237,12 +237,12 @@ def test_a_board_that_comes_back_is_connected_again() -> None:
 
 
 def test_a_server_that_comes_back_is_connected_again() -> None:
-    with serving() as location:
+    with repl_server() as location:
         terminal = Terminal(location)
         terminal.wait_for(CONNECTED)
     try:
         terminal.wait_for(b"Waiting for it; Ctrl-] leaves.\r\n")
-        with serving(location):
+        with repl_server(location):
             terminal.wait_for(b"demo: connected again.\r\n")
             terminal.type(b"6 * 7\r")
             terminal.wait_for(b"\n42\r\n>>> ")
@@ -273,7 +273,7 @@ def test_a_device_that_was_lent_to_others_is_connected_again() -> None:
 
 
 def test_waiting_for_a_server_is_left_with_the_same_key() -> None:
-    with serving() as location:
+    with repl_server() as location:
         terminal = Terminal(location)
         terminal.wait_for(CONNECTED)
     try:
@@ -285,7 +285,7 @@ def test_waiting_for_a_server_is_left_with_the_same_key() -> None:
 
 
 def test_a_lost_board_is_an_error_without_reconnect() -> None:
-    with serving() as location, repl(location, "--no-reconnect") as terminal:
+    with repl_server() as location, repl(location, "--no-reconnect") as terminal:
         terminal.type(b"import machine\rmachine.bootloader()\r")
         code, shown = terminal.result()
     assert code == 3
@@ -304,7 +304,7 @@ def test_a_program_may_print_after_the_end_of_the_input(server: str) -> None:
 
 
 def test_a_board_that_is_lost_without_a_terminal_is_an_error() -> None:
-    with serving() as location:
+    with repl_server() as location:
         lost = piped(location, b"import machine; machine.bootloader()\n")
     assert lost.returncode == 3
     assert b"error: the device closed the line" in lost.stderr

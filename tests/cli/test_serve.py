@@ -8,8 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,32 +18,22 @@ from fastflight.cli.first_steps import first_steps
 from fastflight.client import FastFlightClient
 from fastflight.errors import RequestError, TransportError
 from fastflight.runtime.admission import Limits
+from tests.support.servers import running
+from tests.support.waiting import until
 
 # For a process that has to import all of it on a busy machine.
 SECONDS = 60
 
 
-@contextmanager
-def serving(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A server process and its ready line."""
-    command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            yield process, process.stdout.readline()
-        finally:
-            process.kill()
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_says_where_it_listens_and_ends_when_told(number: signal.Signals) -> None:
-    with serving() as (process, ready):
-        match = re.fullmatch(r"listening on (grpc://127\.0\.0\.1:\d+); devices: demo \(sim:\)\n", ready)
-        assert match is not None
-        with FastFlightClient(match[1]) as client:
+    with running() as server:
+        (ready,) = server.lines
+        assert ready == f"listening on {server.location}; devices: demo (sim:)\n"
+        assert re.fullmatch(r"grpc://127\.0\.0\.1:\d+", server.location)
+        with FastFlightClient(server.location) as client:
             assert [device.name for device in client.devices()] == ["demo"]
-        process.send_signal(number)
-        assert process.wait(SECONDS) == 0
+        assert server.end(number) == 0
 
 
 FLEET = """
@@ -61,28 +49,21 @@ url = "sim:?telemetry=20"
 def test_a_hang_up_has_the_fleet_file_read_again(tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.toml"
     fleet.write_text(FLEET.format(name="lab"))
-    with serving("--fleet", str(fleet), "--log-json") as (process, ready):
-        assert process.stderr is not None
-
-        def said() -> dict[str, object]:
-            """Return the next line of the log that is about the fleet file."""
-            assert process.stderr is not None
-            return next(line for line in map(json.loads, process.stderr) if "fleet file" in line["event"])
-
-        with FastFlightClient(ready.split()[2].rstrip(";")) as client, client.session("demo") as session:
+    with running("--fleet", str(fleet), "--log-json") as server:
+        with FastFlightClient(server.location) as client, client.session("demo") as session:
             next(iter(session))
             fleet.write_text(FLEET.format(name="new") + "bridge = {}")
-            process.send_signal(signal.SIGHUP)
-            refused = said()
-            assert refused["level"] == "error" and f"{fleet}: devices.new.bridge" in str(refused["error"])
+            server.process.send_signal(signal.SIGHUP)
+            refused = json.loads(server.read_until(r'^(.*"level": "error".*)$'))
+            assert f"{fleet}: devices.new.bridge" in str(refused["error"])
             assert [device.name for device in client.devices()] == ["demo", "lab"]
             fleet.write_text(FLEET.format(name="new"))
-            process.send_signal(signal.SIGHUP)
-            assert {"added": ["new"], "removed": ["lab"], "replaced": []}.items() <= said().items()
+            server.process.send_signal(signal.SIGHUP)
+            changed = json.loads(server.read_until(r'^(.*"removed": .*)$'))
+            assert {"added": ["new"], "removed": ["lab"], "replaced": []}.items() <= changed.items()
             assert [device.name for device in client.devices()] == ["demo", "new"]
             next(iter(session))
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(SECONDS) == 0
+        assert server.end() == 0
 
 
 # Makes stdin the terminal of the process, ignores SIGHUP as `nohup` does if that is asked for, and runs the command.
@@ -116,8 +97,7 @@ def test_a_server_ends_with_its_terminal(tmp_path: Path, nohup: bool) -> None:
         assert location is not None
         if nohup:
             with FastFlightClient(location[1].decode()) as client:
-                while "new" not in [device.name for device in client.devices()]:
-                    pass
+                until(lambda: "new" in [device.name for device in client.devices()])
             child.terminate()
         assert child.wait(SECONDS) == 0
     finally:
@@ -173,12 +153,10 @@ def test_a_url_that_cannot_be_understood_is_refused() -> None:
 
 def test_a_port_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
     port = tmp_path / "ttyNOPE"
-    with serving("--device", f"x={port}", "--device", "y=serial:?serial_number=E6") as (process, ready):
-        assert process.stderr is not None
-        said = [process.stderr.readline() for _ in range(2)]
-        assert ready.startswith("listening on")  # it may be plugged in later
-    assert said[0].startswith(f"warning: x: there is no port {port}. Ports found here: ")
-    assert said[1].startswith("warning: y: no single port here has serial_number=E6. Ports found here: ")
+    # It listens all the same: the board may be plugged in later.
+    with running("--device", f"x={port}", "--device", "y=serial:?serial_number=E6") as server:
+        server.read_until(f"^warning: x: there is no port {re.escape(str(port))}. Ports found here: ")
+        server.read_until("^warning: y: no single port here has serial_number=E6. Ports found here: ")
 
 
 def test_a_limit_of_the_server_is_told_in_a_line(run: object, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from queue import SimpleQueue
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -24,9 +23,9 @@ import pytest
 from fastflight.app.compose import open_server
 from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
+from tests.support.servers import SECONDS, SERVE, ServerProcess
+from tests.support.waiting import until
 
-# For a process that has to import all of it on a busy machine.
-SECONDS = 120.0
 # What it was told that streams get, and what it may take beyond, on a busy machine.
 DRAIN, BEYOND = 0.5, 25.0
 OLD = b"a,b\n1,2\n"
@@ -34,55 +33,17 @@ SCHEMA = pa.schema([("data", pa.binary())])
 Check = Callable[[], None]
 
 
-class Child:
-    """A server process; its lines are read as they come."""
+class Child(ServerProcess):
+    """A server process that gives its streams little time to end."""
 
-    def __init__(self, *options: str, command: tuple[str, ...] = ("serve", "--server", "grpc://127.0.0.1:0")) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "fastflight", *command, "--drain", f"{DRAIN}", *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            bufsize=1,
-        )
-        self.said: list[str] = []
-        self._lines: SimpleQueue[str] = SimpleQueue()
-        self._reading = threading.Thread(target=self._read, daemon=True)
-        self._reading.start()
-        try:
-            self.location = self.until(r"listening on (\S+?);")
-        except BaseException:
-            self.close()
-            raise
-
-    def until(self, pattern: str) -> str:
-        """Wait for a line, and give the part that is asked for."""
-        while line := self._lines.get(timeout=SECONDS):
-            if match := re.search(pattern, line):
-                return match[1] if match.groups() else line
-        raise AssertionError(f"it never said {pattern}: {self.said}")
+    def __init__(self, *options: str, command: Sequence[str] = SERVE) -> None:
+        super().__init__("--drain", f"{DRAIN}", *options, command=command)
 
     def ended(self) -> int:
         """Its exit code, told to end and within its time."""
-        self.process.send_signal(signal.SIGTERM)
-        self.until(f"stopping: open (streams|answers) have {DRAIN:g} s")
-        return self.process.wait(DRAIN + BEYOND)
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGCONT)
-            self.process.kill()
-        self.process.wait()
-        self._reading.join()
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.said.append(line)
-            self._lines.put(line)
-        self._lines.put("")
+        code = self.end(seconds=DRAIN + BEYOND)
+        self.read_until(f"stopping: open (streams|answers) have {DRAIN:g} s")
+        return code
 
 
 class Scene(contextlib.ExitStack):
@@ -175,7 +136,7 @@ def silent_writers(scene: Scene, child: Child) -> Check:
 def stalled_http(scene: Scene, child: Child) -> Check:
     """An upload that stops, a request that is never whole, an answer that nobody reads, and WebSockets."""
     by_itself = child.location.startswith("http")
-    url = child.location if by_itself else child.until(r"listening on (http://\S+)")
+    url = child.location if by_itself else child.read_until(r"listening on (http://\S+)")
     here = f"Host: {url.removeprefix('http://')}"
     upload = ("PUT /devices/demo/files/old.csv HTTP/1.1", here, "Content-Type: application/octet-stream")
     scene.connection(url, *upload, "Content-Length: 100000", "", "x" * 1000)
@@ -216,7 +177,7 @@ def _asked(location: str, device: str) -> None:
 
 def tool_at_a_bridge(scene: Scene, child: Child) -> Check:
     """One that goes on sending, and a viewer that only looks on."""
-    ports = child.until(r"sharing shared at (.+)")
+    ports = child.read_until(r"sharing shared at (.+)")
     port, viewers = (re.search(kind + r"socket://(\S+?)(?:,|$)", ports) for kind in ("(?<!viewers at )", "viewers at "))
     assert port is not None and viewers is not None
     tool, viewer = (scene.connection(found[1]) for found in (port, viewers))
@@ -282,11 +243,11 @@ def test_it_is_out_in_time_and_nothing_is_half_done(trouble: str, tmp_path: Path
         child = Child(*devices, *(option.format(**given) for option in options))
         scene.callback(child.close)
         checks = [bring(scene, child) for bring in troubles]
-        assert child.ended() == 0, child.said
+        assert child.ended() == 0, child.lines
         for check in checks:
             check()
         assert {file.name: file.read_bytes() for file in scene.board.iterdir()} == {"old.csv": OLD}
-        assert "Traceback" not in "".join(child.said)
+        assert "Traceback" not in "".join(child.lines)
 
 
 def _boards(scene: Scene) -> dict[str, int]:
@@ -320,11 +281,10 @@ def test_a_gateway_elsewhere_ends_as_well_and_leaves_its_server_nothing(tmp_path
         child = Child(command=command)
         scene.callback(child.close)
         stalled_http(scene, child)
-        assert child.ended() == 0, child.said
-        assert "Traceback" not in "".join(child.said)
+        assert child.ended() == 0, child.lines
+        assert "Traceback" not in "".join(child.lines)
         with FastFlightClient(server.location) as client:
-            while client.stats()["open"]:  # what it had open there was cancelled
-                pass
+            until(lambda: not client.stats()["open"])  # what it had open there was cancelled
             assert client.health() == {"status": "serving"}
             assert client.read("demo", "/old.csv").to_arrow().num_rows == 1
         assert {file.name: file.read_bytes() for file in scene.board.iterdir()} == {"old.csv": OLD}
@@ -338,7 +298,7 @@ def test_what_was_recorded_until_then_is_whole(tmp_path: Path) -> None:
             heard = b"".join(
                 b"".join(batch.column("data").to_pylist()) for batch, _ in zip(rows, range(20), strict=False)
             )
-        assert child.ended() == 0, child.said
+        assert child.ended() == 0, child.lines
     done = subprocess.run(
         [sys.executable, "-m", "fastflight", "replay", "demo", "--recordings", str(tmp_path), "--raw"],
         capture_output=True,
@@ -354,10 +314,9 @@ def test_a_second_signal_ends_it_at_once_and_the_first_has_it_say_that_it_drains
         reader = client.do_get(flight.Ticket(json.dumps(asked)))
         reader.read_chunk()
         child.process.send_signal(signal.SIGTERM)
-        child.until("stopping: open streams have 600 s")
+        child.read_until("stopping: open streams have 600 s")
         with flight.connect(child.location) as other:
-            while json.loads(next(iter(_health(other))).body.to_pybytes())["status"] != "draining":
-                pass
+            until(lambda: json.loads(next(iter(_health(other))).body.to_pybytes())["status"] == "draining")
             with pytest.raises(flight.FlightUnavailableError, match="the server shuts down"):
                 other.do_get(flight.Ticket(b'{"type": "mock"}')).read_all()
         assert reader.read_chunk().data.num_rows > 0

@@ -19,6 +19,7 @@ from fastflight.errors import ProtocolError
 from fastflight.runtime.metrics import DEFINITIONS
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service.requests import Mock
+from tests.support.waiting import until
 
 Run = Callable[..., Result]
 
@@ -78,8 +79,8 @@ def test_a_server_that_drains_is_alive_and_not_ready(monkeypatch: pytest.MonkeyP
 
         assert asked("/health") == asked("/health/ready") == (200, "serving")
         monkeypatch.setattr(StreamRegistry, "state", property(lambda _: "overloaded"))
-        while (200, "serving") in (asked("/health"), asked("/health/ready")):  # kept for a moment
-            pass
+        # Answers are cached for a moment.
+        until(lambda: (200, "serving") not in (asked("/health"), asked("/health/ready")))
         assert asked("/health") == (200, "overloaded")
         assert asked("/health/ready") == (503, "the server is overloaded")
         with FastFlightClient(running.location) as client:

@@ -16,14 +16,14 @@ import pytest
 from fastflight.app.compose import open_server
 from fastflight.app.settings import ServeSettings
 
-from ..gateway.speaking import Speaker
-from .conftest import Run, serving
+from ..gateway.speaking_device import Speaker
+from .conftest import Run, demo_server
 
 
 @pytest.fixture(scope="module")
 def location() -> Iterator[str]:
     """A board that prints: other tests take its program away."""
-    yield from serving()
+    yield from demo_server()
 
 
 ENDED = re.compile(r"limit reached: 3 rows in \d+\.\d s\n$")

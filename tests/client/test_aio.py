@@ -14,7 +14,8 @@ import pytest
 
 from fastflight.client import AsyncFastFlightClient, AsyncRowStream, FastFlightClient, RowStream
 from fastflight.errors import DeviceException, ProtocolError, RequestError, Stopped, UnknownName
-from tests.client.handmade import READINGS, HandmadeServer
+from tests.client.handmade_server import READINGS, HandmadeServer
+from tests.support.waiting import auntil
 
 SOON = 10.0
 # A send of so much waits for a server that takes nothing: gRPC holds about 4 MB of it.
@@ -230,8 +231,7 @@ def test_the_loop_goes_on_while_a_session_is_ended_whose_send_was_given_up(serve
     async def main() -> None:
         async with AsyncFastFlightClient(server.location) as client, await client.interact("demo") as repl:
             sending = asyncio.ensure_future(repl.send(bytes(MORE_THAN_WAITS)))
-            while not repl._interaction._sending._lock.locked():  # noqa: ASYNC110  # a thread's
-                await asyncio.sleep(0)
+            await auntil(repl._interaction._sending._lock.locked)
             sending.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await sending

@@ -25,7 +25,8 @@ from fastflight.errors import (
     TransportError,
     UnknownName,
 )
-from tests.client.handmade import READINGS, HandmadeServer
+from tests.client.handmade_server import READINGS, HandmadeServer
+from tests.support.refusals import refused
 
 
 @pytest.fixture
@@ -127,9 +128,9 @@ def test_errors_are_typed(client: FastFlightClient) -> None:
 
 
 def test_a_wrong_request_does_not_leave(client: FastFlightClient, server: HandmadeServer) -> None:
-    with pytest.raises(RequestError, match="batch_rows: 0 is not allowed"):
+    with refused(RequestError, where="batch_rows"):
         client.read("demo", "/readings.csv", batch_rows=0)
-    with pytest.raises(RequestError, match="columns"):
+    with refused(RequestError, where="columns"):
         client.read("demo", "/readings.csv", columns="time")
     assert server.asked == []
 

@@ -11,7 +11,7 @@ from pyarrow import flight
 from fastflight.client import FastFlightClient, connection
 from fastflight.client.failure import typed
 from fastflight.errors import TransportClosed
-from tests.client.handmade import HandmadeServer
+from tests.client.handmade_server import HandmadeServer
 from tests.support.chaos import ChaosProxy
 
 

@@ -21,6 +21,7 @@ from fastflight.app.settings import ServeSettings
 from fastflight.client import AsyncFastFlightClient, Credentials, FastFlightClient
 from fastflight.errors import FastFlightError, Forbidden, RequestError, TransportError, Unauthenticated, UnknownName
 from fastflight.service.requests import Mock
+from tests.support.servers import serving
 
 NOW = datetime.now(UTC)
 CA = trustme.CA()
@@ -34,7 +35,7 @@ def pair(certificate: trustme.LeafCert) -> tuple[bytes, bytes]:
 
 
 @contextmanager
-def serving(folder: Path, *, client_ca: bool = False) -> Iterator[tuple[str, str]]:
+def secured_server(folder: Path, *, client_ca: bool = False) -> Iterator[tuple[str, str]]:
     """A server with TLS: its location, and a token that may read `demo`."""
     entry, token = issued("ada", scopes(["read:demo"]), NOW)
     other, opening = issued("bob", scopes(["read:*"]), NOW)
@@ -58,7 +59,7 @@ def serving(folder: Path, *, client_ca: bool = False) -> Iterator[tuple[str, str
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    with serving(tmp_path_factory.mktemp("access")) as running:
+    with secured_server(tmp_path_factory.mktemp("access")) as running:
         yield running
 
 
@@ -147,7 +148,7 @@ def test_what_is_wrong_with_tls_is_said_with_what_to_do(server: tuple[str, str])
 
 
 def test_a_server_without_tls_is_named_as_such() -> None:
-    with open_server(ServeSettings("grpc://127.0.0.1:0")) as running:
+    with serving() as running:
         encrypted = running.location.replace("grpc", "grpc+tls")
         with FastFlightClient(encrypted, credentials=Credentials(ca=PEM)) as client:
             with pytest.raises(TransportError, match="the server does not speak TLS. Use grpc://"):
@@ -155,7 +156,7 @@ def test_a_server_without_tls_is_named_as_such() -> None:
 
 
 def test_a_certificate_instead_of_a_token(tmp_path: Path) -> None:
-    with serving(tmp_path, client_ca=True) as (location, _):
+    with secured_server(tmp_path, client_ca=True) as (location, _):
         with FastFlightClient(location, credentials=Credentials(None, PEM, *pair(CLIENT))) as client:
             assert [each.name for each in client.devices()] == ["bench"]
             with pytest.raises(UnknownName, match="demo: no such device. Known: bench"):

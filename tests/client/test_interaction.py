@@ -15,6 +15,8 @@ from fastflight.client import AsyncFastFlightClient, AsyncInteraction, FastFligh
 from fastflight.errors import BusyError, ProtocolError, RequestError, Stopped, UnknownName
 from fastflight.runtime.admission import Limits
 from fastflight.service.choices import Mode
+from tests.support.refusals import refused
+from tests.support.servers import serving
 
 # For waits that end as soon as something happens.
 SOON = 30.0
@@ -23,7 +25,7 @@ BOTH: tuple[Mode, ...] = ("sync", "async")
 
 @pytest.fixture(scope="module")
 def location() -> Iterator[str]:
-    with open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": "sim:?telemetry=0"})) as running:
+    with serving({"demo": "sim:?telemetry=0"}) as running:
         with FastFlightClient(running.location) as client:
             client.info("demo")
         yield running.location
@@ -40,7 +42,7 @@ def test_a_prompt_in_three_lines(client: FastFlightClient, mode: Mode) -> None:
     with client.interact("demo", mode=mode) as repl:
         repl.send("print(6 * 7)\r")
         assert repl.read_until(b"42\r\n>>> ").endswith(b"print(6 * 7)\r\n42\r\n>>> ")
-        with pytest.raises(BusyError, match="an interactive session"):
+        with refused(BusyError, holder="an interactive session (a REPL)"):
             client.ls("demo")
     assert repl.rows.path == mode
     assert (repl.rows.summary["ended"], repl.rows.summary["tx_bytes"]) == ("client ended", 13)
@@ -129,7 +131,7 @@ def test_a_session_that_is_left_is_over(client: FastFlightClient) -> None:
 def test_who_types_nothing_gives_the_board_to_who_asks(mode: Mode) -> None:
     limits = Limits(idle_seconds=1e-6)
     with (
-        open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": "sim:?telemetry=0"}, limits=limits)) as running,
+        serving({"demo": "sim:?telemetry=0"}, limits=limits) as running,
         FastFlightClient(running.location) as client,
     ):
         repl = client.interact("demo", mode=mode)
@@ -157,7 +159,7 @@ def test_who_listens_is_told_why_it_is_over(mode: Mode) -> None:
 def test_refusals_come_at_once(client: FastFlightClient) -> None:
     with pytest.raises(UnknownName):
         client.interact("dmeo")
-    with pytest.raises(RequestError, match="schema"):
+    with refused(RequestError, where="schema"):
         client.interact("demo", format="csv")
 
 

@@ -13,15 +13,14 @@ import pyarrow as pa
 import pytest
 
 from fastflight import AsyncFastFlightClient, FastFlightClient, FleetFile, Mock
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.client import IncompleteWarning
 from fastflight.simulator import samples
+from tests.support.servers import serving
 
 
 @pytest.fixture(scope="module")
 def location() -> Iterator[str]:
-    with open_server(ServeSettings("grpc://127.0.0.1:0")) as running:
+    with serving() as running:
         with FastFlightClient(running.location) as client:
             client.info("demo")
         yield running.location

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from fastflight.concurrency import Cancelled, Shard, across, lots_ahead
 from fastflight.errors import DataError, FastFlightError, Stopped
+from tests.support.waiting import until
 
 # For waits that end as soon as something happens; reached only when it does not.
 SOON = 10.0
@@ -37,9 +38,7 @@ def tasks_of(shard: Shard) -> int:
 
 def settled(shard: Shard) -> bool:
     """Whether no task is left; one that has told its outcome is about to end."""
-    while tasks_of(shard):
-        pass
-    return True
+    return until(lambda: not tasks_of(shard))
 
 
 def size_of(item: object) -> int:
@@ -79,7 +78,7 @@ def read_on_loop(shard: Shard, begin: Begin, max_bytes: int = 10) -> tuple[list[
 reads = pytest.mark.parametrize("read", [read_in_thread, read_on_loop])
 
 
-class Idle:
+class IdleSource:
     """Gives one item, then waits for ever; knows whether it was cleaned up."""
 
     def __init__(self) -> None:
@@ -217,7 +216,7 @@ def test_a_size_that_cannot_be_told_is_an_error(shard: Shard, read: Read, monkey
 
 
 def test_an_idle_reader_asks_whether_it_is_still_wanted(shard: Shard) -> None:
-    idle = Idle()
+    idle = IdleSource()
     left = threading.Event()
 
     lots = lots_ahead(shard, idle.items, max_bytes=4, size_of=size_of, still_wanted=lambda: not left.is_set())
@@ -232,14 +231,14 @@ def test_what_the_question_raises_reaches_the_reader(shard: Shard) -> None:
     def wanted() -> bool:
         raise DataError("cancelled by somebody")
 
-    lots = lots_ahead(shard, Idle().items, max_bytes=4, size_of=size_of, still_wanted=wanted)
+    lots = lots_ahead(shard, IdleSource().items, max_bytes=4, size_of=size_of, still_wanted=wanted)
     assert list(next(lots)) == [0]
     with pytest.raises(DataError, match="cancelled by somebody"):
         next(lots)
 
 
 def test_closing_cancels_the_source_and_waits_for_its_clean_up(shard: Shard) -> None:
-    idle = Idle()
+    idle = IdleSource()
     lots = lots_ahead(shard, idle.items, max_bytes=4, size_of=size_of)
     assert list(next(lots)) == [0]
     lots.close()
@@ -248,7 +247,7 @@ def test_closing_cancels_the_source_and_waits_for_its_clean_up(shard: Shard) -> 
 
 
 def test_a_coroutine_that_leaves_waits_for_the_clean_up(shard: Shard) -> None:
-    idle = Idle()
+    idle = IdleSource()
 
     async def read() -> None:
         items = across(shard, idle.items, max_bytes=4, size_of=size_of)
@@ -262,7 +261,7 @@ def test_a_coroutine_that_leaves_waits_for_the_clean_up(shard: Shard) -> None:
 
 
 def test_a_coroutine_that_is_cancelled_can_close(shard: Shard) -> None:
-    idle = Idle()
+    idle = IdleSource()
 
     async def read(begun: asyncio.Event) -> None:
         async with contextlib.aclosing(across(shard, idle.items, max_bytes=4, size_of=size_of)) as items:
@@ -297,8 +296,7 @@ def test_a_reader_that_is_stopped_does_not_see_an_end(shard: Shard) -> None:
             stops.append(tell)
 
     lots = lots_ahead(shard, lambda: numbers(3), max_bytes=100, size_of=size_of, when_stopped=stop_by)
-    while tasks_of(shard):  # everything waits for the reader, and the source has ended
-        pass
+    until(lambda: not tasks_of(shard))  # everything waits for the reader, and the source has ended
     stops[0]()
     with pytest.raises(Cancelled):
         next(lots)
@@ -336,7 +334,7 @@ def test_one_that_is_stopped_and_closed_is_cleaned_up_to_its_end(shard: Shard) -
 
 def test_closing_the_shard_is_an_error_to_a_thread_and_not_an_end() -> None:
     shard = Shard("short-lived").start()
-    idle = Idle()
+    idle = IdleSource()
     lots = lots_ahead(shard, idle.items, max_bytes=4, size_of=size_of)
     assert list(next(lots)) == [0]
     shard.close()
@@ -347,7 +345,7 @@ def test_closing_the_shard_is_an_error_to_a_thread_and_not_an_end() -> None:
 
 def test_closing_the_shard_is_an_error_to_a_coroutine_and_not_an_end() -> None:
     shard = Shard("short-lived").start()
-    idle = Idle()
+    idle = IdleSource()
 
     async def read() -> None:
         items = across(shard, idle.items, max_bytes=4, size_of=size_of)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from fastflight.concurrency import Cancelled, Channel
 from fastflight.errors import DataError, Stopped
+from tests.support.waiting import until
 
 # For waits that end as soon as something happens; reached only when it does not.
 SOON = 10.0
@@ -153,8 +154,7 @@ def test_a_consumer_that_waits_is_woken_by_a_cancellation(read: Read) -> None:
 
     reading = threading.Thread(target=consume)
     reading.start()
-    while not channel.starving:
-        pass
+    until(lambda: channel.starving)
     channel.cancel(Stopped("the server shuts down"))
     reading.join(SOON)
     assert str(raised[0]).startswith("the server shuts down")

@@ -59,13 +59,13 @@ def test_every_item_comes_once_and_in_the_order_that_was_asked_for(run: Run, lim
     assert run([], limit=limit, max_bytes=max_bytes, ordered=True) == []
 
 
-class Failing(Exception):
+class IterationFailed(Exception):
     """What a job raises."""
 
 
 def failing() -> Iterator[int]:
     yield 1
-    raise Failing
+    raise IterationFailed
 
 
 def test_the_first_error_ends_the_whole_and_closes_the_other_jobs() -> None:
@@ -79,7 +79,7 @@ def test_the_first_error_ends_the_whole_and_closes_the_other_jobs() -> None:
             closed.set()
 
     gather = Gather([endless, failing], limit=2, max_bytes=4, size_of=size)
-    with pytest.raises(Failing):
+    with pytest.raises(IterationFailed):
         list(gather)
     gather.close()
     assert closed.is_set()
@@ -97,11 +97,11 @@ def test_the_first_error_ends_the_whole_on_a_loop() -> None:
 
     async def fails() -> AsyncIterator[int]:
         yield 1
-        raise Failing
+        raise IterationFailed
 
     async def main() -> None:
         gather = AsyncGather([endless, fails], limit=2, max_bytes=4, size_of=size)
-        with pytest.raises(Failing):
+        with pytest.raises(IterationFailed):
             [item async for item in gather]
         await gather.aclose()
 
@@ -124,12 +124,12 @@ def test_the_clean_up_of_a_job_is_not_broken_off() -> None:
     async def fails() -> AsyncIterator[int]:
         for _ in range(3):
             await asyncio.sleep(0)
-        raise Failing
+        raise IterationFailed
         yield 0
 
     async def main() -> None:
         gather = AsyncGather([long, fails], limit=2, max_bytes=4, size_of=size)
-        with pytest.raises(Failing):
+        with pytest.raises(IterationFailed):
             [item async for item in gather]
         await gather.aclose()
 

@@ -23,6 +23,7 @@ from fastflight.transport.chunk_buffer import Chunk, Gap, TapReader
 from fastflight.transport.socket import SocketAddress
 from fastflight_benchmark.printing import printing
 from fastflight_benchmark.printing_boards import Options
+from tests.support.waiting import aread_until
 
 SOON = 20.0
 
@@ -71,8 +72,7 @@ def test_what_was_known_of_the_board_is_forgotten_after_a_tool_had_it(demo: Devi
         async with demo.aline("a tool", timeout=0) as port:
             # Left in the raw REPL: nothing may be taken for granted.
             await port.awrite(b"\r\x03\x01", SOON)
-            while b"raw REPL" not in await port.aread(SOON):
-                pass
+            await aread_until(lambda: port.aread(SOON), b"raw REPL")
 
     asyncio.run(tool())
     with demo.lease("a reader") as session:

@@ -55,7 +55,7 @@ class Put:
         return self.acks[-1]
 
 
-class Board:
+class BoardServer:
     """A server with one device, named `demo`, and a plain client. `folder` holds the files of a simulated one."""
 
     def __init__(self, location: str, inventory: Inventory, folder: Path) -> None:
@@ -131,7 +131,7 @@ def sha256(data: bytes) -> str:
 
 
 @contextmanager
-def serving(devices: Mapping[str, str], folder: Path, **limits: float) -> Iterator[Board]:
+def board_server(devices: Mapping[str, str], folder: Path, **limits: float) -> Iterator[BoardServer]:
     """A server as the command line puts it together."""
     with ExitStack() as parts:
         shards = Shards(2)
@@ -143,12 +143,12 @@ def serving(devices: Mapping[str, str], folder: Path, **limits: float) -> Iterat
             catalog.add(source)
         server = FlightServer(catalog, device_actions(inventory), shards=shards, location="grpc://127.0.0.1:0")
         parts.callback(server.close)
-        board = Board(f"grpc://127.0.0.1:{server.port}", inventory, folder)
+        board = BoardServer(f"grpc://127.0.0.1:{server.port}", inventory, folder)
         parts.callback(board.client.close)
         yield board
 
 
-Serve = Callable[..., Board]
+Serve = Callable[..., BoardServer]
 
 
 @pytest.fixture
@@ -156,20 +156,20 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     """Start a server in front of a device URL; all end with the test."""
     with ExitStack() as stack:
 
-        def start(url: str, **limits: float) -> Board:
-            return stack.enter_context(serving({"demo": url}, tmp_path / "board", **limits))
+        def start(url: str, **limits: float) -> BoardServer:
+            return stack.enter_context(board_server({"demo": url}, tmp_path / "board", **limits))
 
         yield start
 
 
 @pytest.fixture
-def board(serve: Serve, tmp_path: Path) -> Board:
+def board(serve: Serve, tmp_path: Path) -> BoardServer:
     """The simulated board with its samples, which prints nothing by itself."""
     samples.write_samples(str(tmp_path / "board"))
     return serve(simulated(tmp_path))
 
 
-class Peer:
+class HandmadeDevice:
     """A device made by hand: says what it is told to, and keeps what it is sent."""
 
     def __init__(self) -> None:
@@ -184,14 +184,14 @@ class Peer:
 
 
 @pytest.fixture
-def peer() -> Iterator[Peer]:
-    peer = Peer()
+def peer() -> Iterator[HandmadeDevice]:
+    peer = HandmadeDevice()
     with peer.listener:
         yield peer
 
 
 @pytest.fixture
-def talking(serve: Serve, tmp_path: Path) -> Board:
+def talking(serve: Serve, tmp_path: Path) -> BoardServer:
     """The simulated board, printing telemetry."""
     samples.write_samples(str(tmp_path / "board"))
     return serve(f"sim:?files={tmp_path / 'board'}&telemetry=50")

@@ -21,22 +21,22 @@ import pytest
 from fastflight.errors import RequestError
 from fastflight.simulator import samples
 
-from .conftest import Board, Serve, command, serving, simulated
+from .conftest import BoardServer, Serve, board_server, command, simulated
 from .refusal import DEVICE, FILE, INVALID_ARGUMENT, NOT_FOUND, OLD, TABLE, refused
 
 
 @pytest.fixture(scope="module")
-def one_board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+def one_board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardServer]:
     """A simulated board for all: what one test does to it or its server is seen by the next."""
     folder = tmp_path_factory.mktemp("one")
     samples.write_samples(str(folder / "board"))
-    with serving({"demo": simulated(folder)}, folder / "board") as board:
+    with board_server({"demo": simulated(folder)}, folder / "board") as board:
         board.act("device.info", device="demo")  # opens its line, which stays open: no leak of the first test
         yield board
 
 
 @pytest.fixture
-def board(one_board: Board) -> Iterator[Board]:
+def board(one_board: BoardServer) -> Iterator[BoardServer]:
     """The board; after each test it must still answer, and hold `/old.csv` as it was."""
     board = one_board
     (board.folder / "old.csv").write_bytes(OLD)
@@ -94,7 +94,7 @@ REQUESTS: dict[str, tuple[dict[str, Any], Any, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize(("request_", "kind", "said"), REQUESTS.values(), ids=REQUESTS)
 def test_requests_that_cannot_be_served(
-    board: Board, mode: str, request_: dict[str, Any], kind: Any, said: tuple[str, ...]
+    board: BoardServer, mode: str, request_: dict[str, Any], kind: Any, said: tuple[str, ...]
 ) -> None:
     refused(board.get(**{"mode": mode, **request_}).error, kind, *said)
 
@@ -104,7 +104,7 @@ DESCRIBED = [name for name in REQUESTS if name not in ("missing folder", "code t
 
 
 @pytest.mark.parametrize("name", DESCRIBED)
-def test_the_same_requests_before_reading(board: Board, name: str) -> None:
+def test_the_same_requests_before_reading(board: BoardServer, name: str) -> None:
     request, kind, said = REQUESTS[name]
     with pytest.raises(kind) as raised:
         board.client.get_flight_info(command(**request))
@@ -133,7 +133,7 @@ def test_the_same_requests_before_reading(board: Board, name: str) -> None:
     ],
     ids=["empty", "text", "not UTF-8", "cut off", "list", "null", "10 MB", "objects", "lists", "digits", "deep value"],
 )
-def test_tickets_that_are_no_requests(board: Board, content: bytes, said: str) -> None:
+def test_tickets_that_are_no_requests(board: BoardServer, content: bytes, said: str) -> None:
     descriptor = flight.FlightDescriptor.for_command(content)
     calls: list[Callable[[], Any]] = [
         lambda: board.client.do_get(flight.Ticket(content)).read_all(),
@@ -149,7 +149,7 @@ def test_tickets_that_are_no_requests(board: Board, content: bytes, said: str) -
 
 
 @pytest.mark.parametrize("path", [[], [b"demo"], [b"demo", b"/old.csv", b"x"], [b"demo", b""], [b"", b"/old.csv"]])
-def test_descriptors_that_are_no_paths(board: Board, path: list[bytes]) -> None:
+def test_descriptors_that_are_no_paths(board: BoardServer, path: list[bytes]) -> None:
     descriptor = flight.FlightDescriptor.for_path(*path)
     for call in (board.client.get_flight_info, board.client.get_schema, lambda d: write(board, d, TABLE)):
         with pytest.raises(pa.ArrowException) as raised:
@@ -157,7 +157,7 @@ def test_descriptors_that_are_no_paths(board: Board, path: list[bytes]) -> None:
         refused(raised.value, INVALID_ARGUMENT)
 
 
-def write(board: Board, descriptor: flight.FlightDescriptor, table: pa.Table) -> None:
+def write(board: BoardServer, descriptor: flight.FlightDescriptor, table: pa.Table) -> None:
     """An upload that waits for its end."""
     writer, reader = board.client.do_put(descriptor, table.schema)
     try:
@@ -195,7 +195,7 @@ WRITES: dict[str, tuple[dict[str, Any], pa.Table, Any, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize(("keys", "table", "kind", "said"), WRITES.values(), ids=WRITES)
 def test_writes_that_cannot_be_done(
-    board: Board, mode: str, keys: dict[str, Any], table: pa.Table, kind: Any, said: tuple[str, ...]
+    board: BoardServer, mode: str, keys: dict[str, Any], table: pa.Table, kind: Any, said: tuple[str, ...]
 ) -> None:
     refused(board.put(table, {**FILE, "mode": mode, **keys}, chunk=1000).error, kind, *said)
 
@@ -218,7 +218,7 @@ def test_writes_that_cannot_be_done(
         ("device.inf", {"device": "demo"}, INVALID_ARGUMENT, "Did you mean 'device.info'?"),
     ],
 )  # fmt: skip
-def test_actions_that_cannot_be_done(board: Board, name: str, body: dict[str, Any], kind: Any, said: str) -> None:
+def test_actions_that_cannot_be_done(board: BoardServer, name: str, body: dict[str, Any], kind: Any, said: str) -> None:
     with pytest.raises(kind) as raised:
         board.act(name, **body)
     refused(raised.value, kind, said)
@@ -229,7 +229,7 @@ def test_actions_that_cannot_be_done(board: Board, name: str, body: dict[str, An
     ["with space.csv", "quote'\".csv", "ünïcødé€.csv", "n" * 251 + ".csv",
      "tab\tnewline\n.csv", "{0}%s\\n.csv", "'''.csv"],
 )  # fmt: skip
-def test_names_that_need_care(board: Board, mode: str, name: str) -> None:
+def test_names_that_need_care(board: BoardServer, mode: str, name: str) -> None:
     keys = {**FILE, "path": f"/{name}", "mode": mode}
     small = TABLE.slice(0, 10)
     assert board.put(small, keys).error is None
@@ -246,7 +246,7 @@ def test_names_that_need_care(board: Board, mode: str, name: str) -> None:
     board.act("file.remove", device="demo", path=f"/{name}")
 
 
-def test_a_path_cannot_leave_the_board(board: Board, mode: str) -> None:
+def test_a_path_cannot_leave_the_board(board: BoardServer, mode: str) -> None:
     outside = board.folder.parent / "outside.csv"
     outside.write_bytes(b"secret\n1\n")
     for path in ("/../outside.csv", "../outside.csv", "/x/../../outside.csv"):
@@ -257,7 +257,7 @@ def test_a_path_cannot_leave_the_board(board: Board, mode: str) -> None:
     assert outside.read_bytes() == b"secret\n1\n"
 
 
-def test_offsets_that_point_anywhere(board: Board, mode: str) -> None:
+def test_offsets_that_point_anywhere(board: BoardServer, mode: str) -> None:
     offsets = pa.py_buffer(b"".join(n.to_bytes(4, "little") for n in (0, 2_000_000_000, 4)))
     bad = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"abcd")])
     batch = pa.record_batch([bad], names=["n"])
@@ -290,7 +290,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_client_that_is_killed_while_it_writes(board: Board, mode: str) -> None:
+def test_a_client_that_is_killed_while_it_writes(board: BoardServer, mode: str) -> None:
     request = json.dumps({**FILE, "path": "/old.csv", "mode": mode})
     assert subprocess.run([sys.executable, "-c", KILLED, board.location, request]).returncode == -signal.SIGKILL
     assert board.exec("print('next')") == "next\n"
@@ -303,7 +303,7 @@ def test_a_url_that_means_nothing(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("criteria", [b"\xff", b"x" * 2000, b'{"type": "device.fil"}', b'{"type":'])
-def test_criteria_that_mean_nothing(board: Board, criteria: bytes) -> None:
+def test_criteria_that_mean_nothing(board: BoardServer, criteria: bytes) -> None:
     with pytest.raises(pa.ArrowException) as raised:
         list(board.client.list_flights(criteria))
     refused(raised.value, INVALID_ARGUMENT)

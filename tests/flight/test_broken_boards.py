@@ -17,12 +17,12 @@ import pytest
 
 from fastflight.simulator import samples
 
-from .conftest import SOON, Board, Got, Put, Serve, sha256, simulated, ticket
+from .conftest import SOON, BoardServer, Got, Put, Serve, sha256, simulated, ticket
 from .refusal import DEVICE, FILE, INTERNAL, OLD, TABLE, TIMED_OUT, UNAVAILABLE, refused
 
 
 @pytest.fixture
-def board(board: Board) -> Iterator[Board]:
+def board(board: BoardServer) -> Iterator[BoardServer]:
     """The simulated board; at the end it must still answer, and hold `/old.csv` as it was."""
     (board.folder / "old.csv").write_bytes(OLD)
     yield board
@@ -38,10 +38,10 @@ READ_FAULTS = {
 
 
 @pytest.fixture
-def faulty(serve: Serve, tmp_path: Path) -> Callable[[str], Board]:
+def faulty(serve: Serve, tmp_path: Path) -> Callable[[str], BoardServer]:
     """A simulated board with a fault, and an old file of 10,000 readings."""
 
-    def start(options: str) -> Board:
+    def start(options: str) -> BoardServer:
         samples.write_samples(str(tmp_path / "board"))
         (tmp_path / "board" / "old.csv").write_bytes(OLD)
         return serve(simulated(tmp_path, options))
@@ -52,7 +52,7 @@ def faulty(serve: Serve, tmp_path: Path) -> Callable[[str], Board]:
 @pytest.mark.parametrize("fault", READ_FAULTS)
 @pytest.mark.parametrize("after", [20_000, 150_000, 400_000])
 def test_a_board_that_breaks_off_while_it_is_read(
-    faulty: Callable[[str], Board], mode: str, fault: str, after: int
+    faulty: Callable[[str], BoardServer], mode: str, fault: str, after: int
 ) -> None:
     board = faulty(f"fault={fault}={after}")
     whole = pa.Table.from_pandas(pa.csv.read_csv(board.folder / "readings.csv").to_pandas(), preserve_index=False)
@@ -70,7 +70,7 @@ def test_a_board_that_breaks_off_while_it_is_read(
     _lives_on(board)
 
 
-def _lives_on(board: Board) -> None:
+def _lives_on(board: BoardServer) -> None:
     """The next request is answered, and nothing on the board has changed."""
     assert board.act("health") == [{"status": "serving"}]
     assert board.exec("print('next')") == "next\n"
@@ -79,7 +79,7 @@ def _lives_on(board: Board) -> None:
 
 
 @pytest.mark.parametrize("fault", ["exit-after-tx", "unplug-after-rx", "reset-after-tx"])
-def test_other_calls_on_a_board_that_breaks_off(faulty: Callable[[str], Board], fault: str) -> None:
+def test_other_calls_on_a_board_that_breaks_off(faulty: Callable[[str], BoardServer], fault: str) -> None:
     # Past what opening the board takes, and before the end of a look into a file.
     board = faulty(f"fault={fault}={900 if fault.endswith('tx') else 1500}")
     kinds = (UNAVAILABLE, INTERNAL)
@@ -90,7 +90,7 @@ def test_other_calls_on_a_board_that_breaks_off(faulty: Callable[[str], Board], 
     _lives_on(board)
 
 
-def test_a_board_that_is_reset_before_it_answers_is_asked_again(faulty: Callable[[str], Board]) -> None:
+def test_a_board_that_is_reset_before_it_answers_is_asked_again(faulty: Callable[[str], BoardServer]) -> None:
     board = faulty("fault=reset-after-rx=1200")
     info = board.client.get_flight_info(flight.FlightDescriptor.for_path("demo", "/readings.csv"))
     assert info.total_bytes == len(samples.readings())
@@ -108,7 +108,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_board_that_falls_silent_while_it_is_read(faulty: Callable[[str], Board], mode: str) -> None:
+def test_a_board_that_falls_silent_while_it_is_read(faulty: Callable[[str], BoardServer], mode: str) -> None:
     # It gets no further than the code that would read.
     board = faulty("fault=stall-after-rx=1100")
     got = board.get(**FILE, path="/readings.csv", mode=mode)
@@ -128,7 +128,9 @@ WRITE_FAULTS = {
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("fault", WRITE_FAULTS)
-def test_a_board_that_breaks_off_while_it_is_written(faulty: Callable[[str], Board], mode: str, fault: str) -> None:
+def test_a_board_that_breaks_off_while_it_is_written(
+    faulty: Callable[[str], BoardServer], mode: str, fault: str
+) -> None:
     # In the middle of the content: it takes some 2,000 answers.
     board = faulty(f"fault={fault}={1400 if fault.endswith('tx') else 12_000}")
     put = board.put(LARGE, {**FILE, "path": "/old.csv", "mode": mode}, chunk=1000)
@@ -137,7 +139,7 @@ def test_a_board_that_breaks_off_while_it_is_written(faulty: Callable[[str], Boa
     _lives_on(board)
 
 
-def test_a_line_that_loses_bytes(faulty: Callable[[str], Board], mode: str) -> None:
+def test_a_line_that_loses_bytes(faulty: Callable[[str], BoardServer], mode: str) -> None:
     board = faulty("fault=drop-rx=0.0003")
     put = board.put(TABLE, {**FILE, "path": "/old.csv", "mode": mode}, chunk=100)
     if put.error is None:  # it was got over
@@ -154,7 +156,7 @@ FULL = sum(len(data) for data in samples.contents().values()) + 9000
 
 
 @pytest.mark.parametrize("options", ["fault=full-after=8000", f"capacity={FULL}"])
-def test_a_board_that_is_full(faulty: Callable[[str], Board], mode: str, options: str) -> None:
+def test_a_board_that_is_full(faulty: Callable[[str], BoardServer], mode: str, options: str) -> None:
     board = faulty(options)
     put = board.put(TABLE, {**FILE, "path": "/old.csv", "mode": mode}, chunk=500)
     refused(put.error, DEVICE, "demo:/old.csv: no space left on the board", "Remove files")
@@ -163,7 +165,7 @@ def test_a_board_that_is_full(faulty: Callable[[str], Board], mode: str, options
     assert not list(board.folder.rglob("*fastflight*"))
 
 
-def test_a_line_that_loses_too_much(faulty: Callable[[str], Board], mode: str) -> None:
+def test_a_line_that_loses_too_much(faulty: Callable[[str], BoardServer], mode: str) -> None:
     board = faulty("fault=drop-rx=0.02")
     put = board.put(TABLE, {**FILE, "path": "/old.csv", "mode": mode}, chunk=100)
     refused(put.error, (INTERNAL, DEVICE, TIMED_OUT, UNAVAILABLE), "demo")
@@ -190,7 +192,7 @@ def test_a_busy_device_says_who_has_it(serve: Serve, tmp_path: Path, mode: str) 
     reader.cancel()
 
 
-def test_the_second_request_waits_for_the_first(board: Board, mode: str) -> None:
+def test_the_second_request_waits_for_the_first(board: BoardServer, mode: str) -> None:
     code = "import sys\nprint('here')\nprint(sys.stdin.readline())"
     reader = board.client.do_get(ticket(type="device.exec", device="demo", code=code, mode=mode))
     while not reader.read_chunk().data.num_rows:
@@ -216,7 +218,7 @@ def test_a_program_that_runs_is_left_alone(serve: Serve, tmp_path: Path, mode: s
     assert interrupted.trailer["sha256"] == sha256(samples.log())
 
 
-def test_code_that_hangs(board: Board, mode: str) -> None:
+def test_code_that_hangs(board: BoardServer, mode: str) -> None:
     got = board.get(type="device.exec", device="demo", code="print('a')\nwhile True: pass", timeout=1, mode=mode)
     refused(got.error, TIMED_OUT, "demo")
     assert got.table["text"].to_pylist() == ["a"]

@@ -30,8 +30,8 @@ from fastflight.service import Catalog
 from fastflight.sources import device_actions, device_sources
 from fastflight.sources.state_actions import state_actions
 
-from ..gateway.asking import HERE, Answered, ask, scope
-from .conftest import SOON, Board
+from ..gateway.asgi_client import HERE, Answered, ask, scope
+from .conftest import SOON, BoardServer
 
 ARROW = ((b"content-type", b"application/vnd.apache.arrow.stream"),)
 UNITS = ("s", "ms", "us", "ns")
@@ -163,16 +163,16 @@ BY_HTTP = [
 
 
 @dataclass
-class Edges:
+class FlightAndHttpEdges:
     """One board, behind a Flight server and a gateway."""
 
-    flight: Board
+    flight: BoardServer
     http: Callable[..., Answered]
     folder: Path
 
 
 @pytest.fixture(scope="module")
-def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
+def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlightAndHttpEdges]:
     folder = tmp_path_factory.mktemp("board")
     with ExitStack() as parts:
         shards = parts.enter_context(Shards(1))
@@ -183,7 +183,7 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
         actions = device_actions(inventory)
         server = FlightServer(catalog, actions, shards=shards, location="grpc://127.0.0.1:0", registry=registry)
         parts.callback(server.close)
-        board = Board(f"grpc://127.0.0.1:{server.port}", inventory, folder)
+        board = BoardServer(f"grpc://127.0.0.1:{server.port}", inventory, folder)
         parts.callback(board.client.close)
         shard = parts.enter_context(Shard("gateway"))
         backend = LocalBackend(catalog, Actions([*actions, *state_actions(registry, shards)]), registry, shards)
@@ -194,7 +194,7 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
             return shard.submit(ask(app, asked, *body)).result(SOON)
 
         board.act("device.info", device="demo")
-        yield Edges(board, http, folder)
+        yield FlightAndHttpEdges(board, http, folder)
 
 
 def stream_of(table: pa.Table) -> bytes:
@@ -240,7 +240,7 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
     return plain_type(type_.value_type) if encoded else type_
 
 
-def read_as_text(edges: Edges, table: pa.Table, path: str) -> pa.Table:
+def read_as_text(edges: FlightAndHttpEdges, table: pa.Table, path: str) -> pa.Table:
     """The rows of a text file, by the types of `table` where a schema can name them."""
     schema = {}
     for field in table.schema:
@@ -255,7 +255,7 @@ def read_as_text(edges: Edges, table: pa.Table, path: str) -> pa.Table:
 
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("format_", ["arrow", "csv", "jsonl"])
-def test_by_flight(edges: Edges, name: str, format_: str) -> None:
+def test_by_flight(edges: FlightAndHttpEdges, name: str, format_: str) -> None:
     table, path = TABLES[name], f"/t.{format_}"
     (edges.folder / path[1:]).write_bytes(BEFORE)
     put = edges.flight.put(table, {"type": "device.file", "device": "demo", "path": path})
@@ -283,7 +283,7 @@ def code_of(type_: pa.DataType) -> str:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_packed_records(edges: Edges, name: str) -> None:
+def test_packed_records(edges: FlightAndHttpEdges, name: str) -> None:
     """By the type of the column; what has no null and a name of its own can be packed."""
     table = TABLES[name]
     if "c" not in table.schema.names or len(set(table.schema.names)) < table.num_columns or "of one name" in name:
@@ -323,7 +323,7 @@ def test_packed_records(edges: Edges, name: str) -> None:
 
 @pytest.mark.parametrize("name", BY_HTTP)
 @pytest.mark.parametrize("format_", ["arrow", "csv", "jsonl"])
-def test_by_http(edges: Edges, name: str, format_: str) -> None:
+def test_by_http(edges: FlightAndHttpEdges, name: str, format_: str) -> None:
     table, path = TABLES[name], f"h.{format_}"
     (edges.folder / path).write_bytes(BEFORE)
     put = edges.http("PUT", path, stream_of(table), headers=ARROW)
@@ -343,7 +343,7 @@ def test_by_http(edges: Edges, name: str, format_: str) -> None:
         check_file(edges, table, f"/{path}", format_)
 
 
-def check_file(edges: Edges, table: pa.Table, path: str, format_: str) -> None:
+def check_file(edges: FlightAndHttpEdges, table: pa.Table, path: str, format_: str) -> None:
     if format_ == "arrow":
         assert values_of(edges.flight.table(type="device.file", device="demo", path=path)) == values_of(table)
         return

@@ -10,30 +10,30 @@ import pytest
 from fastflight.client import FastFlightClient
 from fastflight.service.choices import Mode
 
-from .conftest import Board, Serve
+from .conftest import BoardServer, Serve
 
 pytestmark = pytest.mark.firmware
 
 CONTENT = bytes(range(256)) * 24
 
 
-class Broken(Exception):
+class RealCopyInterrupted(Exception):
     """What a test breaks a copy off with."""
 
 
 @pytest.fixture(params=["microbit", "webassembly_without_raw_paste"])
-def real(request: pytest.FixtureRequest, serve: Serve) -> Board:
+def real(request: pytest.FixtureRequest, serve: Serve) -> BoardServer:
     """Each of the targets."""
     return serve(request.getfixturevalue(request.param))
 
 
 @pytest.fixture
-def client(real: Board) -> Iterator[FastFlightClient]:
+def client(real: BoardServer) -> Iterator[FastFlightClient]:
     with FastFlightClient(real.location) as client:
         yield client
 
 
-def test_a_read_begins_at_an_offset(real: Board, client: FastFlightClient, tmp_path: Path, mode: Mode) -> None:
+def test_a_read_begins_at_an_offset(real: BoardServer, client: FastFlightClient, tmp_path: Path, mode: Mode) -> None:
     (tmp_path / "a.bin").write_bytes(CONTENT)
     assert client.put_file("demo", "/a.bin", tmp_path / "a.bin", mode=mode).bytes == len(CONTENT)
     rows = real.table(type="device.file", device="demo", path="/a.bin", format="raw", offset=3000, mode=mode)
@@ -46,9 +46,9 @@ def test_a_write_that_broke_off_ends_whole(client: FastFlightClient, tmp_path: P
 
     def break_off(rows: int, done: int, total: int | None) -> None:
         if done:
-            raise Broken
+            raise RealCopyInterrupted
 
-    with pytest.raises(Broken):
+    with pytest.raises(RealCopyInterrupted):
         client.put_file("demo", "/a.bin", here, mode=mode, progress=break_off)
     copied = client.put_file("demo", "/a.bin", here, mode=mode)
     assert copied.bytes == len(CONTENT)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import re
-import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -34,8 +31,10 @@ from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
 from fastflight.sources.recordings import NUMBERS_PER_SECOND, Tidying
 from fastflight.transport.chunk_buffer import Chunk
 from tests.log.disks import FailingDisk
+from tests.support.servers import PROGRAM, SERVE, running
+from tests.support.waiting import until
 
-from .conftest import Board, ticket
+from .conftest import BoardServer, ticket
 
 RECORDING = {"type": "recording", "name": "demo"}
 SESSION = {"type": "device.session", "device": "demo", "flush_ms": 0}
@@ -45,7 +44,7 @@ TELEMETRY = {"ms": "int64", "temperature": "double"}
 
 
 @contextmanager
-def recording(folder: Path, url: str = "sim:?telemetry=50", **options: Any) -> Iterator[tuple[Board, Recordings]]:
+def recording(folder: Path, url: str = "sim:?telemetry=50", **options: Any) -> Iterator[tuple[BoardServer, Recordings]]:
     """A server with one device that is recorded, as the command line puts it together."""
     with ExitStack() as parts:
         shards = Shards(1)
@@ -61,13 +60,13 @@ def recording(folder: Path, url: str = "sim:?telemetry=50", **options: Any) -> I
         actions = [*device_actions(inventory), *recording_actions(recordings)]
         server = FlightServer(catalog, actions, shards=shards, location="grpc://127.0.0.1:0")
         parts.callback(server.close)
-        board = Board(f"grpc://127.0.0.1:{server.port}", inventory, folder)
+        board = BoardServer(f"grpc://127.0.0.1:{server.port}", inventory, folder)
         parts.callback(board.client.close)
         yield board, recordings
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardServer]:
     """A server that has recorded a few rows of a board, and records it no more."""
     with recording(tmp_path_factory.mktemp("recordings")) as (board, _):
         board.get(**SESSION, limit_rows=12)
@@ -96,7 +95,7 @@ def test_an_upload_is_no_part_of_a_recording_and_leaves_no_gap(tmp_path: Path, m
         assert [each["seq"] for each in rows.trailer["rejected_rows"] if each["seq"] > 4] == []
 
 
-def messages(board: Board, **request: Any) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
+def messages(board: BoardServer, **request: Any) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
     reader = board.client.do_get(ticket(**request))
     while True:
         try:
@@ -122,7 +121,7 @@ def test_the_recording_has_the_rows_of_the_live_session(tmp_path: Path, mode: st
         assert kept.trailer is not None and kept.trailer["ended"] == "limit reached"
 
 
-def test_ranges(told: Board, mode: str) -> None:
+def test_ranges(told: BoardServer, mode: str) -> None:
     whole = told.table(**RECORDING, mode=mode)
     numbers = whole["seq"].to_pylist()
     assert numbers == list(range(len(numbers)))
@@ -135,7 +134,7 @@ def test_ranges(told: Board, mode: str) -> None:
     assert told.table(**RECORDING, from_seq=10**6, mode=mode).num_rows == 0
 
 
-def test_lines_begin_where_they_are_known_to(told: Board, mode: str) -> None:
+def test_lines_begin_where_they_are_known_to(told: BoardServer, mode: str) -> None:
     """Telemetry is printed a line at a time, so each piece but the banner begins one."""
     schema = {"format": "jsonl", "schema": TELEMETRY}
     numbers = told.table(**RECORDING, **schema, mode=mode)["seq"].to_pylist()
@@ -144,7 +143,7 @@ def test_lines_begin_where_they_are_known_to(told: Board, mode: str) -> None:
     assert got.trailer is not None and got.trailer["rejected"] == 0
 
 
-def test_it_is_listed_with_its_rows(told: Board) -> None:
+def test_it_is_listed_with_its_rows(told: BoardServer) -> None:
     rows = told.table(**RECORDING).num_rows
     (found,) = told.client.list_flights(b"demo/recording")
     assert json.loads(found.descriptor.command) == {
@@ -178,12 +177,12 @@ def test_it_is_listed_with_its_rows(told: Board) -> None:
         ({"form": "csv"}, "Did you mean 'format'"),
     ],
 )
-def test_a_wrong_request_is_told_what_is_wrong(told: Board, keys: dict[str, Any], says: str, mode: str) -> None:
+def test_a_wrong_request_is_told_what_is_wrong(told: BoardServer, keys: dict[str, Any], says: str, mode: str) -> None:
     got = told.get(**{**RECORDING, **keys, "mode": mode})
     assert got.error is not None and re.search(re.escape(says), str(got.error))
 
 
-def test_recording_is_switched_on_and_off(told: Board) -> None:
+def test_recording_is_switched_on_and_off(told: BoardServer) -> None:
     (on,) = told.act("recording.start", device="demo")
     assert on["state"] == "recording"
     assert told.act("devices")[0]["recording"] == "recording"
@@ -389,34 +388,22 @@ def test_two_servers_on_one_folder(tmp_path: Path) -> None:
         url = "sim:?telemetry=5"
         record = true
     """)
-    command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--fleet", str(fleet)]
+    command = [*PROGRAM, *SERVE, "--fleet", str(fleet)]
 
     def promised(client: flight.FlightClient) -> int:
         (listed,) = [json.loads(each.body.to_pybytes()) for each in client.do_action("recordings")] or [{}]
         return int(listed.get("next_seq", 0))
 
-    first = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        assert first.stdout is not None
-        location = re.search(r"grpc://127.0.0.1:\d+", first.stdout.readline())
-        assert location is not None
-        with flight.connect(location[0]) as client:
-            while not (before := promised(client)):
-                pass
+    with running("--fleet", str(fleet)) as first:
+        with flight.connect(first.location) as client:
+            before = until(lambda: promised(client))
             second = subprocess.run(command, capture_output=True, text=True, timeout=100)
             assert second.returncode == 1 and second.stdout == ""
-            assert f"(pid {first.pid} on " in second.stderr
+            assert f"(pid {first.process.pid} on " in second.stderr
             assert "is writing to it. Stop it, or only read" in second.stderr
-            while (reached := promised(client)) <= before:
-                pass
+            reached = until(lambda: (now := promised(client)) > before and now)
             rows = [row for chunk in client.do_get(ticket(**RECORDING)) for row in chunk.data.to_pylist()]
             assert [row["seq"] for row in rows][:reached] == list(range(reached))
-        first.kill()
-        first.wait()
-    finally:
-        first.kill()
-        first.wait()
-        first.stdout.close()
     with recording(tmp_path / "kept", "sim:?telemetry=0") as (board, _):
         again = board.table(**RECORDING).to_pylist()
         assert again[:reached] == rows[:reached]
@@ -432,27 +419,18 @@ def test_a_server_that_is_killed_has_kept_what_it_said_was_kept(tmp_path: Path) 
         url = "sim:?telemetry=5"
         record = true
     """)
-    command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--fleet", str(fleet)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        assert child.stdout is not None
-        location = re.search(r"grpc://127.0.0.1:\d+", child.stdout.readline())
-        assert location is not None
-        assert child.stdout.readline() == f"recording demo to {tmp_path / 'kept'}\n"
+    with running("--fleet", str(fleet)) as child:
+        assert child.read_until("^recording ") == f"recording demo to {tmp_path / 'kept'}\n"
         seen: dict[int, bytes] = {}
         promised = 0
-        with flight.connect(location[0]) as client:
+        with flight.connect(child.location) as client:
             for chunk in client.do_get(ticket(**SESSION, since_seq=0)):
                 seen.update((row["seq"], row["data"]) for row in chunk.data.to_pylist())
                 (listed,) = [json.loads(each.body.to_pybytes()) for each in client.do_action("recordings")] or [{}]
                 promised = listed.get("next_seq", 0)
                 if promised > 20:
                     break
-            os.kill(child.pid, signal.SIGKILL)
-    finally:
-        child.kill()
-        child.wait()
-        child.stdout.close()
+            child.process.kill()
     with recording(tmp_path / "kept", "sim:?telemetry=0") as (board, _):
         rows = board.table(**RECORDING).to_pylist()
         numbers = [row["seq"] for row in rows if row["seq"] < NUMBERS_PER_SECOND]

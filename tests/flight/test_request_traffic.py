@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from fastflight.device import Device
-from tests.flight.conftest import Board, Serve, ticket
-from tests.flight.live import SESSION, TELEMETRY, messages
+from tests.flight.conftest import BoardServer, Serve, ticket
+from tests.flight.session_messages import SESSION, TELEMETRY, messages
 
 FILE = {"type": "device.file", "device": "demo", "path": "/new.csv"}
 
 
-def test_a_session_has_what_the_board_said_and_no_word_of_an_upload(talking: Board, mode: str) -> None:
+def test_a_session_has_what_the_board_said_and_no_word_of_an_upload(talking: BoardServer, mode: str) -> None:
     device = talking.inventory.device("demo")
     stream = messages(talking.client.do_get(ticket(**SESSION, format="lines", since_seq=0, mode=mode)))
     texts: list[str] = []
@@ -43,7 +43,7 @@ def test_a_session_has_what_the_board_said_and_no_word_of_an_upload(talking: Boa
     assert device.tap.missed == 0
 
 
-def test_rows_go_on_after_a_request_without_a_gap_and_without_a_row_set_aside(talking: Board, mode: str) -> None:
+def test_rows_go_on_after_a_request_without_a_gap_and_without_a_row_set_aside(talking: BoardServer, mode: str) -> None:
     keys: dict[str, Any] = {"format": "jsonl", "schema": TELEMETRY, "mode": mode}
     assert talking.get(**SESSION, limit_rows=3, **keys).error is None
     begin = talking.inventory.device("demo").tap.next_seq
@@ -91,7 +91,7 @@ def test_what_a_board_says_after_a_soft_reset_is_its_own(serve: Serve, tmp_path:
     assert "first word" in got.table["text"].to_pylist()
 
 
-def test_a_session_that_asks_for_requests_sees_both_and_can_tell_them_apart(talking: Board, mode: str) -> None:
+def test_a_session_that_asks_for_requests_sees_both_and_can_tell_them_apart(talking: BoardServer, mode: str) -> None:
     stream = messages(talking.client.do_get(ticket(**SESSION, requests=True, mode=mode)))
     rows = next(stream)[0]
     assert talking.exec("print('asked')") == "asked\n"
@@ -105,13 +105,13 @@ def test_a_session_that_asks_for_requests_sees_both_and_can_tell_them_apart(talk
     assert [row["seq"] for row in rows] == list(range(len(rows)))
 
 
-def test_only_bytes_show_requests(board: Board) -> None:
+def test_only_bytes_show_requests(board: BoardServer) -> None:
     got = board.get(**SESSION, format="lines", requests=True)
     assert "ask for bytes" in str(got.error)
 
 
 @pytest.mark.parametrize("method", ["line", "lease"])
-def test_the_traffic_of_a_tool_remains_visible_and_that_of_a_request_does_not(board: Board, method: str) -> None:
+def test_the_traffic_of_a_tool_remains_visible_and_that_of_a_request_does_not(board: BoardServer, method: str) -> None:
     device: Device = board.inventory.device("demo")
     with device.listen() as reader:
         if method == "line":

@@ -10,24 +10,24 @@ from typing import Any
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import BridgeSettings, ServeSettings
+from fastflight.app.settings import BridgeSettings
 from fastflight.bridge import Ports
 from fastflight.runtime.outgoing import HEARTBEAT_SECONDS
 from fastflight.sources.device_session import CHECK_SECONDS, KEEPALIVE_SECONDS
+from tests.support.servers import serving
 
-from .conftest import Peer, Serve, ticket
-from .live import SESSION, messages
+from .conftest import HandmadeDevice, Serve, ticket
+from .session_messages import SESSION, messages
 
 Read = Callable[..., Any]
 
 
 @pytest.fixture(params=["alone", "bridged"])
-def read(request: pytest.FixtureRequest, peer: Peer) -> Iterator[Read]:
+def read(request: pytest.FixtureRequest, peer: HandmadeDevice) -> Iterator[Read]:
     """Ask for a session of the peer, which a server has by itself, or shares by a bridge."""
     bridges = {"demo": BridgeSettings(Ports(None, 0, None))} if request.param == "bridged" else {}
     with ExitStack() as stack:
-        running = stack.enter_context(open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": peer.url}, bridges)))
+        running = stack.enter_context(serving({"demo": peer.url}, bridges=bridges))
         client = stack.enter_context(flight.connect(running.location))
 
         def ask(**keys: Any) -> Any:
@@ -50,7 +50,7 @@ def texts(rows: list[dict[str, Any]]) -> list[str]:
 
 
 @pytest.mark.usefixtures("quick")
-def test_silence_is_broken_by_batches_without_rows(peer: Peer, read: Read, mode: str) -> None:
+def test_silence_is_broken_by_batches_without_rows(peer: HandmadeDevice, read: Read, mode: str) -> None:
     stream = messages(read(format="lines", mode=mode))
     with peer.answer() as device:
         assert [next(stream) for _ in range(3)] == [([], {})] * 3
@@ -60,7 +60,7 @@ def test_silence_is_broken_by_batches_without_rows(peer: Peer, read: Read, mode:
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_client_that_left_a_silent_session_is_noticed(peer: Peer, read: Read, mode: str) -> None:
+def test_a_client_that_left_a_silent_session_is_noticed(peer: HandmadeDevice, read: Read, mode: str) -> None:
     reader = read(mode=mode)
     with peer.answer() as device:
         next(messages(reader))
@@ -71,21 +71,21 @@ def test_a_client_that_left_a_silent_session_is_noticed(peer: Peer, read: Read, 
         assert texts(next(rows for rows, _ in again if rows)) == ["unheard"]
 
 
-def test_a_full_batch_leaves_though_there_is_time(peer: Peer, read: Read, mode: str) -> None:
+def test_a_full_batch_leaves_though_there_is_time(peer: HandmadeDevice, read: Read, mode: str) -> None:
     stream = messages(read(format="lines", flush_ms=60_000, batch_rows=3, mode=mode))
     with peer.answer() as device:
         device.sendall(b"1\n2\n3\n4\n5\n6\n7\n")
         assert [texts(next(stream)[0]) for _ in range(2)] == [["1", "2", "3"], ["4", "5", "6"]]
 
 
-def test_a_batch_that_is_not_full_leaves_when_it_is_time(peer: Peer, read: Read, mode: str) -> None:
+def test_a_batch_that_is_not_full_leaves_when_it_is_time(peer: HandmadeDevice, read: Read, mode: str) -> None:
     stream = messages(read(format="lines", flush_ms=20, batch_rows=1000, mode=mode))
     with peer.answer() as device:
         device.sendall(b"1\n2\n")
         assert texts(next(stream)[0]) == ["1", "2"]
 
 
-def test_rows_that_wait_for_their_batch_come_before_the_end(peer: Peer, read: Read, mode: str) -> None:
+def test_rows_that_wait_for_their_batch_come_before_the_end(peer: HandmadeDevice, read: Read, mode: str) -> None:
     stream = messages(read(format="lines", flush_ms=60_000, mode=mode))
     with peer.answer() as device:
         device.sendall(b"1\n2\n")
@@ -94,7 +94,9 @@ def test_rows_that_wait_for_their_batch_come_before_the_end(peer: Peer, read: Re
     assert trailer["ended"] == "device gone"
 
 
-def test_a_session_begins_some_time_back(peer: Peer, serve: Serve, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_begins_some_time_back(
+    peer: HandmadeDevice, serve: Serve, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     board = serve(peer.url)
     tap = board.inventory.device("demo").tap
     now = tap._clock()
@@ -115,7 +117,7 @@ def test_a_session_begins_some_time_back(peer: Peer, serve: Serve, mode: str, mo
 
 
 @pytest.mark.parametrize("limit", [{"limit_rows": 2}, {"limit_seconds": 0.0}], ids=["rows", "seconds"])
-def test_a_limit_is_the_end(peer: Peer, read: Read, mode: str, limit: dict[str, float]) -> None:
+def test_a_limit_is_the_end(peer: HandmadeDevice, read: Read, mode: str, limit: dict[str, float]) -> None:
     reader = read(format="lines", mode=mode, **limit)
     with peer.answer() as device:
         device.sendall(b"1\n2\n3\n")
@@ -124,7 +126,7 @@ def test_a_limit_is_the_end(peer: Peer, read: Read, mode: str, limit: dict[str, 
     assert trailer["rows"] == sum(len(each) for each, _ in rows) <= limit.get("limit_rows", 3)
 
 
-def test_a_device_that_goes_is_the_end(peer: Peer, read: Read, mode: str) -> None:
+def test_a_device_that_goes_is_the_end(peer: HandmadeDevice, read: Read, mode: str) -> None:
     stream = messages(read(format="lines", mode=mode))
     with peer.answer() as device:
         device.sendall(b"last words\n")
@@ -133,7 +135,7 @@ def test_a_device_that_goes_is_the_end(peer: Peer, read: Read, mode: str) -> Non
     assert (trailer["ended"], trailer["rows"]) == ("device gone", 1) and trailer["why"]
 
 
-def test_a_server_that_drains_is_the_end(peer: Peer, read: Any, mode: str) -> None:
+def test_a_server_that_drains_is_the_end(peer: HandmadeDevice, read: Any, mode: str) -> None:
     stream = messages(read(format="lines", mode=mode))
     rest: list[dict[str, Any]] = []
     with peer.answer() as device:

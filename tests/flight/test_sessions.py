@@ -17,8 +17,8 @@ import pytest
 
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
 
-from .conftest import SOON, Board, Peer, Serve, command, ticket
-from .live import SESSION, TELEMETRY, messages, said
+from .conftest import SOON, BoardServer, HandmadeDevice, Serve, command, ticket
+from .session_messages import SESSION, TELEMETRY, messages, said
 
 SENT = pa.schema([("data", pa.binary())])
 
@@ -27,7 +27,7 @@ def batch(*data: bytes) -> pa.RecordBatch:
     return pa.record_batch([pa.array(data, pa.binary())], schema=SENT)
 
 
-def test_telemetry_as_it_comes(talking: Board, mode: str) -> None:
+def test_telemetry_as_it_comes(talking: BoardServer, mode: str) -> None:
     got = talking.get(**SESSION, format="jsonl", schema=TELEMETRY, limit_rows=5, mode=mode)
     assert got.error is None and got.trailer is not None and got.schema is not None
     assert got.schema.metadata[b"fastflight.path"] == mode.encode()
@@ -40,7 +40,7 @@ def test_telemetry_as_it_comes(talking: Board, mode: str) -> None:
     assert again.table.to_pylist() == rows
 
 
-def test_times_of_the_board_by_the_servers_clock(talking: Board, mode: str) -> None:
+def test_times_of_the_board_by_the_servers_clock(talking: BoardServer, mode: str) -> None:
     got = talking.get(**SESSION, format="jsonl", schema=TELEMETRY, ticks="ms", limit_rows=20, mode=mode)
     assert got.error is None and got.trailer is not None and got.schema is not None
     said = json.loads(got.schema.metadata[b"fastflight.ticks"])
@@ -53,7 +53,7 @@ def test_times_of_the_board_by_the_servers_clock(talking: Board, mode: str) -> N
     assert got.trailer["ticks"]["alignments"] == 1
 
 
-def test_a_session_goes_on_where_another_ended(talking: Board, mode: str) -> None:
+def test_a_session_goes_on_where_another_ended(talking: BoardServer, mode: str) -> None:
     first = talking.get(**SESSION, limit_rows=4, mode=mode)
     assert first.trailer is not None
     second = talking.get(**SESSION, limit_rows=4, mode=mode, since_seq=first.trailer["next_seq"])
@@ -61,13 +61,13 @@ def test_a_session_goes_on_where_another_ended(talking: Board, mode: str) -> Non
     assert numbers == list(range(numbers[0], numbers[0] + 8))
 
 
-def test_a_session_ends_with_its_time(board: Board, mode: str) -> None:
+def test_a_session_ends_with_its_time(board: BoardServer, mode: str) -> None:
     got = board.get(**SESSION, limit_seconds=0, mode=mode)
     assert got.error is None and got.trailer is not None
     assert got.trailer["ended"] == "limit reached"
 
 
-def test_a_file_is_read_in_the_middle_of_a_session_and_no_row_is_lost(talking: Board, mode: str) -> None:
+def test_a_file_is_read_in_the_middle_of_a_session_and_no_row_is_lost(talking: BoardServer, mode: str) -> None:
     reader = talking.client.do_get(ticket(**SESSION, mode=mode))
     stream = messages(reader)
     numbers = [row["seq"] for row in next(stream)[0]]
@@ -82,7 +82,7 @@ def test_a_file_is_read_in_the_middle_of_a_session_and_no_row_is_lost(talking: B
 
 
 def test_a_slow_reader_sees_exactly_what_it_missed_and_holds_nobody_up(
-    peer: Peer, serve: Serve, mode: str, monkeypatch: pytest.MonkeyPatch
+    peer: HandmadeDevice, serve: Serve, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fastflight.server.answers.AHEAD_BYTES", 64 * 1024)
     board = serve(peer.url)
@@ -118,7 +118,7 @@ def test_a_slow_reader_sees_exactly_what_it_missed_and_holds_nobody_up(
     steady.close()
 
 
-def test_what_is_no_longer_kept_is_a_gap(peer: Peer, serve: Serve, mode: str) -> None:
+def test_what_is_no_longer_kept_is_a_gap(peer: HandmadeDevice, serve: Serve, mode: str) -> None:
     board = serve(peer.url)
     tap = board.inventory.device("demo").tap
     for _ in range(KEPT_BYTES // CHUNK_BYTES + 10):
@@ -131,7 +131,7 @@ def test_what_is_no_longer_kept_is_a_gap(peer: Peer, serve: Serve, mode: str) ->
     assert [row["seq"] for row in rows] == [first]
 
 
-def test_a_device_that_goes_ends_the_session_and_says_so(peer: Peer, serve: Serve, mode: str) -> None:
+def test_a_device_that_goes_ends_the_session_and_says_so(peer: HandmadeDevice, serve: Serve, mode: str) -> None:
     board = serve(peer.url)
     stream = messages(board.client.do_get(ticket(**SESSION, format="lines", mode=mode)))
     with peer.answer() as device:
@@ -143,7 +143,7 @@ def test_a_device_that_goes_ends_the_session_and_says_so(peer: Peer, serve: Serv
 
 
 def test_a_session_goes_on_when_the_device_comes_back(
-    peer: Peer, serve: Serve, mode: str, monkeypatch: pytest.MonkeyPatch
+    peer: HandmadeDevice, serve: Serve, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fastflight.device.listening.FIRST_RETRY_SECONDS", 0.01)
     board = serve(peer.url)
@@ -165,10 +165,12 @@ def test_a_device_that_is_not_there_is_an_error(serve: Serve, mode: str) -> None
     assert got.schema is None
 
 
-def test_a_server_that_shuts_down_ends_sessions_with_their_rows(peer: Peer, mode: str, tmp_path: Path) -> None:
-    from .conftest import serving
+def test_a_server_that_shuts_down_ends_sessions_with_their_rows(
+    peer: HandmadeDevice, mode: str, tmp_path: Path
+) -> None:
+    from .conftest import board_server
 
-    with serving({"demo": peer.url}, tmp_path) as board:
+    with board_server({"demo": peer.url}, tmp_path) as board:
         stream = messages(board.client.do_get(ticket(**SESSION, format="lines", mode=mode)))
         device = peer.answer()
         device.sendall(b"so far\n")
@@ -181,7 +183,7 @@ def test_a_server_that_shuts_down_ends_sessions_with_their_rows(peer: Peer, mode
     assert [note["ended"] for note in rest if note] == ["server draining"]
 
 
-def test_what_is_put_is_sent_and_seen(talking: Board, mode: str) -> None:
+def test_what_is_put_is_sent_and_seen(talking: BoardServer, mode: str) -> None:
     reader = talking.client.do_get(ticket(**SESSION, format="lines", mode=mode))
     stream = messages(reader)
     next(stream)
@@ -195,7 +197,7 @@ def test_what_is_put_is_sent_and_seen(talking: Board, mode: str) -> None:
 
 
 @contextmanager
-def exchange(board: Board, **keys: Any) -> Iterator[tuple[Any, Any]]:
+def exchange(board: BoardServer, **keys: Any) -> Iterator[tuple[Any, Any]]:
     writer, reader = board.client.do_exchange(command(**SESSION, **keys))
     writer.begin(SENT)
     try:
@@ -204,7 +206,7 @@ def exchange(board: Board, **keys: Any) -> Iterator[tuple[Any, Any]]:
         writer.close()
 
 
-def test_a_prompt_from_afar(board: Board, mode: str) -> None:
+def test_a_prompt_from_afar(board: BoardServer, mode: str) -> None:
     with exchange(board, mode=mode) as (writer, reader):
         stream = messages(reader)
         writer.write_batch(batch(b"1+1\r"))
@@ -222,7 +224,7 @@ def test_a_prompt_from_afar(board: Board, mode: str) -> None:
     assert board.exec("print(3)") == "3\n"
 
 
-def test_an_exchange_ends_when_the_device_is_gone(peer: Peer, serve: Serve, mode: str) -> None:
+def test_an_exchange_ends_when_the_device_is_gone(peer: HandmadeDevice, serve: Serve, mode: str) -> None:
     board = serve(peer.url)
     answered: list[socket.socket] = []
     answering = threading.Thread(target=lambda: answered.append(peer.answer()))
@@ -240,7 +242,7 @@ def test_an_exchange_ends_when_the_device_is_gone(peer: Peer, serve: Serve, mode
     assert not board.inventory.device("demo").is_open
 
 
-def test_a_client_that_leaves_gives_the_line_back(board: Board, mode: str) -> None:
+def test_a_client_that_leaves_gives_the_line_back(board: BoardServer, mode: str) -> None:
     with flight.connect(board.location) as leaving:
         writer, reader = leaving.do_exchange(command(**SESSION, mode=mode))
         writer.begin(SENT)
@@ -250,7 +252,7 @@ def test_a_client_that_leaves_gives_the_line_back(board: Board, mode: str) -> No
     assert board.exec("print(3)") == "3\n"
 
 
-def test_only_bytes_can_be_sent(board: Board, mode: str) -> None:
+def test_only_bytes_can_be_sent(board: BoardServer, mode: str) -> None:
     put = board.put(pa.table({"text": ["1+1"]}), {**SESSION, "mode": mode})
     assert isinstance(put.error, pa.ArrowInvalid) and "data: binary" in str(put.error)
     null = board.put(pa.table({"data": [None]}, SENT), {**SESSION, "mode": mode})
@@ -270,12 +272,12 @@ def test_only_bytes_can_be_sent(board: Board, mode: str) -> None:
         ({"format": "jsonl", "schema": TELEMETRY, "ticks": {"column": "ms", "perod": 5}}, "ticks.perod: unknown key"),
     ],
 )
-def test_bad_requests_name_the_key(board: Board, mode: str, keys: dict[str, Any], named: str) -> None:
+def test_bad_requests_name_the_key(board: BoardServer, mode: str, keys: dict[str, Any], named: str) -> None:
     error = board.get(**{**SESSION, "mode": mode, **keys}).error
     assert isinstance(error, pa.ArrowInvalid) and named in str(error)
 
 
-def test_sessions_are_listed(board: Board) -> None:
+def test_sessions_are_listed(board: BoardServer) -> None:
     (info,) = board.client.list_flights(b"demo/device.session")
     assert json.loads(info.descriptor.command)["type"] == "device.session"
     assert info.schema.names == ["seq", "time", "direction", "data"]

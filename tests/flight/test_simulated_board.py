@@ -6,7 +6,6 @@ import io
 import json
 import struct
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,8 +18,9 @@ import pytest
 
 from fastflight.simulator import samples
 from fastflight.sources import device_file
+from tests.support.waiting import until
 
-from .conftest import SOON, Board, Serve, command, serving, sha256, simulated, ticket
+from .conftest import SOON, BoardServer, Serve, board_server, command, sha256, simulated, ticket
 
 FILE = {"type": "device.file", "device": "demo"}
 LOG = {"path": "/log.bin", "format": "packed", "record": samples.RECORD.format}
@@ -37,7 +37,7 @@ TABLE = pa.table(
 )
 
 
-def test_readings_into_pandas(board: Board, mode: str) -> None:
+def test_readings_into_pandas(board: BoardServer, mode: str) -> None:
     reader = board.client.do_get(ticket(type="device.file", device="demo", path="/readings.csv", mode=mode))
     frame = reader.read_all().to_pandas()
     expected = pd.read_csv(io.BytesIO(samples.readings()), parse_dates=["time"])
@@ -50,7 +50,7 @@ def test_readings_into_pandas(board: Board, mode: str) -> None:
     assert frame["time"].diff().max() > pd.Timedelta(minutes=5)  # the logger was off now and then
 
 
-def test_events(board: Board, mode: str) -> None:
+def test_events(board: BoardServer, mode: str) -> None:
     table = board.table(type="device.file", device="demo", path="/events.jsonl", mode=mode)
     assert table.schema == pa.schema(
         [("time", pa.timestamp("us", tz="UTC")), ("event", pa.string()), ("level", pa.string()), ("value", pa.int64())]
@@ -63,7 +63,7 @@ def test_events(board: Board, mode: str) -> None:
     assert [time.timestamp() for time in table["time"].to_pylist()] == [time.timestamp() for time in times]
 
 
-def test_a_packed_log(board: Board, mode: str) -> None:
+def test_a_packed_log(board: BoardServer, mode: str) -> None:
     table = board.table(type="device.file", device="demo", columns=LOG_COLUMNS, mode=mode, **LOG)
     assert table.schema == pa.schema(
         [("ms", pa.uint32()), ("temperature", pa.int16()), ("light", pa.uint16()), ("flags", pa.uint8())]
@@ -72,7 +72,7 @@ def test_a_packed_log(board: Board, mode: str) -> None:
     assert rows == list(samples.RECORD.iter_unpack(samples.log()))
 
 
-def test_raw_bytes(board: Board, mode: str) -> None:
+def test_raw_bytes(board: BoardServer, mode: str) -> None:
     table = board.table(type="device.file", device="demo", path="/readings.csv", format="raw", mode=mode)
     assert table.schema.names == ["offset", "data"]
     offset = 0
@@ -83,7 +83,7 @@ def test_raw_bytes(board: Board, mode: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/there and back.csv", "/new.jsonl", "/new.arrow"])
-def test_a_table_there_and_back(board: Board, mode: str, path: str) -> None:
+def test_a_table_there_and_back(board: BoardServer, mode: str, path: str) -> None:
     request = {"type": "device.file", "device": "demo", "path": path, "mode": mode}
     put = board.put(TABLE, request, chunk=1)
     assert put.error is None
@@ -96,7 +96,7 @@ def test_a_table_there_and_back(board: Board, mode: str, path: str) -> None:
     assert board.table(**request).equals(TABLE)
 
 
-def test_a_data_frame_as_packed_records(board: Board, mode: str) -> None:
+def test_a_data_frame_as_packed_records(board: BoardServer, mode: str) -> None:
     frame = pd.DataFrame({"n": [1, 2, 3], "v": [0.5, -1.25, 1e6]}).astype({"n": "uint16", "v": "float32"})
     request = {"type": "device.file", "device": "demo", "path": "/p.bin", "format": "packed", "record": "<Hf",
                "columns": ["n", "v"], "mode": mode}  # fmt: skip
@@ -107,7 +107,7 @@ def test_a_data_frame_as_packed_records(board: Board, mode: str) -> None:
     pd.testing.assert_frame_equal(board.table(**request).to_pandas(), frame)
 
 
-def test_raw_bytes_there_and_back(board: Board, mode: str) -> None:
+def test_raw_bytes_there_and_back(board: BoardServer, mode: str) -> None:
     request = {"type": "device.file", "device": "demo", "path": "/image.dat", "format": "raw", "mode": mode}
     data = bytes(range(256)) * 40
     table = board.table(type="device.file", device="demo", path="/log.bin", format="raw").schema.empty_table()
@@ -117,7 +117,7 @@ def test_raw_bytes_there_and_back(board: Board, mode: str) -> None:
     assert b"".join(board.table(**request)["data"].to_pylist()) == data
 
 
-def test_a_path_descriptor_writes_with_defaults(board: Board) -> None:
+def test_a_path_descriptor_writes_with_defaults(board: BoardServer) -> None:
     writer, reader = board.client.do_put(flight.FlightDescriptor.for_path("demo", "notes/../new.csv"), TABLE.schema)
     with writer:
         writer.write_table(TABLE)
@@ -128,7 +128,7 @@ def test_a_path_descriptor_writes_with_defaults(board: Board) -> None:
     assert board.table(type="device.file", device="demo", path="new.csv").num_rows == 3
 
 
-def test_a_table_without_rows(board: Board, mode: str) -> None:
+def test_a_table_without_rows(board: BoardServer, mode: str) -> None:
     request = {"type": "device.file", "device": "demo", "path": "/none.csv", "mode": mode}
     assert board.put(TABLE.slice(0, 0), request).last["rows"] == 0
     assert (board.folder / "none.csv").read_bytes() == b"time,name,count,ratio,ok\n"
@@ -137,19 +137,19 @@ def test_a_table_without_rows(board: Board, mode: str) -> None:
     assert (got.table.num_rows, got.table.column_names, got.trailer["rows"]) == (0, TABLE.column_names, 0)
 
 
-def test_columns_are_chosen_in_order(board: Board, mode: str) -> None:
+def test_columns_are_chosen_in_order(board: BoardServer, mode: str) -> None:
     whole = board.table(type="device.file", device="demo", path="/readings.csv")
     some = board.table(type="device.file", device="demo", path="/readings.csv", columns=["battery", "time"], mode=mode)
     assert some.equals(whole.select(["battery", "time"]))
 
 
-def test_batches_have_the_rows_that_were_asked_for(board: Board, mode: str) -> None:
+def test_batches_have_the_rows_that_were_asked_for(board: BoardServer, mode: str) -> None:
     request = {"type": "device.file", "device": "demo", "path": "/readings.csv", "mode": mode}
     got = board.get(**request, batch_rows=3000, flush_ms=60_000)
     assert [batch.num_rows for batch in got.batches] == [3000, 3000, 3000, 1000]
 
 
-def test_a_schema_overrides_what_would_be_inferred(board: Board, mode: str) -> None:
+def test_a_schema_overrides_what_would_be_inferred(board: BoardServer, mode: str) -> None:
     schema = {"time": "string", "battery": "float32", "pressure": "decimal128(6, 1)"}
     got = board.get(type="device.file", device="demo", path="/readings.csv", schema=schema, mode=mode)
     assert got.error is None
@@ -159,7 +159,7 @@ def test_a_schema_overrides_what_would_be_inferred(board: Board, mode: str) -> N
     assert got.table["time"][0].as_py() == "2026-03-01T00:00:00Z"
 
 
-def test_rows_that_do_not_fit_are_counted_with_their_offsets(board: Board, mode: str) -> None:
+def test_rows_that_do_not_fit_are_counted_with_their_offsets(board: BoardServer, mode: str) -> None:
     good, bad = b"2026-01-01,1\n", b"2026-01-01,one\n"
     (board.folder / "mixed.csv").write_bytes(b"day,n\n" + good + bad + good * 3 + bad)
     request = {"type": "device.file", "device": "demo", "path": "/mixed.csv", "mode": mode}
@@ -175,7 +175,7 @@ def test_rows_that_do_not_fit_are_counted_with_their_offsets(board: Board, mode:
     assert "demo:/mixed.csv" in str(failed.error) or f"byte {6 + len(good)}" in str(failed.error)
 
 
-def test_what_the_stream_says_of_itself(board: Board, mode: str) -> None:
+def test_what_the_stream_says_of_itself(board: BoardServer, mode: str) -> None:
     request = {"type": "device.file", "device": "demo", "path": "/readings.csv", "mode": mode}
     got = board.get(**request)
     assert got.schema is not None and got.trailer is not None
@@ -197,7 +197,7 @@ def test_what_the_stream_says_of_itself(board: Board, mode: str) -> None:
     [{"path": "/readings.csv"}, {"path": "/events.jsonl"}, {**LOG, "columns": LOG_COLUMNS}, {"path": "/main.py"}],
     ids=["csv", "jsonl", "packed", "raw"],
 )
-def test_both_paths_give_the_same_rows(board: Board, keys: dict[str, object]) -> None:
+def test_both_paths_give_the_same_rows(board: BoardServer, keys: dict[str, object]) -> None:
     sync = board.get(type="device.file", device="demo", mode="sync", **keys)
     asynchronous = board.get(type="device.file", device="demo", mode="async", **keys)
     assert sync.error is None and asynchronous.error is None
@@ -207,7 +207,7 @@ def test_both_paths_give_the_same_rows(board: Board, keys: dict[str, object]) ->
     assert sync.trailer["sha256"] == asynchronous.trailer["sha256"]
 
 
-def test_both_paths_write_the_same_bytes(board: Board) -> None:
+def test_both_paths_write_the_same_bytes(board: BoardServer) -> None:
     table = board.table(type="device.file", device="demo", path="/readings.csv")
     for mode in ("sync", "async"):
         assert board.put(table, {**FILE, "path": f"/{mode}.csv", "mode": mode}).error is None
@@ -215,7 +215,7 @@ def test_both_paths_write_the_same_bytes(board: Board) -> None:
     assert board.table(type="device.file", device="demo", path="/sync.csv").equals(table)
 
 
-def test_a_listing(board: Board, mode: str) -> None:
+def test_a_listing(board: BoardServer, mode: str) -> None:
     board.act("file.mkdir", device="demo", path="/data")
     (board.folder / "data" / "a.csv").write_bytes(b"n\n1\n")
     table = board.table(type="device.listing", device="demo", mode=mode)
@@ -230,7 +230,7 @@ def test_a_listing(board: Board, mode: str) -> None:
     assert abs(modified - (board.folder / "data" / "a.csv").stat().st_mtime) < 2
 
 
-def test_lines_of_code_as_rows(board: Board, mode: str) -> None:
+def test_lines_of_code_as_rows(board: BoardServer, mode: str) -> None:
     code = "for i in range(3):\n print('line', i)\nimport sys\nsys.stdout.write('no line end €')"
     table = board.table(type="device.exec", device="demo", code=code, mode=mode)
     assert table["line"].to_pylist() == [0, 1, 2, 3]
@@ -238,12 +238,12 @@ def test_lines_of_code_as_rows(board: Board, mode: str) -> None:
     assert table["time"].to_pylist() == sorted(table["time"].to_pylist())
 
 
-def test_code_prints_nothing(board: Board, mode: str) -> None:
+def test_code_prints_nothing(board: BoardServer, mode: str) -> None:
     table = board.table(type="device.exec", device="demo", code="x = 1", mode=mode)
     assert (table.num_rows, table.schema.names) == (0, ["line", "time", "text"])
 
 
-def test_flights_are_listed_by_a_glob(board: Board) -> None:
+def test_flights_are_listed_by_a_glob(board: BoardServer) -> None:
     def paths(criteria: bytes) -> list[list[bytes]]:
         return sorted(info.descriptor.path for info in board.client.list_flights(criteria) if info.descriptor.path)
 
@@ -260,30 +260,27 @@ def test_flights_are_listed_by_a_glob(board: Board) -> None:
 
 
 @pytest.fixture
-def two_boards(tmp_path: Path) -> Iterator[Board]:
+def two_boards(tmp_path: Path) -> Iterator[BoardServer]:
     """A server with the simulated boards `a` and `b`."""
     devices = {}
     for name in ("a", "b"):
         samples.write_samples(str(tmp_path / name / "board"))
         devices[name] = simulated(tmp_path / name)
-    with serving(devices, tmp_path) as boards:
+    with board_server(devices, tmp_path) as boards:
         yield boards
 
 
-def test_devices_are_listed_side_by_side(two_boards: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_are_listed_side_by_side(two_boards: BoardServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy one does not keep the others waiting."""
     monkeypatch.setattr(device_file, "LISTING_LEASE_SECONDS", SOON)
     busy, free = (two_boards.inventory.device(name) for name in ("a", "b"))
     with ThreadPoolExecutor() as pool, busy.lease("a test"):
         listing = pool.submit(lambda: [info.descriptor.path for info in two_boards.client.list_flights(b"[ab]/*.csv")])
-        deadline = time.monotonic() + SOON
-        while not free.turns:
-            assert time.monotonic() < deadline, "the free device was not asked"
-            time.sleep(0.01)
+        until(lambda: free.turns)
     assert sorted(listing.result(SOON)) == [[b"a", b"/readings.csv"], [b"b", b"/readings.csv"]]
 
 
-def test_a_busy_device_is_listed_from_what_is_known(two_boards: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_device_is_listed_from_what_is_known(two_boards: BoardServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device_file, "LISTING_LEASE_SECONDS", 0.05)
 
     def listed(criteria: bytes) -> dict[bytes, dict[str, str]]:
@@ -300,7 +297,7 @@ def test_a_busy_device_is_listed_from_what_is_known(two_boards: Board, monkeypat
         assert json.loads(info.app_metadata) == {"busy": "a test"}
 
 
-def test_a_board_whose_code_warns_without_end_goes_on(board: Board) -> None:
+def test_a_board_whose_code_warns_without_end_goes_on(board: BoardServer) -> None:
     """Its process writes the warnings to a pipe that nobody reads."""
     code = "\n".join(f"x{number} = {number} is 1" for number in range(2000))
     for _ in range(3):
@@ -308,7 +305,7 @@ def test_a_board_whose_code_warns_without_end_goes_on(board: Board) -> None:
     assert board.exec("print(1)") == "1\n"
 
 
-def test_info_and_schema_before_reading(board: Board) -> None:
+def test_info_and_schema_before_reading(board: BoardServer) -> None:
     descriptor = flight.FlightDescriptor.for_path("demo", "/readings.csv")
     info = board.client.get_flight_info(descriptor)
     assert info.descriptor == descriptor
@@ -322,7 +319,7 @@ def test_info_and_schema_before_reading(board: Board) -> None:
     assert board.client.get_schema(listing).schema.names == ["path", "kind", "size", "modified"]
 
 
-def test_actions(board: Board) -> None:
+def test_actions(board: BoardServer) -> None:
     described = {action.type: json.loads(action.description.partition("\n")[2] or "{}")
                  for action in board.client.list_actions()}  # fmt: skip
     assert {"device", "path"} <= set(described["file.stat"]["required"])
@@ -378,12 +375,11 @@ def test_a_reader_that_leaves_frees_the_device(
     reader.cancel()
     # At 115200 baud the rest would take half a minute; code without end, for ever.
     assert board.exec("print('free')") == "free\n"
-    while (stats := board.act("stats")[0])["open"]:  # it has given the device back, and is not over yet
-        pass
-    assert stats["cancelled"] == 1
+    until(lambda: not board.act("stats")[0]["open"])  # it has given the device back, and is not over yet
+    assert board.act("stats")[0]["cancelled"] == 1
 
 
-def test_eight_clients_take_turns(board: Board) -> None:
+def test_eight_clients_take_turns(board: BoardServer) -> None:
     start = threading.Barrier(8)
 
     def read(number: int) -> str:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from .conftest import Board, sha256
+from .conftest import BoardServer, sha256
 
 TREE = {"type": "device.tree", "device": "demo", "path": "/data"}
 SCHEMA = pa.schema([("path", pa.string()), ("offset", pa.int64()), ("data", pa.binary())])
@@ -48,7 +48,7 @@ def below(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_tree_goes_there_and_back(board: Board, mode: str) -> None:
+def test_a_tree_goes_there_and_back(board: BoardServer, mode: str) -> None:
     put = board.put(rows_of(FILES), {**TREE, "mode": mode}, chunk=3)
     assert put.error is None
     assert (put.last["files"], put.last["bytes"], put.last["done"]) == (4, sum(map(len, FILES.values())), True)
@@ -64,13 +64,13 @@ def test_a_tree_goes_there_and_back(board: Board, mode: str) -> None:
     assert got.digests == [sha256(content) for content in files_in(got.table).values()]
 
 
-def test_files_that_the_rows_do_not_name_stay(board: Board, mode: str) -> None:
+def test_files_that_the_rows_do_not_name_stay(board: BoardServer, mode: str) -> None:
     assert board.put(rows_of({"a": b"old", "b": b"old"}), {**TREE, "mode": mode}).error is None
     assert board.put(rows_of({"b": b"new"}), {**TREE, "mode": mode}).error is None
     assert below(board.folder / "data") == {"a": b"old", "b": b"new"}
 
 
-def test_files_can_be_chosen(board: Board, mode: str) -> None:
+def test_files_can_be_chosen(board: BoardServer, mode: str) -> None:
     assert board.put(rows_of(FILES), TREE).error is None
     chosen = board.table(**TREE, files=["z é.txt", "deep/empty"], mode=mode)
     assert list(files_in(chosen).items()) == [("z é.txt", b"z"), ("deep/empty", b"")]
@@ -80,19 +80,19 @@ def test_files_can_be_chosen(board: Board, mode: str) -> None:
     assert "Did you mean 'deep/empty'?" in str(missing)
 
 
-def test_what_broke_off_is_no_part_of_a_tree(board: Board, mode: str) -> None:
+def test_what_broke_off_is_no_part_of_a_tree(board: BoardServer, mode: str) -> None:
     assert board.put(rows_of({"a": b"a"}), TREE).error is None
     (board.folder / "data" / ".fastflight-part").write_bytes(b"left behind")
     assert files_in(board.table(**TREE, mode=mode)) == {"a": b"a"}
 
 
-def test_the_root_is_a_tree(board: Board, mode: str) -> None:
+def test_the_root_is_a_tree(board: BoardServer, mode: str) -> None:
     whole = files_in(board.table(type="device.tree", device="demo", mode=mode))
     assert whole == below(board.folder)
     assert "readings.csv" in whole
 
 
-def test_a_file_is_not_a_tree(board: Board, mode: str) -> None:
+def test_a_file_is_not_a_tree(board: BoardServer, mode: str) -> None:
     error = board.get(**{**TREE, "path": "/log.bin"}, mode=mode).error
     assert isinstance(error, pa.ArrowInvalid)
     assert "this is a file, not a folder" in str(error)
@@ -115,7 +115,7 @@ def test_a_file_is_not_a_tree(board: Board, mode: str) -> None:
         (pa.table([[None], [0], [b""]], schema=SCHEMA), "a row lacks its path"),
     ],
 )
-def test_rows_that_are_no_tree_are_refused(board: Board, mode: str, rows: pa.Table, says: str) -> None:
+def test_rows_that_are_no_tree_are_refused(board: BoardServer, mode: str, rows: pa.Table, says: str) -> None:
     before = below(board.folder)
     error = board.put(rows, {**TREE, "mode": mode}).error
     assert isinstance(error, pa.ArrowInvalid)
@@ -123,26 +123,26 @@ def test_rows_that_are_no_tree_are_refused(board: Board, mode: str, rows: pa.Tab
     assert below(board.folder) == before
 
 
-def test_an_empty_tree_is_written(board: Board, mode: str) -> None:
+def test_an_empty_tree_is_written(board: BoardServer, mode: str) -> None:
     put = board.put(SCHEMA.empty_table(), {**TREE, "mode": mode})
     assert put.error is None
     assert put.last["files"] == 0
 
 
 @pytest.mark.parametrize(("keys", "says"), [({"fils": []}, "files"), ({"files": "a"}, "files"), ({"path": ""}, "path")])
-def test_bad_keys_are_named(board: Board, keys: dict[str, Any], says: str) -> None:
+def test_bad_keys_are_named(board: BoardServer, keys: dict[str, Any], says: str) -> None:
     error = board.get(**{**TREE, **keys}).error
     assert isinstance(error, pa.ArrowInvalid)
     assert says in str(error)
 
 
-def test_a_write_does_not_choose(board: Board) -> None:
+def test_a_write_does_not_choose(board: BoardServer) -> None:
     error = board.put(rows_of({"a": b""}), {**TREE, "files": ["a"]}).error
     assert isinstance(error, pa.ArrowInvalid)
     assert "files: only reading chooses files" in str(error)
 
 
-def test_the_size_of_a_tree_is_known_beforehand(board: Board) -> None:
+def test_the_size_of_a_tree_is_known_beforehand(board: BoardServer) -> None:
     assert board.put(rows_of(FILES), TREE).error is None
     info = board.client.get_flight_info(flight.FlightDescriptor.for_command(json.dumps(TREE)))
     assert info.total_bytes == sum(map(len, FILES.values()))

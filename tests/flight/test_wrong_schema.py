@@ -21,34 +21,34 @@ from fastflight.errors import IncompleteWarning
 from fastflight.simulator import samples
 from fastflight.sources.misfits import NOTE_ROWS
 
-from .conftest import SOON, Board, serving, ticket
-from .live import SESSION, messages
+from .conftest import SOON, BoardServer, board_server, ticket
+from .session_messages import SESSION, messages
 
 WRONG = {"path": "/readings.csv", "schema": {"temperature": "timestamp[s]"}}
 RIGHT = {"path": "/readings.csv", "schema": {"temperature": "double"}}
 
 
 @pytest.fixture
-def boards(tmp_path: Path) -> Iterator[Board]:
+def boards(tmp_path: Path) -> Iterator[BoardServer]:
     """Two boards of one shard: `demo`, and another that prints telemetry."""
     samples.write_samples(str(tmp_path))
     with ExitStack() as stack:
         shards = stack.enter_context(Shards(2))
         other = next(f"other-{number}" for number in range(99) if shards.of(f"other-{number}") is shards.of("demo"))
         urls = {"demo": f"sim:?files={tmp_path}&telemetry=0", other: "sim:?telemetry=50"}
-        yield stack.enter_context(serving(urls, tmp_path))
+        yield stack.enter_context(board_server(urls, tmp_path))
 
 
-def other(boards: Board) -> str:
+def other(boards: BoardServer) -> str:
     return next(name for name in boards.inventory.names() if name != "demo")
 
 
-def notes(boards: Board, **request: Any) -> list[dict[str, Any]]:
+def notes(boards: BoardServer, **request: Any) -> list[dict[str, Any]]:
     """All messages beside the rows; the last is the trailer."""
     return [told for _, told in messages(boards.client.do_get(ticket(**request))) if told]
 
 
-def test_reading_rows_leaves_the_loop_to_other_boards(boards: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_rows_leaves_the_loop_to_other_boards(boards: BoardServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """While pyarrow reads a block of rows, the session of another board of the same shard goes on."""
     session = messages(boards.client.do_get(ticket(**{**SESSION, "device": other(boards), "limit_rows": 10_000})))
     next(session)
@@ -75,7 +75,7 @@ def test_reading_rows_leaves_the_loop_to_other_boards(boards: Board, monkeypatch
     assert rows[0].num_rows == 10_000
 
 
-def test_a_file_of_which_nothing_fits_says_so_before_its_end(boards: Board, mode: str) -> None:
+def test_a_file_of_which_nothing_fits_says_so_before_its_end(boards: BoardServer, mode: str) -> None:
     early, trailer = notes(boards, type="device.file", device="demo", mode=mode, **WRONG)
     assert early["set_aside"].pop("rows") >= NOTE_ROWS > early["set_aside"].pop("fitting")
     row = samples.readings()[early["set_aside"]["offset"] :].split(b"\n")[0].decode()
@@ -85,17 +85,17 @@ def test_a_file_of_which_nothing_fits_says_so_before_its_end(boards: Board, mode
     assert (trailer["rows"], trailer["rejected"]) == (empty, 10_000 - empty)
 
 
-def test_of_a_fleet_the_device_is_named(boards: Board, mode: str) -> None:
+def test_of_a_fleet_the_device_is_named(boards: BoardServer, mode: str) -> None:
     early, _ = notes(boards, type="fleet.file", devices="demo", mode=mode, **WRONG)
     assert (early["device"], early["set_aside"]["rows"] >= NOTE_ROWS) == ("demo", True)
 
 
-def test_a_file_that_fits_says_nothing(boards: Board, mode: str) -> None:
+def test_a_file_that_fits_says_nothing(boards: BoardServer, mode: str) -> None:
     (trailer,) = notes(boards, type="device.file", device="demo", mode=mode, **RIGHT)
     assert (trailer["rows"], trailer["rejected"]) == (10_000, 0)
 
 
-def test_a_session_whose_lines_do_not_fit_says_so(boards: Board, mode: str) -> None:
+def test_a_session_whose_lines_do_not_fit_says_so(boards: BoardServer, mode: str) -> None:
     request = {**SESSION, "device": other(boards), "format": "csv", "schema": {"ms": "int64"}, "mode": mode}
     stream = messages(boards.client.do_get(ticket(**request)))
     told = next(told for _, told in stream if told)
@@ -105,14 +105,14 @@ def test_a_session_whose_lines_do_not_fit_says_so(boards: Board, mode: str) -> N
     assert "the row has 4 cells, the header has 1" in told["set_aside"]["reason"]
 
 
-def test_the_client_warns(boards: Board, mode: Any) -> None:
+def test_the_client_warns(boards: BoardServer, mode: Any) -> None:
     with FastFlightClient(boards.location) as client:
         with pytest.warns(IncompleteWarning, match="rows are set aside, .* is not timestamp"):
             table = client.read("demo", mode=mode, **WRONG).to_arrow()
     assert table["temperature"].null_count == table.num_rows
 
 
-def test_the_asynchronous_client_warns(boards: Board) -> None:
+def test_the_asynchronous_client_warns(boards: BoardServer) -> None:
     with pytest.warns(IncompleteWarning, match="rows are set aside, .* is not timestamp"):
         assert asyncio.run(read_async(boards.location, **WRONG)) < NOTE_ROWS
 
@@ -123,7 +123,7 @@ async def read_async(location: str, **arguments: Any) -> int:
             return int((await stream.to_arrow()).num_rows)
 
 
-def test_a_short_file_of_which_nothing_fits_warns_at_its_end(boards: Board) -> None:
+def test_a_short_file_of_which_nothing_fits_warns_at_its_end(boards: BoardServer) -> None:
     (boards.folder / "short.jsonl").write_text(json.dumps({"t": 1.5}) + "\n")
     with FastFlightClient(boards.location) as client:
         with pytest.warns(IncompleteWarning, match="1 rows are set aside, none fits: column 't': 1.5 is not bool"):

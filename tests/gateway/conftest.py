@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pytest
 import structlog
 import uvloop
+from playwright.sync_api import Browser
 from prometheus_client import CollectorRegistry
 
 from fastflight.access.action import Action, EmptyBody
@@ -28,6 +29,7 @@ from fastflight.sources import mock
 from fastflight.sources.state_actions import state_actions
 
 from ..server.conftest import SOON, Trial, Trials
+from .browsing import launched
 
 T = TypeVar("T")
 # Many connections come and go in some of those that `run`.
@@ -35,7 +37,7 @@ RELAYED_SOON = 20.0
 
 
 @dataclass
-class Running:
+class TrialGateway:
     """A gateway's application, its parts, and a loop to ask it on."""
 
     app: GatewayMiddleware
@@ -54,7 +56,7 @@ class Running:
 
 
 @pytest.fixture(params=["in one process", "in front of another"])
-def running(request: pytest.FixtureRequest) -> Iterator[Running]:
+def running(request: pytest.FixtureRequest) -> Iterator[TrialGateway]:
     structlog.configure(processors=[structlog.processors.JSONRenderer()])  # for people, a traceback takes seconds
     trials = Trials()
     catalog = Catalog()
@@ -72,12 +74,12 @@ def running(request: pytest.FixtureRequest) -> Iterator[Running]:
                 parts.callback(server.close, 0)
                 connection = ServerConnection(f"grpc://127.0.0.1:{server.port}", SOON)
                 backend = RemoteBackend(parts.enter_context(contextlib.closing(connection)), (Trial, Mock))
-            yield Running(application(backend, CollectorRegistry()), backend, registry, trials, shards, shard)
+            yield TrialGateway(application(backend, CollectorRegistry()), backend, registry, trials, shards, shard)
             assert registry.wait_empty(SOON)
 
 
 @pytest.fixture
-def listening(running: Running) -> Iterator[Gateway]:
+def listening(running: TrialGateway) -> Iterator[Gateway]:
     with listen(running.app, running.shard, 0) as gateway:
         yield gateway
 
@@ -103,3 +105,10 @@ def run(request: pytest.FixtureRequest, _uvloop_has_run: None) -> Callable[[Coro
             runner.run(asyncio.wait_for(work, RELAYED_SOON))
 
     return run_
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Browser]:
+    """A headless Chromium."""
+    with launched(chromium) as running:
+        yield running

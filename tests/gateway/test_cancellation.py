@@ -14,7 +14,7 @@ from fastflight.gateway.cancellation import cancel_when
 SOON = 10.0
 
 
-class Held:
+class HeldCall:
     """Something large that was in hand."""
 
 
@@ -25,7 +25,7 @@ def test_what_was_found_holds_nothing_of_what_it_ended() -> None:
         return DataError("enough")
 
     async def work() -> None:
-        held = Held()
+        held = HeldCall()
         weakref.finalize(held, released.set)
         async with cancel_when(found):
             await asyncio.Event().wait()

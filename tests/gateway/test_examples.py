@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
+from tests.support.servers import serving
 
 NAMES = {"/actions/{name}": "/actions/file.stat", "/devices/{device}/exec": "/devices/demo/exec"}
 
@@ -24,7 +23,7 @@ def given(document: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
 
 
 def test_every_example_works() -> None:
-    with open_server(ServeSettings("grpc://127.0.0.1:0", http=("127.0.0.1", 0))) as running:
+    with serving(http=("127.0.0.1", 0)) as running:
         assert running.http is not None
         address = urlsplit(running.http)
         client = http.client.HTTPConnection(str(address.hostname), address.port, timeout=30)

@@ -16,31 +16,31 @@ import pytest
 
 from fastflight.gateway.content.files import keys_of
 
-from .asking import HERE, Client, scope
-from .boards import KINDS, Board, in_front_of_a_board
+from .asgi_client import HERE, AsgiClient, scope
+from .board_gateway import KINDS, BoardGateway, in_front_of_a_board
 
 CSV = b"n,text\n1,one\n2,two\n"
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def board(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+def board(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardGateway]:
     with in_front_of_a_board(request.param, tmp_path_factory.mktemp("board")) as board:
         yield board
 
 
 @pytest.fixture(autouse=True)
-def _nothing_left(board: Board) -> Iterator[None]:
+def _nothing_left(board: BoardGateway) -> Iterator[None]:
     yield
     assert not list(board.folder.rglob("*fastflight*"))
 
 
-def test_a_folder_is_its_entries(board: Board) -> None:
+def test_a_folder_is_its_entries(board: BoardGateway) -> None:
     listed = board.ask("GET", "").json
     assert [entry["path"] for entry in listed["entries"]][:2] == ["/events.jsonl", "/log.bin"]
     assert {entry["kind"] for entry in listed["entries"]} == {"file"}
 
 
-def test_a_file_is_its_bytes(board: Board) -> None:
+def test_a_file_is_its_bytes(board: BoardGateway) -> None:
     given = board.ask("GET", "log.bin")
     content = (board.folder / "log.bin").read_bytes()
     assert (given.status, given.body, given.ended) == (200, content, True)
@@ -63,7 +63,7 @@ def test_a_file_is_its_bytes(board: Board) -> None:
         ("bytes=0-1,3-4", 200, 0, 18_000),
     ],
 )
-def test_a_part_of_a_file(board: Board, range_: str, status: int, start: int, stop: int) -> None:
+def test_a_part_of_a_file(board: BoardGateway, range_: str, status: int, start: int, stop: int) -> None:
     given = board.ask("GET", "log.bin", headers={"range": range_})
     assert (given.status, given.body) == (status, (board.folder / "log.bin").read_bytes()[start:stop])
     if status == 206:
@@ -71,13 +71,13 @@ def test_a_part_of_a_file(board: Board, range_: str, status: int, start: int, st
 
 
 @pytest.mark.parametrize("range_", ["bytes=18000-", "bytes=18000-18009", "bytes=-0"])
-def test_a_part_that_is_not_there(board: Board, range_: str) -> None:
+def test_a_part_that_is_not_there(board: BoardGateway, range_: str) -> None:
     refused = board.ask("GET", "log.bin", headers={"range": range_})
     assert (refused.status, refused.json["where"]) == (416, "Range")
     assert refused.headers[b"content-range"] == b"bytes */18000"
 
 
-def test_the_rows_of_a_file(board: Board) -> None:
+def test_the_rows_of_a_file(board: BoardGateway) -> None:
     rows = pa.csv.read_csv(board.folder / "readings.csv")
     as_arrow = pa.ipc.open_stream(board.ask("GET", "readings.csv", query="format=arrow").body).read_all()
     as_csv = pa.csv.read_csv(pa.BufferReader(board.ask("GET", "readings.csv", query="format=csv").body))
@@ -91,7 +91,7 @@ def test_the_rows_of_a_file(board: Board) -> None:
 
 
 @pytest.mark.parametrize("asked", [{"query": "format=csv"}, {"headers": {"accept": "text/csv"}}])
-def test_no_cell_begins_a_formula_where_that_is_asked(board: Board, asked: dict[str, Any]) -> None:
+def test_no_cell_begins_a_formula_where_that_is_asked(board: BoardGateway, asked: dict[str, Any]) -> None:
     texts = ["=1+1", "+1", "-1", "@a", "\tx", "\rx", "a=1", " =1", "'=1", "", None]
     rows = [{"=n": -number, "text": text} for number, text in enumerate(texts)]
     (board.folder / "formulas.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -108,7 +108,7 @@ def test_no_cell_begins_a_formula_where_that_is_asked(board: Board, asked: dict[
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_bytes_are_written_as_they_are(board: Board, mode: str) -> None:
+def test_bytes_are_written_as_they_are(board: BoardGateway, mode: str) -> None:
     content = bytes(range(256)) * 300
     written = board.ask("PUT", "new.bin", content[:1000], content[1000:], query=f"mode={mode}")
     assert written.status == 201
@@ -127,13 +127,13 @@ def test_bytes_are_written_as_they_are(board: Board, mode: str) -> None:
     ],
 )
 def test_rows_are_written_in_the_format_of_the_file(
-    board: Board, name: str, media_type: str, content: bytes, there: bytes
+    board: BoardGateway, name: str, media_type: str, content: bytes, there: bytes
 ) -> None:
     written = board.ask("PUT", name, content, headers={"content-type": media_type})
     assert (written.status, (board.folder / name).read_bytes()) == (201, there)
 
 
-def test_arrow_is_written_as_rows(board: Board) -> None:
+def test_arrow_is_written_as_rows(board: BoardGateway) -> None:
     sink = pa.BufferOutputStream()
     table = pa.table({"n": [1, 2], "text": ["one", "two"]})
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -145,7 +145,7 @@ def test_arrow_is_written_as_rows(board: Board) -> None:
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_a_bad_row_leaves_the_old_file_unless_it_may_be_skipped(board: Board, mode: str) -> None:
+def test_a_bad_row_leaves_the_old_file_unless_it_may_be_skipped(board: BoardGateway, mode: str) -> None:
     (board.folder / "old.jsonl").write_bytes(b"old")
     content = b"n\n" + b"1\n" * 60_000 + b"x,y\n2\n"  # behind what the types are inferred from
     headers = {"content-type": "text/csv"}
@@ -157,12 +157,12 @@ def test_a_bad_row_leaves_the_old_file_unless_it_may_be_skipped(board: Board, mo
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_an_upload_that_breaks_off_leaves_the_old_file(board: Board, mode: str) -> None:
+def test_an_upload_that_breaks_off_leaves_the_old_file(board: BoardGateway, mode: str) -> None:
     (board.folder / "old.bin").write_bytes(b"old")
 
     async def run() -> None:
         asked = scope("/devices/demo/files/old.bin", "PUT", (HERE,), f"mode={mode}")
-        client = Client(board.app, asked, b"new" * 10_000, whole=False)
+        client = AsgiClient(board.app, asked, b"new" * 10_000, whole=False)
         client.leave()
         await client.call
 
@@ -215,7 +215,7 @@ def test_an_upload_that_breaks_off_leaves_the_old_file(board: Board, mode: str) 
     ],
 )
 def test_what_cannot_be_done_says_why(
-    board: Board, method: str, path: str, query: str, headers: dict[str, str], status: int, said: str
+    board: BoardGateway, method: str, path: str, query: str, headers: dict[str, str], status: int, said: str
 ) -> None:
     (board.folder / "folder" / "in it").mkdir(parents=True, exist_ok=True)
     refused = board.ask(method, path, b"", query=query, headers=headers)
@@ -225,7 +225,7 @@ def test_what_cannot_be_done_says_why(
 
 @pytest.mark.parametrize("method", ["GET", "PUT"])
 @pytest.mark.parametrize("query", ["path=/log.bin", "device=other", "type=device.exec&code=print(1)"])
-def test_a_query_says_nothing_else_than_the_path(board: Board, method: str, query: str) -> None:
+def test_a_query_says_nothing_else_than_the_path(board: BoardGateway, method: str, query: str) -> None:
     before = (board.folder / "events.jsonl").read_bytes()
     refused = board.ask(method, "events.jsonl", b"{}", query=query)
     assert refused.status == 400, refused.json
@@ -233,14 +233,14 @@ def test_a_query_says_nothing_else_than_the_path(board: Board, method: str, quer
     assert (board.folder / "events.jsonl").read_bytes() == before
 
 
-def test_a_name_with_a_newline_is_a_name(board: Board) -> None:
+def test_a_name_with_a_newline_is_a_name(board: BoardGateway) -> None:
     for name in ("two\nlines", "end\n"):
         assert board.ask("PUT", name, b"x").status == 201
         assert (board.folder / name).read_bytes() == board.ask("GET", name).body == b"x"
         assert board.ask("DELETE", name).status == 204
 
 
-def test_a_file_is_removed(board: Board) -> None:
+def test_a_file_is_removed(board: BoardGateway) -> None:
     (board.folder / "gone.txt").write_bytes(b"x")
     assert board.ask("DELETE", "gone.txt").status == 204
     assert not (board.folder / "gone.txt").exists()
@@ -254,7 +254,7 @@ def test_a_number_in_a_query_is_read_whole_or_not_at_all() -> None:
 
 @pytest.mark.parametrize("coding", ["gzip", "GZIP", "br", "identity, gzip"])
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])
-def test_content_in_a_coding_is_refused_and_leaves_the_old_file(board: Board, method: str, coding: str) -> None:
+def test_content_in_a_coding_is_refused_and_leaves_the_old_file(board: BoardGateway, method: str, coding: str) -> None:
     (board.folder / "old.bin").write_bytes(b"old")
     refused = board.ask(method, "old.bin", b"coded", headers={"content-encoding": coding})
     assert (refused.status, refused.json["where"]) == (415, "Content-Encoding")
@@ -262,12 +262,12 @@ def test_content_in_a_coding_is_refused_and_leaves_the_old_file(board: Board, me
     assert (board.folder / "old.bin").read_bytes() == b"old"
 
 
-def test_content_in_no_coding_is_taken(board: Board) -> None:
+def test_content_in_no_coding_is_taken(board: BoardGateway) -> None:
     assert board.ask("PUT", "new.bin", b"new", headers={"content-encoding": "Identity"}).status == 201
     assert (board.folder / "new.bin").read_bytes() == b"new"
 
 
-def test_a_part_of_a_file_cannot_be_put_and_leaves_the_old_file(board: Board) -> None:
+def test_a_part_of_a_file_cannot_be_put_and_leaves_the_old_file(board: BoardGateway) -> None:
     (board.folder / "old.bin").write_bytes(b"old")
     refused = board.ask("PUT", "old.bin", b"tail", headers={"content-range": "bytes 3-6/7"})
     assert (refused.status, refused.json["where"]) == (400, "Content-Range")

@@ -16,7 +16,9 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from .guarded import SOON, Guarded, guarding
+from tests.support.waiting import until
+
+from .guarded_gateway import SOON, GuardedGateway, guarding
 
 KINDS = ["in one process", "in front of another"]
 LISTING = json.dumps({"type": "device.listing", "device": "lab-1"}).encode()
@@ -26,7 +28,7 @@ EXEC = b'{"code": "print(6 * 7)"}'
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def guarded(request: pytest.FixtureRequest) -> Iterator[Guarded]:
+def guarded(request: pytest.FixtureRequest) -> Iterator[GuardedGateway]:
     with guarding(request.param) as running:
         for device, who in (("lab-1", "operator"), ("secret", "other")):  # opens the lines
             assert running.ask(who, "GET", f"/devices/{device}/info").status == 200
@@ -56,7 +58,7 @@ ROUTES = [
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_who_shows_nothing_is_told_the_same_everywhere(guarded: Guarded, method: str, path: str) -> None:
+def test_who_shows_nothing_is_told_the_same_everywhere(guarded: GuardedGateway, method: str, path: str) -> None:
     said = guarded.ask("", method, path)
     assert (said.status, said.headers["www-authenticate"]) == (401, 'Bearer realm="fastflight"')
     assert said.json == guarded.ask("", "GET", "/devices/none").json
@@ -75,12 +77,12 @@ def test_who_shows_nothing_is_told_the_same_everywhere(guarded: Guarded, method:
         "Bearer " + "a" * 5000,
     ],
 )
-def test_what_proves_nothing_is_told_no_more(guarded: Guarded, value: str) -> None:
+def test_what_proves_nothing_is_told_no_more(guarded: GuardedGateway, value: str) -> None:
     said = guarded.ask("", "GET", "/devices", authorization=value)
     assert (said.status, said.json) == (401, guarded.ask("", "GET", "/devices").json)
 
 
-def test_content_is_not_read_of_who_shows_nothing(guarded: Guarded) -> None:
+def test_content_is_not_read_of_who_shows_nothing(guarded: GuardedGateway) -> None:
     with socket.create_connection(("127.0.0.1", guarded.gateway.port), SOON) as raw:
         raw.sendall(b"PUT /devices/lab-1/files/x HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 1000000000\r\n\r\n")
         said = b"".join(iter(lambda: raw.recv(65536), b""))  # the answer and the end, and nothing was sent
@@ -88,7 +90,7 @@ def test_content_is_not_read_of_who_shows_nothing(guarded: Guarded) -> None:
 
 
 @pytest.mark.parametrize("request_line", ["GET /devices", "POST /actions/devices"])
-def test_a_proof_after_the_content_is_none(guarded: Guarded, request_line: str) -> None:
+def test_a_proof_after_the_content_is_none(guarded: GuardedGateway, request_line: str) -> None:
     with socket.create_connection(("127.0.0.1", guarded.gateway.port), SOON) as raw:
         raw.sendall(
             f"{request_line} HTTP/1.1\r\nhost: 127.0.0.1\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -98,20 +100,20 @@ def test_a_proof_after_the_content_is_none(guarded: Guarded, request_line: str) 
     assert said.startswith(b"HTTP/1.1 401 Unauthorized\r\n")
 
 
-def test_health_says_the_state_alone_and_the_page_itself_wants_no_proof(guarded: Guarded) -> None:
+def test_health_says_the_state_alone_and_the_page_itself_wants_no_proof(guarded: GuardedGateway) -> None:
     for who in ("", "admin", ""):
         assert guarded.ask(who, "GET", "/health").json == {"status": "serving"}
     assert guarded.ask("", "GET", "/").status == 200
     assert guarded.ask("", "GET", "/page/page.js").status == 200
 
 
-def test_basic_with_the_name_is_taken_as_well(guarded: Guarded) -> None:
+def test_basic_with_the_name_is_taken_as_well(guarded: GuardedGateway) -> None:
     for name, status in (("reader", 200), ("operator", 401)):
         pair = base64.b64encode(f"{name}:{guarded.tokens['reader']}".encode()).decode()
         assert guarded.ask("", "GET", "/devices", authorization=f"Basic {pair}").status == status
 
 
-def test_each_sees_their_own_devices_however_fast_they_ask(guarded: Guarded) -> None:
+def test_each_sees_their_own_devices_however_fast_they_ask(guarded: GuardedGateway) -> None:
     for _ in range(3):  # kept answers are found by the second
         for who, names in (("reader", ["lab-1"]), ("other", ["secret"]), ("admin", ["lab-1", "secret"])):
             for said in (guarded.ask(who, "GET", "/devices"), guarded.ask(who, "POST", "/actions/devices")):
@@ -148,7 +150,7 @@ def test_each_sees_their_own_devices_however_fast_they_ask(guarded: Guarded) -> 
     ],
 )
 def test_each_gets_what_was_granted(
-    guarded: Guarded, who: str, method: str, path: str, content: bytes, status: int
+    guarded: GuardedGateway, who: str, method: str, path: str, content: bytes, status: int
 ) -> None:
     said = guarded.ask(who, method, path, content)
     assert said.status == status, said.body
@@ -156,7 +158,7 @@ def test_each_gets_what_was_granted(
         assert "secret" not in said.json.get("hint", "")
 
 
-def test_who_asks_is_told_as_who(guarded: Guarded) -> None:
+def test_who_asks_is_told_as_who(guarded: GuardedGateway) -> None:
     (told,) = guarded.ask("operator", "POST", "/actions/identity").json["results"]
     assert told == {"name": "operator", "scopes": ["read,write,session,exec:lab-*"]}
 
@@ -180,7 +182,7 @@ def ended(client: ClientConnection) -> tuple[int | None, list[Any]]:
         return client.close_code, texts
 
 
-def test_a_websocket_wants_a_ticket_or_the_header(guarded: Guarded) -> None:
+def test_a_websocket_wants_a_ticket_or_the_header(guarded: GuardedGateway) -> None:
     for path in ("/ws/session", "/ws/repl/lab-1", "/ws/fleet", "/ws/none"):
         assert refused(guarded.ws + path) == 401
         assert refused(f"{guarded.ws}{path}?ticket=x.y") == (401 if path == "/ws/none" else 403)
@@ -208,7 +210,7 @@ def whole(client: ClientConnection) -> dict[str, Any]:
             return devices
 
 
-def test_the_page_shows_each_their_own(guarded: Guarded) -> None:
+def test_the_page_shows_each_their_own(guarded: GuardedGateway) -> None:
     with (
         connect(f"{guarded.ws}/ws/fleet?ticket={guarded.ticket('operator', 'fleet')}") as operator,
         connect(f"{guarded.ws}/ws/fleet?ticket={guarded.ticket('other', 'fleet')}") as other,
@@ -235,7 +237,7 @@ def test_the_page_opens_no_line_for_who_may_not_hear_it(kind: str) -> None:
         assert {each["name"]: each["open"] for each in told} == {"lab-1": False, "secret": False}
 
 
-LOST = {"revoked": Guarded.revoke, "expired": Guarded.expire}
+LOST = {"revoked": GuardedGateway.revoke, "expired": GuardedGateway.expire}
 
 
 @pytest.mark.parametrize("how", LOST)
@@ -270,8 +272,7 @@ def test_an_upload_of_one_whose_token_is_good_no_more_breaks_off(kind: str, monk
         token = guarded.tokens["operator"]
         head = f"PUT /devices/lab-1/files/x.bin HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {token}\r\n"
         raw.sendall(f"{head}content-length: 1000000\r\n\r\n".encode() + bytes(1000))
-        while guarded.ask("admin", "POST", "/actions/stats").json["results"][0]["open"] == 0:
-            pass  # it has not begun
+        until(lambda: guarded.ask("admin", "POST", "/actions/stats").json["results"][0]["open"])
         guarded.revoke("operator")
         while not select.select([raw], [], [], 0.02)[0]:
             raw.sendall(bytes(1000))
@@ -279,7 +280,7 @@ def test_an_upload_of_one_whose_token_is_good_no_more_breaks_off(kind: str, monk
         assert guarded.ask("reader", "GET", "/devices/lab-1/files/x.bin").status == 404
 
 
-def test_of_many_who_show_a_ticket_at_once_one_is_let_in(guarded: Guarded) -> None:
+def test_of_many_who_show_a_ticket_at_once_one_is_let_in(guarded: GuardedGateway) -> None:
     begin = threading.Barrier(ONRUSH)
 
     def shown(ticket: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import json
 import re
@@ -20,11 +19,12 @@ from fastflight.gateway import Gateway, listen
 from fastflight.gateway.http.connections import Connections, origin_of
 from fastflight.gateway.http.head import MAX_HEAD_BYTES, MAX_HEADERS
 from fastflight.gateway.page.page import files
+from tests.support.waiting import auntil, read_until
 
 from ..server.conftest import SOON
-from .asking import HERE, UPGRADE, Answered, Client, scope, up_to
-from .conftest import Running
-from .guarded import guarding
+from .asgi_client import HERE, UPGRADE, Answered, AsgiClient, scope
+from .conftest import TrialGateway
+from .guarded_gateway import guarding
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_an_error_among_the_rows_is_no_end_for_a_client(client: http.client.HTTP
 
 @pytest.mark.parametrize("taken", [0, 100_000, 10_000_000])
 def test_an_answer_that_is_stopped_half_way_is_no_end_for_a_client(
-    running: Running, client: http.client.HTTPConnection, mode: str, taken: int
+    running: TrialGateway, client: http.client.HTTPConnection, mode: str, taken: int
 ) -> None:
     answer = post(client, mode=mode, type="mock", rows_per_batch=1000, total_rows=400_000)
     assert len(answer.read(taken)) == taken
@@ -64,7 +64,9 @@ def test_an_answer_that_is_stopped_half_way_is_no_end_for_a_client(
         answer.read()
 
 
-def test_one_that_leaves_cancels_the_source(running: Running, client: http.client.HTTPConnection, mode: str) -> None:
+def test_one_that_leaves_cancels_the_source(
+    running: TrialGateway, client: http.client.HTTPConnection, mode: str
+) -> None:
     answer = post(client, "text/csv", mode=mode, rows=1, idle=True)
     assert answer.read(4) == b"n\n0\n"
     client.close()
@@ -74,7 +76,7 @@ def test_one_that_leaves_cancels_the_source(running: Running, client: http.clien
     assert running.stats()["cancelled"] == 1
 
 
-def test_one_that_does_not_read_is_cut_off_by_the_end(running: Running, mode: str) -> None:
+def test_one_that_does_not_read_is_cut_off_by_the_end(running: TrialGateway, mode: str) -> None:
     with listen(running.app, running.shard, 0) as gateway:
         client = http.client.HTTPConnection("127.0.0.1", gateway.port, timeout=SOON)
         with closing(client), closing(post(client, mode=mode, rows=100, big=True)):
@@ -85,7 +87,7 @@ def test_one_that_does_not_read_is_cut_off_by_the_end(running: Running, mode: st
 
 
 def test_an_answer_that_nobody_reads_gives_its_device_back(
-    running: Running, monkeypatch: pytest.MonkeyPatch, mode: str
+    running: TrialGateway, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     for name in ("http.connections.STALL_SECONDS", "http.connections.LOOK_SECONDS"):
         monkeypatch.setattr(f"fastflight.gateway.{name}", 0.05)
@@ -100,7 +102,7 @@ def test_an_answer_that_nobody_reads_gives_its_device_back(
 
 @pytest.mark.parametrize("behind", [b"G", b"no HTTP\r\n\r\n"])
 def test_one_that_is_refused_and_does_not_read_its_last_answer_is_cut(
-    running: Running, monkeypatch: pytest.MonkeyPatch, behind: bytes
+    running: TrialGateway, monkeypatch: pytest.MonkeyPatch, behind: bytes
 ) -> None:
     path, _ = max(files().items(), key=lambda each: each[1].stat().st_size)
     monkeypatch.setattr("fastflight.gateway.http.connections.LOOK_SECONDS", 0.05)
@@ -111,14 +113,13 @@ def test_one_that_is_refused_and_does_not_read_its_last_answer_is_cut(
             connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)  # type: ignore[attr-defined]
 
     async def cut() -> None:
-        while not connections.not_read:  # noqa: ASYNC110 - it tells nobody
-            await asyncio.sleep(0)
+        await auntil(lambda: connections.not_read)
 
     with listen(running.app, running.shard, 0, connections=connections) as gateway, socket.socket() as raw:
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         raw.connect(("127.0.0.1", gateway.port))
         raw.sendall(b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
-        up_to(raw, b'{"status": "serving"}')
+        read_until(lambda: raw.recv(65536), b'{"status": "serving"}')
         running.run(small())
         raw.sendall(f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
         assert raw.recv(12, socket.MSG_WAITALL) == b"HTTP/1.1 200"
@@ -221,7 +222,7 @@ def test_a_bad_head_is_refused_and_what_follows_is_not_read(
     with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
         if before:
             raw.sendall(before)
-            up_to(raw, b'{"status": "serving"}')
+            read_until(lambda: raw.recv(65536), b'{"status": "serving"}')
         raw.sendall(sent + SMUGGLED)
         answer = b""
         with suppress(ConnectionError):  # there was more to read
@@ -265,7 +266,7 @@ def begun(gateway: Gateway) -> socket.socket:
     """A client that has the beginning of an answer without end."""
     raw = socket.create_connection(("127.0.0.1", gateway.port), SOON)
     raw.sendall(posted(**LONG))
-    assert up_to(raw, b"\r\n0\n\r\n").count(b"HTTP/1.1 ") == 1
+    assert read_until(lambda: raw.recv(65536), b"\r\n0\n\r\n").count(b"HTTP/1.1 ") == 1
     return raw
 
 
@@ -281,7 +282,7 @@ BEHIND = {
 
 
 @pytest.mark.parametrize("behind", BEHIND.values(), ids=BEHIND.keys())
-def test_one_that_asks_for_more_and_leaves_cancels_the_source(running: Running, behind: bytes) -> None:
+def test_one_that_asks_for_more_and_leaves_cancels_the_source(running: TrialGateway, behind: bytes) -> None:
     with listen(running.app, running.shard, 0) as gateway:
         with begun(gateway) as raw:
             raw.sendall(behind)
@@ -303,9 +304,9 @@ def test_content_behind_a_request_is_waited_for(listening: Gateway) -> None:
     second = posted(type="trial", rows=2)
     with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
         raw.sendall(posted(type="trial", rows=1) + second[:-1])
-        up_to(raw, b"0\r\n\r\n")
+        read_until(lambda: raw.recv(65536), b"0\r\n\r\n")
         raw.sendall(second[-1:])
-        assert up_to(raw, b"0\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+        assert read_until(lambda: raw.recv(65536), b"0\r\n\r\n").startswith(b"HTTP/1.1 200 ")
 
 
 def test_a_small_answer_is_not_given_to_one_who_wants_a_web_socket(listening: Gateway) -> None:
@@ -348,7 +349,7 @@ def test_who_stops_sending_is_left(
     with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
         if sent:  # who connects may take its time: it is in a hurry from its second request on
             raw.sendall(b"GET /health HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
-            up_to(raw, b'{"status": "serving"}')
+            read_until(lambda: raw.recv(65536), b'{"status": "serving"}')
             hurry()
             raw.sendall(sent)
         assert b"".join(iter(lambda: raw.recv(65536), b"")).startswith(said)
@@ -356,7 +357,7 @@ def test_who_stops_sending_is_left(
 
 @pytest.mark.parametrize("path", [b"/health", b"/openapi.json"])
 def test_who_asks_nothing_more_is_left_and_not_called_late(
-    running: Running, monkeypatch: pytest.MonkeyPatch, path: bytes
+    running: TrialGateway, monkeypatch: pytest.MonkeyPatch, path: bytes
 ) -> None:
     monkeypatch.setattr("fastflight.gateway.http.uvicorn_overrides.KEEP_ALIVE_SECONDS", 0.05)
     monkeypatch.setattr("fastflight.gateway.http.connections.LOOK_SECONDS", 0.05)
@@ -394,11 +395,11 @@ def test_no_answer_is_taken_for_what_it_is_not(listening: Gateway) -> None:
         assert said.count(b"referrer-policy: no-referrer\r\n") == answers, said
 
 
-def test_content_that_drips_is_not_waited_for(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_content_that_drips_is_not_waited_for(running: TrialGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastflight.gateway.content.uploads.WHOLE_SECONDS", 0.0)
 
     async def run() -> Answered:
-        client = Client(running.app, scope("/stream", "POST", (HERE,)), b"{", whole=False)
+        client = AsgiClient(running.app, scope("/stream", "POST", (HERE,)), b"{", whole=False)
         await client.call
         return client.answered
 
@@ -427,16 +428,16 @@ def test_one_that_is_refused_while_it_sends_is_told_why(
     assert "what" in json.loads(answer.read())
 
 
-def test_what_follows_an_early_answer_is_not_looked_at(running: Running, listening: Gateway) -> None:
+def test_what_follows_an_early_answer_is_not_looked_at(running: TrialGateway, listening: Gateway) -> None:
     with socket.create_connection(("127.0.0.1", listening.port), SOON) as raw:
         raw.sendall(b"PUT /nope HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 10\r\n\r\n")
-        assert up_to(raw, b"}").startswith(b"HTTP/1.1 404 ")
+        assert read_until(lambda: raw.recv(65536), b"}").startswith(b"HTTP/1.1 404 ")
         raw.sendall(bytes(10) + posted(type="trial"))
         assert raw.recv(1) == b""
     assert not running.trials.begun.is_set()
 
 
-def test_silent_connections_keep_nobody_out(running: Running) -> None:
+def test_silent_connections_keep_nobody_out(running: TrialGateway) -> None:
     with listen(running.app, running.shard, 0, connections=Connections(max_unasked=3)) as gateway:
         with ExitStack() as parts:
             there = ("127.0.0.1", gateway.port)
@@ -449,7 +450,7 @@ def test_silent_connections_keep_nobody_out(running: Running) -> None:
                     assert cut.recv(1) == b""
 
 
-def test_one_connection_too_many_is_told_so(running: Running) -> None:
+def test_one_connection_too_many_is_told_so(running: TrialGateway) -> None:
     connections = Connections(max_connections=1)
     with listen(running.app, running.shard, 0, connections=connections) as gateway:
         with begun(gateway):  # whose request is not cut for another one
@@ -480,7 +481,7 @@ class Resting:
         return False
 
 
-def test_connections_that_rest_make_room_the_oldest_first(running: Running) -> None:
+def test_connections_that_rest_make_room_the_oldest_first(running: TrialGateway) -> None:
     connections = Connections(max_connections=3)
     with listen(running.app, running.shard, 0, connections=connections) as gateway, ExitStack() as parts:
         first, second, third, fourth = (Resting(gateway, parts) for _ in range(4))
@@ -489,7 +490,7 @@ def test_connections_that_rest_make_room_the_oldest_first(running: Running) -> N
     assert (connections.crowded_out, connections.refused) == (1, 0)
 
 
-def test_connections_of_one_address_make_room_for_others(running: Running) -> None:
+def test_connections_of_one_address_make_room_for_others(running: TrialGateway) -> None:
     connections = Connections(max_connections=4, max_of_one_address=3)
     with listen(running.app, running.shard, 0, connections=connections) as gateway, ExitStack() as parts:
         other = Resting(gateway, parts, "127.0.0.2")
@@ -499,12 +500,12 @@ def test_connections_of_one_address_make_room_for_others(running: Running) -> No
         assert [each.answers() for each in (*many[1:], other, another)] == [False, True, True, True, True]
 
 
-def test_an_address_whose_connections_are_all_busy_leaves_room_for_others(running: Running) -> None:
+def test_an_address_whose_connections_are_all_busy_leaves_room_for_others(running: TrialGateway) -> None:
     connections = Connections(max_connections=2, max_of_one_address=1)
     with listen(running.app, running.shard, 0, connections=connections) as gateway, ExitStack() as parts:
         with begun(gateway):
             with socket.create_connection(("127.0.0.1", gateway.port), SOON) as refused:
-                assert up_to(refused, b"too many connections").startswith(b"HTTP/1.1 503 ")
+                assert read_until(lambda: refused.recv(65536), b"too many connections").startswith(b"HTTP/1.1 503 ")
             assert Resting(gateway, parts, "127.0.0.2").answers()
         assert running.trials.closed.wait(SOON)
 
@@ -532,7 +533,7 @@ def test_what_counts_as_one_address(one: str, other: str, same: bool) -> None:
     assert (origin_of(one) == origin_of(other)) is same
 
 
-def test_a_port_that_somebody_has(running: Running) -> None:
+def test_a_port_that_somebody_has(running: TrialGateway) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         with pytest.raises(TransportError, match="choose another one with --http"):
             listen(running.app, running.shard, other.getsockname()[1])
@@ -602,7 +603,7 @@ def test_requests_that_come_in_one_piece_are_answered_in_order(listening: Gatewa
 
 
 def test_a_part_that_fails_to_close_is_logged_and_the_others_close(
-    running: Running, monkeypatch: pytest.MonkeyPatch
+    running: TrialGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def end(timeout: float) -> None:
         raise ValueError("no end")

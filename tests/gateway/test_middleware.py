@@ -15,15 +15,17 @@ from fastflight.gateway.errors import ErrorAnswers
 from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.gateway.origins import OriginPolicy
 from fastflight.gateway.shared_answers import LIFETIME_SECONDS, AnswerContent, SharedAnswer
+from tests.support.clock import ManualClock
+from tests.support.waiting import auntil
 
-from .asking import HERE, Answered, ask, scope
+from .asgi_client import HERE, Answered, ask, scope
 
 
 async def behind(scope: Scope, receive: Receive, send: Send) -> None:
     raise BusyError("in use", holder="a bridge", where="demo", hint="Wait")
 
 
-class Guarded:
+class GuardedApplication:
     """A server that judges by itself, and so has to be shown what its caller showed."""
 
     guarded = None
@@ -32,7 +34,7 @@ class Guarded:
         return Caller(NOBODY, authorization)
 
 
-class Counter:
+class CountedAnswers:
     """Makes another answer each time; waits for `gate`."""
 
     def __init__(self) -> None:
@@ -48,7 +50,7 @@ class Counter:
 
 def test_each_answer_is_made_when_it_is_asked_for() -> None:
     async def run() -> None:
-        small = SharedAnswer(Counter().make)
+        small = SharedAnswer(CountedAnswers().make)
         first, second = Answered(), Answered()
         for answered in (first, second):
             await small.answer(ANYONE, scope(), answered.take)
@@ -61,12 +63,12 @@ def test_each_answer_is_made_when_it_is_asked_for() -> None:
 
 def test_an_answer_is_ready_for_its_lifetime() -> None:
     async def run() -> None:
-        now = [1.0]
-        shared = SharedAnswer(Counter().make, lambda: now[0])
+        clock = ManualClock(1.0)
+        shared = SharedAnswer(CountedAnswers().make, clock)
         assert shared.ready() is None
         await shared.answer(ANYONE, scope(), Answered().take)
         assert (shared.ready() or b"").endswith(b"\r\n\r\n1")
-        now[0] += LIFETIME_SECONDS
+        clock.now += LIFETIME_SECONDS
         assert shared.ready() is None
 
     asyncio.run(run())
@@ -99,7 +101,7 @@ def test_an_answer_is_ready_for_plain_requests_alone(
 def test_no_answer_is_ready_where_it_depends_on_the_client(monkeypatch: pytest.MonkeyPatch, origins: list[str]) -> None:
     """On the origin of its page, or on its token."""
     monkeypatch.setattr(shared_answers, "LIFETIME_SECONDS", 60.0)
-    authenticator = None if origins else RequestAuthenticator(Guarded())
+    authenticator = None if origins else RequestAuthenticator(GuardedApplication())
     middleware = GatewayMiddleware(OriginPolicy(origins), {"/small": _empty}, behind, None, authenticator)
 
     async def run() -> None:
@@ -111,7 +113,7 @@ def test_no_answer_is_ready_where_it_depends_on_the_client(monkeypatch: pytest.M
 
 def test_those_who_come_together_share_one_making() -> None:
     async def run() -> None:
-        counter = Counter()
+        counter = CountedAnswers()
         counter.gate.clear()
         small = SharedAnswer(counter.make)
         asking = [asyncio.ensure_future(small.answer(ANYONE, scope(), Answered().take)) for _ in range(10)]
@@ -242,13 +244,12 @@ def test_no_token_stays_in_memory_for_the_sake_of_small_answers(monkeypatch: pyt
     monkeypatch.setattr(auth, "CACHE_SECONDS", 0.01)
 
     async def work() -> None:
-        known = RequestAuthenticator(Guarded())
+        known = RequestAuthenticator(GuardedApplication())
         middleware = GatewayMiddleware(OriginPolicy(), {"/small": _empty}, behind, None, known)
         shown = (b"authorization", b"Bearer secret")
         for _ in range(3):
             assert (await ask(middleware, scope(headers=(HERE, shown)))).status == 200
         assert middleware._shared["/small"]._making == {}
-        while known._cached:  # noqa: ASYNC110 - a timer tells nobody
-            await asyncio.sleep(0)
+        await auntil(lambda: not known._cached)
 
     asyncio.run(asyncio.wait_for(work(), 10))

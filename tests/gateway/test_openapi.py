@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
+from tests.support.servers import serving
 
 # A run takes about half a minute; on a machine that does much else, a few times that.
 MOST_SECONDS = 200.0
@@ -27,7 +26,7 @@ def test_the_routes_do_what_their_description_says(tmp_path: Path) -> None:
     (files / "0").write_bytes(b"a,b\n1,2\n")  # the path that is tried first
     (tmp_path / "config.toml").write_text(CONFIG)
     devices = {"demo": f"sim:?files={files}&telemetry=0"}
-    with open_server(ServeSettings("grpc://127.0.0.1:0", devices=devices, http=("127.0.0.1", 0))) as running:
+    with serving(devices=devices, http=("127.0.0.1", 0)) as running:
         ended = subprocess.run(
             [
                 *(str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(tmp_path / "config.toml")),

@@ -9,7 +9,7 @@ from pathlib import Path
 from fastflight.gateway.asgi import Receive, Scope, Send
 from fastflight.gateway.page.page import LIBRARIES, STATIC, Page, files
 
-from .asking import HERE, Answered, ask, scope
+from .asgi_client import HERE, Answered, ask, scope
 
 
 async def nothing(scope: Scope, receive: Receive, send: Send) -> None:

@@ -24,7 +24,7 @@ from fastflight.sources import device_sources
 
 from ..flight.refusal import DEVICE, INVALID_ARGUMENT, NOT_FOUND, OLD
 from ..flight.test_bad_input import REQUESTS
-from .asking import HERE, ask, scope
+from .asgi_client import HERE, ask, scope
 
 SOON = 30.0
 STATUS = {INVALID_ARGUMENT: (400, 422), NOT_FOUND: (404,), DEVICE: (502, 400, 409)}

@@ -23,7 +23,7 @@ from fastflight.gateway.relay.targets import AllowedTargets
 from fastflight.protocol.relay import Closed, End, Opened, Reason, RelayConnection, RelayData
 
 from ..server.conftest import SOON
-from .relaying import LOCAL, deaf, echo, nothing, target
+from .relay_user import LOCAL, deaf, echo, nothing, target
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 

@@ -17,8 +17,9 @@ from fastflight.gateway.relay.client import (
     QUEUED_BYTES,
 )
 from fastflight.protocol.relay import MAX_STREAMS, WINDOW_BYTES, Closed, Reason, RelayData
+from tests.support.waiting import auntil
 
-from .relaying import LOCAL, deaf, echo, flood, masked, opened, relayed, spun, target
+from .relay_user import LOCAL, deaf, echo, flood, masked, opened, relayed, target
 
 
 def test_a_client_that_gives_no_credit_stops_its_target_and_nothing_else(run: Any) -> None:
@@ -45,7 +46,7 @@ def test_a_client_that_stops_reading_costs_a_bounded_queue_and_harms_nobody(run:
         async with target(flood) as much, target(echo) as there, relayed(window=1 << 30) as (user, client):
             for stream in range(1, 21):
                 await user.say(user.connection.open(stream, much))
-            await spun(lambda: not client.has_room)
+            await auntil(lambda: not client.has_room)
             async with relayed() as (other, _):
                 await opened(other, 1, there)
                 for _ in range(50):
@@ -75,7 +76,7 @@ def test_small_reads_do_not_hold_a_whole_buffer_each(run: Any) -> None:
         async with target(drips) as there, relayed(window=1 << 30) as (user, client):
             await user.say(user.connection.open(1, there))
             client._wire._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
-            await spun(lambda: client.outgoing.frames > 3)
+            await auntil(lambda: client.outgoing.frames > 3)
             assert sum(frame.buffer is not None for frame in client.outgoing._queue) <= 1
             assert client.outgoing.frames <= DATA_FRAMES
 
@@ -140,7 +141,7 @@ def test_more_streams_than_a_connection_has_are_refused(run: Any) -> None:
             assert isinstance(last, Closed) and last.reason == Reason.LIMIT
             await user.say(user.connection.close(MAX_STREAMS + 1))
             await user.say(user.connection.close(1))
-            await spun(lambda: client.streams == MAX_STREAMS - 1)
+            await auntil(lambda: client.streams == MAX_STREAMS - 1)
             await opened(user, MAX_STREAMS + 2, there)
 
     run(work())
@@ -171,7 +172,7 @@ def test_targets_that_do_not_answer_are_waited_for_in_bounded_number(run: Any) -
             assert isinstance(refused, Closed) and refused.reason == Reason.LIMIT
             assert refused.text == f"{MAX_CONNECTING} targets have not answered yet: wait for one"
             await user.say(user.connection.close(1))
-            await spun(lambda: client.streams == MAX_CONNECTING - 1)
+            await auntil(lambda: client.streams == MAX_CONNECTING - 1)
             await opened(user, MAX_CONNECTING + 2, there)
 
     run(work())
@@ -184,7 +185,7 @@ def test_streams_are_opened_so_often_and_no_oftener(run: Any) -> None:
             for number in range(1, OPENS_AT_ONCE + 1):
                 await opened(user, number, there)
                 await user.say(user.connection.close(number))
-                await spun(lambda: not client.streams)
+                await auntil(lambda: not client.streams)
             refused = await user.open(1000, there)
             assert isinstance(refused, Closed) and refused.reason == Reason.LIMIT
             assert refused.text == f"more than {OPENS_PER_SECOND} streams a second: wait"

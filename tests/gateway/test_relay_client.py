@@ -18,7 +18,7 @@ from fastflight.protocol.relay import Closed, End, Reason, RelayData
 from fastflight.transport.tap import Tap
 from tests.support.chaos import ChaosProxy
 
-from .relaying import LOCAL, User, deaf, echo, flood, masked, opened, relayed, target
+from .relay_user import LOCAL, User, deaf, echo, flood, masked, opened, relayed, target
 
 
 def test_bytes_go_there_and_back_and_both_ends_are_passed_on(run: Any) -> None:

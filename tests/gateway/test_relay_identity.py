@@ -16,7 +16,7 @@ from fastflight.gateway import AllowedTargets
 from fastflight.gateway.relay.relay import MAX_CLIENTS_OF_ONE
 from fastflight.protocol.relay import Closed, Opened, Reason, RelayConnection
 
-from .guarded import SOON, Guarded, guarding
+from .guarded_gateway import SOON, GuardedGateway, guarding
 
 
 class Targets:
@@ -34,7 +34,7 @@ def targets() -> Iterator[Targets]:
 
 
 @pytest.fixture(scope="module", params=["in one process", "in front of another"])
-def guarded(request: pytest.FixtureRequest, targets: Targets) -> Iterator[Guarded]:
+def guarded(request: pytest.FixtureRequest, targets: Targets) -> Iterator[GuardedGateway]:
     devices = {targets.lab: "lab-1", targets.secret: "secret"}
     with guarding(request.param, relay=AllowedTargets(["127.0.0.1:*"], devices=devices)) as guarded:
         for device, who in (("lab-1", "operator"), ("secret", "other")):  # opens the lines
@@ -43,7 +43,7 @@ def guarded(request: pytest.FixtureRequest, targets: Targets) -> Iterator[Guarde
 
 
 @contextmanager
-def relay(guarded: Guarded, who: str) -> Iterator[ClientConnection]:
+def relay(guarded: GuardedGateway, who: str) -> Iterator[ClientConnection]:
     with connect(f"{guarded.ws}/relay?ticket={guarded.ticket(who, 'relay')}") as ws:
         yield ws
 
@@ -60,7 +60,7 @@ def opened(ws: ClientConnection, target: str) -> bool:
     return event == Opened(1)
 
 
-def status(guarded: Guarded, query: str = "", **headers: str) -> int:
+def status(guarded: GuardedGateway, query: str = "", **headers: str) -> int:
     with pytest.raises(InvalidStatus) as caught:
         with connect(f"{guarded.ws}/relay{query}", additional_headers=headers):
             pass
@@ -69,7 +69,7 @@ def status(guarded: Guarded, query: str = "", **headers: str) -> int:
     return answer.status_code
 
 
-def plain_status(guarded: Guarded, headers: dict[str, str]) -> int:
+def plain_status(guarded: GuardedGateway, headers: dict[str, str]) -> int:
     """What is said to a handshake that no library would send."""
     sent = {"Upgrade": "websocket", "Connection": "Upgrade", **headers}
     with closing(http.client.HTTPConnection("127.0.0.1", guarded.gateway.port, timeout=SOON)) as connection:
@@ -77,20 +77,20 @@ def plain_status(guarded: Guarded, headers: dict[str, str]) -> int:
         return connection.getresponse().status
 
 
-def test_who_shows_nothing_or_nothing_good_is_not_let_in(guarded: Guarded) -> None:
+def test_who_shows_nothing_or_nothing_good_is_not_let_in(guarded: GuardedGateway) -> None:
     assert status(guarded) == 401
     assert status(guarded, Authorization="Bearer ff_0000000000000000_" + "x" * 43) == 401
     assert status(guarded, "?ticket=made.up") == 403
     assert status(guarded, f"?ticket={guarded.ticket('admin', 'fleet')}") == 403
 
 
-def test_a_bad_handshake_is_told_so_only_to_who_may_come_in(guarded: Guarded) -> None:
+def test_a_bad_handshake_is_told_so_only_to_who_may_come_in(guarded: GuardedGateway) -> None:
     shown = {"Authorization": f"Bearer {guarded.tokens['other']}"}
     for shows, answer in (({}, 401), (shown, 426)):
         assert plain_status(guarded, {"Sec-WebSocket-Version": "8", **shows}) == answer
 
 
-def test_one_name_cannot_take_all_connections(guarded: Guarded) -> None:
+def test_one_name_cannot_take_all_connections(guarded: GuardedGateway) -> None:
     shown = {"Authorization": f"Bearer {guarded.tokens['other']}"}
     with ExitStack() as open_:
         for _ in range(MAX_CLIENTS_OF_ONE):
@@ -117,13 +117,13 @@ def test_names_together_cannot_take_all_connections(monkeypatch: pytest.MonkeyPa
             assert opened(held[2], targets.other)
 
 
-def test_a_ticket_is_good_once(guarded: Guarded) -> None:
+def test_a_ticket_is_good_once(guarded: GuardedGateway) -> None:
     ticket = guarded.ticket("admin", "relay")
     with connect(f"{guarded.ws}/relay?ticket={ticket}"):
         assert status(guarded, f"?ticket={ticket}") == 403
 
 
-def test_a_program_may_show_its_token_itself(guarded: Guarded, targets: Targets) -> None:
+def test_a_program_may_show_its_token_itself(guarded: GuardedGateway, targets: Targets) -> None:
     shown = {"Authorization": f"Bearer {guarded.tokens['admin']}"}
     with connect(f"{guarded.ws}/relay", additional_headers=shown) as ws:
         assert opened(ws, targets.other)
@@ -140,7 +140,7 @@ def test_a_program_may_show_its_token_itself(guarded: Guarded, targets: Targets)
     ],
 )
 def test_exec_on_a_device_opens_its_line_and_admin_opens_all(
-    guarded: Guarded, targets: Targets, who: str, may: set[str]
+    guarded: GuardedGateway, targets: Targets, who: str, may: set[str]
 ) -> None:
     reached = set()
     for name in ("lab", "secret", "other"):

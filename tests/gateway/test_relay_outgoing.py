@@ -51,7 +51,7 @@ class Lent(Buffers):
         super().give(buffer)
 
 
-class Loop:
+class SocketLoop:
     """Whether the socket is waited for, and what is to be called when it takes more."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ STEPS = st.lists(FRAME | st.integers(0, 40) | st.sampled_from(["gone", "close"])
 @given(STEPS)
 def test_any_order_of_frames_room_and_ends(steps: list[Any]) -> None:
     async def main() -> None:
-        sock, buffers, loop = Socket(), Lent(), Loop()
+        sock, buffers, loop = Socket(), Lent(), SocketLoop()
         told = {"drained": 0, "lost": 0}
 
         def count(what: str) -> Callable[[], None]:

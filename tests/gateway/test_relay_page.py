@@ -19,7 +19,7 @@ from fastflight.gateway import AllowedTargets, OriginPolicy, Relay, listen
 from fastflight.gateway.asgi import Receive, Scope, Send
 from tests.support.browser import OPTIONS
 
-from .relaying import echo, flood, target
+from .relay_user import echo, flood, target
 
 MODULE = Path(fastflight.gateway.__file__).parent / "page" / "static" / "relay.js"
 # A browser's first start on a busy machine.

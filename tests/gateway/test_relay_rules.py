@@ -13,7 +13,7 @@ from fastflight.gateway.relay.client import MAX_MESSAGE_BYTES
 from fastflight.protocol import relay
 from fastflight.protocol.relay import Closed, FrameType, Reason
 
-from .relaying import deaf, echo, masked, opened, relayed, target
+from .relay_user import deaf, echo, masked, opened, relayed, target
 
 
 def test_a_byte_more_than_there_is_credit_for_ends_the_connection(run: Any) -> None:

@@ -21,8 +21,9 @@ from fastflight.gateway.relay.client import QUEUED_BYTES
 from fastflight.gateway.relay.relay import Relay
 from fastflight.gateway.relay.targets import AllowedTargets
 from fastflight.protocol.relay import Closed, End, Event, Opened, Reason, RelayConnection, RelayData
+from tests.support.waiting import auntil
 
-from .relaying import LOCAL, echo, flood, nothing, target
+from .relay_user import LOCAL, echo, flood, nothing, target
 
 
 class Upgrading(asyncio.Protocol):
@@ -130,8 +131,7 @@ def test_a_client_that_stops_reading_costs_a_bounded_queue_and_goes_on_when_it_r
                 talk = Talk(ws, window=1 << 30)
                 await talk.open(much)
                 (client,) = (each for each in secure.relay._clients if each.streams)
-                while client.has_room:  # noqa: ASYNC110  # what is waited for is told to nobody
-                    await asyncio.sleep(0)
+                await auntil(lambda: not client.has_room)
                 beside = Talk(other)
                 await beside.open(there)
                 await other.send(beside.side.data(1, 5) + b"there")
@@ -155,8 +155,7 @@ def test_a_client_that_takes_nothing_is_cut_and_leaves_its_place(run: Any, monke
     async def work() -> None:
         async with target(flood) as much, secured() as secure, secure.connect(max_queue=1) as ws:
             await Talk(ws, window=1 << 30).open(much)
-            while secure.relay.clients:  # noqa: ASYNC110  # what is waited for is told to nobody
-                await asyncio.sleep(0)
+            await auntil(lambda: not secure.relay.clients)
             assert secure.relay._connections.not_read == 1
             ws.transport.abort()
 

@@ -25,8 +25,9 @@ from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
 from fastflight.sources import mock
+from tests.support.waiting import until
 
-from .asking import HERE, Answered, ask, scope
+from .asgi_client import HERE, Answered, ask, scope
 
 SOON = 30.0
 MOCK = {"type": "mock", "variant": "simple", "total_rows": 1}
@@ -63,8 +64,7 @@ def test_a_server_that_went_away_is_found_again() -> None:
                 assert (told.status, told.json["status"], told.headers[b"retry-after"]) == (503, "unreachable", b"1")
                 assert str(port) in told.json["where"]
             with closing(serve(port, second)):
-                while (found := rows()).status == 502:  # gRPC tries again within two seconds
-                    pass
+                found = until(lambda: (again := rows()).status != 502 and again)  # gRPC tries again within two seconds
                 assert (found.status, found.body) == (200, b"col_0,col_1,col_2,col_3\n0,1,2,3\n")
 
 

@@ -34,7 +34,7 @@ from fastflight.service import Catalog
 from fastflight.sources import device_actions, device_sources, mock, recording_actions, recording_source
 from fastflight.sources.state_actions import state_actions
 
-from ..server.test_authentication import Desk
+from ..server.test_authentication import TokenDesk
 
 SOON = 30.0
 SCHEMA = pa.schema([("data", pa.binary())])
@@ -71,13 +71,13 @@ scope_sets = st.lists(
 
 
 @dataclass
-class Both:
+class FlightAndHttp:
     """One server's two edges, and who its book has."""
 
     flight: flight.FlightClient
     gateway: Gateway
     inventory: Inventory
-    desk: Desk = field(default_factory=Desk)
+    desk: TokenDesk = field(default_factory=TokenDesk)
 
     def untouched(self, name: str) -> bool:
         """Whether nothing was asked of a board, and nobody wanted to hear it."""
@@ -86,13 +86,13 @@ class Both:
 
 
 @pytest.fixture(scope="module")
-def both() -> Iterator[Both]:
+def both() -> Iterator[FlightAndHttp]:
     with ExitStack() as parts:
         shards = Shards(1, "test")
         parts.callback(shards.close)
         inventory = parts.enter_context(Inventory({**DEVICES, HIDDEN: NOWHERE}, shards=shards))
         shards.start()
-        catalog, registry, desk = Catalog(), StreamRegistry(), Desk()
+        catalog, registry, desk = Catalog(), StreamRegistry(), TokenDesk()
         for source in (*device_sources(inventory), recording_source(None), mock.SOURCE):
             catalog.add(source)
         authority, authenticator = Authority(inventory.names, inventory.names), desk.authenticator()
@@ -114,14 +114,14 @@ def both() -> Iterator[Both]:
         parts.callback(registry.drain)
         client = parts.enter_context(flight.connect(f"grpc://127.0.0.1:{server.port}"))
         assert list(client.do_action("health"))  # connects, for as long as the module lasts
-        yield Both(client, gateway, inventory, desk)
+        yield FlightAndHttp(client, gateway, inventory, desk)
 
 
 @dataclass
 class Asker:
     """Who asks, by a token. Each way gives what was answered, without what each answer has of its own."""
 
-    both: Both
+    both: FlightAndHttp
     token: str
 
     @property
@@ -227,7 +227,9 @@ def expected(given: list[tuple[set[str], str]], verb: str, device: str, what: st
 
 @settings(max_examples=8, deadline=None)
 @given(scope_sets)
-def test_what_is_had_is_what_the_table_says_by_every_edge(both: Both, given: list[tuple[set[str], str]]) -> None:
+def test_what_is_had_is_what_the_table_says_by_every_edge(
+    both: FlightAndHttp, given: list[tuple[set[str], str]]
+) -> None:
     asker = Asker(both, both.desk.issue("ada", *(f"{','.join(sorted(verbs))}:{glob}" for verbs, glob in given)))
     for device in ("lab-1", "roof"):
         for what, verb, answer in every_way(asker, device):
@@ -239,7 +241,7 @@ def test_what_is_had_is_what_the_table_says_by_every_edge(both: Both, given: lis
 
 @settings(max_examples=6, deadline=None)
 @given(scope_sets)
-def test_a_device_of_others_is_one_that_nobody_has(both: Both, given: list[tuple[set[str], str]]) -> None:
+def test_a_device_of_others_is_one_that_nobody_has(both: FlightAndHttp, given: list[tuple[set[str], str]]) -> None:
     asker = Asker(both, both.desk.issue("ada", *(f"{','.join(sorted(verbs))}:{glob}" for verbs, glob in given)))
     for hidden, absent in zip(every_way(asker, HIDDEN), every_way(asker, ABSENT), strict=True):
         assert outcome(hidden[2]) == "not there", hidden

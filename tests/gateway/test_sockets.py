@@ -23,11 +23,13 @@ from fastflight.app.gateway import open_remote_gateway
 from fastflight.app.settings import ServeSettings
 from fastflight.gateway.ws.channel import MAX_MESSAGE_BYTES
 from fastflight.runtime.admission import Limits
+from tests.support.servers import serving
+from tests.support.waiting import read_until
 
 SOON = 30.0
 
 
-class Line:
+class HandmadeLine:
     """A device that says what the test has it say. It is there from the first time that somebody opens its line."""
 
     def __init__(self) -> None:
@@ -79,11 +81,11 @@ class Heard:
 
 
 @dataclass
-class Served:
+class BoardAndLine:
     """A server with a simulated board, `demo`, and a `line`; `ws` and `http` lead to the gateway in question."""
 
     running: RunningServer
-    line: Line
+    line: HandmadeLine
     http: str
 
     @property
@@ -102,23 +104,23 @@ class Served:
 
 
 @contextmanager
-def serving(kind: str) -> Iterator[Served]:
+def board_and_line(kind: str) -> Iterator[BoardAndLine]:
     with ExitStack() as parts:
-        line = Line()
+        line = HandmadeLine()
         parts.callback(line.close)
         devices = {"demo": "sim:?telemetry=0", "line": line.url}
-        running = parts.enter_context(open_server(ServeSettings("grpc://127.0.0.1:0", devices, http=("127.0.0.1", 0))))
+        running = parts.enter_context(serving(devices, http=("127.0.0.1", 0)))
         assert running.http is not None
         if kind == "in one process":
-            yield Served(running, line, running.http)
+            yield BoardAndLine(running, line, running.http)
         else:
             gateway = parts.enter_context(open_remote_gateway(running.location, ("127.0.0.1", 0)))
-            yield Served(running, line, gateway.url)
+            yield BoardAndLine(running, line, gateway.url)
 
 
 @pytest.fixture(scope="module", params=["in one process", "in front of another"])
-def served(request: pytest.FixtureRequest) -> Iterator[Served]:
-    with serving(request.param) as served:
+def served(request: pytest.FixtureRequest) -> Iterator[BoardAndLine]:
+    with board_and_line(request.param) as served:
         for device in ("demo", "line"):  # open the lines, and the way to the server
             with session(served.ws, device=device) as client:
                 client.recv(SOON)
@@ -134,7 +136,7 @@ def session(url: str, query: str = "", **request: Any) -> Iterator[ClientConnect
         yield client
 
 
-def test_rows_are_those_of_do_get(served: Served) -> None:
+def test_rows_are_those_of_do_get(served: BoardAndLine) -> None:
     with session(served.ws, device="line", format="lines", limit_rows=3) as client:
         first = client.recv(SOON)
         assert isinstance(first, bytes)
@@ -158,7 +160,7 @@ def test_rows_are_those_of_do_get(served: Served) -> None:
     assert trailer["trailer"]["ended"] == "limit reached"
 
 
-def test_the_subprotocol_says_the_format(served: Served) -> None:
+def test_the_subprotocol_says_the_format(served: BoardAndLine) -> None:
     request = urllib.parse.quote(json.dumps({"type": "device.listing", "device": "demo"}))
     with connect(f"{served.ws}/ws/session?request={request}", subprotocols=["other", "json"]) as client:  # type: ignore[list-item]
         assert client.subprotocol == "json"
@@ -167,7 +169,7 @@ def test_the_subprotocol_says_the_format(served: Served) -> None:
     assert "/readings.csv" in [row["path"] for told in heard.told for row in told.get("rows", [])]
 
 
-def test_what_is_wrong_is_told_and_is_the_close_code(served: Served) -> None:
+def test_what_is_wrong_is_told_and_is_the_close_code(served: BoardAndLine) -> None:
     for content, code, where in [
         ("{", 4400, "request"),
         ('{"type": "device.session", "device": "dem"}', 4404, "dem"),
@@ -183,7 +185,7 @@ def test_what_is_wrong_is_told_and_is_the_close_code(served: Served) -> None:
         assert str(heard.reason) in told["error"]["text"]
 
 
-def test_a_session_takes_one_request(served: Served) -> None:
+def test_a_session_takes_one_request(served: BoardAndLine) -> None:
     with session(served.ws, device="demo") as client:
         client.recv(SOON)
         client.send("{}")
@@ -191,7 +193,7 @@ def test_a_session_takes_one_request(served: Served) -> None:
     assert (heard.code, heard.told[-1]["error"]["what"]) == (4400, "this WebSocket takes no more messages")
 
 
-def test_a_message_that_is_too_big(served: Served) -> None:
+def test_a_message_that_is_too_big(served: BoardAndLine) -> None:
     with connect(f"{served.ws}/ws/repl/demo") as client:
         client.recv(SOON)
         with pytest.raises(ConnectionClosedError):
@@ -201,7 +203,7 @@ def test_a_message_that_is_too_big(served: Served) -> None:
         assert client.close_code == 1009
 
 
-def test_a_page_of_another_origin_is_refused(served: Served) -> None:
+def test_a_page_of_another_origin_is_refused(served: BoardAndLine) -> None:
     for path in ("/ws/session", "/ws/repl/demo", "/ws/none"):
         with pytest.raises(InvalidStatus) as raised, connect(served.ws + path, origin="http://evil.example"):  # type: ignore[arg-type]
             pass
@@ -211,7 +213,7 @@ def test_a_page_of_another_origin_is_refused(served: Served) -> None:
         assert "ready" in str(client.recv(SOON))
 
 
-def test_a_ticket_opens_one_socket_for_its_request(served: Served) -> None:
+def test_a_ticket_opens_one_socket_for_its_request(served: BoardAndLine) -> None:
     ticket = served.ticket("session", device="demo", limit_seconds=0)
     with connect(f"{served.ws}/ws/session?ticket={ticket}") as client:
         assert Heard().hear(client).trailer["ended"] == "limit reached"
@@ -235,29 +237,31 @@ def test_a_ticket_opens_one_socket_for_its_request(served: Served) -> None:
         assert "ready" in str(client.recv(SOON))
 
 
-def until(client: ClientConnection, mark: bytes) -> bytes:
-    said = b""
-    while mark not in said:
+def read_socket_until(client: ClientConnection, mark: bytes) -> bytes:
+    """Read binary messages until `mark` has arrived; a text message is a failure."""
+
+    def read() -> bytes:
         message = client.recv(SOON)
         assert isinstance(message, bytes), message
-        said += message
-    return said
+        return message
+
+    return read_until(read, mark)
 
 
-def test_what_is_typed_is_answered(served: Served) -> None:
+def test_what_is_typed_is_answered(served: BoardAndLine) -> None:
     with connect(f"{served.ws}/ws/repl/demo") as client:
         assert json.loads(client.recv(SOON)) == {"ready": {"device": "demo"}}
         client.send("\x03")
-        until(client, b">>> ")
+        read_socket_until(client, b">>> ")
         client.send("print(6 * 7)\r")
-        until(client, b"42\r\n")  # a prompt alone may be that of the board's start, or the one for Ctrl-C
+        read_socket_until(client, b"42\r\n")  # a prompt alone may be that of the board's start, or the one for Ctrl-C
         client.send(b"while True: pass\r\r\r")
-        until(client, b"\r\n... \r\n")
+        read_socket_until(client, b"\r\n... \r\n")
         client.send(b"\x03")
-        until(client, b"KeyboardInterrupt")
+        read_socket_until(client, b"KeyboardInterrupt")
 
 
-def test_a_second_one_is_told_who_has_the_line(served: Served) -> None:
+def test_a_second_one_is_told_who_has_the_line(served: BoardAndLine) -> None:
     with connect(f"{served.ws}/ws/repl/demo") as first:
         first.recv(SOON)
         with connect(f"{served.ws}/ws/repl/demo") as second:
@@ -265,7 +269,7 @@ def test_a_second_one_is_told_who_has_the_line(served: Served) -> None:
         assert (heard.code, heard.told[0]["error"]["code"]) == (4503, "busy")
         assert heard.told[0]["error"]["holder"] in heard.told[0]["error"]["what"]
         first.send("\x03")
-        until(first, b">>> ")
+        read_socket_until(first, b">>> ")
     with connect(f"{served.ws}/ws/repl/demo") as third:
         assert "ready" in str(third.recv(SOON))
 
@@ -301,7 +305,7 @@ def test_an_idle_one_gives_way_to_a_request_and_a_busy_one_says_how_to_end_it() 
 
 @pytest.mark.parametrize("kind", ["in one process", "in front of another"])
 def test_the_end_of_a_device(kind: str) -> None:
-    with serving(kind) as served, session(served.ws, device="line") as client:
+    with board_and_line(kind) as served, session(served.ws, device="line") as client:
         client.recv(SOON)
         served.line.say(b"x\n")
         client.recv(SOON)
@@ -312,7 +316,7 @@ def test_the_end_of_a_device(kind: str) -> None:
 
 def test_the_end_of_the_server() -> None:
     with ExitStack() as clients:
-        with serving("in one process") as served:
+        with board_and_line("in one process") as served:
             live = clients.enter_context(session(served.ws, device="line"))
             live.recv(SOON)
             typing = clients.enter_context(connect(f"{served.ws}/ws/repl/demo"))
@@ -324,7 +328,7 @@ def test_the_end_of_the_server() -> None:
 
 def test_the_end_of_a_gateway_in_front_of_another() -> None:
     with ExitStack() as clients:
-        with serving("in front of another") as served:
+        with board_and_line("in front of another") as served:
             live = clients.enter_context(session(served.ws, device="line"))
             live.recv(SOON)
         heard = Heard().hear(live)
@@ -334,7 +338,7 @@ def test_the_end_of_a_gateway_in_front_of_another() -> None:
 def test_one_that_does_not_read_loses_rows_and_harms_nobody() -> None:
     """Every block is said when the good one has the block before: only the other one can miss any."""
     block, blocks = b"x" * 65_536, 256
-    with serving("in one process") as served, ExitStack() as clients:
+    with board_and_line("in one process") as served, ExitStack() as clients:
         stalled = clients.enter_context(
             connect(f"{served.ws}/ws/session", max_queue=1, ping_interval=None, compression=None)
         )

@@ -17,8 +17,8 @@ from fastflight.gateway.backend import AHEAD_BYTES
 from fastflight.gateway.content.formats import ERROR, TRAILER
 
 from ..server.conftest import SOON
-from .asking import HERE, Answered, Client, ask, scope
-from .conftest import Running
+from .asgi_client import HERE, Answered, AsgiClient, ask, scope
+from .conftest import TrialGateway
 
 MEDIA = {"arrow": b"application/vnd.apache.arrow.stream", "jsonl": b"application/jsonl", "csv": b"text/csv"}
 
@@ -31,7 +31,7 @@ def content(**request: Any) -> bytes:
     return json.dumps({"type": "trial", **request}).encode()
 
 
-def get(running: Running, format_: str = "arrow", **request: Any) -> Answered:
+def get(running: TrialGateway, format_: str = "arrow", **request: Any) -> Answered:
     return running.run(ask(running.app, streaming(format_), content(**request)))
 
 
@@ -49,7 +49,7 @@ def arrow(body: bytes) -> tuple[pa.Table, dict[bytes, Any]]:
     return pa.Table.from_batches(batches, reader.schema), noted
 
 
-def test_rows_are_the_same_in_every_format(running: Running, mode: str) -> None:
+def test_rows_are_the_same_in_every_format(running: TrialGateway, mode: str) -> None:
     as_arrow = get(running, mode=mode, rows=5)
     table, noted = arrow(as_arrow.body)
     assert table["n"].to_pylist() == [0, 1, 2, 3, 4]
@@ -62,14 +62,14 @@ def test_rows_are_the_same_in_every_format(running: Running, mode: str) -> None:
     assert running.stats()["finished"] == 3
 
 
-def test_no_rows_are_a_table_without_rows(running: Running, mode: str) -> None:
+def test_no_rows_are_a_table_without_rows(running: TrialGateway, mode: str) -> None:
     table, noted = arrow(get(running, mode=mode, rows=0).body)
     assert (table.num_rows, table.schema.names, noted[TRAILER]["rows"]) == (0, ["n"], 0)
     assert get(running, "csv", mode=mode, rows=0).body == b"n\n"
 
 
 def test_what_is_said_among_the_rows_comes_in_its_place(
-    running: Running, mode: str, monkeypatch: pytest.MonkeyPatch
+    running: TrialGateway, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fastflight.runtime.outgoing.HEARTBEAT_SECONDS", 0.0)
     reader = pa.ipc.open_stream(get(running, mode=mode, silences=2, outages=2, rows=1).body)
@@ -82,7 +82,7 @@ def test_what_is_said_among_the_rows_comes_in_its_place(
     assert said == [silence, silence, (0, {"number": 0}), (0, {"number": 1}), (1,), last]
 
 
-def test_text_is_encoded_in_slices_of_the_whole(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_is_encoded_in_slices_of_the_whole(running: TrialGateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastflight.gateway.content.streaming.CELLS_PER_SLICE", 1000)
     request = json.dumps({"type": "mock", "variant": "simple", "total_rows": 1001}).encode()
     answered = running.run(ask(running.app, streaming("csv"), request))
@@ -90,14 +90,14 @@ def test_text_is_encoded_in_slices_of_the_whole(running: Running, monkeypatch: p
     assert len(answered.parts) == 1 + 5 + 1  # the head, slices of 250 rows, the end
 
 
-def test_dictionaries_come_as_their_values(running: Running, mode: str) -> None:
+def test_dictionaries_come_as_their_values(running: TrialGateway, mode: str) -> None:
     table, _ = arrow(get(running, mode=mode, dictionary=True, rows=2).body)
     assert table["n"].to_pylist() == ["0", "1"]
 
 
-def test_the_first_rows_come_while_the_source_goes_on(running: Running, mode: str) -> None:
+def test_the_first_rows_come_while_the_source_goes_on(running: TrialGateway, mode: str) -> None:
     async def run() -> None:
-        client = Client(running.app, streaming("csv"), content(mode=mode, rows=2, idle=True))
+        client = AsgiClient(running.app, streaming("csv"), content(mode=mode, rows=2, idle=True))
         assert await client.got(len(b"n\n0\n1\n")) == b"n\n0\n1\n"
         assert not client.answered.ended
         client.leave()
@@ -109,9 +109,9 @@ def test_the_first_rows_come_while_the_source_goes_on(running: Running, mode: st
     assert running.stats()["cancelled"] == 1
 
 
-def test_one_that_leaves_before_the_first_row_cancels_the_source(running: Running) -> None:
+def test_one_that_leaves_before_the_first_row_cancels_the_source(running: TrialGateway) -> None:
     async def run() -> None:
-        client = Client(running.app, streaming(), content(rows=0, idle=True))
+        client = AsgiClient(running.app, streaming(), content(rows=0, idle=True))
         await client.got(1)
         client.leave()
         await client.call
@@ -121,11 +121,11 @@ def test_one_that_leaves_before_the_first_row_cancels_the_source(running: Runnin
     assert running.trials.closed.wait(SOON)
 
 
-def test_one_that_does_not_read_stops_the_source(running: Running) -> None:
+def test_one_that_does_not_read_stops_the_source(running: TrialGateway) -> None:
     """The table has 800 MB: what is not read ahead is never made."""
 
     async def run() -> None:
-        client = Client(running.app, streaming(), content(rows=100, big=True), reads=1)
+        client = AsgiClient(running.app, streaming(), content(rows=100, big=True), reads=1)
         await client.got(1)
         client.leave()
         await client.call
@@ -140,7 +140,7 @@ def test_one_that_does_not_read_stops_the_source(running: Running) -> None:
 
 
 @pytest.mark.parametrize("error", ["busy", "data", "device", "bug", "cancelled", "exit"])
-def test_an_error_among_the_rows_is_not_an_end(running: Running, mode: str, error: str) -> None:
+def test_an_error_among_the_rows_is_not_an_end(running: TrialGateway, mode: str, error: str) -> None:
     lines = get(running, "jsonl", mode=mode, rows=2, error=error)
     *rows, last = [json.loads(line) for line in lines.body.splitlines()]
     assert (lines.status, lines.ended, rows) == (200, False, [{"n": 0}, {"n": 1}])
@@ -167,7 +167,7 @@ def test_an_error_among_the_rows_is_not_an_end(running: Running, mode: str, erro
     ],
 )
 def test_an_error_before_the_rows_has_its_status(
-    running: Running, mode: str, error: str, status: int, code: str
+    running: TrialGateway, mode: str, error: str, status: int, code: str
 ) -> None:
     answered = get(running, mode=mode, error=error, at_open=True)
     assert (answered.status, answered.json["code"], answered.ended) == (status, code, True)
@@ -175,9 +175,9 @@ def test_an_error_before_the_rows_has_its_status(
     assert running.stats()["open"] == 0
 
 
-def test_a_shutdown_ends_what_is_open_and_says_so(running: Running, mode: str) -> None:
+def test_a_shutdown_ends_what_is_open_and_says_so(running: TrialGateway, mode: str) -> None:
     async def run() -> Answered:
-        client = Client(running.app, streaming("jsonl"), content(mode=mode, rows=1, idle=True))
+        client = AsgiClient(running.app, streaming("jsonl"), content(mode=mode, rows=1, idle=True))
         await client.got(1)
         running.registry.drain()
         running.registry.stop_all()
@@ -191,7 +191,7 @@ def test_a_shutdown_ends_what_is_open_and_says_so(running: Running, mode: str) -
     assert json.loads(answered.body.splitlines()[-1])["error"]["what"] == "the server shuts down"
 
 
-def test_what_a_format_cannot_hold_is_refused_before_anything_is_sent(running: Running) -> None:
+def test_what_a_format_cannot_hold_is_refused_before_anything_is_sent(running: TrialGateway) -> None:
     request = json.dumps({"type": "mock", "variant": "complex", "total_rows": 3}).encode()
     answered = running.run(ask(running.app, streaming("csv"), request))
     assert (answered.status, answered.json["where"]) == (422, "column samples")
@@ -211,19 +211,19 @@ def test_what_a_format_cannot_hold_is_refused_before_anything_is_sent(running: R
     ],
 )
 def test_the_format_is_what_the_client_asks_for(
-    running: Running, accept: bytes, query: str, status: int, media: bytes
+    running: TrialGateway, accept: bytes, query: str, status: int, media: bytes
 ) -> None:
     asked = scope("/stream", "POST", (HERE, (b"accept", accept)), query)
     answered = running.run(ask(running.app, asked, content(rows=1)))
     assert (answered.status, answered.headers[b"content-type"]) == (status, media)
 
 
-def test_a_request_that_is_too_long_is_not_read_to_its_end(running: Running) -> None:
+def test_a_request_that_is_too_long_is_not_read_to_its_end(running: TrialGateway) -> None:
     answered = running.run(ask(running.app, streaming(), b" " * 200_000, b" " * 200_000, b"{}"))
     assert (answered.status, answered.json["where"]) == (413, "content")
 
 
-def test_what_is_not_there_is_told_whatever_its_query(running: Running) -> None:
+def test_what_is_not_there_is_told_whatever_its_query(running: TrialGateway) -> None:
     asked = {**scope("/nothing", "GET"), "query_string": b"\xff\xfe"}
     answered = running.run(ask(running.app, asked))
     assert (answered.status, answered.json["code"]) == (404, "request")

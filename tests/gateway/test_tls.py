@@ -41,7 +41,7 @@ async def behind(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 @dataclass
-class Served:
+class TlsGateway:
     gateway: Gateway
     ca: trustme.CA
 
@@ -59,7 +59,7 @@ class Served:
             return answer.status, json.loads(answer.read()).get("name", "")
 
 
-def served_with(verify: ssl.VerifyMode, parts: ExitStack) -> Served:
+def served_with(verify: ssl.VerifyMode, parts: ExitStack) -> TlsGateway:
     ca = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     ca.issue_cert("127.0.0.1").configure_cert(context)
@@ -68,7 +68,7 @@ def served_with(verify: ssl.VerifyMode, parts: ExitStack) -> Served:
     app: Application = GatewayMiddleware(
         OriginPolicy(hosts=["bench.example"], secure=True), {}, behind, None, RequestAuthenticator(Judge())
     )
-    return Served(parts.enter_context(listen(app, Shard("gateway").start(), 0, tls=context)), ca)
+    return TlsGateway(parts.enter_context(listen(app, Shard("gateway").start(), 0, tls=context)), ca)
 
 
 @pytest.mark.parametrize("verify", [ssl.CERT_OPTIONAL, ssl.CERT_REQUIRED])

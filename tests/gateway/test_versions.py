@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from .asking import HERE, Client, scope
-from .boards import KINDS, Board, in_front_of_a_board
+from .asgi_client import HERE, AsgiClient, scope
+from .board_gateway import KINDS, BoardGateway, in_front_of_a_board
 
 # Modules that the board lacks, and the algorithm of its digests.
 BOARDS = {"": "sha256", "hashlib": "crc32", "hashlib,binascii": ""}
@@ -30,21 +30,21 @@ def lacks(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def board(kind: str, lacks: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+def board(kind: str, lacks: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardGateway]:
     options = {"without": lacks} if lacks else {}
     with in_front_of_a_board(kind, tmp_path_factory.mktemp("board"), **options) as board:
         yield board
 
 
 @pytest.fixture
-def tag(board: Board, lacks: str) -> str:
+def tag(board: BoardGateway, lacks: str) -> str:
     """The entity tag of `a.bin`, which is new; empty on a board that can take no digest."""
     (board.folder / "a.bin").write_bytes(OLD)
     crc32 = f'"crc32-{zlib.crc32(OLD):08x}-{len(OLD)}"'
     return {"sha256": f'"sha256-{hashlib.sha256(OLD).hexdigest()}"', "crc32": crc32, "": ""}[BOARDS[lacks]]
 
 
-def test_a_file_has_the_digest_of_its_board_as_its_tag(board: Board, tag: str) -> None:
+def test_a_file_has_the_digest_of_its_board_as_its_tag(board: BoardGateway, tag: str) -> None:
     whole, head = board.ask("GET", "a.bin"), board.ask("HEAD", "a.bin")
     assert (whole.status, whole.body, whole.ended) == (200, OLD, True)
     assert (head.status, head.body) == (200, b"")
@@ -75,7 +75,7 @@ OPENINGS = {
 
 @pytest.mark.parametrize(("headers", "openings", "untagged"), OPENINGS.values(), ids=OPENINGS.keys())
 def test_an_answer_opens_its_board_once_if_it_knows_beforehand_what_to_read(
-    board: Board, tag: str, headers: dict[str, str], openings: int, untagged: int
+    board: BoardGateway, tag: str, headers: dict[str, str], openings: int, untagged: int
 ) -> None:
     (board.folder / "a.csv").write_bytes(OLD)
     sent = {name: value.replace("TAG", tag or '"none"') for name, value in headers.items()}
@@ -86,7 +86,7 @@ def test_an_answer_opens_its_board_once_if_it_knows_beforehand_what_to_read(
     assert board.device.turns == turns + (openings if tag else untagged) + 1
 
 
-def test_a_part_is_given_with_its_version_or_not_at_all(board: Board, tag: str) -> None:
+def test_a_part_is_given_with_its_version_or_not_at_all(board: BoardGateway, tag: str) -> None:
     part = board.ask("GET", "a.bin", headers={"range": "bytes=1-9"})
     if tag:
         assert (part.status, part.body, part.headers[b"etag"].decode()) == (206, OLD[1:10], tag)
@@ -97,7 +97,7 @@ def test_a_part_is_given_with_its_version_or_not_at_all(board: Board, tag: str) 
 
 @pytest.mark.parametrize("range_", ["bytes=1000-", "bytes=1000-2999", "bytes=-2000"])
 @pytest.mark.parametrize("field", ["if-range", "if-match"])
-def test_a_download_goes_on_with_its_own_version_alone(board: Board, tag: str, field: str, range_: str) -> None:
+def test_a_download_goes_on_with_its_own_version_alone(board: BoardGateway, tag: str, field: str, range_: str) -> None:
     headers = {"range": range_, field: tag or '"none"'}
     same = board.ask("GET", "a.bin", headers=headers)
     (board.folder / "a.bin").write_bytes(NEW)
@@ -109,7 +109,7 @@ def test_a_download_goes_on_with_its_own_version_alone(board: Board, tag: str, f
         assert (other.status, other.body) == (200, NEW)
 
 
-def test_the_rest_without_a_version_is_the_whole(board: Board, tag: str) -> None:
+def test_the_rest_without_a_version_is_the_whole(board: BoardGateway, tag: str) -> None:
     """As `curl -C -` asks: it may have the beginning of another version."""
     rest = board.ask("GET", "a.bin", headers={"range": "bytes=1000-"})
     assert (rest.status, rest.body) == (200, OLD)
@@ -131,7 +131,9 @@ def test_the_rest_without_a_version_is_the_whole(board: Board, tag: str) -> None
         ("if-match", "*", 200, 200),
     ],
 )
-def test_conditions(board: Board, tag: str, method: str, field: str, value: str, status: int, untagged: int) -> None:
+def test_conditions(
+    board: BoardGateway, tag: str, method: str, field: str, value: str, status: int, untagged: int
+) -> None:
     answer = board.ask(method, "a.bin", headers={field: value.replace("TAG", tag or '"none"')})
     assert answer.status == (status if tag else untagged)
     if answer.status == 304:
@@ -154,7 +156,7 @@ def test_conditions(board: Board, tag: str, method: str, field: str, value: str,
     ],
 )
 def test_what_changes_a_file_heeds_its_conditions(
-    board: Board, tag: str, method: str, field: str, value: str, done: bool
+    board: BoardGateway, tag: str, method: str, field: str, value: str, done: bool
 ) -> None:
     if not tag and "TAG" in value:  # nobody knows which version is there
         done = field == "if-none-match"
@@ -165,14 +167,14 @@ def test_what_changes_a_file_heeds_its_conditions(
 
 
 @pytest.mark.parametrize(("field", "status"), [("if-match", 412), ("if-none-match", 201)])
-def test_what_is_not_there_matches_nothing(board: Board, field: str, status: int) -> None:
+def test_what_is_not_there_matches_nothing(board: BoardGateway, field: str, status: int) -> None:
     assert board.ask("PUT", "b.bin", NEW, headers={field: "*"}).status == status
     assert (board.folder / "b.bin").exists() is (status == 201)
     with contextlib.suppress(FileNotFoundError):
         (board.folder / "b.bin").unlink()
 
 
-def test_a_folder_has_entries_whatever_is_asked_of_it(board: Board) -> None:
+def test_a_folder_has_entries_whatever_is_asked_of_it(board: BoardGateway) -> None:
     for headers in ({"range": "bytes=0-9"}, {"accept": "application/json"}, {"accept": "text/csv"}):
         assert board.ask("GET", "", headers=headers).json["entries"]
     assert board.ask("HEAD", "").status == 200
@@ -188,8 +190,8 @@ def test_a_file_that_changes_while_it_is_read_is_broken_off(
 ) -> None:
     (tmp_path / "a.bin").write_bytes(LONG)
 
-    async def run() -> Client:
-        client = Client(board.app, scope("/devices/demo/files/a.bin", "GET", (HERE,), f"mode={mode}"))
+    async def run() -> AsgiClient:
+        client = AsgiClient(board.app, scope("/devices/demo/files/a.bin", "GET", (HERE,), f"mode={mode}"))
         await client.got(1)
         with (tmp_path / "a.bin").open("r+b") as file:
             file.write(becomes)

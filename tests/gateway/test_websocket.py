@@ -9,10 +9,11 @@ import pytest
 
 from fastflight.gateway import Gateway, listen
 from fastflight.gateway.http.connections import Connections
+from tests.support.waiting import read_until
 
 from ..server.conftest import SOON
-from .asking import UPGRADE, up_to
-from .conftest import Running
+from .asgi_client import UPGRADE
+from .conftest import TrialGateway
 
 CONTINUATION, TEXT, CLOSE, PING, FINAL = 0, 1, 8, 9, 0x80
 PINGS, PING_BYTES = 160_000, 125
@@ -37,7 +38,7 @@ def opened(gateway: Gateway, path: str = "/ws/session", head: bytes = b"") -> so
 
 def accepted(gateway: Gateway, head: bytes = b"") -> socket.socket:
     raw = opened(gateway, head=head)
-    assert up_to(raw, b"\r\n\r\n").startswith(b"HTTP/1.1 101 ")
+    assert read_until(lambda: raw.recv(65536), b"\r\n\r\n").startswith(b"HTTP/1.1 101 ")
     return raw
 
 
@@ -54,7 +55,7 @@ def test_pings_of_one_that_does_not_read_are_not_kept(listening: Gateway) -> Non
     assert said < PINGS * PING_BYTES // 2
 
 
-def test_one_that_sends_no_more_and_does_not_read_gives_its_device_back(running: Running) -> None:
+def test_one_that_sends_no_more_and_does_not_read_gives_its_device_back(running: TrialGateway) -> None:
     with listen(running.app, running.shard, 0) as gateway, accepted(gateway) as raw:
         raw.sendall(frame(TEXT, request(rows=100, big=True)))
         assert len(raw.recv(1 << 20))
@@ -71,18 +72,18 @@ def test_a_message_may_come_in_any_number_of_fragments(listening: Gateway) -> No
             b"".join(frame(CONTINUATION, content[place : place + 1], final=False) for place in range(len(content)))
         )
         raw.sendall(frame(CONTINUATION))
-        assert b'{"trailer": ' in up_to(raw, b'"rows": 0')
+        assert b'{"trailer": ' in read_until(lambda: raw.recv(65536), b'"rows": 0')
 
 
-def test_they_count_as_connections(running: Running) -> None:
+def test_they_count_as_connections(running: TrialGateway) -> None:
     connections = Connections(max_connections=1)
     with listen(running.app, running.shard, 0, connections=connections) as gateway:
         with accepted(gateway) as raw:
             assert connections.open == 1
             with opened(gateway) as second:
-                assert up_to(second, b"too many connections").startswith(b"HTTP/1.1 503 ")
+                assert read_until(lambda: second.recv(65536), b"too many connections").startswith(b"HTTP/1.1 503 ")
             raw.sendall(frame(TEXT, request(rows=0)))
-            up_to(raw, b"\x03\xe8finished")
+            read_until(lambda: raw.recv(65536), b"\x03\xe8finished")
             raw.sendall(frame(CLOSE, b"\x03\xe8"))
             assert raw.recv(1) == b""
             assert connections.open == 0

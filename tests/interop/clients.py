@@ -40,7 +40,7 @@ class Step:
     file: str = ""
 
 
-class Client:
+class ForeignClient:
     """One of `CLIENTS`, sent to a server."""
 
     def __init__(self, name: str, location: str, folder: Path) -> None:

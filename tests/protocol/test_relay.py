@@ -207,7 +207,7 @@ def test_closes_that_are_never_answered_have_an_end() -> None:
 
 
 @dataclass
-class Way:
+class RelayWay:
     """One direction of one stream, as a model: what was sent, what arrived, what was given back."""
 
     sent: int = 0
@@ -231,7 +231,7 @@ class TwoSides(RuleBasedStateMachine):
             Side(RelayConnection(accepts=False, window_bytes=WINDOW)),
             Side(RelayConnection(accepts=True, window_bytes=WINDOW)),
         ]
-        self.ways: dict[tuple[int, int], Way] = {}
+        self.ways: dict[tuple[int, int], RelayWay] = {}
         self.open: list[set[int]] = [set(), set()]
 
     def send(self, who: int, wire: bytes) -> None:
@@ -241,7 +241,7 @@ class TwoSides(RuleBasedStateMachine):
     @rule(stream=st.integers(1, 3))
     def ask(self, stream: int) -> None:
         if stream not in self.sides[0].connection._streams:
-            self.ways[0, stream], self.ways[1, stream] = Way(), Way()
+            self.ways[0, stream], self.ways[1, stream] = RelayWay(), RelayWay()
             self.send(0, self.sides[0].connection.open(stream, "a:1"))
 
     @rule(who=st.integers(0, 1), stream=st.integers(1, 3), size=st.integers(1, 2 * WINDOW))

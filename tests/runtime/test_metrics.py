@@ -28,6 +28,7 @@ from fastflight.runtime.metrics import (
 )
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.sources.state_actions import server_metrics
+from tests.support.clock import ManualClock
 
 PAGE = Path(__file__).parents[2] / "docs" / "observability.md"
 
@@ -120,8 +121,8 @@ def test_all_that_every_server_collects_is_defined() -> None:
 
 
 def test_a_server_is_overloaded_when_it_has_room_for_nobody_for_long() -> None:
-    now = [0.0]
-    admission = Admission(Limits(streams=1, per_device=1, waiting=0), clock=lambda: now[0])
+    clock = ManualClock()
+    admission = Admission(Limits(streams=1, per_device=1, waiting=0), clock=clock)
 
     def enter(device: str | None = None) -> AdmissionTicket:
         place = AdmissionTicket()
@@ -131,25 +132,25 @@ def test_a_server_is_overloaded_when_it_has_room_for_nobody_for_long() -> None:
     first = enter()
     with pytest.raises(ResourceExhausted):
         enter()
-    now[0] = OVERLOADED_SECONDS - 0.1
+    clock.now = OVERLOADED_SECONDS - 0.1
     assert not admission.overloaded
-    now[0] = OVERLOADED_SECONDS
+    clock.now = OVERLOADED_SECONDS
     assert admission.overloaded
     assert dict(admission.refusals) == {"server": 1}
     admission.release(first)
     assert not admission.overloaded  # nobody may be sent here any more to find out
     enter()
-    now[0] *= 3
+    clock.now *= 3
     assert not admission.overloaded
 
 
 def test_a_device_that_is_full_overloads_nothing() -> None:
-    now = [0.0]
-    admission = Admission(Limits(streams=2, per_device=1, waiting=0), clock=lambda: now[0])
+    clock = ManualClock()
+    admission = Admission(Limits(streams=2, per_device=1, waiting=0), clock=clock)
     for device in ("a", None):
         admission.acquire(AdmissionTicket(), device, lambda: "me", lambda: False)
     with pytest.raises(ResourceExhausted):
         admission.acquire(AdmissionTicket(), "a", lambda: "me", lambda: False)
-    now[0] = 2 * OVERLOADED_SECONDS
+    clock.now = 2 * OVERLOADED_SECONDS
     assert not admission.overloaded
     assert list(admission.levels()) == [("server", 2, 2), ("calls", 128, 0), ("device", 1, 1), ("waiting", 0, 0)]

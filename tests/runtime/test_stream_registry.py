@@ -14,6 +14,7 @@ from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service.requests import Mock
 from fastflight.service.resolve import ResolvedRequest
 from fastflight.sources import mock
+from tests.support.waiting import auntil
 
 SOON = 20.0
 
@@ -41,8 +42,7 @@ def test_a_call_has_its_place_until_its_thread_has_ended_though_its_client_has_l
         with pytest.raises(ResourceExhausted):
             await call()
         go_on.set()
-        while registry.stats()["calls"]:  # noqa: ASYNC110 - the thread tells nobody
-            await asyncio.sleep(0)
+        await auntil(lambda: not registry.stats()["calls"])
         await call()
 
     with Shard("shard") as shard:

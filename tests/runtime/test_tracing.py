@@ -13,6 +13,7 @@ from fastflight.concurrency import Shard, off_loop
 from fastflight.errors import RequestError
 from fastflight.runtime import tracing as trace
 from fastflight.runtime.tracing import MAX_STATE_CHARACTERS, Trace
+from tests.support.refusals import refused
 
 TRACE_ID, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 PARENT = f"00-{TRACE_ID}-{SPAN}-01"
@@ -93,9 +94,9 @@ def test_whatever_comes_what_is_passed_on_is_well_formed(headers: dict[str, list
 def test_a_program_passes_its_own_span_on() -> None:
     asked = trace.client_trace(PARENT, tracestate="a=1", request_id="mine")
     assert asked.headers() == [("x-request-id", "mine"), ("traceparent", PARENT), ("tracestate", "a=1")]
-    with pytest.raises(RequestError, match="traceparent: not a traceparent"):
+    with refused(RequestError, where="traceparent"):
         trace.client_trace(PARENT.upper())
-    with pytest.raises(RequestError, match="x-request-id: not one that is passed on"):
+    with refused(RequestError, where="x-request-id"):
         trace.client_trace(request_id="two words")
 
 

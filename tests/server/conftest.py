@@ -29,6 +29,7 @@ from fastflight.service.requests import Demands, Request, Verb
 from fastflight.service.source import Acknowledge, AsyncReading, Lot, Noted, Progress, Reading, Summary
 from fastflight.sources import mock
 from fastflight.transport.tcp_info import SendState
+from tests.support.waiting import until
 
 # For waits that end as soon as something happens; reached only when it does not.
 SOON = 10.0
@@ -179,7 +180,7 @@ class Greeting(Body):
 
 
 @dataclass
-class Running:
+class TrialServer:
     """A server under test."""
 
     server: FlightServer
@@ -206,7 +207,9 @@ class Running:
 class Later:
     """The server's deadlines at a clock that a test sets, checked when it says so."""
 
-    def __init__(self, running: Running, states: Callable[[int], Mapping[Address, SendState]] = send_states) -> None:
+    def __init__(
+        self, running: TrialServer, states: Callable[[int], Mapping[Address, SendState]] = send_states
+    ) -> None:
         self.late = 0.0
         self.registry = running.server._registry
         self._deadlines = Deadlines(self.registry, running.server.port, lambda: time.monotonic() + self.late, states)
@@ -224,10 +227,7 @@ class Later:
         return self._stream(lambda stream: stream.awaited)
 
     def _stream(self, waits: Callable[[Stream], float]) -> Stream:
-        deadline = time.monotonic() + SOON
-        while not (found := [stream for stream in self.registry.waiting_for_clients() if waits(stream)]):
-            assert time.monotonic() < deadline
-        return found[0]
+        return until(lambda: [stream for stream in self.registry.waiting_for_clients() if waits(stream)])[0]
 
     def metrics(self) -> dict[str, float]:
         samples = [sample for metric in self.registry.metrics() for sample in metric.samples]
@@ -240,9 +240,9 @@ class Later:
 
 
 @contextmanager
-def serving(
+def trial_server(
     limits: Limits = DEFAULT_LIMITS, trial: Source[Trial] | None = None, tls: Tls | None = None, **more: Any
-) -> Iterator[Running]:
+) -> Iterator[TrialServer]:
     """A server with two sources: the benchmark table, and `trial` or the one that does as it is told."""
     trials = Trials()
     catalog = Catalog()
@@ -262,15 +262,15 @@ def serving(
         **more,
     )
     client = flight.connect(f"{scheme}://127.0.0.1:{server.port}")
-    yield Running(server, shards, trials, client)
+    yield TrialServer(server, shards, trials, client)
     client.close()
     assert server.close(0)
     assert not any(shard.running for shard in shards)
 
 
 @pytest.fixture
-def running() -> Iterator[Running]:
-    with serving() as started:
+def running() -> Iterator[TrialServer]:
+    with trial_server() as started:
         yield started
 
 

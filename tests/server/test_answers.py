@@ -12,7 +12,7 @@ import pytest
 from fastflight.runtime import outgoing
 from fastflight.runtime.outgoing import MAX_MESSAGE_BYTES
 
-from .conftest import SOON, Running
+from .conftest import SOON, TrialServer
 
 
 def ticket(**keys: object) -> flight.Ticket:
@@ -26,7 +26,7 @@ def read(reader: flight.FlightStreamReader) -> tuple[list[pa.RecordBatch], dict[
     return [chunk.data for chunk in chunks], json.loads(chunks[-1].app_metadata.to_pybytes())
 
 
-def test_the_whole_table_and_what_is_said_about_it(running: Running, mode: str) -> None:
+def test_the_whole_table_and_what_is_said_about_it(running: TrialServer, mode: str) -> None:
     reader = running.client.do_get(ticket(type="mock", total_rows=25, rows_per_batch=10, mode=mode))
     metadata = reader.schema.metadata
     assert metadata[b"fastflight.path"] == mode.encode()
@@ -41,7 +41,7 @@ def test_the_whole_table_and_what_is_said_about_it(running: Running, mode: str) 
     assert running.stats()["sources"]["mock"]["finished"] == 1
 
 
-def test_the_trailer_of_a_single_batch_comes_with_it(running: Running, mode: str) -> None:
+def test_the_trailer_of_a_single_batch_comes_with_it(running: TrialServer, mode: str) -> None:
     batches, trailer = read(running.client.do_get(ticket(type="mock", total_rows=10, rows_per_batch=10, mode=mode)))
     assert [batch.num_rows for batch in batches] == [10]
     assert (trailer["rows"], trailer["bytes"]) == (10, 10 * 50 * 4)
@@ -49,31 +49,31 @@ def test_the_trailer_of_a_single_batch_comes_with_it(running: Running, mode: str
     assert running.stats()["sources"]["mock"]["finished"] == 1
 
 
-def test_the_sources_summary_is_in_the_trailer(running: Running, mode: str) -> None:
+def test_the_sources_summary_is_in_the_trailer(running: TrialServer, mode: str) -> None:
     _, trailer = read(running.client.do_get(ticket(type="trial", mode=mode)))
     assert trailer["sha256"] == "abc"
 
 
-def test_an_empty_answer_is_a_table_without_rows(running: Running, mode: str) -> None:
+def test_an_empty_answer_is_a_table_without_rows(running: TrialServer, mode: str) -> None:
     table = running.client.do_get(ticket(type="trial", rows=0, mode=mode)).read_all()
     assert table.num_rows == 0
     assert table.column_names == ["n"]
 
 
-def test_silence_is_not_sent_on(running: Running, mode: str) -> None:
+def test_silence_is_not_sent_on(running: TrialServer, mode: str) -> None:
     batches, trailer = read(running.client.do_get(ticket(type="trial", rows=2, silences=3, mode=mode)))
     assert [number for batch in batches for number in batch.column("n").to_pylist()] == [0, 1]
     assert all(batch.num_rows for batch in batches[:-1])
     assert trailer["rows"] == 2
 
 
-def test_a_long_silence_is_a_sign_of_life(running: Running, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_silence_is_a_sign_of_life(running: TrialServer, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outgoing, "HEARTBEAT_SECONDS", 0.0)
     batches, _ = read(running.client.do_get(ticket(type="trial", rows=1, silences=2, mode=mode)))
     assert [batch.num_rows for batch in batches] == [0, 0, 1, 0]
 
 
-def test_large_batches_are_split_to_what_every_client_takes(running: Running, mode: str) -> None:
+def test_large_batches_are_split_to_what_every_client_takes(running: TrialServer, mode: str) -> None:
     batches, trailer = read(running.client.do_get(ticket(type="trial", rows=2, big=True, mode=mode)))
     assert max(batch.nbytes for batch in batches) <= MAX_MESSAGE_BYTES
     assert len(batches) > 8
@@ -82,7 +82,7 @@ def test_large_batches_are_split_to_what_every_client_takes(running: Running, mo
     assert trailer["rows"] == 2_000_000
 
 
-def test_dictionary_columns_arrive_as_their_values(running: Running, mode: str) -> None:
+def test_dictionary_columns_arrive_as_their_values(running: TrialServer, mode: str) -> None:
     table = running.client.do_get(ticket(type="trial", dictionary=True, mode=mode)).read_all()
     assert table.schema.field("n").type == pa.string()
     assert table.column("n").to_pylist() == ["0", "1", "2"]
@@ -104,7 +104,7 @@ def test_dictionary_columns_arrive_as_their_values(running: Running, mode: str) 
 )
 @pytest.mark.parametrize("at_open", [True, False], ids=["at open", "after rows"])
 def test_a_failure_is_an_error_never_a_short_table(
-    running: Running, mode: str, error: str, kind: type[Exception], said: str, at_open: bool
+    running: TrialServer, mode: str, error: str, kind: type[Exception], said: str, at_open: bool
 ) -> None:
     rows = 0
     with pytest.raises(kind) as raised:
@@ -119,7 +119,7 @@ def test_a_failure_is_an_error_never_a_short_table(
     assert table.num_rows == 3
 
 
-def test_the_error_as_data(running: Running, mode: str) -> None:
+def test_the_error_as_data(running: TrialServer, mode: str) -> None:
     with pytest.raises(flight.FlightServerError) as raised:
         running.client.do_get(ticket(type="trial", error="device", mode=mode)).read_all()
     assert json.loads(raised.value.extra_info) == {
@@ -131,7 +131,7 @@ def test_the_error_as_data(running: Running, mode: str) -> None:
     }
 
 
-def test_a_client_that_leaves_ends_the_source_even_while_it_is_idle(running: Running, mode: str) -> None:
+def test_a_client_that_leaves_ends_the_source_even_while_it_is_idle(running: TrialServer, mode: str) -> None:
     reader = running.client.do_get(ticket(type="trial", rows=1, idle=True, mode=mode))
     assert reader.read_chunk().data.num_rows == 1
     reader.cancel()
@@ -140,7 +140,7 @@ def test_a_client_that_leaves_ends_the_source_even_while_it_is_idle(running: Run
     assert running.stats()["cancelled"] == 1
 
 
-def test_what_an_unread_client_leaves_is_bounded_and_closed(running: Running, mode: str) -> None:
+def test_what_an_unread_client_leaves_is_bounded_and_closed(running: TrialServer, mode: str) -> None:
     reader = running.client.do_get(ticket(type="trial", rows=1_000, big=True, mode=mode))
     assert running.trials.begun.wait(SOON)
     reader.read_chunk()
@@ -158,7 +158,7 @@ def test_what_an_unread_client_leaves_is_bounded_and_closed(running: Running, mo
         (b'{"type": "mock", "rows": 3}', "rows: unknown key"),
     ],
 )
-def test_bad_tickets_are_invalid_arguments(running: Running, body: bytes, said: str) -> None:
+def test_bad_tickets_are_invalid_arguments(running: TrialServer, body: bytes, said: str) -> None:
     with pytest.raises(pa.ArrowInvalid) as raised:
         running.client.do_get(flight.Ticket(body)).read_all()
     assert said in str(raised.value)

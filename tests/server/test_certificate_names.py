@@ -26,7 +26,7 @@ from fastflight.access.tokens import CERTIFICATE_NAME, OTHER_KINDS, Book, Certif
 from fastflight.gateway.auth import certificate_name
 
 from .conftest import SOON
-from .test_authentication import CA, SERVER, Guarded, act, guarded, showing, tls
+from .test_authentication import CA, SERVER, GuardedServer, act, guarded, showing, tls
 
 CA_KEY = serialization.load_pem_private_key(CA.private_key_pem.bytes(), None)
 CA_CERTIFICATE = x509.load_pem_x509_certificate(CA.cert_pem.bytes())
@@ -44,7 +44,7 @@ LONG = "x" * 64
 
 
 @dataclass(frozen=True)
-class Case:
+class CertificateCase:
     """The names of a certificate; what it is called, or nothing that can be granted anything."""
 
     names: list[x509.NameAttribute]
@@ -53,27 +53,27 @@ class Case:
 
 
 CASES = {
-    "nothing": Case([], [], ""),
-    "no common name": Case([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "ada")], [], ""),
-    "two common names": Case(common("ada", "eve"), [], "ada"),
-    "the longest": Case(common(LONG), [], LONG),
-    "a wildcard": Case(common("*"), [], "*"),
-    "a look-alike": Case(common("\N{CYRILLIC SMALL LETTER A}da"), [], ""),
-    "a NUL": Case(common("ada\0eve"), [], ""),
-    "a NUL in a host": Case(common("ada"), [x509.DNSName("ada\0eve")], ""),
-    "an arrow": Case(common("\N{RIGHTWARDS ARROW}front"), [], ""),
-    "what gRPC calls others": Case(common(OTHER_KINDS), [], ""),
-    "a host": Case(common("eve"), [DNS], "ada"),
-    "an address": Case(common("eve"), [EMAIL, DNS], "ada@example.org"),
-    "a URI": Case(common("eve"), [URI, DNS], "urn:ada"),
-    "IPv4": Case(common("eve"), [V4, DNS], "10.0.0.7"),
-    "IPv6": Case(common("eve"), [V6], "fd00::7"),
-    "another kind": Case(common("ada"), [OTHER], ""),
-    "another kind first": Case(common("ada"), [OTHER, DNS], ""),
+    "nothing": CertificateCase([], [], ""),
+    "no common name": CertificateCase([x509.NameAttribute(NameOID.ORGANIZATION_NAME, "ada")], [], ""),
+    "two common names": CertificateCase(common("ada", "eve"), [], "ada"),
+    "the longest": CertificateCase(common(LONG), [], LONG),
+    "a wildcard": CertificateCase(common("*"), [], "*"),
+    "a look-alike": CertificateCase(common("\N{CYRILLIC SMALL LETTER A}da"), [], ""),
+    "a NUL": CertificateCase(common("ada\0eve"), [], ""),
+    "a NUL in a host": CertificateCase(common("ada"), [x509.DNSName("ada\0eve")], ""),
+    "an arrow": CertificateCase(common("\N{RIGHTWARDS ARROW}front"), [], ""),
+    "what gRPC calls others": CertificateCase(common(OTHER_KINDS), [], ""),
+    "a host": CertificateCase(common("eve"), [DNS], "ada"),
+    "an address": CertificateCase(common("eve"), [EMAIL, DNS], "ada@example.org"),
+    "a URI": CertificateCase(common("eve"), [URI, DNS], "urn:ada"),
+    "IPv4": CertificateCase(common("eve"), [V4, DNS], "10.0.0.7"),
+    "IPv6": CertificateCase(common("eve"), [V6], "fd00::7"),
+    "another kind": CertificateCase(common("ada"), [OTHER], ""),
+    "another kind first": CertificateCase(common("ada"), [OTHER, DNS], ""),
 }
 
 
-def issued(case: Case) -> tuple[bytes, bytes]:
+def issued(case: CertificateCase) -> tuple[bytes, bytes]:
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
     made = x509.CertificateBuilder(CA_CERTIFICATE.subject, x509.Name(case.names), key.public_key(), 1)
@@ -87,7 +87,7 @@ def issued(case: Case) -> tuple[bytes, bytes]:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Guarded]:
+def server() -> Iterator[GuardedServer]:
     """One that knows by name all that can be known, and eve."""
     with guarded(tls(CA)) as server:
         names = {"eve", "ada", *(case.called for case in CASES.values())} - {""}
@@ -119,7 +119,9 @@ def told_by_tls(chain: bytes, key: bytes, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_a_certificate_is_called_the_same_by_both_edges(case: Case, server: Guarded, tmp_path: Path) -> None:
+def test_a_certificate_is_called_the_same_by_both_edges(
+    case: CertificateCase, server: GuardedServer, tmp_path: Path
+) -> None:
     chain, key = issued(case)
     roots = CA.cert_pem.bytes()
     by_http = told_by_tls(chain, key, tmp_path)
@@ -133,7 +135,7 @@ def test_a_certificate_is_called_the_same_by_both_edges(case: Case, server: Guar
             assert json.loads(told)["name"] == known == case.called
 
 
-def test_a_token_that_is_wrong_is_not_made_good_by_a_certificate(server: Guarded) -> None:
+def test_a_token_that_is_wrong_is_not_made_good_by_a_certificate(server: GuardedServer) -> None:
     chain, key = issued(CASES["a host"])
     with server.client(tls_root_certs=CA.cert_pem.bytes(), cert_chain=chain, private_key=key) as client:
         assert act(client, showing(None), "identity")

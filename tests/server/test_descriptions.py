@@ -12,10 +12,10 @@ from fastflight.server.descriptions import MAX_KEPT_DESCRIPTION_BYTES
 from fastflight.service import Source
 from fastflight.service.source import Estimate, Reading
 
-from .conftest import SCHEMA, Running, Trial, serving
+from .conftest import SCHEMA, Trial, TrialServer, trial_server
 
 
-def test_a_draining_server_describes_nothing(running: Running) -> None:
+def test_a_draining_server_describes_nothing(running: TrialServer) -> None:
     descriptor = flight.FlightDescriptor.for_command(b'{"type": "mock", "total_rows": 5}')
     running.client.get_flight_info(descriptor)
     running.client.get_schema(descriptor)
@@ -43,7 +43,7 @@ class Described:
 @pytest.mark.parametrize(("keep_seconds", "times"), [(0.0, [1, 2]), (math.inf, [1, 1])])
 def test_a_description_is_given_again_for_as_long_as_its_source_says(keep_seconds: float, times: list[int]) -> None:
     described = Described(keep_seconds)
-    with serving(trial=described.source()) as running:
+    with trial_server(trial=described.source()) as running:
         descriptor = flight.FlightDescriptor.for_command(b'{"type": "trial"}')
         assert [running.client.get_flight_info(descriptor).total_records for _ in range(2)] == times
         before = described.times
@@ -56,7 +56,7 @@ def test_a_description_is_given_again_for_as_long_as_its_source_says(keep_second
 
 def test_a_description_that_is_large_or_asked_for_at_length_is_made_each_time() -> None:
     described = Described(math.inf)
-    with serving(trial=described.source()) as running:
+    with trial_server(trial=described.source()) as running:
         for call in (running.client.get_flight_info, running.client.get_schema):
             for blanks, again in ((1000, 0), (MAX_KEPT_DESCRIPTION_BYTES, 1)):
                 command = b'{"type": "trial"}' + b" " * blanks

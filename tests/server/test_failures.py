@@ -16,7 +16,7 @@ from fastflight.service import Source
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncReading, Lot, Reading, Summary
 
-from .conftest import SCHEMA, Running, serving
+from .conftest import SCHEMA, TrialServer, trial_server
 from .test_answers import ticket
 
 BATCHES = 4
@@ -34,7 +34,7 @@ RAISED: dict[str, tuple[type[BaseException], type[Exception]]] = {
 PLACES = {"opening": -1, "first": 0, "middle": 2, "last": BATCHES}
 
 
-class Failing(Request):
+class FailingRequest(Request):
     """Fails as it is told. `shape` is of its batches: a generator, or an object with the methods that are needed."""
 
     type: ClassVar[str] = "failing"
@@ -44,7 +44,7 @@ class Failing(Request):
     shape: str = "generator"
 
 
-def fail(request: Failing, place: str) -> None:
+def fail(request: FailingRequest, place: str) -> None:
     if request.place == place and request.raises:
         raise RAISED[request.raises][0]("secret text")
 
@@ -55,7 +55,7 @@ def batch(number: int) -> pa.RecordBatch:
 
 @dataclass
 class Batches:
-    request: Failing
+    request: FailingRequest
     given: int = 0
 
     def __iter__(self) -> Iterator[Lot]:
@@ -108,19 +108,19 @@ async def agenerated(batches: Batches) -> AsyncIterator[Lot]:
         batches.close()
 
 
-def summary(request: Failing) -> Summary:
+def summary(request: FailingRequest) -> Summary:
     fail(request, "summary")
     return {}
 
 
-def read(request: Failing) -> Reading:
+def read(request: FailingRequest) -> Reading:
     fail(request, "opening")
     batches = Batches(request)
     given = batches if request.shape == "object" else generated(batches)
     return Reading(SCHEMA, given, lambda: summary(request))
 
 
-async def aread(request: Failing) -> AsyncReading:
+async def aread(request: FailingRequest) -> AsyncReading:
     fail(request, "opening")
     batches = Batches(request)
     given = AsyncBatches(batches) if request.shape == "object" else agenerated(batches)
@@ -128,14 +128,14 @@ async def aread(request: Failing) -> AsyncReading:
 
 
 @pytest.fixture
-def failing() -> Iterator[Running]:
-    with serving(trial=Source(Failing, read=read, aread=aread)) as running:
+def failing() -> Iterator[TrialServer]:
+    with trial_server(trial=Source(FailingRequest, read=read, aread=aread)) as running:
         yield running
 
 
 @pytest.mark.parametrize("raises", RAISED)
 @pytest.mark.parametrize("place", [*PLACES, "summary", "closing"])
-def test_a_typed_error_wherever_it_fails(failing: Running, mode: str, raises: str, place: str) -> None:
+def test_a_typed_error_wherever_it_fails(failing: TrialServer, mode: str, raises: str, place: str) -> None:
     for shape in ("generator", "object"):
         asked = ticket(type="failing", raises=raises, place=place, shape=shape, mode=mode)
         rows = 0

@@ -13,7 +13,7 @@ import pytest
 
 import fastflight.server
 
-from .conftest import SOON, Running
+from .conftest import SOON, TrialServer
 
 
 def ticket(**keys: object) -> flight.Ticket:
@@ -29,7 +29,7 @@ def field_1(content: bytes) -> bytes:
     return b"\x0a" + varint + bytes([length]) + content
 
 
-def act(running: Running, name: str, body: bytes = b"") -> list[bytes]:
+def act(running: TrialServer, name: str, body: bytes = b"") -> list[bytes]:
     return [result.body.to_pybytes() for result in running.client.do_action(flight.Action(name, body))]
 
 
@@ -39,7 +39,7 @@ def test_what_the_package_exports() -> None:
 
 
 @pytest.mark.parametrize("criteria", [b"", b"mo*", b'{"type": "mock"}'])
-def test_flights_are_listed_with_a_ticket_that_works(running: Running, criteria: bytes) -> None:
+def test_flights_are_listed_with_a_ticket_that_works(running: TrialServer, criteria: bytes) -> None:
     (info,) = running.client.list_flights(criteria)
     assert (info.total_records, info.total_bytes) == (1_000_000, 200_000_000)
     assert info.schema.names[0] == "col_0"
@@ -51,11 +51,11 @@ def test_flights_are_listed_with_a_ticket_that_works(running: Running, criteria:
     assert running.settled()
 
 
-def test_a_glob_that_fits_nothing(running: Running) -> None:
+def test_a_glob_that_fits_nothing(running: TrialServer) -> None:
     assert list(running.client.list_flights(b"demo/*.csv")) == []
 
 
-def test_info_and_schema_of_a_descriptor(running: Running) -> None:
+def test_info_and_schema_of_a_descriptor(running: TrialServer) -> None:
     descriptor = flight.FlightDescriptor.for_command(b'{"type": "mock", "variant": "simple", "total_rows": 5}')
     info = running.client.get_flight_info(descriptor)
     assert info.descriptor == descriptor
@@ -64,14 +64,14 @@ def test_info_and_schema_of_a_descriptor(running: Running) -> None:
     assert running.client.get_schema(descriptor).schema.names == ["col_0", "col_1", "col_2", "col_3"]
 
 
-def test_a_source_that_does_not_describe_itself(running: Running) -> None:
+def test_a_source_that_does_not_describe_itself(running: TrialServer) -> None:
     descriptor = flight.FlightDescriptor.for_command(b'{"type": "trial"}')
     assert running.client.get_flight_info(descriptor).total_records == -1
     with pytest.raises(pa.ArrowInvalid, match="known only by reading"):
         running.client.get_schema(descriptor)
 
 
-def test_actions_are_described_with_the_schema_of_their_body(running: Running) -> None:
+def test_actions_are_described_with_the_schema_of_their_body(running: TrialServer) -> None:
     actions = {action.type: action.description for action in running.client.list_actions()}
     assert set(actions) == {"health", "identity", "stats", "CancelFlightInfo", "RenewFlightEndpoint", "greet"}
     description, schema = actions["greet"].split("\n")
@@ -79,7 +79,7 @@ def test_actions_are_described_with_the_schema_of_their_body(running: Running) -
     assert json.loads(schema)["required"] == ["name"]
 
 
-def test_actions_that_are_given_in(running: Running) -> None:
+def test_actions_that_are_given_in(running: TrialServer) -> None:
     assert act(running, "greet", b'{"name": "board"}') == [b'{"said": "hello board"}']
 
 
@@ -97,14 +97,14 @@ def test_actions_that_are_given_in(running: Running) -> None:
         ("RenewFlightEndpoint", b"\x0a\x05abc", "not a RenewFlightEndpointRequest"),
     ],
 )
-def test_bad_actions_are_invalid_arguments(running: Running, name: str, body: bytes, said: str) -> None:
+def test_bad_actions_are_invalid_arguments(running: TrialServer, name: str, body: bytes, said: str) -> None:
     with pytest.raises(pa.ArrowInvalid) as raised:
         act(running, name, body)
     assert said in str(raised.value)
     assert ".py" not in str(raised.value)
 
 
-def test_health_and_stats(running: Running) -> None:
+def test_health_and_stats(running: TrialServer) -> None:
     assert act(running, "health") == [b'{"status": "serving"}']
     running.client.do_get(ticket(type="mock", total_rows=10)).read_all()
     assert running.settled()
@@ -114,7 +114,7 @@ def test_health_and_stats(running: Running) -> None:
     assert stats["threads"]["handlers"] == 0
 
 
-def test_a_flight_is_cancelled_by_its_info(running: Running) -> None:
+def test_a_flight_is_cancelled_by_its_info(running: TrialServer) -> None:
     descriptor = flight.FlightDescriptor.for_command(b'{"idle": true, "rows": 1, "type": "trial"}')
     info = running.client.get_flight_info(descriptor)
     body = field_1(info.serialize())
@@ -128,13 +128,13 @@ def test_a_flight_is_cancelled_by_its_info(running: Running) -> None:
     assert running.trials.closed.is_set()
 
 
-def test_an_endpoint_is_renewed_unchanged(running: Running) -> None:
+def test_an_endpoint_is_renewed_unchanged(running: TrialServer) -> None:
     (info,) = running.client.list_flights()
     serialized = info.endpoints[0].serialize()
     assert act(running, "RenewFlightEndpoint", field_1(serialized)) == [serialized]
 
 
-def test_closing_ends_open_streams_as_unavailable(running: Running, mode: str) -> None:
+def test_closing_ends_open_streams_as_unavailable(running: TrialServer, mode: str) -> None:
     reader = running.client.do_get(ticket(type="trial", rows=1, idle=True, mode=mode))
     assert reader.read_chunk().data.num_rows == 1
     closing = threading.Thread(target=running.server.close, args=(0,))
@@ -146,7 +146,7 @@ def test_closing_ends_open_streams_as_unavailable(running: Running, mode: str) -
     assert not any(shard.running for shard in running.shards)
 
 
-def test_a_draining_server_refuses_new_work(running: Running) -> None:
+def test_a_draining_server_refuses_new_work(running: TrialServer) -> None:
     running.server._registry.drain()
     with pytest.raises(flight.FlightUnavailableError, match="the server shuts down"):
         running.client.do_get(ticket(type="mock")).read_all()
@@ -170,7 +170,7 @@ sys.stdin.read()
 
 
 def test_closing_in_front_of_a_client_that_does_not_read(
-    running: Running, mode: str, monkeypatch: pytest.MonkeyPatch
+    running: TrialServer, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fastflight.server.flight.STOP_SECONDS", 0.5)
     location = f"grpc://127.0.0.1:{running.server.port}"
@@ -192,7 +192,7 @@ def test_closing_in_front_of_a_client_that_does_not_read(
 
 
 def test_closing_in_front_of_an_upload_that_says_nothing(
-    running: Running, mode: str, monkeypatch: pytest.MonkeyPatch
+    running: TrialServer, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fastflight.server.flight.STOP_SECONDS", 0.2)
     batch = pa.record_batch([pa.array([1], pa.int64())], names=["n"])

@@ -20,12 +20,13 @@ from fastflight.runtime.admission import SILENT_SECONDS, Limits
 from fastflight.server.deadlines import GRACE_SECONDS
 from fastflight.service import Source
 from fastflight.service.source import Acknowledge, AsyncIncoming, AsyncReading, Lot, Progress, Reading, Summary
+from tests.support.waiting import until
 
-from .conftest import SCHEMA, SOON, Later, Running, Trial, serving
+from .conftest import SCHEMA, SOON, Later, Trial, TrialServer, trial_server
 from .test_uploads import BATCH, acks, command
 
 
-def test_a_client_that_is_there_is_told_and_ends(running: Running, mode: str) -> None:
+def test_a_client_that_is_there_is_told_and_ends(running: TrialServer, mode: str) -> None:
     writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
     writer.write_batch(BATCH)
     assert json.loads(reader.read().to_pybytes()) == {"rows": 10, "bytes": 80}
@@ -44,7 +45,7 @@ def test_a_client_that_is_there_is_told_and_ends(running: Running, mode: str) ->
 
 
 def test_a_server_checks_by_itself(mode: str) -> None:
-    with serving(Limits(silent_seconds=0.1)) as running:
+    with trial_server(Limits(silent_seconds=0.1)) as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         assert json.loads(reader.read().to_pybytes()) == {"refused": True}
         with pytest.raises(flight.FlightUnavailableError, match="the client has sent nothing for 0.1 s"):
@@ -52,7 +53,7 @@ def test_a_server_checks_by_itself(mode: str) -> None:
         assert running.settled()
 
 
-def test_one_that_does_not_react_has_its_connection_cut(running: Running, mode: str) -> None:
+def test_one_that_does_not_react_has_its_connection_cut(running: TrialServer, mode: str) -> None:
     client = flight.connect(f"grpc://127.0.0.1:{running.server.port}")
     writer, reader = client.do_put(command(type="trial", mode=mode), SCHEMA)
     writer.write_batch(BATCH)
@@ -69,7 +70,7 @@ def test_one_that_does_not_react_has_its_connection_cut(running: Running, mode: 
     client.close()
 
 
-def test_others_on_its_connection_go_on_and_it_is_cut_when_they_have_ended(running: Running, mode: str) -> None:
+def test_others_on_its_connection_go_on_and_it_is_cut_when_they_have_ended(running: TrialServer, mode: str) -> None:
     other = running.client.do_get(flight.Ticket(b'{"type": "trial", "rows": 1, "idle": true}'))
     assert other.read_chunk().data.num_rows == 1
     writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
@@ -84,8 +85,7 @@ def test_others_on_its_connection_go_on_and_it_is_cut_when_they_have_ended(runni
     assert running.stats()["open"] == 2
     list(running.client.do_action(flight.Action("health", b"")))
     other.cancel()
-    while running.stats()["open"] == 2:
-        pass
+    until(lambda: running.stats()["open"] < 2)
     later.after(GRACE_SECONDS)
     assert running.settled()
     with pytest.raises(pa.ArrowException):
@@ -93,7 +93,7 @@ def test_others_on_its_connection_go_on_and_it_is_cut_when_they_have_ended(runni
 
 
 def test_a_stream_that_is_ended_from_outside_frees_its_device_though_its_client_says_nothing(mode: str) -> None:
-    with serving() as running:
+    with trial_server() as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         writer.write_batch(BATCH)
         assert reader.read() is not None
@@ -120,7 +120,7 @@ def test_who_waits_for_a_slow_device_is_not_silent(mode: str) -> None:
         await asyncio.to_thread(Later(running).after, 2 * SILENT_SECONDS)
         return {"rows": rows}
 
-    with serving(trial=Source(Trial, write=write, awrite=awrite)) as running:
+    with trial_server(trial=Source(Trial, write=write, awrite=awrite)) as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         with writer:
             writer.write_batch(BATCH)
@@ -158,7 +158,7 @@ def test_who_waits_for_word_of_what_it_sent_is_not_silent(mode: str) -> None:
             raise
         return {}
 
-    with serving(trial=Source(Trial, write=write, awrite=awrite)) as running:
+    with trial_server(trial=Source(Trial, write=write, awrite=awrite)) as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         writer.write_batch(BATCH)
         assert took.wait(SOON)
@@ -167,8 +167,7 @@ def test_who_waits_for_word_of_what_it_sent_is_not_silent(mode: str) -> None:
         later.after(2 * SILENT_SECONDS)
         stored.set()
         assert json.loads(reader.read().to_pybytes()) == {"rows": 10, "bytes": 0}
-        while waits is not None and waits():  # until the source asks for the next batch
-            pass
+        until(lambda: waits is None or not waits())  # the source asks for the next batch
         later.after(SILENT_SECONDS / 2)
         assert not broke_off.is_set()
         later.after(SILENT_SECONDS / 2)
@@ -200,7 +199,7 @@ def test_who_waits_for_word_of_one_that_passes_it_on_is_not_silent_either(mode: 
             has_it.set()
         return {}
 
-    with serving(trial=Source(Trial, write=write, awrite=awrite)) as running:
+    with trial_server(trial=Source(Trial, write=write, awrite=awrite)) as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         with writer:
             writer.write_batch(BATCH)
@@ -230,7 +229,7 @@ def test_an_exchange_may_be_silent_until_its_answer_has_ended(mode: str) -> None
 
         return AsyncReading(SCHEMA, answer())
 
-    with serving(trial=Source(Trial, exchange=exchange, aexchange=aexchange)) as running:
+    with trial_server(trial=Source(Trial, exchange=exchange, aexchange=aexchange)) as running:
         client = flight.connect(f"grpc://127.0.0.1:{running.server.port}")
         writer, reader = client.do_exchange(command(type="trial", mode=mode))
         writer.begin(SCHEMA)
@@ -255,7 +254,7 @@ def test_an_exchange_that_does_not_even_begin_is_cut(mode: str) -> None:
     async def aexchange(request: Trial, schema: pa.Schema, batches: object) -> AsyncReading:
         raise AssertionError("nothing was sent")
 
-    with serving(trial=Source(Trial, exchange=exchange, aexchange=aexchange)) as running:
+    with trial_server(trial=Source(Trial, exchange=exchange, aexchange=aexchange)) as running:
         client = flight.connect(f"grpc://127.0.0.1:{running.server.port}")
         writer, _ = client.do_exchange(command(type="trial", mode=mode))
         later = Later(running)
@@ -270,7 +269,7 @@ def test_an_exchange_that_does_not_even_begin_is_cut(mode: str) -> None:
         client.close()
 
 
-def test_our_own_client_raises_what_the_server_said(running: Running) -> None:
+def test_our_own_client_raises_what_the_server_said(running: TrialServer) -> None:
     """Rows that stop coming: it is the client's own source that is silent."""
     acknowledged, released = threading.Event(), threading.Event()
 

@@ -26,8 +26,9 @@ from fastflight.server.connections import Address, address, cut, send_states
 from fastflight.service import Source
 from fastflight.service.source import AsyncIncoming, AsyncReading, Incoming, Lot, Reading
 from fastflight.transport.tcp_info import SendState
+from tests.support.waiting import until
 
-from .conftest import SCHEMA, SOON, Later, Running, Trial, serving
+from .conftest import SCHEMA, SOON, Later, Trial, TrialServer, trial_server
 from .test_uploads import command
 
 # A client that does not look how much the line could carry: by that, gRPC takes ahead for one that does not read what
@@ -82,13 +83,13 @@ def heavy() -> Heavy:
 
 
 @pytest.fixture
-def running(heavy: Heavy) -> Iterator[Running]:
-    with serving(trial=heavy.source) as started:
+def running(heavy: Heavy) -> Iterator[TrialServer]:
+    with trial_server(trial=heavy.source) as started:
         yield started
 
 
 @pytest.fixture
-def client(running: Running) -> Iterator[flight.FlightClient]:
+def client(running: TrialServer) -> Iterator[flight.FlightClient]:
     with connected(running, STEADY) as client:
         yield client
 
@@ -101,7 +102,7 @@ def stopped(client: flight.FlightClient, mode: str) -> Iterator[flight.FlightStr
     reader.cancel()
 
 
-def connected(running: Running, options: list[tuple[str, int]]) -> flight.FlightClient:
+def connected(running: TrialServer, options: list[tuple[str, int]]) -> flight.FlightClient:
     return flight.FlightClient(f"grpc://127.0.0.1:{running.server.port}", generic_options=options)
 
 
@@ -110,7 +111,7 @@ def asked(client: flight.FlightClient, mode: str = "async", **request: object) -
 
 
 def test_the_device_of_one_that_stops_is_free_and_it_is_told_when_it_reads_on(
-    running: Running, heavy: Heavy, stopped: flight.FlightStreamReader
+    running: TrialServer, heavy: Heavy, stopped: flight.FlightStreamReader
 ) -> None:
     later = Later(running)
     later.reader()
@@ -127,14 +128,13 @@ def test_the_device_of_one_that_stops_is_free_and_it_is_told_when_it_reads_on(
 
 
 def test_a_look_that_fails_for_one_stream_ends_the_others_all_the_same(
-    running: Running, heavy: Heavy, stopped: flight.FlightStreamReader
+    running: TrialServer, heavy: Heavy, stopped: flight.FlightStreamReader
 ) -> None:
     later = Later(running)
     stream = later.reader()
     with pytest.MonkeyPatch.context() as patch, connected(running, STEADY) as client, capture_logs() as logs:
         other = asked(client)
-        while len(later.registry.waiting_for_clients()) < 2:
-            pass
+        until(lambda: len(later.registry.waiting_for_clients()) == 2)
         patch.setattr(type(stream), "stalled_seconds", property(_fails_once()))
         later.after(0)
         later.after(STALLED_SECONDS)
@@ -163,7 +163,7 @@ def test_one_that_is_stopped_while_its_source_opens_says_why() -> None:
         await asyncio.Event().wait()
         raise AssertionError("never")
 
-    with serving(trial=Source(Trial, aread=aread)) as running:
+    with trial_server(trial=Source(Trial, aread=aread)) as running:
 
         def stop() -> None:
             assert opening.wait(SOON)
@@ -177,7 +177,7 @@ def test_one_that_is_stopped_while_its_source_opens_says_why() -> None:
         assert running.settled()
 
 
-def test_the_connection_of_one_that_stays_is_cut(running: Running, stopped: flight.FlightStreamReader) -> None:
+def test_the_connection_of_one_that_stays_is_cut(running: TrialServer, stopped: flight.FlightStreamReader) -> None:
     later = Later(running)
     later.reader()
     later.after(STALLED_SECONDS)
@@ -190,7 +190,7 @@ def test_the_connection_of_one_that_stays_is_cut(running: Running, stopped: flig
         stopped.read_all()
 
 
-def test_others_on_its_connection_go_on(running: Running, client: flight.FlightClient, mode: str) -> None:
+def test_others_on_its_connection_go_on(running: TrialServer, client: flight.FlightClient, mode: str) -> None:
     stopped = asked(client, mode)
     later = Later(running)
     later.reader()
@@ -206,7 +206,7 @@ def test_others_on_its_connection_go_on(running: Running, client: flight.FlightC
 
 
 def test_one_that_takes_a_batch_now_and_then_is_left_alone(
-    running: Running, stopped: flight.FlightStreamReader
+    running: TrialServer, stopped: flight.FlightStreamReader
 ) -> None:
     later = Later(running)
     for _ in range(3):
@@ -220,7 +220,7 @@ def test_one_that_takes_a_batch_now_and_then_is_left_alone(
     assert running.settled()
 
 
-class Line:
+class LiveLine:
     """What the operating system says of the one client that has something in front of it."""
 
     def __init__(self, waits: bool = True) -> None:
@@ -235,8 +235,8 @@ class Line:
 
 
 @pytest.mark.usefixtures("stopped")
-def test_a_batch_on_a_thin_line_is_progress_as_long_as_bytes_move(running: Running) -> None:
-    line = Line()
+def test_a_batch_on_a_thin_line_is_progress_as_long_as_bytes_move(running: TrialServer) -> None:
+    line = LiveLine()
     later = Later(running, line)
     line.peer = later.reader().peer
     later.after(0)
@@ -248,9 +248,9 @@ def test_a_batch_on_a_thin_line_is_progress_as_long_as_bytes_move(running: Runni
 
 
 @pytest.mark.usefixtures("stopped")
-def test_what_moves_while_nothing_waits_for_the_line_is_not_the_streams(running: Running) -> None:
+def test_what_moves_while_nothing_waits_for_the_line_is_not_the_streams(running: TrialServer) -> None:
     """Its program does not ask for more; answers to calls beside it are acknowledged."""
-    line = Line(waits=False)
+    line = LiveLine(waits=False)
     later = Later(running, line)
     line.peer = later.reader().peer
     later.after(0)
@@ -260,10 +260,10 @@ def test_what_moves_while_nothing_waits_for_the_line_is_not_the_streams(running:
 
 
 def test_what_moves_on_a_shared_connection_may_be_another_ones(
-    running: Running, client: flight.FlightClient, mode: str
+    running: TrialServer, client: flight.FlightClient, mode: str
 ) -> None:
     stopped = asked(client, mode)
-    line = Line()
+    line = LiveLine()
     later = Later(running, line)
     line.peer = later.reader().peer
     other = asked_idly(client)
@@ -276,7 +276,7 @@ def test_what_moves_on_a_shared_connection_may_be_another_ones(
 
 
 def test_an_exchange_whose_answer_nobody_reads_gives_its_device_back(
-    running: Running, client: flight.FlightClient, heavy: Heavy, mode: str
+    running: TrialServer, client: flight.FlightClient, heavy: Heavy, mode: str
 ) -> None:
     writer, _ = client.do_exchange(command(type="trial", mode=mode))
     writer.begin(SCHEMA)
@@ -290,7 +290,7 @@ def test_an_exchange_whose_answer_nobody_reads_gives_its_device_back(
         writer.close()
 
 
-def test_a_live_session_may_look_away_for_longer(running: Running, stopped: flight.FlightStreamReader) -> None:
+def test_a_live_session_may_look_away_for_longer(running: TrialServer, stopped: flight.FlightStreamReader) -> None:
     stream = Later(running).reader()
     assert stream.stalled_seconds == STALLED_SECONDS
     stream.when_draining(lambda: None)
@@ -299,7 +299,7 @@ def test_a_live_session_may_look_away_for_longer(running: Running, stopped: flig
     assert running.settled()
 
 
-def test_a_kept_answer_that_nobody_reads_is_ended_as_every_other(running: Running) -> None:
+def test_a_kept_answer_that_nobody_reads_is_ended_as_every_other(running: TrialServer) -> None:
     ticket = flight.Ticket(b'{"type": "mock", "total_rows": 300}')
     for _ in range(2):
         running.client.do_get(ticket).read_all()
@@ -316,7 +316,7 @@ def test_a_kept_answer_that_nobody_reads_is_ended_as_every_other(running: Runnin
 
 
 def test_without_a_descriptor_to_look_with_it_looks_again_later(
-    running: Running, stopped: flight.FlightStreamReader, monkeypatch: pytest.MonkeyPatch
+    running: TrialServer, stopped: flight.FlightStreamReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clients that multiply may take them all: then most of all it must not end."""
 
@@ -338,7 +338,7 @@ def test_without_a_descriptor_to_look_with_it_looks_again_later(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system does not say")
-def test_what_the_clients_of_a_port_have_taken(running: Running, stopped: flight.FlightStreamReader) -> None:
+def test_what_the_clients_of_a_port_have_taken(running: TrialServer, stopped: flight.FlightStreamReader) -> None:
     peer = address(Later(running).reader().peer)
     assert peer is not None
     assert send_states(running.server.port)[peer].acknowledged > 0

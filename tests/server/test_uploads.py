@@ -24,8 +24,9 @@ from fastflight.server import uploads
 from fastflight.server.incoming import ABORT, MAX_APP_METADATA_BYTES, Incoming
 from fastflight.service import Source
 from fastflight.service.source import Acknowledge, Progress, Summary
+from tests.support.refusals import refused
 
-from .conftest import SCHEMA, SOON, Running, Trial, serving
+from .conftest import SCHEMA, SOON, Trial, TrialServer, trial_server
 
 BATCH = pa.record_batch([pa.array(range(10), pa.int64())], schema=SCHEMA)
 
@@ -41,7 +42,7 @@ def acks(reader: flight.FlightMetadataReader) -> list[dict[str, Any]]:
     return found
 
 
-def test_every_batch_is_acknowledged_and_the_last_message_is_the_result(running: Running, mode: str) -> None:
+def test_every_batch_is_acknowledged_and_the_last_message_is_the_result(running: TrialServer, mode: str) -> None:
     writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
     with writer:
         for _ in range(3):
@@ -58,7 +59,7 @@ def test_every_batch_is_acknowledged_and_the_last_message_is_the_result(running:
     assert running.stats()["sources"]["trial"]["finished"] == 1
 
 
-def test_a_client_that_never_reads_acknowledgements_is_not_stopped(running: Running, mode: str) -> None:
+def test_a_client_that_never_reads_acknowledgements_is_not_stopped(running: TrialServer, mode: str) -> None:
     writer, _ = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
     one = BATCH.slice(0, 1)
     for _ in range(10_000):
@@ -75,7 +76,7 @@ def corrupt() -> pa.RecordBatch:
     return pa.record_batch([strings], names=["text"])
 
 
-def test_a_batch_with_bad_offsets_is_refused_and_the_server_lives_on(running: Running, mode: str) -> None:
+def test_a_batch_with_bad_offsets_is_refused_and_the_server_lives_on(running: TrialServer, mode: str) -> None:
     batch = corrupt()
     batch.validate()  # what is wrong is seen only by a full validation
     writer, reader = running.client.do_put(command(type="trial", mode=mode), batch.schema)
@@ -91,7 +92,7 @@ def test_a_batch_with_bad_offsets_is_refused_and_the_server_lives_on(running: Ru
 
 
 def test_a_refusal_waits_for_no_word_of_a_client_that_waits_for_one(
-    running: Running, mode: str, monkeypatch: pytest.MonkeyPatch
+    running: TrialServer, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However late the thread of the acknowledgements ends, as on a busy machine: it has nothing to write any more."""
     run = uploads._Acks._run
@@ -113,9 +114,9 @@ def test_a_refusal_waits_for_no_word_of_a_client_that_waits_for_one(
     assert running.settled()
 
 
-def test_a_writers_error_reaches_the_client(running: Running, mode: str) -> None:
+def test_a_writers_error_reaches_the_client(running: TrialServer, mode: str) -> None:
     writer, reader = running.client.do_put(command(type="trial", mode=mode, error="busy"), SCHEMA)
-    with pytest.raises(flight.FlightUnavailableError, match="in use"):
+    with refused(flight.FlightUnavailableError, code="busy"):
         for _ in range(1_000):
             writer.write_batch(BATCH)
         writer.done_writing()
@@ -137,7 +138,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_a_client_that_is_killed_is_not_one_that_has_finished(running: Running, mode: str) -> None:
+def test_a_client_that_is_killed_is_not_one_that_has_finished(running: TrialServer, mode: str) -> None:
     location, request = f"grpc://127.0.0.1:{running.server.port}", json.dumps({"type": "trial", "mode": mode})
     subprocess.run([sys.executable, "-c", KILLED, location, request], check=False, timeout=SOON * 3)
     assert running.settled()
@@ -162,7 +163,7 @@ def test_a_client_that_is_killed_while_its_rows_are_stored_ends_the_write(monkey
         return {}
 
     killed = KILLED.replace("reader.read()", "writer.done_writing()\nreader.read()")
-    with serving(trial=Source(Trial, awrite=awrite)) as running:
+    with trial_server(trial=Source(Trial, awrite=awrite)) as running:
         location, request = f"grpc://127.0.0.1:{running.server.port}", json.dumps({"type": "trial"})
         subprocess.run([sys.executable, "-c", killed, location, request], check=False, timeout=SOON * 3)
         assert cancelled.wait(SOON)
@@ -170,7 +171,7 @@ def test_a_client_that_is_killed_while_its_rows_are_stored_ends_the_write(monkey
         assert running.stats()["cancelled"] == 1
 
 
-def test_a_source_that_is_not_there(running: Running) -> None:
+def test_a_source_that_is_not_there(running: TrialServer) -> None:
     writer, reader = running.client.do_put(flight.FlightDescriptor.for_path("demo", "/a.csv"), SCHEMA)
     with pytest.raises(pa.ArrowInvalid, match=r"no such request type: 'device.file'"):
         writer.done_writing()
@@ -178,7 +179,7 @@ def test_a_source_that_is_not_there(running: Running) -> None:
         writer.close()
 
 
-def test_app_metadata_has_a_limit(running: Running, mode: str) -> None:
+def test_app_metadata_has_a_limit(running: TrialServer, mode: str) -> None:
     """What other clients put beside a batch is passed over, as far as it is small."""
     writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
     with pytest.raises(pa.ArrowInvalid, match=f"{MAX_APP_METADATA_BYTES} are allowed"), writer:
@@ -242,7 +243,7 @@ def test_one_that_is_ended_while_its_rows_wait_is_not_a_shorter_one(mode: str, m
         return {}
 
     monkeypatch.setattr(Channel, "finish", finished)
-    with serving(trial=Source(Trial, write=write, awrite=awrite)) as running:
+    with trial_server(trial=Source(Trial, write=write, awrite=awrite)) as running:
         writer, _ = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         for _ in range(3):
             writer.write_batch(BATCH)
@@ -284,7 +285,7 @@ def test_a_writer_that_needs_longer_than_it_is_given_ends_by_itself(mode: str, m
             await unbroken(asyncio.to_thread(go_on.wait, SOON))
             cleaned.set()
 
-    with serving(trial=Source(Trial, write=write, awrite=awrite)) as running:
+    with trial_server(trial=Source(Trial, write=write, awrite=awrite)) as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         writer.write_batch(BATCH)
         assert reader.read() is not None

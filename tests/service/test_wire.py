@@ -23,6 +23,7 @@ from fastflight.service.requests import (
     Ticks,
 )
 from fastflight.service.wire import MAX_SHOWN_CHARACTERS
+from tests.support.refusals import refused
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,7 @@ def test_the_order_of_columns_in_a_schema_is_kept(catalog: Catalog) -> None:
 def test_the_wire_says_schema_and_python_says_schema_(catalog: Catalog) -> None:
     request = decode(b'{"type": "device.file", "device": "d", "path": "p", "schema": {"a": "int8"}}', catalog)
     assert request == DeviceFile(device="d", path="p", schema_={"a": "int8"})
-    with pytest.raises(RequestError, match="schema_: unknown key"):
+    with refused(RequestError, where="schema_"):
         decode(b'{"type": "device.file", "device": "d", "path": "p", "schema_": {"a": "int8"}}', catalog)
 
 

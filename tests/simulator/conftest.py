@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import ByteReader
+
 # Nothing here takes long; what does not come in this time does not come.
 PATIENCE = 20.0
 TOKEN = "secret"
 RAW_PROMPT = b"raw REPL; CTRL-B to exit\r\n>"
 
 
-class Client:
+class BoardClient:
     """The transport's end of a board's line."""
 
     def __init__(self, files: Path, *options: str, program: tuple[str, ...] = ("-m", "fastflight.simulator")) -> None:
@@ -33,41 +35,29 @@ class Client:
         finally:
             listener.close()
         self.link.settimeout(PATIENCE)
-        self.seen = b""
-        assert self.until(b"\n") == TOKEN.encode() + b"\n"
+        self.reader = ByteReader(lambda: self.link.recv(1 << 20))
+        assert self.read_until(b"\n") == TOKEN.encode() + b"\n"
 
     def send(self, data: bytes) -> None:
         self.link.sendall(data)
 
-    def until(self, end: bytes) -> bytes:
-        """Everything up to and including the next `end`."""
-        while end not in self.seen:
-            data = self.link.recv(1 << 20)
-            if not data:
-                raise EOFError(self.seen)
-            self.seen += data
-        found, _, self.seen = self.seen.partition(end)
-        return found + end
+    def read_until(self, mark: bytes) -> bytes:
+        """Everything up to and including the next `mark`."""
+        return self.reader.read_until(mark)
 
-    def take(self, count: int) -> bytes:
-        while len(self.seen) < count:
-            data = self.link.recv(1 << 20)
-            if not data:
-                raise EOFError(self.seen)
-            self.seen += data
-        found, self.seen = self.seen[:count], self.seen[count:]
-        return found
+    def read_exactly(self, count: int) -> bytes:
+        return self.reader.read_exactly(count)
 
     def enter_raw(self) -> None:
         self.send(b"\r\x03\x03\r\x01")
-        self.until(RAW_PROMPT)
+        self.read_until(RAW_PROMPT)
 
     def exec(self, code: str) -> tuple[bytes, bytes]:
         """Run code in the raw REPL: what it printed, and what it raised."""
         self.send(code.encode() + b"\x04")
-        assert self.take(2) == b"OK"
-        output, error = self.until(b"\x04")[:-1], self.until(b"\x04")[:-1]
-        assert self.take(1) == b">"
+        assert self.read_exactly(2) == b"OK"
+        output, error = self.read_until(b"\x04")[:-1], self.read_until(b"\x04")[:-1]
+        assert self.read_exactly(1) == b">"
         return output, error
 
     def close(self) -> int:
@@ -81,19 +71,19 @@ class Client:
             self.process.stderr.close()
 
 
-Start = Callable[..., Client]
+Start = Callable[..., BoardClient]
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Start boards on the folder `tmp_path / "board"`; all are gone at the end."""
-    clients: list[Client] = []
+    clients: list[BoardClient] = []
 
-    def start(*options: str) -> Client:
+    def start(*options: str) -> BoardClient:
         files = tmp_path / "board"
         if "--telemetry" not in options:
             options = ("--telemetry", "0", *options)
-        clients.append(Client(files, *options))
+        clients.append(BoardClient(files, *options))
         return clients[-1]
 
     yield start
@@ -102,7 +92,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def raw(start: Start) -> Client:
+def raw(start: Start) -> BoardClient:
     """A quiet board in its raw REPL."""
     client = start()
     client.enter_raw()

@@ -12,13 +12,13 @@ import pytest
 
 from fastflight.simulator.confine import Wall
 
-from .conftest import Client
+from .conftest import BoardClient
 
 
 @pytest.fixture(scope="module")
-def raw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+def raw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardClient]:
     """One board for all: if a statement reached out, the others would notice."""
-    board = Client(tmp_path_factory.mktemp("confined") / "board", "--telemetry", "0")
+    board = BoardClient(tmp_path_factory.mktemp("confined") / "board", "--telemetry", "0")
     board.enter_raw()
     yield board
     assert board.close() == 0
@@ -38,14 +38,14 @@ STATEMENTS = {
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_a_statement_that_reaches_out_fails(raw: Client, name: str) -> None:
+def test_a_statement_that_reaches_out_fails(raw: BoardClient, name: str) -> None:
     code, expected = STATEMENTS[name]
     output, error = raw.exec(code)
     assert output == b""
     assert expected in error
 
 
-def test_a_boards_own_objects_are_its_own(raw: Client) -> None:
+def test_a_boards_own_objects_are_its_own(raw: BoardClient) -> None:
     code = (
         "class A:\n  def __init__(self):\n    self._x = 1\n    self.__y = 2\n  def y(self): return self.__y\n"
         "a = A()\na._x += 1\nprint(a._x, a.y(), a.__dict__['_x'], hasattr(a, '_x'), hasattr(a, '_z'))"
@@ -53,11 +53,11 @@ def test_a_boards_own_objects_are_its_own(raw: Client) -> None:
     assert raw.exec(code) == (b"2 2 2 True False\r\n", b"")
 
 
-def test_format_strings_show_but_do_not_give(raw: Client) -> None:
+def test_format_strings_show_but_do_not_give(raw: BoardClient) -> None:
     assert raw.exec("x = '{0.__class__}'.format(1)\nprint(type(x))") == (b"<class 'str'>\r\n", b"")
 
 
-def test_no_trace_shows_the_host(raw: Client) -> None:
+def test_no_trace_shows_the_host(raw: BoardClient) -> None:
     for code in (
         "import json\njson.loads('{')",
         "import re\nre.compile('(')",

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 import serial
 
+from tests.support.waiting import ByteReader
+
 from .conftest import PATIENCE
 
 PROMPT = b">>> "
@@ -63,7 +65,7 @@ class Host:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self.seen = b""
+        self._reader = ByteReader(self.more)
 
     def send(self, data: bytes) -> None:
         while data:
@@ -72,26 +74,20 @@ class Host:
     def more(self) -> bytes:
         """What came, or nothing at its end."""
         ready, _, _ = select.select([self.descriptor], [], [], PATIENCE)
-        assert ready, f"nothing came after {self.seen!r}"
+        assert ready, f"nothing came after {self._reader.rest!r}"
         try:
             return os.read(self.descriptor, 1 << 20)
         except OSError:
             return b""
 
-    def until(self, end: bytes) -> bytes:
-        while end not in self.seen:
-            data = self.more()
-            if not data:
-                raise EOFError(self.seen)
-            self.seen += data
-        found, _, self.seen = self.seen.partition(end)
-        return found + end
+    def read_until(self, mark: bytes) -> bytes:
+        return self._reader.read_until(mark)
 
     def exec(self, code: str) -> bytes:
         self.send(b"\r\x03\x03\r\x01")
-        self.until(RAW_PROMPT)
+        self.read_until(RAW_PROMPT)
         self.send(code.encode() + b"\x04")
-        answer = self.until(b"\x04\x04>")
+        answer = self.read_until(b"\x04\x04>")
         return answer.removeprefix(b"OK").removesuffix(b"\x04\x04>")
 
     def close(self) -> None:
@@ -120,11 +116,11 @@ def test_a_host_that_leaves_in_mid_output_leaves_nothing_to_the_next(board: Host
     host = board.connect()
     host.exec("x = 1")
     host.send(b"while True: print('spam ' * 100)\x04")
-    host.until(b"spam")
+    host.read_until(b"spam")
     host.close()
     host = board.connect()
     host.send(b"\x03\x03")
-    host.until(b"KeyboardInterrupt")
+    host.read_until(b"KeyboardInterrupt")
     assert host.exec("print(x)").endswith(b"1\r\n")
     host.close()
 
@@ -135,9 +131,9 @@ def test_bulk_both_ways(board: Hosted) -> None:
     host.exec("import sys, micropython")
     code = f"micropython.kbd_intr(-1)\nprint('go')\nb = bytearray({len(data)})\nsys.stdin.buffer.readinto(b)\n"
     host.send((code + "micropython.kbd_intr(3)\nsys.stdout.buffer.write(b)\nprint('end')\n").encode() + b"\x04")
-    host.until(b"go\r\n")
+    host.read_until(b"go\r\n")
     host.send(data)
-    assert host.until(b"end\r\n") == data + b"end\r\n"
+    assert host.read_until(b"end\r\n") == data + b"end\r\n"
     host.close()
 
 
@@ -146,7 +142,7 @@ def test_faults_on_request(board: Hosted) -> None:
     host.exec("pass")
     assert board.ask("lose-rx=7") == "ok"
     host.send(b"print(123456)\x04")
-    assert host.until(b"\x04\x04>") == b"OK23456\r\n\x04\x04>"
+    assert host.read_until(b"\x04\x04>") == b"OK23456\r\n\x04\x04>"
     assert board.line().startswith("struck lose-rx=")
     host.close()
 
@@ -160,10 +156,10 @@ def test_a_stall_ends_on_request(board: Hosted) -> None:
     host.exec("pass")
     assert board.ask("stall-after-tx=1") == "ok"
     host.send(b"print(1)\x04")
-    host.until(b"O")
+    host.read_until(b"O")
     assert board.line().startswith("struck stall-after-tx=")
     assert board.ask("") == "ok"
-    host.until(b'Type "help()" for more information.\r\n' + PROMPT)
+    host.read_until(b'Type "help()" for more information.\r\n' + PROMPT)
     assert host.exec("print(2)") == b"2\r\n"
     host.close()
 
@@ -207,7 +203,7 @@ def test_ctrl_c_in_its_own_terminal_ends_it(tmp_path: Path) -> None:
     host = board.connect()
     host.exec("pass")
     host.send(b"while True: pass\x04")
-    host.until(b"OK")
+    host.read_until(b"OK")
     board.process.send_signal(signal.SIGINT)
     assert board.process.wait(PATIENCE) == 0
     host.close()

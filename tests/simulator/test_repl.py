@@ -20,7 +20,7 @@ HELLO = (BANNER + 'Type "help()" for more information.\r\n').encode()
 PROMPT = b">>> "
 
 
-class Bench:
+class ReplBench:
     """A board that is fed everything at once and runs until it wants more."""
 
     def __init__(self, folder: Path) -> None:
@@ -55,11 +55,11 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def bench(tmp_path: Path) -> Iterator[ReplBench]:
     import sys
 
     hook = sys.displayhook
-    yield Bench(tmp_path)
+    yield ReplBench(tmp_path)
     sys.displayhook = hook
 
 
@@ -108,7 +108,7 @@ FRIENDLY = {
 
 
 @pytest.mark.parametrize("name", FRIENDLY)
-def test_friendly(bench: Bench, name: str) -> None:
+def test_friendly(bench: ReplBench, name: str) -> None:
     keys, expected = FRIENDLY[name]
     assert bench.typed(keys) == expected
 
@@ -140,32 +140,32 @@ RAW = {
 
 
 @pytest.mark.parametrize("name", RAW)
-def test_raw(bench: Bench, name: str) -> None:
+def test_raw(bench: ReplBench, name: str) -> None:
     data, expected = RAW[name]
     assert bench.raw(data) == expected
 
 
-def test_raw_paste(bench: Bench) -> None:
+def test_raw_paste(bench: ReplBench) -> None:
     assert bench.raw(b"\x05A\x01print(1)\x04") == b"R\x01\x80\x00\x01\x04" + b"1\r\n\x04\x04>"
 
 
-def test_raw_paste_opens_its_window_each_128_bytes(bench: Bench) -> None:
+def test_raw_paste_opens_its_window_each_128_bytes(bench: ReplBench) -> None:
     code = b"x = 1\n" * 64
     assert bench.raw(b"\x05A\x01" + code + b"\x04") == b"R\x01\x80\x00\x01" + b"\x01" * 3 + b"\x04\x04\x04>"
 
 
-def test_raw_paste_cancelled(bench: Bench) -> None:
+def test_raw_paste_cancelled(bench: ReplBench) -> None:
     expected = b"R\x01\x80\x00\x01\x04\x04Traceback (most recent call last):\r\nKeyboardInterrupt: \r\n\x04>"
     assert bench.raw(b"\x05A\x01print(1)\x03") == expected
 
 
-def test_raw_paste_ends_early_on_hopeless_code(bench: Bench) -> None:
+def test_raw_paste_ends_early_on_hopeless_code(bench: ReplBench) -> None:
     code = b"x = = 1\n" + b"y = 2\n" * 100
     expected = b"R\x01\x80\x00\x01\x04\x04" + TRACE + b"1\r\nSyntaxError: invalid syntax\r\n\x04>"
     assert bench.raw(b"\x05A\x01" + code + b"\x04") == expected
 
 
-def test_raw_paste_reports_a_late_syntax_error_at_the_end(bench: Bench) -> None:
+def test_raw_paste_reports_a_late_syntax_error_at_the_end(bench: ReplBench) -> None:
     assert bench.raw(b"\x05A\x01x = = 1\x04") == (
         b"R\x01\x80\x00\x01\x04\x04" + TRACE + b"1\r\nSyntaxError: invalid syntax\r\n\x04>"
     )
@@ -174,7 +174,7 @@ def test_raw_paste_reports_a_late_syntax_error_at_the_end(bench: Bench) -> None:
 TOO_LONG = b"Traceback (most recent call last):\r\nMemoryError: memory allocation failed, allocating "
 
 
-def test_code_that_no_board_could_hold(bench: Bench) -> None:
+def test_code_that_no_board_could_hold(bench: ReplBench) -> None:
     code = b"x = 1\n" * (MAX_CODE // 6 + 100)
     assert bench.raw(code + b"\x04print(1)\x04") == b"OK\x04" + TOO_LONG + b"262145 bytes\r\n\x04>OK1\r\n\x04\x04>"
     output = bench.raw(b"\x05A\x01" + code * 2 + b"\x04print(1)\x04").lstrip(b"R\x01\x80\x00")
@@ -182,12 +182,12 @@ def test_code_that_no_board_could_hold(bench: Bench) -> None:
     assert output.endswith(b"OK1\r\n\x04\x04>")
 
 
-def test_an_exception_that_cannot_be_shown(bench: Bench) -> None:
+def test_an_exception_that_cannot_be_shown(bench: ReplBench) -> None:
     code = b"class X:\n  def __str__(self): 1/0\nraise ValueError(X())\x04"
     assert bench.raw(code) == b"OK\x04" + TRACE + b"3, in <module>\r\nValueError: \r\n\x04>"
 
 
-def test_nothing_a_callback_does_ends_the_prompt(bench: Bench) -> None:
+def test_nothing_a_callback_does_ends_the_prompt(bench: ReplBench) -> None:
     (bench.folder / "main.py").write_text(
         "import machine, micropython, sys, time\n"
         "def tick(timer):\n  micropython.kbd_intr(3)\n  sys.exit()\n"
@@ -199,7 +199,7 @@ def test_nothing_a_callback_does_ends_the_prompt(bench: Bench) -> None:
     assert bench.run(b"\x031+1\r") == HELLO + PROMPT + trace + b"\r\n>>> 1+1\r\n2\r\n>>> "
 
 
-def test_raw_paste_not_supported(bench: Bench) -> None:
+def test_raw_paste_not_supported(bench: ReplBench) -> None:
     output = bench.run(b"\x01\x05A\x01print(1)\x04", raw_paste=False)
     assert output.endswith(RAW_BANNER + b">R\x00>OK1\r\n\x04\x04>")
     assert bench.raw(b"\x05B\x01") == b"R\x00>"
@@ -224,33 +224,33 @@ def test_valid_code_is_never_hopeless_wherever_it_is_cut() -> None:
     assert not [cut for cut in range(len(lines)) if is_hopeless(b"".join(lines[:cut]))]
 
 
-def test_boot_and_main_run_in_the_friendly_mode(bench: Bench) -> None:
+def test_boot_and_main_run_in_the_friendly_mode(bench: ReplBench) -> None:
     (bench.folder / "boot.py").write_text("print('boot')\n")
     (bench.folder / "main.py").write_text("print('main', __name__, __file__)\nx = 5\n")
     assert bench.run(b"x\r") == b"boot\r\nmain __main__ main.py\r\n" + HELLO + PROMPT + b"x\r\n5\r\n>>> "
 
 
-def test_main_does_not_run_after_a_raw_soft_reset(bench: Bench) -> None:
+def test_main_does_not_run_after_a_raw_soft_reset(bench: ReplBench) -> None:
     (bench.folder / "boot.py").write_text("print('boot')\n")
     (bench.folder / "main.py").write_text("print('main')\n")
     output = bench.run(b"\x01\x04")
     assert output.endswith(b"OK\r\nMPY: soft reboot\r\nboot\r\n" + RAW_BANNER + b">")
 
 
-def test_an_error_in_main_leads_to_the_prompt(bench: Bench) -> None:
+def test_an_error_in_main_leads_to_the_prompt(bench: ReplBench) -> None:
     (bench.folder / "main.py").write_text("def f():\n  1/0\nf()\n")
     trace = b"Traceback (most recent call last):\r\n"
     trace += b'  File "main.py", line 3, in <module>\r\n  File "main.py", line 2, in f\r\n'
     assert bench.run(b"") == trace + b"ZeroDivisionError: divide by zero\r\n" + HELLO + PROMPT
 
 
-def test_a_hard_reset_goes_to_the_friendly_mode(bench: Bench) -> None:
+def test_a_hard_reset_goes_to_the_friendly_mode(bench: ReplBench) -> None:
     (bench.folder / "main.py").write_text("print('main')\n")
     output = bench.run(b"\x01import machine\ntry:\n  machine.reset()\nexcept:\n  print('caught')\n\x04lost")
     assert output.count(b"main\r\n") == 2
     assert output.endswith(b"OKmain\r\n" + HELLO + PROMPT)
 
 
-def test_the_bootloader_closes_the_line(bench: Bench) -> None:
+def test_the_bootloader_closes_the_line(bench: ReplBench) -> None:
     output = bench.run(b"\x01import machine\nmachine.bootloader()\nprint('caught')\n\x04lost")
     assert output.endswith(b"OK")

@@ -13,7 +13,7 @@ from fastflight.simulator.runtime import Runtime
 from fastflight.simulator.uart import Uart
 
 
-class Desk:
+class RuntimeBench:
     """A runtime, and what it printed."""
 
     def __init__(self, folder: Path, without: str = "") -> None:
@@ -32,9 +32,9 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def desk(tmp_path: Path) -> Iterator[RuntimeBench]:
     hook = sys.displayhook
-    yield Desk(tmp_path)
+    yield RuntimeBench(tmp_path)
     sys.displayhook = hook
 
 
@@ -128,13 +128,13 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_program(desk: Desk, name: str) -> None:
+def test_program(desk: RuntimeBench, name: str) -> None:
     code, expected = PROGRAMS[name]
     output = desk.run(code)
     assert output == expected or output.splitlines()[-1] == expected
 
 
-def test_modules_are_imported_from_the_boards_files(desk: Desk) -> None:
+def test_modules_are_imported_from_the_boards_files(desk: RuntimeBench) -> None:
     (desk.folder / "lib").mkdir()
     (desk.folder / "lib" / "helper.py").write_text("import sys\nvalue = 7\n")
     package = desk.folder / "package"
@@ -169,11 +169,11 @@ def test_modules_are_imported_from_the_boards_files(desk: Desk) -> None:
     ],
 )
 def test_a_poorer_board(tmp_path: Path, without: str, code: str, error: str) -> None:
-    assert Desk(tmp_path, without).run(code).splitlines()[-1].startswith(error)
-    assert Desk(tmp_path).run(code) == ""
+    assert RuntimeBench(tmp_path, without).run(code).splitlines()[-1].startswith(error)
+    assert RuntimeBench(tmp_path).run(code) == ""
 
 
-def test_reading_stdin(desk: Desk) -> None:
+def test_reading_stdin(desk: RuntimeBench) -> None:
     desk.uart.arrive("ab\rcü\r\n\x00\xff".encode("latin-1").replace(b"\xfc", "ü".encode()))
     code = "import sys\nprint(repr(sys.stdin.read(1)), repr(sys.stdin.readline()), repr(sys.stdin.read(2)))"
     assert desk.run(code) == "'a' 'b\\n' 'cü'"
@@ -186,7 +186,7 @@ def test_reading_stdin(desk: Desk) -> None:
     )
 
 
-def test_polling_stdin(desk: Desk) -> None:
+def test_polling_stdin(desk: RuntimeBench) -> None:
     code = "import select, sys\np = select.poll()\n"
     code += "p.register(sys.stdin, select.POLLIN)\nprint(p.poll(0), list(p.ipoll(1)))"
     assert desk.run(code) == "[] []"
@@ -194,14 +194,14 @@ def test_polling_stdin(desk: Desk) -> None:
     assert desk.run("print([event for _, event in p.poll()], next(p.ipoll(1000))[0] is sys.stdin)") == "[1] True"
 
 
-def test_ctrl_c_is_data_after_kbd_intr(desk: Desk) -> None:
+def test_ctrl_c_is_data_after_kbd_intr(desk: RuntimeBench) -> None:
     assert desk.run("import micropython, sys\nmicropython.kbd_intr(-1)") == ""
     code = "micropython.kbd_intr(-1)\nprint(sys.stdin.buffer.read(1))"
     desk.uart.arrive(b"\x03")
     assert desk.run(code) == "b'\\x03'"
 
 
-def test_timers_run_while_sleeping(desk: Desk) -> None:
+def test_timers_run_while_sleeping(desk: RuntimeBench) -> None:
     code = """
 import machine, time
 seen = []
@@ -215,7 +215,7 @@ print(len(seen) >= 3)
     assert desk.run(code) == "True"
 
 
-def test_the_clock_runs_from_the_time_to_which_it_was_set(desk: Desk) -> None:
+def test_the_clock_runs_from_the_time_to_which_it_was_set(desk: RuntimeBench) -> None:
     code = """
 import machine
 clock = machine.RTC()

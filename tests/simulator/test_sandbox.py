@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.simulator import landlock, syscalls
 from fastflight.transport.sim import SimAddress
 from fastflight.transport.socket import SocketPort
+from tests.support.servers import running, serving
+from tests.support.waiting import ByteReader
 
 SECONDS = 20.0
 SECRET = "a token of the server"
@@ -70,12 +70,12 @@ def call(name, *arguments):
 """
 
 
-class Board:
+class AttackedBoard:
     """A simulated board that a server would open, in its raw REPL."""
 
     def __init__(self, port: SocketPort) -> None:
         self._port = port
-        self._seen = b""
+        self._reader = ByteReader(lambda: port.read(SECONDS))
         port.write(b"\r\x03\x03\r\x01", SECONDS)
         self._until(b"raw REPL; CTRL-B to exit\r\n>")
 
@@ -88,20 +88,18 @@ class Board:
         assert error == b""
         return output.decode().splitlines()
 
-    def _until(self, end: bytes) -> bytes:
-        while end not in self._seen:
-            self._seen += self._port.read(SECONDS)
-        found, _, self._seen = self._seen.partition(end)
-        return found
+    def _until(self, mark: bytes) -> bytes:
+        """Everything before the next `mark`, which is taken as well."""
+        return self._reader.read_until(mark).removesuffix(mark)
 
 
 @pytest.fixture(scope="module")
-def board() -> Iterator[Board]:
+def board() -> Iterator[AttackedBoard]:
     """One board, which every attack has to leave alive for the next."""
     address = SimAddress("sim:", (("telemetry", "0"), ("capacity", "1000000")))
     port = address.open(SECONDS)
     try:
-        taken = Board(port)
+        taken = AttackedBoard(port)
         taken.run(TAKEN_OVER)
         yield taken
     finally:
@@ -119,13 +117,13 @@ def secret(tmp_path: Path) -> Path:
 @filtered
 def test_exec_on_the_default_device_is_no_shell() -> None:
     """The whole attack as a client makes it."""
-    with open_server(ServeSettings("grpc://127.0.0.1:0")) as running, FastFlightClient(running.location) as client:
+    with serving() as server, FastFlightClient(server.location) as client:
         attack = TAKEN_OVER + "print(attempt(lambda: os.popen('id').read()))\n"
         assert "PermissionError 1" in str(client.exec("demo", attack).to_arrow().to_pydict())
 
 
 @confined
-def test_a_shell_does_not_start(board: Board) -> None:
+def test_a_shell_does_not_start(board: AttackedBoard) -> None:
     assert board.run("print(attempt(lambda: os.popen('id').read()))") == ["PermissionError 1"]
     assert board.run("print(attempt(lambda: os.execv('/bin/sh', ['sh', '-c', 'id'])))")[0].startswith("PermissionError")
     assert board.run("print(attempt(lambda: os.posix_spawn('/bin/sh', ['sh'], {})))")[0].startswith("PermissionError")
@@ -133,7 +131,7 @@ def test_a_shell_does_not_start(board: Board) -> None:
 
 
 @confined
-def test_frames_lead_to_the_simulator_and_no_further(board: Board, secret: Path) -> None:
+def test_frames_lead_to_the_simulator_and_no_further(board: AttackedBoard, secret: Path) -> None:
     code = f"""
     def climb():
         try:
@@ -152,7 +150,7 @@ def test_frames_lead_to_the_simulator_and_no_further(board: Board, secret: Path)
 
 
 @confined
-def test_what_gc_finds_lists_no_folder(board: Board) -> None:
+def test_what_gc_finds_lists_no_folder(board: AttackedBoard) -> None:
     code = """
     load("gc").unfreeze()
     found = [thing for thing in load("gc").get_objects() if isinstance(thing, dict) and "posix_spawn" in thing]
@@ -163,7 +161,7 @@ def test_what_gc_finds_lists_no_folder(board: Board) -> None:
 
 
 @confined
-def test_c_functions_open_no_file(board: Board, secret: Path) -> None:
+def test_c_functions_open_no_file(board: AttackedBoard, secret: Path) -> None:
     code = f"""
     print(call("open", {str(secret).encode()!r}, 0))
     print(call("syscall", 257, -100, {str(secret).encode()!r}, 0))
@@ -173,7 +171,7 @@ def test_c_functions_open_no_file(board: Board, secret: Path) -> None:
 
 
 @confined
-def test_nothing_outside_is_changed(board: Board, secret: Path) -> None:
+def test_nothing_outside_is_changed(board: AttackedBoard, secret: Path) -> None:
     code = f"""
     place = {str(secret)!r}
     inside = host["sys"].argv[host["sys"].argv.index("--files") + 1] + "/mine"
@@ -194,7 +192,7 @@ def test_nothing_outside_is_changed(board: Board, secret: Path) -> None:
 
 
 @confined
-def test_the_library_cannot_be_changed(board: Board) -> None:
+def test_the_library_cannot_be_changed(board: AttackedBoard) -> None:
     code = """
     print(attempt(lambda: os.open(os.__file__, os.O_WRONLY)))
     print(attempt(lambda: os.open(host["__file__"], os.O_WRONLY)))
@@ -205,7 +203,7 @@ def test_the_library_cannot_be_changed(board: Board) -> None:
 
 
 @filtered
-def test_the_rights_of_a_file_outside_stay(board: Board, secret: Path) -> None:
+def test_the_rights_of_a_file_outside_stay(board: AttackedBoard, secret: Path) -> None:
     before = secret.stat()
     code = f"""
     for act in (lambda: os.chmod({str(secret)!r}, 0o666), lambda: os.chown({str(secret)!r}, 1, 1),
@@ -218,7 +216,7 @@ def test_the_rights_of_a_file_outside_stay(board: Board, secret: Path) -> None:
 
 
 @confined
-def test_tcp_goes_nowhere(board: Board) -> None:
+def test_tcp_goes_nowhere(board: AttackedBoard) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         code = f"""
         sockets = load("socket")
@@ -229,7 +227,7 @@ def test_tcp_goes_nowhere(board: Board) -> None:
 
 
 @filtered
-def test_no_other_socket_is_made(board: Board, tmp_path: Path) -> None:
+def test_no_other_socket_is_made(board: AttackedBoard, tmp_path: Path) -> None:
     """One with a path would lead to the user's session bus, and so to a shell."""
     path = str(tmp_path / "bus")
     with socket.socket(socket.AF_UNIX) as bus:
@@ -249,7 +247,7 @@ def test_no_other_socket_is_made(board: Board, tmp_path: Path) -> None:
 
 
 @filtered
-def test_no_process_starts(board: Board) -> None:
+def test_no_process_starts(board: AttackedBoard) -> None:
     assert board.run("print(attempt(os.fork))") == ["PermissionError 1"]
     assert board.run("print(attempt(lambda: load('_posixsubprocess') and load('subprocess').run(['true'])))") == [
         "PermissionError 1"
@@ -257,7 +255,7 @@ def test_no_process_starts(board: Board) -> None:
 
 
 @filtered
-def test_a_program_in_memory_does_not_run(board: Board) -> None:
+def test_a_program_in_memory_does_not_run(board: AttackedBoard) -> None:
     code = """
     program = os.memfd_create("program")
     os.write(program, b"#!/bin/sh\\nid\\n")
@@ -268,7 +266,7 @@ def test_a_program_in_memory_does_not_run(board: Board) -> None:
 
 
 @confined
-def test_the_parent_is_out_of_reach(board: Board) -> None:
+def test_the_parent_is_out_of_reach(board: AttackedBoard) -> None:
     code = """
     parent = os.getppid()
     for name in ("environ", "mem", "maps", "fd", "root", "cwd"):
@@ -283,7 +281,7 @@ def test_the_parent_is_out_of_reach(board: Board) -> None:
 
 
 @filtered
-def test_the_limits_of_the_parent_stay(board: Board) -> None:
+def test_the_limits_of_the_parent_stay(board: AttackedBoard) -> None:
     code = """
     resource = load("resource")
     print(attempt(lambda: resource.prlimit(os.getppid(), resource.RLIMIT_NOFILE, (0, 0))))
@@ -294,7 +292,7 @@ def test_the_limits_of_the_parent_stay(board: Board) -> None:
 
 
 @confined
-def test_its_own_limits_cannot_be_raised(board: Board) -> None:
+def test_its_own_limits_cannot_be_raised(board: AttackedBoard) -> None:
     code = """
     resource = load("resource")
     for name in ("AS", "FSIZE", "NOFILE", "NPROC", "CORE"):
@@ -307,7 +305,7 @@ def test_its_own_limits_cannot_be_raised(board: Board) -> None:
 
 
 @confined
-def test_no_file_is_longer_than_the_boards_flash(board: Board) -> None:
+def test_no_file_is_longer_than_the_boards_flash(board: AttackedBoard) -> None:
     code = """
     path = host["sys"].argv[host["sys"].argv.index("--files") + 1] + "/big"
     file = os.open(path, os.O_CREAT | os.O_WRONLY)
@@ -322,7 +320,7 @@ def test_no_file_is_longer_than_the_boards_flash(board: Board) -> None:
 
 
 @confined
-def test_memory_ends_at_a_limit(board: Board) -> None:
+def test_memory_ends_at_a_limit(board: AttackedBoard) -> None:
     code = """
     def fill():
         held = []
@@ -337,7 +335,7 @@ def test_memory_ends_at_a_limit(board: Board) -> None:
 
 
 @confined
-def test_descriptors_end_at_a_limit(board: Board) -> None:
+def test_descriptors_end_at_a_limit(board: AttackedBoard) -> None:
     code = """
     held = []
     def fill():
@@ -352,7 +350,7 @@ def test_descriptors_end_at_a_limit(board: Board) -> None:
 
 
 @confined
-def test_it_inherits_its_line_and_nothing_else(board: Board) -> None:
+def test_it_inherits_its_line_and_nothing_else(board: AttackedBoard) -> None:
     """No descriptor of the server, and of its environment not a word but the token that opened the line."""
     with open(os.devnull) as kept:
         os.set_inheritable(kept.fileno(), True)
@@ -375,7 +373,7 @@ def test_it_inherits_its_line_and_nothing_else(board: Board) -> None:
 
 
 @confined
-def test_capabilities_and_privileges_are_gone(board: Board) -> None:
+def test_capabilities_and_privileges_are_gone(board: AttackedBoard) -> None:
     code = """
     print(c.prctl(39, 0, 0, 0, 0))
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)
@@ -388,7 +386,7 @@ def test_capabilities_and_privileges_are_gone(board: Board) -> None:
 
 
 @confined
-def test_threads_that_run_already_are_inside_too(board: Board, secret: Path) -> None:
+def test_threads_that_run_already_are_inside_too(board: AttackedBoard, secret: Path) -> None:
     """Landlock holds for a thread and those that it starts: the threads of the line must have come later."""
     code = """
     for thread in load("threading").enumerate():
@@ -437,23 +435,11 @@ os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 
 @confined
 def test_without_landlock_the_board_works_and_the_log_says_what_does_not_hold() -> None:
-    command = ["-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0"]
-    server = subprocess.Popen(
-        [sys.executable, "-c", OLD_KERNEL, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    try:
-        assert server.stdout is not None
-        said = ""
-        while "listening on" not in said:
-            line = server.stdout.readline()
-            assert line, said
-            said += line
-        location = said.partition("listening on ")[2].partition(";")[0]
-        asked = [sys.executable, "-m", "fastflight", "exec", "demo", "print(6 * 7)", "--server", location]
+    with running(program=(sys.executable, "-c", OLD_KERNEL, "-m", "fastflight")) as server:
+        asked = [sys.executable, "-m", "fastflight", "exec", "demo", "print(6 * 7)", "--server", server.location]
         answer = subprocess.run(asked, capture_output=True, text=True, timeout=60, check=True).stdout
-    finally:
-        server.terminate()
-        server.communicate(timeout=60)
+        assert server.end() == 0
+    said = "".join(server.lines)
     assert answer == "42\n"
     assert "code on a simulated board has the rights of this user" in said
     assert "this kernel has no Landlock" in said

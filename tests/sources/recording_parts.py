@@ -23,7 +23,7 @@ from tests.log.disks import FailingDisk, MemoryDisk
 SOON = 20.0
 
 
-class Line:
+class RecordedLine:
     """What a recorder needs of a device."""
 
     def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
@@ -72,7 +72,7 @@ class SlowDisk(Disk):
 
 
 @contextlib.contextmanager
-def recording(folder: Path, line: Line, disk: Disk | None = None) -> Iterator[tuple[Recorder, Store]]:
+def recording(folder: Path, line: RecordedLine, disk: Disk | None = None) -> Iterator[tuple[Recorder, Store]]:
     """A recorder on a store of its own."""
     with Store(folder, sync_ms=0, disk=disk or Disk()) as store:
         kept_in = store.open(line.name, LOG_SCHEMA)

@@ -32,7 +32,7 @@ class Row:
     board_time: int
 
 
-class Board:
+class TickingBoard:
     """A board with a clock that drifts, behind a line that delays and keeps the order."""
 
     def __init__(self, ticks: Ticks, began_ticks: int = 0) -> None:
@@ -103,7 +103,7 @@ STEP = st.tuples(
     steps=st.lists(STEP, max_size=60),
 )
 def test_the_true_time_lies_within_the_bound(ticks: Ticks, began: int, steps: list[tuple[str, int, int, int]]) -> None:
-    board = Board(ticks, began)
+    board = TickingBoard(ticks, began)
     for event, pause, ppm, delay in steps:
         board.wait(pause, ppm)
         if event == "reset":
@@ -119,7 +119,7 @@ def test_the_true_time_lies_within_the_bound(ticks: Ticks, began: int, steps: li
     up=st.integers(0, 60_000), more=st.integers(6_000, 60_000), longer=st.integers(1, 300_000), delay=st.integers(0, 16)
 )
 def test_a_reset_is_told_though_the_ticks_went_on(up: int, more: int, longer: int, delay: int) -> None:
-    board = Board(Ticks(column="ms", window_seconds=600.0), began_ticks=up)
+    board = TickingBoard(Ticks(column="ms", window_seconds=600.0), began_ticks=up)
     board.say(delay * MS)
     board.wait(more * MS)
     board.reset()
@@ -132,7 +132,7 @@ def test_a_reset_is_told_though_the_ticks_went_on(up: int, more: int, longer: in
 
 @given(delays=st.lists(st.integers(0, 16 * MS), min_size=30, max_size=60), ppm=st.integers(-99, 99))
 def test_a_steady_board_is_one_alignment_over_many_wraps(delays: list[int], ppm: int) -> None:
-    board = Board(Ticks(column="us", unit="us", period=2**24), began_ticks=2**24 - 5)
+    board = TickingBoard(Ticks(column="us", unit="us", period=2**24), began_ticks=2**24 - 5)
     for delay in delays:
         board.wait(7 * SECOND, ppm)
         board.say(delay)
@@ -142,7 +142,7 @@ def test_a_steady_board_is_one_alignment_over_many_wraps(delays: list[int], ppm:
 
 
 def test_the_line_with_the_least_delay_tells_for_the_others() -> None:
-    board = Board(Ticks(column="ms"))
+    board = TickingBoard(Ticks(column="ms"))
     late = [board.say(delay * MS) and board.wait(100 * MS) for delay in (1, 16, 9, 12)]
     assert len(late) == 4
     first, *rest = board.rows
@@ -151,12 +151,12 @@ def test_the_line_with_the_least_delay_tells_for_the_others() -> None:
     assert [row.board_time - row.true_ns // 1000 for row in rest] == [1010, 1020, 1030]
 
 
-def reasons(board: Board) -> list[tuple[int, str]]:
+def reasons(board: TickingBoard) -> list[tuple[int, str]]:
     return [(each["seq"], each["reason"]) for each in board.times.take_note().get("alignments", [])]
 
 
 def test_what_cannot_be_carried_on_begins_anew_and_says_why() -> None:
-    board = Board(Ticks(column="ms"))
+    board = TickingBoard(Ticks(column="ms"))
     board.say()
     board.wait(5 * SECOND)
     board.say()
@@ -186,7 +186,7 @@ def test_what_cannot_be_carried_on_begins_anew_and_says_why() -> None:
 
 
 def test_nothing_is_lost_before_the_first_line() -> None:
-    board = Board(Ticks(column="ms"))
+    board = TickingBoard(Ticks(column="ms"))
     board.times.restart("traffic is missing")
     board.say()
     assert (reasons(board), board.times.summary()["alignments"]) == ([], 1)
@@ -201,7 +201,7 @@ def test_ticks_may_be_negative_as_ticks_diff_is() -> None:
 
 
 def test_a_line_that_came_sooner_says_how_late_the_others_were() -> None:
-    board = Board(Ticks(column="ms"))
+    board = TickingBoard(Ticks(column="ms"))
     board.say(40 * MS)
     board.wait(100 * MS)
     board.say(5 * MS)
@@ -210,16 +210,16 @@ def test_a_line_that_came_sooner_says_how_late_the_others_were() -> None:
 
 @pytest.mark.parametrize("ppm", [-60, 0, 25])
 def test_the_drift_is_measured(ppm: int) -> None:
-    board = Board(Ticks(column="us", unit="us"))
+    board = TickingBoard(Ticks(column="us", unit="us"))
     for index in range(600):
         board.say((index * 7919 % 16) * MS)
         board.wait(SECOND, -ppm)
     assert board.times.summary()["drift_ppm"] == pytest.approx(ppm, abs=1.5)
-    assert Board(Ticks(column="us")).times.summary()["drift_ppm"] is None
+    assert TickingBoard(Ticks(column="us")).times.summary()["drift_ppm"] is None
 
 
 def test_a_board_that_prints_nonsense_costs_little() -> None:
-    board = Board(Ticks(column="ms", period=0))
+    board = TickingBoard(Ticks(column="ms", period=0))
     for index in range(1000):
         board.up = (1000 - index) * MS
         board.say()
@@ -230,7 +230,7 @@ def test_a_board_that_prints_nonsense_costs_little() -> None:
 
 
 def test_a_window_does_not_grow_with_its_lines() -> None:
-    board = Board(Ticks(column="ms", window_seconds=1.0))
+    board = TickingBoard(Ticks(column="ms", window_seconds=1.0))
     for index in range(5000):
         board.wait(MS)
         board.say(index % 7 * MS)

@@ -12,7 +12,8 @@ from fastflight.concurrency import Shards
 from fastflight.device import Device, Inventory
 from fastflight.service.requests import DeviceListing
 from fastflight.sources.device_listing import CACHE_SECONDS, DeviceListings
-from tests.readings import aitems, items
+from tests.support.source_items import aitems, items
+from tests.support.waiting import ByteReader
 
 
 class Listed:
@@ -99,9 +100,9 @@ def run(device: Device) -> None:
 def bare_line(device: Device) -> None:
     with device.line("a tool") as port:
         port.write(b"open('/b.txt', 'w').close()\r", 5)
-        seen = b""
-        while not (b"close()" in seen and seen.endswith(b">>> ")):
-            seen += port.read(5)
+        line = ByteReader(lambda: port.read(5))
+        line.read_until(b"close()")
+        line.read_until(b">>> ")
 
 
 @pytest.mark.parametrize("change", [write, remove, rename, run, bare_line])

@@ -17,7 +17,8 @@ from fastflight.service.requests import DeviceFile, FleetFile
 from fastflight.service.source import Estimate, Reading, Summary
 from fastflight.sources.fleet_file import FleetFiles
 from fastflight.sources.reading import Lot, begin
-from tests.readings import items
+from tests.support.refusals import refused
+from tests.support.source_items import items
 
 NAMES = ["lab-1", "lab-2", "roof-1"]
 # Reads all, and may stop what runs in the laboratory.
@@ -36,7 +37,7 @@ def test_a_fleet_is_interrupted_where_each_that_fits_may_be() -> None:
 
 
 def test_a_fleet_is_refused_where_one_that_fits_may_not_be_interrupted() -> None:
-    with pytest.raises(Forbidden, match="roof-1: ada may not exec here"):
+    with refused(Forbidden, where="roof-1"):
         parts("*")
 
 
@@ -52,7 +53,7 @@ def test_a_device_whose_columns_will_not_do_is_given_back_at_once() -> None:
 
     def read(request: DeviceFile) -> Reading:
         schema = pa.schema([("device" if request.device == "lab-1" else "n", pa.int64())])
-        return begin(Known(schema), rows_as_lots(rows(request.device, schema)))
+        return begin(KnownSchema(schema), rows_as_lots(rows(request.device, schema)))
 
     with Shard() as shard:
         files = FleetFiles(Source(DeviceFile, read=read), lambda: NAMES[:2], lambda name: shard, lambda: [])
@@ -63,7 +64,7 @@ def test_a_device_whose_columns_will_not_do_is_given_back_at_once() -> None:
         close(reading.lots)
 
 
-class Known:
+class KnownSchema:
     """Rows whose schema is known."""
 
     def __init__(self, schema: pa.Schema) -> None:

@@ -14,7 +14,7 @@ from fastflight.transport.tap import Tap
 from tests.sources.test_session_rows import told
 
 
-class Line:
+class FollowedLine:
     """What a session needs of a device."""
 
     def __init__(self, kept: int = 1000) -> None:
@@ -37,7 +37,7 @@ class Line:
         self.trouble = ""
 
 
-def session(line: Line, **keys: Any) -> tuple[Following, TapReader]:
+def session(line: FollowedLine, **keys: Any) -> tuple[Following, TapReader]:
     request = DeviceSession.model_validate({"device": "demo", "format": "lines", "flush_ms": 0, **keys})
     following = Following(cast(Device, line), request, lambda: 0.0)
     return following, following.start()
@@ -49,7 +49,7 @@ def feed(following: Following, reader: TapReader) -> list[Any]:
 
 
 def test_lines_are_not_put_together_over_an_outage_that_a_slow_reader_finds_later() -> None:
-    line = Line()
+    line = FollowedLine()
     following, reader = session(line, reconnect=True)
     line.says(b"whole\n", b"15")
     line.lost()
@@ -62,7 +62,7 @@ def test_lines_are_not_put_together_over_an_outage_that_a_slow_reader_finds_late
 
 
 def test_an_outage_is_told_at_once_to_a_reader_that_has_all_and_once() -> None:
-    line = Line()
+    line = FollowedLine()
     following, reader = session(line, reconnect=True)
     line.says(b"15")
     line.lost()
@@ -76,7 +76,7 @@ def test_an_outage_is_told_at_once_to_a_reader_that_has_all_and_once() -> None:
 
 
 def test_what_was_kept_of_an_earlier_outage_is_told() -> None:
-    line = Line()
+    line = FollowedLine()
     line.back()
     line.says(b"one\n15")
     line.back()
@@ -87,7 +87,7 @@ def test_what_was_kept_of_an_earlier_outage_is_told() -> None:
 
 
 def test_the_end_of_a_device_is_where_it_was_lost_though_it_is_back() -> None:
-    line = Line()
+    line = FollowedLine()
     following, reader = session(line)
     line.says(b"last\n")
     line.lost()
@@ -99,7 +99,7 @@ def test_the_end_of_a_device_is_where_it_was_lost_though_it_is_back() -> None:
 
 
 def test_a_gap_at_the_end_is_as_long_as_the_session() -> None:
-    line = Line(kept=2)
+    line = FollowedLine(kept=2)
     following, reader = session(line)
     line.says(*[b"a\n"] * 5)
     following.drain()
@@ -110,7 +110,7 @@ def test_a_gap_at_the_end_is_as_long_as_the_session() -> None:
 
 @pytest.mark.parametrize("since_seq", [1, 2])
 def test_a_line_behind_a_cut_is_not_known_to_be_whole(since_seq: int) -> None:
-    line = Line()
+    line = FollowedLine()
     line.says(b"1,2\n")
     line.back()
     line.says(b"5,2\n", b"3,4\n")
@@ -119,7 +119,7 @@ def test_a_line_behind_a_cut_is_not_known_to_be_whole(since_seq: int) -> None:
 
 
 def test_a_session_that_is_told_to_end_before_it_waits_does_not_wait() -> None:
-    following, reader = session(Line())
+    following, reader = session(FollowedLine())
     assert following.wait_seconds(5.0) == 5.0
     following.drain()
     assert following.wait_seconds(5.0) == 0.0

@@ -16,7 +16,7 @@ from fastflight.runtime.outgoing import MAX_MESSAGE_BYTES
 from fastflight.service.requests import Mock
 from fastflight.service.source import Progress
 from fastflight.sources import mock
-from tests.readings import aitems, items
+from tests.support.source_items import aitems, items
 
 
 async def collect(request: Mock) -> pa.Table:

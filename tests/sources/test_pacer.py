@@ -6,17 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.sources.pacer import BatchPacer
+from tests.support.clock import ManualClock
 
 
-class SlowClock:
+class SlowClock(ManualClock):
     """A clock whose sleeps take longer than asked for."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.slept = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+    slept = 0.0
 
     def sleep(self, seconds: float, too_long: float) -> None:
         self.now += seconds + too_long

@@ -16,7 +16,7 @@ from fastflight.sources import recorder as module
 from fastflight.sources.recorded_rows import BEGAN
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, UNTAKEN_TIMES
 
-from .recording_parts import SOON, Disk, Line, SlowDisk, recording, told
+from .recording_parts import SOON, Disk, RecordedLine, SlowDisk, recording, told
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,7 @@ def lost(store: Store) -> int:
 
 
 def test_what_crosses_the_line_is_kept_under_its_number(tmp_path: Path) -> None:
-    line = Line()
+    line = RecordedLine()
     line.tap.begin_at(7)
     line.tap.feed("rx", b"before")
     with recording(tmp_path, line) as (recorder, store):
@@ -53,7 +53,7 @@ def test_what_crosses_the_line_is_kept_under_its_number(tmp_path: Path) -> None:
 
 
 def test_what_the_tap_dropped_first_is_missing(tmp_path: Path) -> None:
-    line = Line(kept_bytes=1 + CHUNK_BYTES)
+    line = RecordedLine(kept_bytes=1 + CHUNK_BYTES)
     with recording(tmp_path, line) as (recorder, store):
         for _ in range(UNTAKEN_TIMES + 2):
             line.tap.feed("rx", b"x")
@@ -64,7 +64,7 @@ def test_what_the_tap_dropped_first_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_line_that_was_opened_again_is_a_cut(tmp_path: Path) -> None:
-    line = Line()
+    line = RecordedLine()
     with recording(tmp_path, line) as (recorder, store):
         line.tap.cut("the line was opened")
         line.tap.feed("rx", b"a")
@@ -81,7 +81,7 @@ def test_a_line_that_was_opened_again_is_a_cut(tmp_path: Path) -> None:
 def test_a_disk_that_fails_for_a_while_costs_nothing_that_the_tap_still_has(
     tmp_path: Path, number: int, says: str
 ) -> None:
-    line, disk = Line(), Disk()
+    line, disk = RecordedLine(), Disk()
     with recording(tmp_path, line, disk) as (recorder, store):
 
         async def main() -> None:
@@ -104,7 +104,7 @@ def test_a_disk_that_fails_for_a_while_costs_nothing_that_the_tap_still_has(
 
 
 def test_what_the_tap_let_go_of_while_the_disk_was_full_is_missing(tmp_path: Path) -> None:
-    line, disk = Line(kept_bytes=2 * (1 + CHUNK_BYTES)), Disk()
+    line, disk = RecordedLine(kept_bytes=2 * (1 + CHUNK_BYTES)), Disk()
     with recording(tmp_path, line, disk) as (recorder, store):
 
         async def main() -> None:
@@ -129,7 +129,7 @@ def test_what_the_tap_let_go_of_while_the_disk_was_full_is_missing(tmp_path: Pat
 
 
 def test_a_disk_that_stays_full_does_not_keep_the_recorder_from_ending(tmp_path: Path) -> None:
-    line, disk = Line(), Disk()
+    line, disk = RecordedLine(), Disk()
     with recording(tmp_path, line, disk) as (recorder, store):
         disk.fill()
         line.tap.feed("rx", b"a")
@@ -140,7 +140,7 @@ def test_a_disk_that_stays_full_does_not_keep_the_recorder_from_ending(tmp_path:
 def test_what_waits_for_room_when_the_loop_ends_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that is slow in the moment in which the server is told to end."""
     monkeypatch.setattr("fastflight.log.committer.MAX_WAITING_BYTES", 1)
-    line, disk = Line(), SlowDisk()
+    line, disk = RecordedLine(), SlowDisk()
     with recording(tmp_path, line, disk) as (recorder, store):
 
         async def main() -> None:
@@ -165,7 +165,7 @@ def test_what_waits_for_room_when_the_loop_ends_is_kept(tmp_path: Path, monkeypa
 
 def test_a_piece_too_long_for_the_log_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_PIECE_BYTES", 3)
-    line = Line()
+    line = RecordedLine()
     with recording(tmp_path, line) as (recorder, store):
         for data in (b"abc", b"abcd", b"ab"):
             line.tap.feed("rx", data)
@@ -185,7 +185,7 @@ STEPS = st.lists(
 @settings(deadline=None, max_examples=40)
 @given(steps=STEPS, keeps=st.integers(1, 8))
 def test_every_number_is_a_row_or_missing_whatever_happens(steps: list[int | str], keeps: int) -> None:
-    line, disk = Line(keeps * (1 + CHUNK_BYTES)), Disk()
+    line, disk = RecordedLine(keeps * (1 + CHUNK_BYTES)), Disk()
     with TemporaryDirectory() as folder, recording(Path(folder), line, disk) as (recorder, store):
 
         async def main() -> None:

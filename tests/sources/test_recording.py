@@ -16,8 +16,8 @@ from fastflight.service.requests import Recording
 from fastflight.sources.recorded_rows import BEGAN, LOG_SCHEMA, log_batch
 from fastflight.sources.recording import RecordingSource
 from fastflight.transport.chunk_buffer import Chunk
-from tests.readings import aitems, items
 from tests.sources.test_session_rows import told
+from tests.support.source_items import aitems, items
 
 CSV = {"format": "csv", "schema": {"a": "int64", "b": "int64"}}
 

@@ -21,7 +21,7 @@ from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
 from fastflight.sources.recordings import NUMBERS_PER_SECOND, WORK_SECONDS, Recordings, Tidying, first_number
 from fastflight.transport.chunk_buffer import Chunk
 
-from .recording_parts import SOON, Line, SlowDisk
+from .recording_parts import SOON, RecordedLine, SlowDisk
 
 
 def test_the_end_does_not_wait_for_compacting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,28 +127,28 @@ def test_a_clock_that_was_set_back_and_a_recording_that_was_let_go_of() -> None:
     assert first_number(there(0, None), 10**9) == 0
 
 
-class Known:
+class RecordedInventory:
     """What recordings need of an inventory."""
 
-    def __init__(self, *lines: Line) -> None:
+    def __init__(self, *lines: RecordedLine) -> None:
         self._lines = lines
 
-    def devices(self) -> list[Line]:
+    def devices(self) -> list[RecordedLine]:
         return list(self._lines)
 
-    def device(self, name: str) -> Line:
+    def device(self, name: str) -> RecordedLine:
         return next(line for line in self._lines if line.name == name)
 
 
 @pytest.fixture
-def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Recordings, Line]]:
+def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Recordings, RecordedLine]]:
     """A recording of `demo` that its disk did not let end; by now it does."""
     monkeypatch.setattr("fastflight.log.committer.MAX_WAITING_BYTES", 1)
     monkeypatch.setattr(recordings, "END_SECONDS", 0.0)
-    line, disk = Line(), SlowDisk()
+    line, disk = RecordedLine(), SlowDisk()
     with Shard() as shard:
         line.shard = shard
-        kept_here = Recordings(tmp_path, cast(Inventory, Known(line)), sync_ms=0, disk=disk)
+        kept_here = Recordings(tmp_path, cast(Inventory, RecordedInventory(line)), sync_ms=0, disk=disk)
         kept_here.start("demo")
         disk.goes_on.clear()
         shard.submit(fed(line, b"on its way")).result(SOON)
@@ -164,13 +164,13 @@ def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Rec
     kept_here.close()
 
 
-def test_a_recording_that_the_disk_does_not_let_end_can_be_ended_later(stuck: tuple[Recordings, Line]) -> None:
+def test_a_recording_that_the_disk_does_not_let_end_can_be_ended_later(stuck: tuple[Recordings, RecordedLine]) -> None:
     kept_here, line = stuck
     assert kept_here.stop("demo").rows == 2
     assert line.recording == ""
 
 
-def test_a_recording_that_the_disk_does_not_let_end_can_be_begun_anew(stuck: tuple[Recordings, Line]) -> None:
+def test_a_recording_that_the_disk_does_not_let_end_can_be_begun_anew(stuck: tuple[Recordings, RecordedLine]) -> None:
     """It goes on no more, whatever it says of itself."""
     kept_here, line = stuck
     assert line.shard is not None
@@ -184,10 +184,10 @@ def test_a_disk_that_does_not_answer_keeps_nobody_who_stops_a_recording(
 ) -> None:
     """Also where there is room for what was read last, and the recorder itself has ended."""
     monkeypatch.setattr(recordings, "END_SECONDS", 0.0)
-    line, disk = Line(), SlowDisk()
+    line, disk = RecordedLine(), SlowDisk()
     with Shard() as shard:
         line.shard = shard
-        kept_here = Recordings(tmp_path, cast(Inventory, Known(line)), sync_ms=0, disk=disk)
+        kept_here = Recordings(tmp_path, cast(Inventory, RecordedInventory(line)), sync_ms=0, disk=disk)
         kept_here.start("demo")
         disk.goes_on.clear()
         shard.submit(fed(line, b"on its way")).result(SOON)
@@ -207,10 +207,10 @@ def test_a_disk_that_does_not_answer_keeps_nobody_who_stops_a_recording(
 
 def test_what_a_disk_lets_end_at_last_is_kept_by_closing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recordings, "END_SECONDS", 0.0)
-    line, disk = Line(), SlowDisk()
+    line, disk = RecordedLine(), SlowDisk()
     with Shard() as shard:
         line.shard = shard
-        kept_here = Recordings(tmp_path, cast(Inventory, Known(line)), sync_ms=0, disk=disk)
+        kept_here = Recordings(tmp_path, cast(Inventory, RecordedInventory(line)), sync_ms=0, disk=disk)
         kept_here.start("demo")
         disk.goes_on.clear()
         shard.submit(fed(line, b"on its way")).result(SOON)
@@ -222,7 +222,7 @@ def test_what_a_disk_lets_end_at_last_is_kept_by_closing(tmp_path: Path, monkeyp
         assert store.log("demo").statistics().rows == 1
 
 
-async def fed(line: Line, data: bytes) -> None:
+async def fed(line: RecordedLine, data: bytes) -> None:
     """Returns when the recorder has had its turns to take it."""
     line.tap.feed("rx", data)
     for _ in range(20):

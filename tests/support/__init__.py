@@ -1,1 +1,4 @@
-"""What tests and campaigns share: real targets, an in-memory board, a chaos proxy, a settable clock, the leak check."""
+"""What tests and campaigns share: waits, servers, clocks, refusals, real targets, an in-memory board, the leak check.
+
+`tests/README.md` says which helper does what.
+"""

@@ -43,15 +43,15 @@ def clock(tmp_path: Path) -> Iterator[SettableClock]:
 
 
 @pytest.fixture
-def serving(tmp_path: Path, clock: SettableClock) -> Iterator[Program]:
+def program(tmp_path: Path, clock: SettableClock) -> Iterator[Program]:
     """`serve --fleet fleet.toml`, with other options beside it: not yet started."""
     (tmp_path / "fleet.toml").write_text(FLEET)
     arguments = ["serve", "--server", "grpc://127.0.0.1:0", "--fleet", str(tmp_path / "fleet.toml"), "--http", "0"]
     environment = {**os.environ, **clock.environment}
-    program = Program("server", arguments, [r"(grpc://127.0.0.1:\d+)"], tmp_path / "log", environment)
-    yield program
-    assert program.stop() == 0
-    assert program.complaints() == []
+    started = Program("server", arguments, [r"(grpc://127.0.0.1:\d+)"], tmp_path / "log", environment)
+    yield started
+    assert started.stop() == 0
+    assert started.complaints() == []
 
 
 def test_a_process_follows(clock: SettableClock) -> None:
@@ -80,8 +80,8 @@ def test_a_process_follows(clock: SettableClock) -> None:
     assert VARIABLE not in os.environ
 
 
-def test_whatever_the_clock_says_all_goes_on(tmp_path: Path, clock: SettableClock, serving: Program) -> None:
-    (location,) = serving.start()
+def test_whatever_the_clock_says_all_goes_on(tmp_path: Path, clock: SettableClock, program: Program) -> None:
+    (location,) = program.start()
     (tmp_path / "here.bin").write_bytes(bytes(range(256)) * 8)
     with FastFlightClient(location) as client:
         for jump in (*JUMPS, 0):
@@ -116,13 +116,13 @@ def test_whatever_the_clock_says_all_goes_on(tmp_path: Path, clock: SettableCloc
         assert found and max(found) < past
 
 
-def test_tokens_end_by_the_clock(tmp_path: Path, clock: SettableClock, serving: Program) -> None:
+def test_tokens_end_by_the_clock(tmp_path: Path, clock: SettableClock, program: Program) -> None:
     now = datetime.now(UTC)
     token, text = issued("reader", scopes(["read:demo"]), now, now + timedelta(days=1))
     (tmp_path / "tokens.json").write_bytes(Book((token,)).encode())
     (tmp_path / "tokens.json").chmod(0o600)
-    serving.arguments += ["--tokens", str(tmp_path / "tokens.json")]
-    (location,) = serving.start()
+    program.arguments += ["--tokens", str(tmp_path / "tokens.json")]
+    (location,) = program.start()
     with FastFlightClient(location, credentials=Credentials(text)) as client:
         assert client.ls("demo")
         clock.set(2 * DAY)

@@ -14,7 +14,7 @@ from fastflight.tables import Layout, RejectedRow, open_reader, open_writer
 
 
 @dataclass
-class Outcome:
+class ReadOutcome:
     """All that reading a file gives; equal outcomes are indistinguishable to a client."""
 
     schema: pa.Schema | None
@@ -29,10 +29,10 @@ class Outcome:
 
     def __eq__(self, other: object) -> bool:
         # By text, because NaN is not equal to itself.
-        return isinstance(other, Outcome) and repr(self) == repr(other)
+        return isinstance(other, ReadOutcome) and repr(self) == repr(other)
 
 
-def read_whole(layout: Layout, pieces: Sequence[bytes]) -> Outcome:
+def read_whole(layout: Layout, pieces: Sequence[bytes]) -> ReadOutcome:
     """Only a documented error ends a read; anything else fails the test. Rows before an error do not count."""
     reader = open_reader(layout)
     batches: list[pa.RecordBatch] = []
@@ -41,14 +41,14 @@ def read_whole(layout: Layout, pieces: Sequence[bytes]) -> Outcome:
             batches += reader.feed(piece)
         batches += reader.finish()
     except FastFlightError as error:
-        return Outcome(None, [], 0, [], (error.code, str(error)))
+        return ReadOutcome(None, [], 0, [], (error.code, str(error)))
     assert reader.schema is not None
     for batch in batches:
         batch.validate(full=True)
         assert batch.schema.equals(reader.schema)
         assert batch.num_rows > 0
     rows = pa.Table.from_batches(batches, reader.schema).to_pylist()
-    return Outcome(reader.schema, rows, reader.rejected.count, list(reader.rejected.examples))
+    return ReadOutcome(reader.schema, rows, reader.rejected.count, list(reader.rejected.examples))
 
 
 def cut(data: bytes, size: int) -> list[bytes]:
@@ -56,10 +56,10 @@ def cut(data: bytes, size: int) -> list[bytes]:
 
 
 @pytest.fixture(scope="session")
-def read() -> Callable[..., Outcome]:
+def read() -> Callable[..., ReadOutcome]:
     """`read(data, "csv", ...)`: whole, byte by byte and in sevens, which must not differ."""
 
-    def run(data: bytes, format_: str, cuts: Sequence[int] = (), **layout: Any) -> Outcome:
+    def run(data: bytes, format_: str, cuts: Sequence[int] = (), **layout: Any) -> ReadOutcome:
         made = Layout(format_, **layout)
         whole = read_whole(made, [data])
         ends = sorted({min(cut_, len(data)) for cut_ in cuts})

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fastflight.errors import DataError, RequestError
 from fastflight.tables import Layout, open_reader
 from fastflight.tables.rows import MAX_ROW_BYTES
+from tests.support.refusals import refused
 
 SCHEMA = {"id": "int64", "name": "string"}
 
@@ -166,7 +167,7 @@ def test_headers_that_can_not_be(read: Any, data: bytes, error: str) -> None:
 def test_an_explicit_schema_is_matched_by_name(read: Any) -> None:
     seen = read(b"id,nam\n1,a\n", "csv", schema=SCHEMA)
     assert seen.error == ("data", "header: the file has no column 'name'. Did you mean 'nam'? Known: id, nam")
-    with pytest.raises(RequestError, match=r"schema.x: a CSV cell can not hold list<item: int64>"):
+    with refused(RequestError, where="schema.x"):
         open_reader(Layout("csv", schema={"x": "list<int64>"}))
 
 

@@ -19,6 +19,7 @@ from fastflight.tables.jsonl import VALUES_PER_BYTE
 from fastflight.tables.rows import MAX_ROW_BYTES
 from fastflight.tables.schemas import MAX_LIST_VALUES
 from fastflight.tables.text import INFERENCE_ROWS
+from tests.support.refusals import refused
 
 
 def test_types_are_inferred(read: Any) -> None:
@@ -104,7 +105,7 @@ def test_columns_and_unreadable_types(read: Any) -> None:
     assert read(b'{"a":1,"b":2}\n', "jsonl", columns=("b",)).rows == [{"b": 2}]
     assert read(b'{"abc":1}\n', "jsonl", columns=("abd",)).error[0] == "request"
     for name in ("binary", "time32[s]", "duration[s]"):
-        with pytest.raises(RequestError, match="schema.x: a JSON value can not hold"):
+        with refused(RequestError, where="schema.x"):
             open_reader(Layout("jsonl", schema={"x": name}))
 
 
@@ -164,7 +165,7 @@ def test_lists_of_wide_objects_are_kept_as_json_text(read: Any) -> None:
     assert json.loads(seen.rows[0]["l"]) == [WIDE, {}]
     fields = ", ".join(f"f{number}: bool" for number in range(MAX_LIST_VALUES))
     for inner in (f"struct<{fields}>", f"list<struct<{fields}>>"):
-        with pytest.raises(RequestError, match=r"schema.l: a list of objects with more than 192 values"):
+        with refused(RequestError, where="schema.l"):
             open_reader(Layout("jsonl", schema={"l": f"list<{inner}>"}))
 
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fastflight.errors import DataError, RequestError
 from fastflight.tables import Layout, open_reader, open_writer, schema_from_names
+from tests.support.refusals import refused
 
 
 def test_records_become_rows(read: Any) -> None:
@@ -98,9 +99,9 @@ def test_formats_that_can_not_be(record: Any, columns: Any, error: str) -> None:
 
 
 def test_types_that_a_field_can_not_be() -> None:
-    with pytest.raises(RequestError, match=r"schema.b: no field is named 'b'"):
+    with refused(RequestError, where="schema.b"):
         open_reader(Layout("packed", record="<I", columns=("a",), schema={"b": "int8"}))
-    with pytest.raises(RequestError, match=r"schema.a: 'f' in the record can not be read as timestamp\[s\]"):
+    with refused(RequestError, where="schema.a"):
         open_reader(Layout("packed", record="<f", columns=("a",), schema={"a": "timestamp[s]"}))
 
 

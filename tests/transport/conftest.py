@@ -15,7 +15,7 @@ from fastflight.transport.pacing import Pacing
 from fastflight.transport.serial import SerialAddress
 from fastflight.transport.serial_port import SerialPort
 
-from .serial_bench import NEVER_MS, PATIENCE, Bench, ThreadedAddress
+from .serial_bench import NEVER_MS, PATIENCE, SerialBench, ThreadedAddress
 
 
 @pytest.fixture(params=["posix", "windows"])
@@ -25,11 +25,11 @@ def system(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def opening(system: str) -> Iterator[Callable[..., Bench]]:
+def opening(system: str) -> Iterator[Callable[..., SerialBench]]:
     ports: list[SerialPort] = []
     descriptors: list[int] = []
 
-    def open_port(drain: int = 1024, drain_ms: int = NEVER_MS, chunk: int = 4096) -> Bench:
+    def open_port(drain: int = 1024, drain_ms: int = NEVER_MS, chunk: int = 4096) -> SerialBench:
         ours, theirs = os.openpty()
         tty.setraw(theirs)
         descriptors.extend((ours, theirs))
@@ -40,7 +40,7 @@ def opening(system: str) -> Iterator[Callable[..., Bench]]:
             address = parse_url(f"serial:{name}")
             assert isinstance(address, SerialAddress)
             ports.append(replace(address, pacing=pacing).open(PATIENCE))
-        return Bench(ports[-1], ours)
+        return SerialBench(ports[-1], ours)
 
     yield open_port
     for port in ports:
@@ -51,5 +51,5 @@ def opening(system: str) -> Iterator[Callable[..., Bench]]:
 
 
 @pytest.fixture
-def bench(opening: Callable[..., Bench]) -> Bench:
+def bench(opening: Callable[..., SerialBench]) -> SerialBench:
     return opening()

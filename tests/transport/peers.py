@@ -21,7 +21,7 @@ from tests.transport.serial_bench import ThreadedAddress
 GOODBYE = b"\x00goodbye\x00"
 
 
-class Echo(threading.Thread):
+class EchoPeer(threading.Thread):
     """Sends back what comes on `descriptor`, which it closes when told to or when it says goodbye."""
 
     def __init__(self, descriptor: int) -> None:
@@ -62,8 +62,8 @@ def socket_peer(echo: bool) -> Iterator[Address]:
         if not echo:
             yield parse_url(f"socket://{host}:{port}")
             return
-        accepting = threading.Thread(target=lambda: peers.append(Echo(listener.accept()[0].detach())))
-        peers: list[Echo] = []
+        accepting = threading.Thread(target=lambda: peers.append(EchoPeer(listener.accept()[0].detach())))
+        peers: list[EchoPeer] = []
         accepting.start()
         yield parse_url(f"socket://{host}:{port}")
         accepting.join()
@@ -75,7 +75,7 @@ def terminal_peer(echo: bool, address: Callable[[str], Address]) -> Iterator[Add
     """The address that `address` makes for the name of a terminal."""
     ours, theirs = os.openpty()
     tty.setraw(theirs)
-    peer = Echo(ours) if echo else None
+    peer = EchoPeer(ours) if echo else None
     try:
         yield address(os.ttyname(theirs))
     finally:

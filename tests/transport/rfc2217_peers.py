@@ -138,7 +138,8 @@ class Rfc2217Peer(threading.Thread):
 
 
 @contextmanager
-def running(echo: bool = True) -> Iterator[Rfc2217Peer]:
+def running_peer(echo: bool = True) -> Iterator[Rfc2217Peer]:
+    """A peer that serves clients until the block ends."""
     peer = Rfc2217Peer(echo)
     peer.start()
     try:
@@ -149,5 +150,5 @@ def running(echo: bool = True) -> Iterator[Rfc2217Peer]:
 
 @contextmanager
 def rfc2217_peer(echo: bool) -> Iterator[Address]:
-    with running(echo) as peer:
+    with running_peer(echo) as peer:
         yield parse_url(f"rfc2217://{peer.address}")

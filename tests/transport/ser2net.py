@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from tests.support.targets import TargetBroken, TargetMissing
-from tests.transport.peers import Echo
+from tests.transport.peers import EchoPeer
 
 TARGET = "ser2net"
 # Not on everybody's PATH.
@@ -38,7 +38,7 @@ def ser2net(folder: Path) -> Iterator[str]:
         "  accepter: telnet(rfc2217),tcp,127.0.0.1,0\n"
         f"  connector: serialdev,{os.ttyname(theirs)},9600n81,local\n"
     )
-    peer = Echo(ours)
+    peer = EchoPeer(ours)
     process = subprocess.Popen(
         [program, "-n", "-d", "-c", str(config)],
         stdin=subprocess.DEVNULL,

@@ -20,6 +20,7 @@ from fastflight.errors import TransportTimeout
 from fastflight.transport.pacing import DEFAULT, Pacing
 from fastflight.transport.serial_port import SerialPort
 from fastflight.transport.serial_windows import ThreadedSerialPort
+from tests.support.waiting import read_until
 
 PATIENCE = 20.0
 # For waits that are to fail.
@@ -76,7 +77,7 @@ class ThreadedAddress:
 
 
 @dataclass
-class Bench:
+class SerialBench:
     """A serial port and the other side of its line."""
 
     port: SerialPort
@@ -89,11 +90,8 @@ class Bench:
             data += os.read(self.far, count - len(data))
         return data
 
-    def get_until(self, end: bytes) -> bytes:
-        data = b""
-        while not data.endswith(end):
-            data += os.read(self.far, 65536)
-        return data
+    def get_until(self, mark: bytes) -> bytes:
+        return read_until(lambda: os.read(self.far, 65536), mark)
 
     def give(self, data: bytes) -> None:
         while data:
@@ -110,7 +108,7 @@ def alone(main: Coroutine[Any, Any, None]) -> None:
     asyncio.run(watched())
 
 
-def fill(bench: Bench) -> None:
+def fill(bench: SerialBench) -> None:
     """Write until the line takes no more. A terminal makes room in its own time: until an attempt takes none."""
     refused = ""
     while str(len(FULL)) not in refused:
@@ -119,7 +117,7 @@ def fill(bench: Bench) -> None:
         refused = caught.value.hint
 
 
-def hang_up(bench: Bench) -> None:
+def hang_up(bench: SerialBench) -> None:
     """Close the other side; its number stays taken, for the fixture to close."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, bench.far)

@@ -15,10 +15,9 @@ from fastflight.transport.chunk_buffer import Chunk
 from fastflight.transport.tap import Tap
 from fastflight.transport.tapped import tapped
 from tests.transport.peers import GOODBYE, PEERS
+from tests.transport.port_reading import PATIENCE, aread_exactly, read_exactly
 from tests.transport.rfc2217_peers import rfc2217_peer
 
-# Far longer than anything here takes: a test that waits for it has failed.
-PATIENCE = 20.0
 # For waits that are to fail.
 SHORT = 0.05
 
@@ -55,20 +54,6 @@ def deaf(kind: Kind) -> Iterator[Port]:
             yield opened
         finally:
             opened.close()
-
-
-def read_exactly(port: Port, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        data += port.read(PATIENCE)
-    return data
-
-
-async def aread_exactly(port: Port, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        data += await port.aread(PATIENCE)
-    return data
 
 
 def test_every_byte_comes_back(port: Port) -> None:

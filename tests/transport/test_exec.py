@@ -14,9 +14,9 @@ from fastflight.errors import TransportClosed, TransportError
 from fastflight.transport import Port
 from fastflight.transport.child import SOFT_REBOOT
 from fastflight.transport.exec import ExecAddress
+from tests.transport.port_reading import PATIENCE, aread_until, read_until
 
 CHILD = Path(__file__).parents[1] / "bridge" / "unix_child.py"
-PATIENCE = 20.0
 # The stand-in for MicroPython's unix port takes one line at a time.
 ENDLESS = b"""exec("print('runs')\\nwhile True: pass")\r"""
 ON_ITS_TERMINAL = b"import os; print(os.tcgetpgrp(os.open('/dev/tty', os.O_RDWR)) == os.getpid())\r"
@@ -32,30 +32,20 @@ def port() -> Iterator[Port]:
     command = shlex.join([sys.executable, "-I", "-S", str(CHILD)])
     opened = ExecAddress(f"exec:{command}", command, "/").open(PATIENCE)
     try:
-        until(opened, b">>> ")
+        read_until(opened, b">>> ")
         yield opened
     finally:
         opened.close()
 
 
-def until(port: Port, mark: bytes) -> bytes:
-    said = b""
-    while not said.endswith(mark):
-        said += port.read(PATIENCE)
-    return said
-
-
 def ask(port: Port, data: bytes, mark: bytes = b">>> ") -> bytes:
     port.write(data, PATIENCE)
-    return until(port, mark)
+    return read_until(port, mark)
 
 
 async def aask(port: Port, data: bytes, mark: bytes = b">>> ") -> bytes:
     await port.awrite(data, PATIENCE)
-    said = b""
-    while not said.endswith(mark):
-        said += await port.aread(PATIENCE)
-    return said
+    return await aread_until(port, mark)
 
 
 def test_ctrl_c_interrupts_what_a_child_runs_and_is_a_byte_at_its_prompt(port: Port) -> None:
@@ -78,7 +68,7 @@ def test_ctrl_c_is_a_byte_to_a_child_that_leaves_its_terminal_alone() -> None:
     """An emulator would end by the signal, and the board in it with it."""
     echo = python("import os\nos.write(1, b'up')\nwhile True: os.write(1, os.read(0, 100))").open(PATIENCE)
     try:
-        until(echo, b"up")
+        read_until(echo, b"up")
         assert ask(echo, b"a\x03b", b"b") == b"a\x03b"
     finally:
         echo.close()
@@ -106,7 +96,7 @@ def test_a_child_outlives_soft_resets_for_a_thread_and_for_a_loop(port: Port) ->
 def test_a_death_says_how_it_came(port: Port) -> None:
     port.write(b"import os; os._exit(5)\r", PATIENCE)
     with pytest.raises(TransportClosed, match="the process ended with exit code 5"):
-        until(port, b"never")
+        read_until(port, b"never")
 
 
 @pytest.mark.parametrize(

@@ -15,19 +15,12 @@ from pathlib import Path
 import pytest
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
-from fastflight.transport import AsyncAddress, Port, parse_url
+from fastflight.transport import AsyncAddress, parse_url
 from fastflight.transport.child import ChildPort
 from fastflight.transport.sim import SimAddress
 from fastflight.transport.watch import Watch
-
-PATIENCE = 20.0
-
-
-def read_until(port: Port, end: bytes) -> bytes:
-    data = b""
-    while not data.endswith(end):
-        data += port.read(PATIENCE)
-    return data
+from tests.support.waiting import until
+from tests.transport.port_reading import PATIENCE, read_until
 
 
 def test_a_serial_port_that_is_not_there() -> None:
@@ -227,8 +220,7 @@ def test_a_board_that_is_no_longer_wanted_while_it_starts_leaves_nothing() -> No
     address = SimAddress("sim:")
     with ThreadPoolExecutor() as pool:
         opening = pool.submit(address.open, PATIENCE)
-        while address._folder is None:
-            pass
+        until(lambda: address._folder)
         address.dispose()
         with contextlib.suppress(TransportClosed):  # unless it had started before
             opening.result().close()

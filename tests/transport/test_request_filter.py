@@ -17,7 +17,7 @@ ENTER = b"\r\nraw REPL; CTRL-B to exit\r\n>"
 ANSWER = b"OK42\r\n\x04\x04>"
 
 
-class Line:
+class FilteredLine:
     """A line with a request filter, by a clock that stands."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ def split(data: bytes, places: list[int]) -> Iterator[bytes]:
 
 @given(st.lists(st.integers(0, 400)), st.lists(st.integers(0, 400)), st.sampled_from([b"", b"row 2\r\n", b"half a"]))
 def test_any_split_gives_the_same(first: list[int], second: list[int], before: bytes) -> None:
-    line = Line()
+    line = FilteredLine()
     line.says(b"row 1\r\n")
     line.requests.begin(line.repl)
     line.requests.feed("tx", b"\x01")
@@ -67,7 +67,7 @@ def test_any_split_gives_the_same(first: list[int], second: list[int], before: b
 @given(st.lists(st.integers(0, 400)))
 def test_a_program_that_does_not_stop_is_heard_whole(places: list[int]) -> None:
     said = b"raw\r\n>>> \r\nraw REPL; CTRL-B\r\nMicroPython is here\r\n\r\n\r\n> > >"
-    line = Line()
+    line = FilteredLine()
     line.requests.begin(line.repl)
     line.requests.feed("tx", b"\x01")
     for data in split(said, places):
@@ -77,7 +77,7 @@ def test_a_program_that_does_not_stop_is_heard_whole(places: list[int]) -> None:
 
 
 def test_two_requests_in_a_row_whose_answers_come_together() -> None:
-    line = Line()
+    line = FilteredLine()
     line.requests.begin(line.repl)
     line.says(ENTER + ANSWER)
     line.leave()
@@ -91,7 +91,7 @@ def test_two_requests_in_a_row_whose_answers_come_together() -> None:
 
 
 def test_a_prompt_that_does_not_come_back_is_waited_for_no_longer_than_a_second() -> None:
-    line = Line()
+    line = FilteredLine()
     line.requests.begin(line.repl)
     line.says(ENTER)
     line.leave()
@@ -106,7 +106,7 @@ def test_a_prompt_that_does_not_come_back_is_waited_for_no_longer_than_a_second(
 
 
 def test_a_line_does_not_go_on_over_a_request() -> None:
-    line = Line()
+    line = FilteredLine()
     for begun, cut in ((b"whole\r\n", ""), (b"half", AFTER_REQUEST)):
         line.says(begun)
         line.requests.begin(line.repl)
@@ -120,7 +120,7 @@ def test_a_line_does_not_go_on_over_a_request() -> None:
 
 
 def test_after_a_request_that_broke_off_nobody_knows_where_a_line_begins() -> None:
-    line = Line()
+    line = FilteredLine()
     line.requests.begin(line.repl)
     line.says(ENTER + b"OK")
     line.requests.end()
@@ -130,7 +130,7 @@ def test_after_a_request_that_broke_off_nobody_knows_where_a_line_begins() -> No
 
 
 def test_the_traffic_of_requests_is_counted_and_drops_nothing() -> None:
-    line = Line()
+    line = FilteredLine()
     line.says(b"row\r\n")
     line.requests.begin(line.repl)
     line.says(ENTER)

@@ -18,10 +18,9 @@ from fastflight.protocol.telnet import Option, Telnet, TelnetCode, TelnetData
 from fastflight.transport import LineSettings, ModemLines, SerialControl, parse_url
 from fastflight.transport.rfc2217 import Rfc2217Address, Rfc2217Port
 from fastflight.transport.socket import SocketPort
-from tests.transport.rfc2217_peers import Rfc2217Peer, running
+from tests.transport.port_reading import PATIENCE, aread_exactly, read_exactly
+from tests.transport.rfc2217_peers import Rfc2217Peer, running_peer
 
-# Far longer than anything here takes: a test that waits for it has failed.
-PATIENCE = 20.0
 # For waits that are to fail.
 SHORT = 0.05
 # For one that is to fail though what else was asked has been answered by then, which is the machine's affair.
@@ -38,7 +37,7 @@ BINARY = frozenset({Option.BINARY})
 
 @pytest.fixture
 def peer() -> Iterator[Rfc2217Peer]:
-    with running() as peer:
+    with running_peer() as peer:
         yield peer
 
 
@@ -66,20 +65,6 @@ def connected() -> Iterator[tuple[socket.socket, Rfc2217Port]]:
     with theirs:
         yield theirs, port
         port.close()
-
-
-def read_exactly(port: Rfc2217Port, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        data += port.read(PATIENCE)
-    return data
-
-
-async def aread_exactly(port: Rfc2217Port, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        data += await port.aread(PATIENCE)
-    return data
 
 
 def test_urls() -> None:

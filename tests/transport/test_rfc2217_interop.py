@@ -30,10 +30,10 @@ from fastflight.transport import LineSettings, ModemLines, parse_url
 from fastflight.transport.rfc2217 import Rfc2217Port
 from tests.support.bridged import bridged
 from tests.support.targets import TargetMissing
-from tests.transport.rfc2217_peers import Rfc2217Peer, running
+from tests.transport.port_reading import PATIENCE, read_exactly
+from tests.transport.rfc2217_peers import Rfc2217Peer, running_peer
 from tests.transport.ser2net import ser2net
 
-PATIENCE = 20.0
 SHORT = 0.05
 
 # All that telnet could mistake: every byte, each command's beginning, line ends, and runs of 0xFF.
@@ -101,7 +101,7 @@ def server(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def peer() -> Iterator[Rfc2217Peer]:
-    with running() as peer:
+    with running_peer() as peer:
         yield peer
 
 
@@ -109,13 +109,6 @@ def opened(url: str) -> Rfc2217Port:
     port = parse_url(url).open(PATIENCE)
     assert isinstance(port, Rfc2217Port)
     return port
-
-
-def read_exactly(port: Rfc2217Port, count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        data += port.read(PATIENCE)
-    return data
 
 
 def test_pyserials_server(manager: PortManager) -> None:

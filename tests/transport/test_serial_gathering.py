@@ -10,10 +10,10 @@ from fastflight.protocol.conversation import Conversation, Pause, Send
 from fastflight.transport import arun
 from fastflight.transport.port import Gathering
 
-from .serial_bench import PATIENCE, Bench, alone, running_loop
+from .serial_bench import PATIENCE, SerialBench, alone, running_loop
 
 
-def test_small_writes_wait_together(bench: Bench) -> None:
+def test_small_writes_wait_together(bench: SerialBench) -> None:
     """What can still be taken back was not sent."""
 
     async def main() -> None:
@@ -27,7 +27,7 @@ def test_small_writes_wait_together(bench: Bench) -> None:
     assert bench.get(4) == b"sent"
 
 
-def test_enough_of_them_go_at_once(opening: Callable[..., Bench]) -> None:
+def test_enough_of_them_go_at_once(opening: Callable[..., SerialBench]) -> None:
     bench = opening(drain=8)
 
     async def main() -> None:
@@ -38,7 +38,7 @@ def test_enough_of_them_go_at_once(opening: Callable[..., Bench]) -> None:
     alone(main())
 
 
-def test_they_go_when_time_is_up(opening: Callable[..., Bench]) -> None:
+def test_they_go_when_time_is_up(opening: Callable[..., SerialBench]) -> None:
     bench = opening(drain_ms=1)
 
     async def main() -> None:
@@ -49,7 +49,7 @@ def test_they_go_when_time_is_up(opening: Callable[..., Bench]) -> None:
     alone(main())
 
 
-def test_reading_sends_them_first(bench: Bench) -> None:
+def test_reading_sends_them_first(bench: SerialBench) -> None:
     """A board that waits for its frame answers only when it has it."""
 
     async def main() -> None:
@@ -62,7 +62,7 @@ def test_reading_sends_them_first(bench: Bench) -> None:
     alone(main())
 
 
-def test_nothing_is_gathered_while_somebody_waits_for_bytes(bench: Bench) -> None:
+def test_nothing_is_gathered_while_somebody_waits_for_bytes(bench: SerialBench) -> None:
     async def main() -> None:
         waiting = asyncio.create_task(bench.port.aread(PATIENCE))
         await asyncio.sleep(0)
@@ -74,7 +74,7 @@ def test_nothing_is_gathered_while_somebody_waits_for_bytes(bench: Bench) -> Non
     alone(main())
 
 
-def test_a_pause_of_a_conversation_is_silence_on_the_line(bench: Bench) -> None:
+def test_a_pause_of_a_conversation_is_silence_on_the_line(bench: SerialBench) -> None:
     def interrupt() -> Conversation[None]:
         yield Send(b"\x03")
         yield Pause(0)
@@ -87,13 +87,13 @@ def test_a_pause_of_a_conversation_is_silence_on_the_line(bench: Bench) -> None:
     alone(main())
 
 
-def test_a_thread_sends_what_a_loop_gathered_before_its_own(bench: Bench) -> None:
+def test_a_thread_sends_what_a_loop_gathered_before_its_own(bench: SerialBench) -> None:
     asyncio.run(bench.port.awrite(b"loop, ", PATIENCE))
     bench.port.write(b"thread", PATIENCE)
     assert bench.get(12) == b"loop, thread"
 
 
-def test_a_thread_that_reads_sends_what_a_loop_gathered(bench: Bench) -> None:
+def test_a_thread_that_reads_sends_what_a_loop_gathered(bench: SerialBench) -> None:
     asyncio.run(bench.port.awrite(b"question", PATIENCE))
     board = threading.Thread(target=lambda: bench.give(bench.get(8)[::-1]))
     board.start()
@@ -101,7 +101,7 @@ def test_a_thread_that_reads_sends_what_a_loop_gathered(bench: Bench) -> None:
     board.join()
 
 
-def test_a_thread_and_a_timer_do_not_send_the_same_twice(opening: Callable[..., Bench]) -> None:
+def test_a_thread_and_a_timer_do_not_send_the_same_twice(opening: Callable[..., SerialBench]) -> None:
     """The loop runs on, and its time is up at about the moment at which the thread writes."""
     bench = opening(drain_ms=1)
     with running_loop() as call:

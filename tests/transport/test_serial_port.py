@@ -17,17 +17,18 @@ from fastflight.transport import LineSettings, SerialControl, parse_url
 from fastflight.transport.serial import SerialAddress
 from fastflight.transport.serial_lines import Lines
 from fastflight.transport.serial_windows import ThreadedSerialPort
+from tests.support.waiting import until
 
-from .serial_bench import PATIENCE, SHORT, Bench, alone, awaited
+from .serial_bench import PATIENCE, SHORT, SerialBench, alone, awaited
 
 
-def test_a_serial_port_is_a_serial_control(bench: Bench) -> None:
+def test_a_serial_port_is_a_serial_control(bench: SerialBench) -> None:
     assert isinstance(bench.port, SerialControl)
     assert bench.port.settings == LineSettings(115200, 8, "N", 1)
     assert bench.port.bytes_per_second == 11520
 
 
-def test_a_new_speed_is_the_lines_speed(bench: Bench) -> None:
+def test_a_new_speed_is_the_lines_speed(bench: SerialBench) -> None:
     bench.port.configure(LineSettings(9600), PATIENCE)
     assert bench.port.settings == LineSettings(9600)
     assert bench.port.bytes_per_second == 960
@@ -35,7 +36,7 @@ def test_a_new_speed_is_the_lines_speed(bench: Bench) -> None:
     assert bench.port.bytes_per_second == pytest.approx(921600 / 11)
 
 
-def test_what_was_gathered_goes_before_the_line_changes(bench: Bench) -> None:
+def test_what_was_gathered_goes_before_the_line_changes(bench: SerialBench) -> None:
     async def main() -> None:
         await bench.port.awrite(b"old speed", PATIENCE)
         await bench.port.aconfigure(LineSettings(9600), PATIENCE)
@@ -54,7 +55,7 @@ def test_what_was_gathered_goes_before_the_line_changes(bench: Bench) -> None:
         (LineSettings(baud=(1 << 32) - 1), "cannot drive the line as 4294967295 baud"),
     ],
 )
-def test_settings_that_the_port_cannot_do_change_nothing(bench: Bench, settings: LineSettings, text: str) -> None:
+def test_settings_that_the_port_cannot_do_change_nothing(bench: SerialBench, settings: LineSettings, text: str) -> None:
     """A pseudo-terminal carries eight bits without parity."""
     with pytest.raises(TransportError, match=text):
         bench.port.configure(settings, PATIENCE)
@@ -63,7 +64,7 @@ def test_settings_that_the_port_cannot_do_change_nothing(bench: Bench, settings:
     assert bench.port.settings == LineSettings()
 
 
-def test_a_port_without_control_lines_says_so(bench: Bench) -> None:
+def test_a_port_without_control_lines_says_so(bench: SerialBench) -> None:
     with pytest.raises(TransportError, match="the port has no DTR to set"):
         bench.port.assign(PATIENCE, dtr=True)
     with pytest.raises(TransportError, match="the port has no RTS to set"):
@@ -74,7 +75,7 @@ def test_a_port_without_control_lines_says_so(bench: Bench) -> None:
         asyncio.run(bench.port.amodem(PATIENCE))
 
 
-def test_received_bytes_can_be_thrown_away(bench: Bench) -> None:
+def test_received_bytes_can_be_thrown_away(bench: SerialBench) -> None:
     def has_old_bytes() -> bool:
         if isinstance(bench.port, ThreadedSerialPort):  # a byte that its thread is about to add would stay
             return bench.port._received == b"old"
@@ -82,8 +83,7 @@ def test_received_bytes_can_be_thrown_away(bench: Bench) -> None:
 
     def old_bytes() -> None:
         bench.give(b"old")
-        while not has_old_bytes():
-            pass
+        until(has_old_bytes)
 
     async def main() -> None:
         for word in (b"first", b"second"):
@@ -99,7 +99,7 @@ def test_received_bytes_can_be_thrown_away(bench: Bench) -> None:
     assert bench.port.read(PATIENCE) == b"third"
 
 
-def test_a_closed_port_cannot_be_controlled(bench: Bench) -> None:
+def test_a_closed_port_cannot_be_controlled(bench: SerialBench) -> None:
     bench.port.close()
     calls: list[Callable[[], object]] = [
         lambda: bench.port.configure(LineSettings(9600), SHORT),
@@ -147,7 +147,9 @@ def test_a_coroutine_gets_the_streams_of_pyserial_asyncio() -> None:
     os.close(theirs)
 
 
-def test_a_cancelled_call_does_not_leave_settings_on_their_way(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_call_does_not_leave_settings_on_their_way(
+    bench: SerialBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever has the port next puts them back as they were, and must not be overtaken."""
     begun, go_on = threading.Event(), threading.Event()
     configure = Lines.configure

@@ -34,7 +34,7 @@ class Counting(asyncio.SelectorEventLoop):
         super().add_reader(fd, woken)
 
 
-class Line:
+class WatchedLine:
     """Two ends, and a watch on `ours`."""
 
     def __init__(self) -> None:
@@ -54,8 +54,8 @@ class Line:
 
 
 @pytest.fixture
-def line() -> Iterator[Line]:
-    made = Line()
+def line() -> Iterator[WatchedLine]:
+    made = WatchedLine()
     yield made
     made.watch.end()
     made.ours.close()
@@ -74,7 +74,7 @@ def counting(runner: asyncio.Runner) -> Counting:
     return loop
 
 
-async def answered(line: Line, answer: bytes) -> bytes:
+async def answered(line: WatchedLine, answer: bytes) -> bytes:
     """What a reader gets that waits when `answer` comes."""
     reading = asyncio.ensure_future(line.watch.read(PATIENCE))
     await asyncio.sleep(0)
@@ -82,7 +82,7 @@ async def answered(line: Line, answer: bytes) -> bytes:
     return await reading
 
 
-def test_one_watch_serves_many_waits(line: Line, runner: asyncio.Runner) -> None:
+def test_one_watch_serves_many_waits(line: WatchedLine, runner: asyncio.Runner) -> None:
     async def main() -> None:
         for number in range(100):
             assert await answered(line, b"%d" % number) == b"%d" % number
@@ -91,13 +91,13 @@ def test_one_watch_serves_many_waits(line: Line, runner: asyncio.Runner) -> None
     assert (counting(runner).watches, counting(runner).wakes) == (1, 100)
 
 
-def test_what_is_there_is_taken_without_a_watch(line: Line, runner: asyncio.Runner) -> None:
+def test_what_is_there_is_taken_without_a_watch(line: WatchedLine, runner: asyncio.Runner) -> None:
     line.theirs.send(b"there")
     assert runner.run(line.watch.read(PATIENCE)) == b"there"
     assert counting(runner).watches == 0
 
 
-def test_bytes_that_nobody_waits_for_wake_the_loop_once_and_stay(line: Line, runner: asyncio.Runner) -> None:
+def test_bytes_that_nobody_waits_for_wake_the_loop_once_and_stay(line: WatchedLine, runner: asyncio.Runner) -> None:
     async def main() -> None:
         await answered(line, b"awaited")
         loop = counting(runner)
@@ -113,7 +113,7 @@ def test_bytes_that_nobody_waits_for_wake_the_loop_once_and_stay(line: Line, run
     runner.run(main())
 
 
-def test_a_reader_that_is_cancelled_as_bytes_are_taken_leaves_them(line: Line, runner: asyncio.Runner) -> None:
+def test_a_reader_that_is_cancelled_as_bytes_are_taken_leaves_them(line: WatchedLine, runner: asyncio.Runner) -> None:
     async def cancelled() -> None:
         reading = asyncio.ensure_future(line.watch.read(PATIENCE))
         # Before the reader has its turn, which it gets for the bytes.
@@ -131,7 +131,7 @@ def test_a_reader_that_is_cancelled_as_bytes_are_taken_leaves_them(line: Line, r
     assert line.taken == [b"taken", b"taken"]
 
 
-def test_a_stream_without_end_leaves_the_loop_its_turns(line: Line, runner: asyncio.Runner) -> None:
+def test_a_stream_without_end_leaves_the_loop_its_turns(line: WatchedLine, runner: asyncio.Runner) -> None:
     async def main() -> int:
         turns = 0
 
@@ -149,7 +149,7 @@ def test_a_stream_without_end_leaves_the_loop_its_turns(line: Line, runner: asyn
     assert runner.run(main()) > 2
 
 
-def test_silence_is_a_timeout_and_the_watch_goes_on(line: Line, runner: asyncio.Runner) -> None:
+def test_silence_is_a_timeout_and_the_watch_goes_on(line: WatchedLine, runner: asyncio.Runner) -> None:
     async def main() -> bytes:
         with pytest.raises(TimeoutError):
             await line.watch.read(0)
@@ -192,7 +192,7 @@ def fill(end: socket.socket) -> None:
             return
 
 
-def test_room_comes_when_the_other_end_reads(line: Line, runner: asyncio.Runner) -> None:
+def test_room_comes_when_the_other_end_reads(line: WatchedLine, runner: asyncio.Runner) -> None:
     async def main() -> None:
         fill(line.ours)
         with pytest.raises(TimeoutError):
@@ -210,7 +210,9 @@ def test_room_comes_when_the_other_end_reads(line: Line, runner: asyncio.Runner)
     runner.run(main())
 
 
-def test_its_end_leaves_nothing_on_the_loop_and_wakes_those_that_wait(line: Line, runner: asyncio.Runner) -> None:
+def test_its_end_leaves_nothing_on_the_loop_and_wakes_those_that_wait(
+    line: WatchedLine, runner: asyncio.Runner
+) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         fill(line.ours)
@@ -224,7 +226,7 @@ def test_its_end_leaves_nothing_on_the_loop_and_wakes_those_that_wait(line: Line
     runner.run(main())
 
 
-def test_its_end_after_its_loop_is_nothing(line: Line) -> None:
+def test_its_end_after_its_loop_is_nothing(line: WatchedLine) -> None:
     asyncio.run(answered(line, b"watched"))
     line.watch.end()
     assert asyncio.run(answered(line, b"again")) == b"again"
@@ -239,7 +241,9 @@ def test_carrying_out_on_a_loop_that_stands_still_is_done_here() -> None:
     assert done == [True, True]
 
 
-def test_what_is_to_run_with_room_or_later_runs_once_and_not_after_the_end(line: Line, runner: asyncio.Runner) -> None:
+def test_what_is_to_run_with_room_or_later_runs_once_and_not_after_the_end(
+    line: WatchedLine, runner: asyncio.Runner
+) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         calls: asyncio.Queue[str] = asyncio.Queue()
@@ -258,7 +262,7 @@ def test_what_is_to_run_with_room_or_later_runs_once_and_not_after_the_end(line:
 
 
 def test_another_descriptor_ends_the_waits_that_began_before_it_was_forgotten(
-    line: Line, runner: asyncio.Runner
+    line: WatchedLine, runner: asyncio.Runner
 ) -> None:
     ended, end = os.pipe()
     also: tuple[int, ...] = (ended,)
@@ -288,7 +292,7 @@ def test_another_descriptor_ends_the_waits_that_began_before_it_was_forgotten(
     os.close(end)
 
 
-def test_once_closed_it_registers_nothing_any_more(line: Line, runner: asyncio.Runner) -> None:
+def test_once_closed_it_registers_nothing_any_more(line: WatchedLine, runner: asyncio.Runner) -> None:
     line.watch.close()
     for wait in (line.watch.room, line.watch.read):
         with pytest.raises(OSError, match="closed"):
@@ -296,7 +300,7 @@ def test_once_closed_it_registers_nothing_any_more(line: Line, runner: asyncio.R
     assert counting(runner).watches == 0
 
 
-def test_what_is_poured_wakes_no_reader_and_arrives_in_order(line: Line, runner: asyncio.Runner) -> None:
+def test_what_is_poured_wakes_no_reader_and_arrives_in_order(line: WatchedLine, runner: asyncio.Runner) -> None:
     async def main() -> None:
         given: asyncio.Queue[bytes] = asyncio.Queue()
         line.theirs.send(b"before")
@@ -312,7 +316,7 @@ def test_what_is_poured_wakes_no_reader_and_arrives_in_order(line: Line, runner:
     assert counting(runner).watches == 1
 
 
-def test_pouring_that_is_cancelled_takes_nothing_more(line: Line, runner: asyncio.Runner) -> None:
+def test_pouring_that_is_cancelled_takes_nothing_more(line: WatchedLine, runner: asyncio.Runner) -> None:
     async def main() -> None:
         given: asyncio.Queue[bytes] = asyncio.Queue()
         pouring = asyncio.ensure_future(line.watch.pour(given.put_nowait))
@@ -329,7 +333,7 @@ def test_pouring_that_is_cancelled_takes_nothing_more(line: Line, runner: asynci
     runner.run(main())
 
 
-def test_pouring_fails_as_reading_does(line: Line, runner: asyncio.Runner) -> None:
+def test_pouring_fails_as_reading_does(line: WatchedLine, runner: asyncio.Runner) -> None:
     async def main() -> None:
         pouring = asyncio.ensure_future(line.watch.pour(print))
         await asyncio.sleep(0)
@@ -341,7 +345,7 @@ def test_pouring_fails_as_reading_does(line: Line, runner: asyncio.Runner) -> No
     runner.run(main())
 
 
-class Cut(Line):
+class Cut(WatchedLine):
     """A connection whose other end, closed, resets it right behind what it sent."""
 
     def ends(self) -> tuple[socket.socket, socket.socket]:

@@ -12,7 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from tests.campaigns.faulting.stage import LINES, SOCKET, Stage
-from tests.campaigns.faulting.trial import BAD, Outcome, Trials, warm_up
+from tests.campaigns.faulting.trial import BAD, FaultOutcome, FaultTrials, warm_up
 
 # Any fixed number: a campaign that cannot be repeated finds nothing that can be mended.
 SEED = 1
@@ -50,11 +50,11 @@ class Campaign:
         self._tls = tls
         self._deadline = time.monotonic() + seconds
         self._lock = threading.Lock()
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[FaultOutcome] = []
         self.flaws: list[str] = []
         self.acknowledged = 0
 
-    def run(self, faults: int, only: Sequence[int] | None = None) -> tuple[list[Outcome], list[str]]:
+    def run(self, faults: int, only: Sequence[int] | None = None) -> tuple[list[FaultOutcome], list[str]]:
         """Carry out so many faults, or those numbers on each stage: what came of each, and what is wrong in all.
 
         A stage that breaks down is a flaw; what came of the others, and of it until then, counts.
@@ -80,7 +80,7 @@ class Campaign:
         folder = self._folder / line
         folder.mkdir()
         with Stage(folder, line, remote=line == SOCKET, tls=self._tls, seed=self._seed) as stage:
-            ours = Trials(stage, self._seed)
+            ours = FaultTrials(stage, self._seed)
             before: dict[int, tuple[int, int]] = {}
             count = 0
             for count, number in enumerate(takewhile(self._has_time, numbers)):
@@ -101,7 +101,7 @@ class Campaign:
     def _has_time(self, number: int) -> bool:
         return time.monotonic() < self._deadline
 
-    def _came(self, outcome: Outcome) -> None:
+    def _came(self, outcome: FaultOutcome) -> None:
         with self._lock:
             self.outcomes.append(outcome)
             if outcome.ended in BAD:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import pandas as pd
 
-from tests.campaigns.faulting.trial import BAD, COMPLETED, HUNG, LOST, STUCK, TYPED, UNTYPED, WRONG, Outcome
+from tests.campaigns.faulting.trial import BAD, COMPLETED, HUNG, LOST, STUCK, TYPED, UNTYPED, WRONG, FaultOutcome
 
 COLUMNS = ["hop", "fault", "work", "faults", "struck", "recovered", "typed", "codes", *BAD, "usable", "usable_max"]
 # Of kinds of work that are struck alike, one word.
@@ -26,9 +26,9 @@ KINDS = {
 }
 
 
-def frame_of(outcomes: Iterable[Outcome]) -> pd.DataFrame:
+def frame_of(outcomes: Iterable[FaultOutcome]) -> pd.DataFrame:
     """Return a frame with one row for each fault."""
-    frame = pd.DataFrame([asdict(outcome) for outcome in outcomes], columns=list(Outcome.__dataclass_fields__))
+    frame = pd.DataFrame([asdict(outcome) for outcome in outcomes], columns=list(FaultOutcome.__dataclass_fields__))
     frame["kind_of_work"] = frame["work"].map(KINDS)
     return frame
 

@@ -69,7 +69,7 @@ REMOTE: Sequence[tuple[float, type[Work]]] = tuple((1.0, by_gateway(work)) for w
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FaultOutcome:
     """One fault: what struck where, what was done, how it ended, and after how long all was usable.
 
     Not counted is how long a program of the work takes to be loaded: that is told by how busy the machine is.
@@ -109,7 +109,7 @@ class StreamRegistry:
     acknowledged: int = 0
 
 
-class Trials:
+class FaultTrials:
     """Faults on one stage, one after another."""
 
     def __init__(self, stage: Stage, seed: int, *, quick: bool = False) -> None:
@@ -124,7 +124,7 @@ class Trials:
         """The acknowledged rows of the recording that were checked."""
         return self._registry.acknowledged
 
-    def carry_out(self, number: int) -> Outcome:
+    def carry_out(self, number: int) -> FaultOutcome:
         """Carry out one fault, from its strike until everything is usable again."""
         stage = self._stage
         chance = random.Random(f"{self._seed} {stage.line} {number}")
@@ -151,7 +151,7 @@ class Trials:
             ended, reason = STUCK, f"after {ended} {code} ({reason}): {trouble}"
         if (worse := self._look(work, strikes)) and ended not in BAD:
             ended, reason = worse
-        return Outcome(
+        return FaultOutcome(
             number, stage.line, strikes.hop, strikes.kind, strikes.spec, work.name, work.mode,
             struck, ended, code, reason, seconds, usable, tries,
         )  # fmt: skip

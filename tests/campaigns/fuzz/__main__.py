@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from tests.campaigns.fuzz import reach
-from tests.campaigns.fuzz.campaign import Budget, Outcome, fuzz, table
+from tests.campaigns.fuzz.campaign import Budget, FuzzOutcome, fuzz, table
 from tests.campaigns.fuzz.target import load, names
 
 
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
         say(reach.table({name: reach.reach(name) for name in chosen}))
         return 0
     seconds = asked.seconds or (0 if asked.runs else 60)
-    outcomes: list[Outcome] = []
+    outcomes: list[FuzzOutcome] = []
     for name in chosen:
         outcomes.append(outcome := fuzz(name, Budget(asked.runs, seconds, asked.seed)))
         say(f"{name}: {outcome.executions:,} executions in {outcome.seconds:.0f} s, {outcome.coverage} branches")

@@ -38,7 +38,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FuzzOutcome:
     """What came of one target. `failure` is the input that broke it, and `log` what the process said then."""
 
     name: str
@@ -57,7 +57,7 @@ class Outcome:
         return self.failure is not None or bool(self.log)
 
 
-def fuzz(name: str, budget: Budget, folder: Path = BUILD) -> Outcome:
+def fuzz(name: str, budget: Budget, folder: Path = BUILD) -> FuzzOutcome:
     """Run one target until its budget is used up, or it fails."""
     target = load(name)
     corpus, seeds, found = (folder / name / part for part in ("corpus", "seeds", "found"))
@@ -101,7 +101,7 @@ def fuzz(name: str, budget: Budget, folder: Path = BUILD) -> Outcome:
     broken = sorted(path for path in found.iterdir() if path.name.partition("-")[0] in FAILURES)
     log = "\n".join(ended.stdout.splitlines()[-SHOWN_LINES:]) if ended.returncode else ""
     failure = broken[0].read_bytes() if broken else None
-    return Outcome(name, executions, seconds, used, coverage, kept, failure, log)
+    return FuzzOutcome(name, executions, seconds, used, coverage, kept, failure, log)
 
 
 def _cpu_seconds() -> float:
@@ -110,7 +110,7 @@ def _cpu_seconds() -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def table(outcomes: list[Outcome]) -> str:
+def table(outcomes: list[FuzzOutcome]) -> str:
     """What came of each target, as Markdown; all executions in the last row."""
     rows = [
         f"| {each.name} | {each.executions:,} | {each.executions / max(each.seconds, 1e-9):,.0f} "

@@ -17,7 +17,7 @@ SOON = 20.0
 DATA = bytes(range(256)) * 40
 
 
-class Echo:
+class EchoServer:
     """Says what it hears, to any number of clients."""
 
     def __init__(self) -> None:
@@ -46,14 +46,14 @@ class Echo:
 
 
 @pytest.fixture
-def echo() -> Iterator[Echo]:
-    echo = Echo()
+def echo() -> Iterator[EchoServer]:
+    echo = EchoServer()
     yield echo
     echo.close()
 
 
 @pytest.fixture
-def proxy(echo: Echo) -> Iterator[ChaosProxy]:
+def proxy(echo: EchoServer) -> Iterator[ChaosProxy]:
     with ChaosProxy("127.0.0.1", echo.port, seed=1) as proxy:
         yield proxy
 
@@ -204,7 +204,7 @@ def test_pulled_and_plugged_in_again(proxy: ChaosProxy) -> None:
         assert said(client, b"b") == b"b"
 
 
-def test_a_target_that_is_not_there_resets(proxy: ChaosProxy, echo: Echo) -> None:
+def test_a_target_that_is_not_there_resets(proxy: ChaosProxy, echo: EchoServer) -> None:
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))  # nobody else has the port, and nobody listens on it
         proxy.aim(deaf.getsockname()[1])
@@ -215,7 +215,7 @@ def test_a_target_that_is_not_there_resets(proxy: ChaosProxy, echo: Echo) -> Non
         assert said(client, b"b") == b"b"
 
 
-def test_closing_ends_what_is_open(echo: Echo) -> None:
+def test_closing_ends_what_is_open(echo: EchoServer) -> None:
     with ChaosProxy("127.0.0.1", echo.port) as proxy:
         client = connected(proxy)
         assert said(client, b"a") == b"a"
@@ -224,7 +224,7 @@ def test_closing_ends_what_is_open(echo: Echo) -> None:
 
 
 @pytest.mark.parametrize("turns", range(4))
-def test_closing_while_a_connection_comes_leaves_no_socket(echo: Echo, turns: int) -> None:
+def test_closing_while_a_connection_comes_leaves_no_socket(echo: EchoServer, turns: int) -> None:
     async def main() -> None:
         async with AsyncChaosProxy("127.0.0.1", echo.port) as proxy:
             client = socket.create_connection(("127.0.0.1", proxy.port), timeout=SOON)
@@ -237,7 +237,7 @@ def test_closing_while_a_connection_comes_leaves_no_socket(echo: Echo, turns: in
 
 
 @pytest.mark.parametrize("turns", range(4))
-def test_closing_while_a_connection_ends_leaves_no_socket(echo: Echo, turns: int) -> None:
+def test_closing_while_a_connection_ends_leaves_no_socket(echo: EchoServer, turns: int) -> None:
     async def main() -> None:
         async with AsyncChaosProxy("127.0.0.1", echo.port) as proxy:
             reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
@@ -253,7 +253,7 @@ def test_closing_while_a_connection_ends_leaves_no_socket(echo: Echo, turns: int
     asyncio.run(main())
 
 
-def test_on_a_loop(echo: Echo) -> None:
+def test_on_a_loop(echo: EchoServer) -> None:
     async def main() -> bytes:
         async with AsyncChaosProxy("127.0.0.1", echo.port, ["end:back@3"]) as proxy:
             reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)

@@ -1,16 +1,16 @@
-// Asking the gateway. What it refuses is an `Error` whose text is the gateway's: what, where, and what to do next.
+// Requests to the gateway. A refusal is raised as an `Error` with the gateway's text: what, where, and what to do next.
 
 const TOKEN = "fastflight-token";
 
-// The token of who looks stays in this tab, and goes nowhere but into a header.
+// The token stays in this tab, and is sent only in a header.
 export const keep = (token) => sessionStorage.setItem(TOKEN, token);
 export const forget = () => sessionStorage.removeItem(TOKEN);
 export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
 
-// What proves who asks: nothing, where nothing is wanted.
+// The header that authenticates the user; none without a token.
 export function proof() {
   const token = sessionStorage.getItem(TOKEN);
-  // A header holds no other characters; what has some is no token, and the server says so.
+  // A header cannot hold other characters. A token never has them, so the server refuses it then.
   return token === null ? {} : { Authorization: `Bearer ${token.replace(/[^!-~]/g, "?")}` };
 }
 
@@ -31,12 +31,12 @@ export function refusal(status, body) {
     const error = JSON.parse(body);
     [text, code] = [said(error), error.code];
   } catch {
-    // not an error of the gateway's
+    // the answer is not from the gateway
   }
   return Object.assign(new Error(text), { status, code });
 }
 
-// The address of what is at `url`, for an image or a download, which send no header.
+// An address with the content of `url`, for an image or a download: a browser sends no header for these.
 export async function fetched(url) {
   return hasToken() ? URL.createObjectURL(await (await ask(url)).blob()) : url;
 }
@@ -51,7 +51,7 @@ export function said(error) {
   return `${place}${error.what}${error.hint ? `. ${error.hint}` : ""}`;
 }
 
-// A file's or folder's address; `path` begins with a slash.
+// The address of a file or folder; `path` begins with a slash.
 export function fileUrl(device, path) {
   const parts = path.split("/").slice(1).map(encodeURIComponent);
   return `/devices/${encodeURIComponent(device)}/files/${parts.join("/")}`;

@@ -1,18 +1,24 @@
-// What the page knows of the devices, and the list of them. Whatever comes from a device is only ever set as text.
+// What the page knows of each device: its state, its newest line and the newest points of its columns.
+
+import { decimalsOf, isClock, unitOf, written } from "./columns.js";
 
 const MAX_POINTS = 300;
-const SPARK_POINTS = 60;
-// Columns that only count on; they are drawn last, and not beside the name.
-const COUNTERS = /^(ms|us|ns|ticks(_ms|_us)?|t|time|timestamp|ts|seq|n|uptime|millis)$/i;
-export const STATES = ["live", "stale", "trouble", "quiet", "closed"];
+// Points that decide how many digits a column's newest value is shown with.
+const DIGIT_POINTS = 60;
+// Data on a card that is younger is "now": ages that change ten times a second cannot be read.
+const NOW_MS = 2000;
+// In the order in which the overview shows them.
+export const STATES = ["trouble", "stale", "live", "quiet", "closed"];
 
 export class Device {
   constructor(name) {
     this.name = name;
     this.points = [];
     this.columns = [];
+    this.charted = { at: undefined, places: [] };
   }
 
+  // Apply a message of the feed: everything (`whole`), or what has changed.
   take(change, whole) {
     const { points, ...rest } = change;
     Object.assign(this, rest);
@@ -20,34 +26,64 @@ export class Device {
     else if (points) this.points = this.points.concat(points).slice(-MAX_POINTS);
   }
 
-  // Whether who looks may do that here: "read", "write", "session", "exec".
+  // Whether the user may "read", "write", "session" or "exec" here.
   may(verb) {
     return this.granted?.includes(verb) ?? true;
   }
 
-  // One of STATES, by the server's clock. What nobody hears any more is stale, whatever it was.
+  // The time of the newest point.
+  get newest() {
+    return this.points.length ? this.points[this.points.length - 1][0] : null;
+  }
+
+  // The places of the columns that are charted: all but times and counts.
+  places() {
+    const at = `${this.newest} ${this.columns.length}`;
+    if (this.charted.at !== at) {
+      const places = this.columns.map((_, place) => place);
+      this.charted = { at, places: places.filter((place) => !isClock(this.columns[place], this.values(place))) };
+    }
+    return this.charted.places;
+  }
+
+  values(place) {
+    return this.points.map((point) => point[place + 1] ?? null);
+  }
+
+  // A column's newest value as text with its unit, or "" if there is none.
+  current(place) {
+    const values = this.values(place).filter((value) => value != null);
+    if (!values.length) return "";
+    const unit = unitOf(this.columns[place]);
+    const text = written(values[values.length - 1], decimalsOf(values.slice(-DIGIT_POINTS)));
+    return unit ? `${text} ${unit}` : text;
+  }
+
+  // One of STATES, by the server's clock. Without a connection to the server, data is stale.
   state(now, connected) {
     if (this.trouble) return "trouble";
     if (this.last == null) return this.open ? "quiet" : "closed";
     return connected && now - this.last <= this.late ? "live" : "stale";
   }
 
-  // The same in words, with the age of the data.
-  said(now, connected) {
+  // The state in words, with the age of the newest data.
+  describe(now, connected) {
     const state = this.state(now, connected);
-    const heard = this.last == null ? "" : ago(now - this.last);
-    if (state === "trouble") return heard ? `trouble, last data ${heard}` : "trouble";
-    if (!this.may("session")) return state === "closed" ? "not open" : "open; not yours to hear";
-    if (state === "quiet") return "open, has said nothing yet";
+    const age = this.last == null ? "" : ago(now - this.last);
+    if (state === "trouble") return age ? `trouble, last data ${age}` : "trouble";
+    if (!this.may("session")) return state === "closed" ? "not open" : "open; its data is not for you";
+    if (state === "quiet") return "open, has sent nothing yet";
     if (state === "closed") return "not open";
-    return `${state}, ${heard}`;
+    return `${state}, ${age}`;
   }
-}
 
-// The places of columns in the order in which they are shown.
-export function order(columns) {
-  const places = columns.map((_, place) => place);
-  return places.sort((one, other) => COUNTERS.test(columns[one]) - COUNTERS.test(columns[other]) || one - other);
+  // The same for a card.
+  describeShort(now, connected) {
+    const state = this.state(now, connected);
+    if (this.last == null || !this.may("session")) return state;
+    const age = now - this.last;
+    return state === "live" && age < NOW_MS ? "live, now" : `${state}, ${ago(age)}`;
+  }
 }
 
 export function ago(ms) {
@@ -58,134 +94,7 @@ export function ago(ms) {
   return `${Math.floor(seconds / 3600)} h ago`;
 }
 
+// Set text of an element. Content from devices is only ever set like this, never as HTML.
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
-}
-
-export class DeviceList {
-  // `choose(name)` when somebody does.
-  constructor(choose) {
-    this.choose = choose;
-    this.cards = new Map();
-    this.list = document.getElementById("devices");
-    this.search = document.getElementById("search");
-    this.only = null;
-    this.buttons = new Map();
-    for (const state of STATES) {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.setAttribute("aria-pressed", "false");
-      button.addEventListener("click", () => {
-        this.only = this.only === state ? null : state;
-        this.changed();
-      });
-      this.buttons.set(state, button);
-      document.getElementById("states").append(button);
-    }
-    this.search.addEventListener("input", () => this.changed());
-    document.getElementById("choice").addEventListener("submit", (event) => event.preventDefault());
-    this.changed = () => {};
-  }
-
-  show(devices, now, connected, chosen) {
-    const counts = new Map(STATES.map((state) => [state, 0]));
-    const wanted = this.search.value.trim().toLowerCase();
-    let shown = 0;
-    for (const device of devices.values()) {
-      const state = device.state(now, connected);
-      counts.set(state, counts.get(state) + 1);
-      const card = this.card(device);
-      const hidden = (this.only !== null && this.only !== state) || !device.name.toLowerCase().includes(wanted);
-      if (card.root.hidden !== hidden) card.root.hidden = hidden;
-      if (hidden) continue;
-      shown++;
-      if (card.button.dataset.state !== state) card.button.dataset.state = state;
-      card.button.setAttribute("aria-current", String(device.name === chosen));
-      setText(card.said, device.said(now, connected));
-      setText(card.rate, device.rate ? `${device.rate} rows/s` : "");
-      setText(card.badges, badges(device));
-      card.draw(device.points, order(device.columns)[0] ?? 0);
-    }
-    for (const [name, card] of this.cards) {
-      if (!devices.has(name)) {
-        card.root.remove();
-        this.cards.delete(name);
-      }
-    }
-    for (const [state, button] of this.buttons) {
-      setText(button, `${state} ${counts.get(state)}`);
-      button.setAttribute("aria-pressed", String(this.only === state));
-    }
-    document.getElementById("none").hidden = shown > 0 || devices.size === 0;
-    return counts;
-  }
-
-  card(device) {
-    let card = this.cards.get(device.name);
-    if (!card) {
-      card = new Card(device.name, this.choose);
-      this.cards.set(device.name, card);
-      this.list.append(card.root);
-    }
-    return card;
-  }
-}
-
-export function badges(device) {
-  const told = [];
-  if (device.trouble) told.push(device.trouble);
-  if (device.holder) told.push(`held by ${device.holder}`);
-  if (device.recording) told.push(device.recording);
-  if (device.lost) told.push(`${device.lost} dropped`);
-  return told.join(" · ");
-}
-
-class Card {
-  constructor(name, choose) {
-    this.root = document.createElement("li");
-    this.button = document.createElement("button");
-    this.button.type = "button";
-    this.button.className = "card";
-    this.button.addEventListener("click", () => choose(name));
-    const part = (kind, tag = "span") => {
-      const element = document.createElement(tag);
-      element.className = kind;
-      this.button.append(element);
-      return element;
-    };
-    part("name").textContent = name;
-    this.said = part("said");
-    this.badges = part("badges");
-    this.rate = part("rate");
-    this.canvas = part("spark", "canvas");
-    this.canvas.setAttribute("aria-hidden", "true");
-    this.root.append(this.button);
-    this.drawn = null;
-  }
-
-  // A column of the newest points, as a line without axes.
-  draw(points, column) {
-    const newest = points.length ? points[points.length - 1][0] : null;
-    if (newest === this.drawn) return;
-    this.drawn = newest;
-    const scale = devicePixelRatio || 1;
-    const [width, height] = [92, 38];
-    this.canvas.width = width * scale;
-    this.canvas.height = height * scale;
-    const values = points.slice(-SPARK_POINTS).map((point) => point[column + 1]).filter((value) => value != null);
-    if (values.length < 2) return;
-    const [low, high] = [Math.min(...values), Math.max(...values)];
-    const pen = this.canvas.getContext("2d");
-    pen.scale(scale, scale);
-    pen.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--accent");
-    pen.lineWidth = 1.5;
-    pen.lineJoin = "round";
-    pen.beginPath();
-    values.forEach((value, place) => {
-      const x = (place / (values.length - 1)) * (width - 4) + 2;
-      const y = high === low ? height / 2 : height - 4 - ((value - low) / (high - low)) * (height - 8);
-      place ? pen.lineTo(x, y) : pen.moveTo(x, y);
-    });
-    pen.stroke();
-  }
 }

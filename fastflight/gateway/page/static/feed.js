@@ -1,21 +1,21 @@
-// The fleet's feed: one WebSocket, opened again with back-off, and the server's clock as it tells it.
+// The feed of all devices: a WebSocket that is opened again after growing delays, and the server's clock.
 
 import { ask, hasToken } from "./asking.js";
 
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 10000;
-// The server speaks ten times a second. A connection that has been silent for so long is as good as lost.
+// The server sends ten messages a second. After this time without one, the connection counts as lost.
 const SILENT_MS = 4000;
-// What a WebSocket is closed with when the token is no longer good.
+// The code with which a WebSocket is closed when the token is no longer valid.
 const UNPROVEN = 4401;
 
 export class Feed {
-  // `heard(message)` for each message, `changed(state)` with "connecting", "live" or "lost"; `putOut()` when who looks
-  // may no longer.
-  constructor(heard, changed, putOut) {
+  // `heard(message)` is called for each message, `changed(state)` with "connecting", "live" or "lost", and `signOut()`
+  // when the token is no longer valid.
+  constructor(heard, changed, signOut) {
     this.heard = heard;
     this.changed = changed;
-    this.putOut = putOut;
+    this.signOut = signOut;
     this.wait = FIRST_WAIT_MS;
     this.at = null; // the server's clock, ms since 1970, when `this.since` was
     this.since = 0;
@@ -39,7 +39,7 @@ export class Feed {
       const { ticket } = await (await ask("/tickets?for=fleet", { method: "POST" })).json();
       this.connect(`?ticket=${ticket}`);
     } catch (error) {
-      if (error.status === 401) this.putOut();
+      if (error.status === 401) this.signOut();
       else this.lost();
     } finally {
       this.asking = false;
@@ -53,7 +53,7 @@ export class Feed {
     socket.onmessage = (event) => {
       if (socket !== this.socket) return;
       const message = JSON.parse(event.data);
-      if (!message.devices) return; // it says why it ends, which is shown by what comes then
+      if (!message.devices) return; // an error; the WebSocket is closed after it
       this.at = message.at;
       this.since = this.lastHeard = performance.now();
       this.wait = FIRST_WAIT_MS;
@@ -62,7 +62,7 @@ export class Feed {
     };
     socket.onclose = (event) => {
       if (socket !== this.socket) return;
-      if (event.code === UNPROVEN) this.putOut();
+      if (event.code === UNPROVEN) this.signOut();
       else this.lost();
     };
     this.lastHeard = performance.now();

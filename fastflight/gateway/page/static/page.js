@@ -1,47 +1,51 @@
-// The page put together. Where somebody is stands in the address, as #/device/tab, so that it can be kept and shared.
+// Puts the page together. The address says what is shown: #/device/tab, #/benchmarks, or nothing for the overview.
 
-import { ask, fetched } from "./asking.js";
+import { Benchmarks } from "./benchmarks.js";
 import { Charts } from "./charts.js";
-import { Device, DeviceList, setText } from "./devices.js";
+import { Device, setText } from "./devices.js";
 import { Feed } from "./feed.js";
 import { Files } from "./files.js";
+import { Overview } from "./overview.js";
 import { Signing } from "./signing.js";
 import { ReplTerminal } from "./terminal.js";
 
 const TABS = ["live", "files", "terminal"];
-// What each takes; live data are shown as not granted rather than hidden.
-const TAKES = { files: "read", terminal: "exec" };
+// The scope that a tab needs. Without it the tab is hidden; "live" says what is missing instead.
+const NEEDED = { files: "read", terminal: "exec" };
+const BENCHMARKS = "#/benchmarks";
 const get = (id) => document.getElementById(id);
 
 const devices = new Map();
 let chosen = null;
 let tab = "live";
+// The only device, if the server has just one. It is shown without being chosen.
+let only = null;
 // Updates that the server did not send because the page did not take them in time.
 let skipped = 0;
 let newest = null;
-// How far down the list somebody was when they chose a device.
+// How far down the overview the user was when choosing a device.
 let leftAt = 0;
-const turns = matchMedia("(max-width: 760px)");
 
-const list = new DeviceList((name) => go(name, tab));
+const overview = new Overview((name) => go(name, chosen === null ? "live" : tab));
 const charts = new Charts(get("charts"));
 const files = new Files();
 const terminal = new ReplTerminal();
-// The feed begins when it is known who looks.
+const benchmarks = new Benchmarks();
+// The feed is opened once the user is known.
 let feed = null;
 const signing = new Signing(() => {
-  feed ??= new Feed(heard, changed, () => signing.leave("The token is no longer good. Sign in again."));
+  feed ??= new Feed(heard, changed, () => signing.leave("The token is no longer valid. Sign in again."));
   arrive();
-  showPlots();
+  benchmarks.load();
 });
-list.changed = drawSoon;
+overview.changed = drawSoon;
 
 function changed(state) {
   const element = get("connection");
   element.dataset.state = state;
   if (state !== "live") newest = null;
   if (state !== "lost") setText(element, state === "live" ? "connected" : state);
-  drawSoon();
+  overview.redraw();
 }
 
 function heard(message) {
@@ -55,10 +59,14 @@ function heard(message) {
   }
   get("alert").hidden = !message.trouble;
   setText(get("alert"), message.trouble || "");
-  drawSoon();
+  const before = only;
+  only = devices.size === 1 ? devices.keys().next().value : null;
+  if (only !== before) arrive();
+  if (whole) overview.redraw();
+  else drawSoon();
 }
 
-// At most once a frame, however much comes.
+// At most once a frame, however many messages come.
 let waiting = false;
 function drawSoon() {
   if (waiting) return;
@@ -78,7 +86,7 @@ function draw() {
     setText(get("connection"), seconds ? `connection lost, again in ${seconds} s` : "connection lost, trying again");
   }
   get("connection").title = skipped ? `${skipped} updates were skipped: this page was too slow for them` : "";
-  const counts = list.show(devices, now, connected, chosen);
+  const counts = overview.show(devices, now, connected, chosen);
   const rate = connected ? [...devices.values()].reduce((sum, device) => sum + (device.rate ?? 0), 0) : 0;
   setText(get("totals"), devices.size ? `${counts.get("live")}/${devices.size} live · ${Math.round(rate)} rows/s` : "");
   if (chosen !== null) drawChosen(devices.get(chosen), now, connected);
@@ -91,17 +99,18 @@ function drawChosen(device, now, connected) {
   if (!device) {
     get("state").dataset.state = "trouble";
     setText(get("state"), devices.size ? "no such device" : "");
+    setText(get("url"), "");
     return;
   }
   const state = device.state(now, connected);
   get("state").dataset.state = state;
-  setText(get("state"), device.said(now, connected));
+  setText(get("state"), device.describe(now, connected));
   setText(get("url"), device.url ?? "");
-  for (const [each, verb] of Object.entries(TAKES)) {
-    get(`tab-${each}`).hidden = !device.may(verb);
-    if (tab === each && !device.may(verb)) go(chosen, "live");
+  for (const [each, scope] of Object.entries(NEEDED)) {
+    get(`tab-${each}`).hidden = !device.may(scope);
+    if (tab === each && !device.may(scope)) go(chosen, "live");
   }
-  get("upload").hidden = !device.may("write");
+  get("files").toggleAttribute("data-may-write", device.may("write"));
   get("not-granted").hidden = device.may("session");
   get("newest").hidden = !device.may("session");
   get("trouble").hidden = !device.trouble;
@@ -125,7 +134,7 @@ const facts = new Map();
 function fact(title, text) {
   if (!facts.has(title)) {
     const pair = document.createElement("div");
-    const [term, value] = ["dt", "dd"].map((tag) => pair.appendChild(document.createElement(tag)));
+    const [term, value] = ["dt", "dd"].map((each) => pair.appendChild(document.createElement(each)));
     term.textContent = title;
     get("facts").append(pair);
     facts.set(title, value);
@@ -138,17 +147,23 @@ function go(name, to) {
   location.hash = name === null ? "" : `#/${encodeURIComponent(name)}/${to}`;
 }
 
+// Show what the address says.
 function arrive() {
   if (feed === null) return;
   const [, name, to] = location.hash.split("/");
-  const before = chosen;
-  chosen = name ? decodeURIComponent(name) : null;
+  const before = document.body.dataset.view;
+  const view = location.hash === BENCHMARKS ? "benchmarks" : name || only ? "device" : "overview";
+  if (view !== "device") chosen = null;
+  else chosen = name ? decodeURIComponent(name) : only;
   tab = TABS.includes(to) ? to : "live";
-  get("device").hidden = chosen === null;
-  if (before === null) leftAt = scrollY;
-  document.body.toggleAttribute("data-chosen", chosen !== null);
-  // Where the two take turns, each is seen from where it was left, or from its top.
-  if (before !== chosen && turns.matches) scrollTo(0, chosen === null ? leftAt : 0);
+  if (before === "overview" && view !== "overview") leftAt = scrollY;
+  document.body.dataset.view = view;
+  // A single device needs no list of devices.
+  document.body.toggleAttribute("data-single", chosen !== null && chosen === only);
+  get("fleet").hidden = view === "benchmarks";
+  get("device").hidden = view !== "device";
+  get("benchmarks").hidden = view !== "benchmarks";
+  if (before !== view) scrollTo(0, view === "overview" ? leftAt : 0);
   for (const each of TABS) {
     get(each).hidden = each !== tab;
     const button = get(`tab-${each}`);
@@ -158,7 +173,8 @@ function arrive() {
   if (tab === "files" && chosen !== null) files.open(chosen);
   else files.leave();
   terminal.choose(chosen, tab === "terminal");
-  drawSoon();
+  overview.redraw();
+  if (before !== view && view === "device") requestAnimationFrame(() => overview.reveal(chosen));
 }
 
 for (const [place, each] of TABS.entries()) {
@@ -168,7 +184,7 @@ for (const [place, each] of TABS.entries()) {
     const step = { ArrowLeft: -1, ArrowRight: 1, Home: 1, End: -1 }[event.key];
     if (!step) return;
     event.preventDefault();
-    // To the first from before it, to the last from behind it.
+    // Home is one step forward from before the first tab, End one step back from behind the last.
     let to = event.key === "Home" ? -1 : event.key === "End" ? TABS.length : place;
     do to = (to + step + TABS.length) % TABS.length;
     while (get(`tab-${TABS[to]}`).hidden);
@@ -179,22 +195,6 @@ for (const [place, each] of TABS.entries()) {
 }
 get("back").addEventListener("click", () => go(null));
 addEventListener("hashchange", arrive);
-// Ages go on while nothing comes.
+// Ages grow while no messages come.
 setInterval(drawSoon, 200);
 signing.begin();
-
-async function showPlots() {
-  const { plots } = await (await ask("/plots")).json();
-  get("plots").hidden = plots.length === 0;
-  get("images").replaceChildren(
-    ...plots.map((url) => {
-      const figure = document.createElement("figure");
-      const image = figure.appendChild(document.createElement("img"));
-      image.loading = "lazy";
-      fetched(url).then((src) => (image.src = src), () => figure.remove());
-      image.alt = decodeURIComponent(url.slice(url.lastIndexOf("/") + 1)).replace(/\.png$/, "").replaceAll("_", " ");
-      figure.appendChild(document.createElement("figcaption")).textContent = image.alt;
-      return figure;
-    }),
-  );
-}

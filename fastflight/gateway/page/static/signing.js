@@ -1,11 +1,11 @@
-// Who looks. Where the server wants to know, a token is typed once, kept for this tab alone, and sent as a header.
+// Signing in. If the server has tokens, the user types one. It is kept for this tab only, and sent as a header.
 
 import { ask, forget, hasToken, keep } from "./asking.js";
 
 const get = (id) => document.getElementById(id);
 
 export class Signing {
-  // `began(identity)` once it is known who looks: `name`, `scopes`.
+  // `began(identity)` is called with the `name` and `scopes` of the user.
   constructor(began) {
     this.began = began;
     get("sign-in").addEventListener("submit", (event) => {
@@ -24,19 +24,18 @@ export class Signing {
       const answer = await ask("/actions/identity", { method: "POST" });
       const [identity] = (await answer.json()).results;
       get("sign-in").hidden = true;
-      get("fleet").hidden = false;
       get("who").textContent = hasToken() ? identity.name : "";
       get("who").title = identity.scopes.join(" ");
       get("sign-out").hidden = !hasToken();
       this.began(identity);
     } catch (error) {
-      if (error.status === 401) this.want(hasToken() ? "This token is not known here, or no longer good." : "");
-      else setTimeout(() => this.begin(), 2000); // the server is not there yet
+      if (error.status === 401) this.want(hasToken() ? "This token is not valid here, or no longer." : "");
+      else setTimeout(() => this.begin(), 2000); // the server does not answer yet
       if (error.status !== 401) get("connection").textContent = error.message;
     }
   }
 
-  // Nothing of what was seen stays: a page that is loaded anew has only what the next token shows.
+  // Forget the token and all that it has shown: the page is loaded again. `why` is shown then.
   leave(why) {
     forget();
     if (why) sessionStorage.setItem("fastflight-why", why);
@@ -48,8 +47,6 @@ export class Signing {
     const before = sessionStorage.getItem("fastflight-why");
     sessionStorage.removeItem("fastflight-why");
     get("sign-in").hidden = false;
-    get("fleet").hidden = true;
-    get("hint").hidden = true;
     get("connection").textContent = "not signed in";
     get("sign-in-said").textContent = why || before || "";
     get("token").focus();

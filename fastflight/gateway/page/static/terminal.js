@@ -1,4 +1,4 @@
-// The chosen device's REPL. What the device says comes as bytes, and goes to the terminal as bytes; so does what is typed.
+// The REPL of the chosen device. Output and input pass as bytes, unchanged.
 
 import { FitAddon, Terminal } from "/page/xterm/index.js";
 
@@ -6,6 +6,8 @@ import { ask, said } from "./asking.js";
 
 // Larger pastes are sent in parts: a message has at most 1 MiB.
 const MAX_SENT_BYTES = 64 * 1024;
+// Keys that a phone's keyboard does not have, and what they send.
+const KEYS = { "Ctrl-C": "\x03", "Ctrl-D": "\x04", Tab: "\t", "\u2191": "\x1b[A", "\u2193": "\x1b[B" };
 const FREE = "Nobody else can use the device while its REPL is open.";
 
 export class ReplTerminal {
@@ -19,10 +21,23 @@ export class ReplTerminal {
     this.screen = document.getElementById("screen");
     this.opens.addEventListener("click", () => this.open());
     this.closes.addEventListener("click", () => this.close("Closed. Others can use the device again."));
+    this.keys = document.getElementById("keys");
+    this.keys.append(...Object.entries(KEYS).map(([name, text]) => this.key(name, text)));
     new ResizeObserver(() => this.fit()).observe(this.screen);
   }
 
-  // The device whose terminal it is, and whether it can be seen. One that is left is closed: others may want the device.
+  key(name, text) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = name;
+    // The terminal keeps the focus, so that the phone's keyboard stays.
+    button.addEventListener("pointerdown", (event) => event.preventDefault());
+    button.addEventListener("mousedown", (event) => event.preventDefault());
+    button.addEventListener("click", () => this.send(text));
+    return button;
+  }
+
+  // Set the device, and whether the terminal can be seen. The REPL of another device is closed, so that others can use it.
   choose(device, visible) {
     if (device !== this.device) {
       this.close(FREE);
@@ -60,7 +75,7 @@ export class ReplTerminal {
       if (message.ready) this.ready();
       else if (message.error) why = said(message.error);
       else if (message.trailer) why = `The session has ended: ${message.trailer.why ?? message.trailer.ended}.`;
-      else if (message.note?.gap) this.tell("The device said more than could be shown; some of it is missing.", true);
+      else if (message.note?.gap) this.tell("The device printed more than could be shown; some of it is missing.", true);
     };
     socket.onclose = (event) => {
       if (socket !== this.socket) return;
@@ -72,9 +87,10 @@ export class ReplTerminal {
   ready() {
     this.tell(`Connected to ${this.device}. Ctrl-C interrupts its program, Ctrl-D restarts it.`);
     this.closes.disabled = false;
+    this.keys.hidden = false;
     this.terminal.options.disableStdin = false;
     this.terminal.focus();
-    this.send("\r"); // for a prompt to be seen
+    this.send("\r"); // makes the device print its prompt
   }
 
   close(why) {
@@ -87,6 +103,7 @@ export class ReplTerminal {
   ended(why, failed = false) {
     this.opens.disabled = false;
     this.closes.disabled = true;
+    this.keys.hidden = true;
     if (this.terminal) this.terminal.options.disableStdin = true;
     this.tell(why, failed);
   }
@@ -102,7 +119,7 @@ export class ReplTerminal {
     }
   }
 
-  // Made when it is first wanted: an invisible one has no size.
+  // Make the terminal when it is first used: one that cannot be seen has no size.
   make() {
     if (this.terminal) return;
     this.terminal = new Terminal({
@@ -110,6 +127,7 @@ export class ReplTerminal {
       fontSize: 14,
       cursorBlink: true,
       scrollback: 5000,
+      convertEol: true, // a program that ends its lines with LF alone would print a staircase
       theme: { background: "#11161d", foreground: "#e6ebf1" },
     });
     this.terminal.loadAddon((this.fitting = new FitAddon()));
@@ -121,8 +139,8 @@ export class ReplTerminal {
     this.fit();
   }
 
-  // Whether a key goes to the device. Copying is Ctrl-C only where something is marked. Without Escape, nobody who has
-  // only a keyboard could leave: Tab goes to the device.
+  // Whether a key goes to the device. Ctrl-C copies if text is selected. Escape leaves the terminal: Tab goes to the
+  // device, so users without a mouse have no other way out.
   isForDevice(event) {
     if (event.key === "Escape" && !event.ctrlKey && !event.altKey) {
       if (event.type === "keydown") (this.closes.disabled ? this.opens : this.closes).focus();

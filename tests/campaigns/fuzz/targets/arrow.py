@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from fastflight.tables import Layout
 from tests.campaigns.fuzz.material import Material, cut
-from tests.campaigns.fuzz.reading import check, shown
+from tests.campaigns.fuzz.table_formats import check, shown
 from tests.campaigns.fuzz.target import Target
 
 DECIMALS = pa.array([1, None, 2]).cast(pa.decimal128(21, 2))

@@ -26,8 +26,8 @@ from fastflight.client.upload import Upload
 from fastflight.errors import FastFlightError
 from fastflight.service.requests import Mock
 from tests.campaigns.fuzz.material import Material
-from tests.campaigns.fuzz.saying import said
 from tests.campaigns.fuzz.target import Target
+from tests.campaigns.fuzz.varied_json import said
 
 HERE = "grpc://127.0.0.1:1"
 BESIDE = (
@@ -89,7 +89,7 @@ def refusal(material: Material) -> Exception:
     return material.pick(ERRORS)(material.piece().decode("utf-8", "replace"), said(material, DESCRIBED))
 
 
-class Answer:
+class AnswerOfBytes:
     """Reads as Flight's reader of an answer, or of acknowledgements."""
 
     def __init__(self, schema: pa.Schema, material: Material) -> None:
@@ -140,7 +140,7 @@ class Writer:
 
 def rows(material: Material) -> None:
     schema = material.pick(BATCHES).schema.with_metadata({"fastflight.path": material.take(2)})
-    seeking, stream = Seeking(b"ok"), RowStream(Answer(schema.remove_metadata(), material), HERE)
+    seeking, stream = Seeking(b"ok"), RowStream(AnswerOfBytes(schema.remove_metadata(), material), HERE)
     assert isinstance(stream.path, str)
     if material.byte() & 1:
         answers.entries_of(stream)
@@ -156,7 +156,7 @@ def rows(material: Material) -> None:
 
 def upload(material: Material) -> None:
     failure = refusal(material) if material.byte() >= 0xC0 else None
-    client: Any = SimpleNamespace(do_put=lambda *_: (Writer(failure), Answer(BATCHES[0].schema, material)))
+    client: Any = SimpleNamespace(do_put=lambda *_: (Writer(failure), AnswerOfBytes(BATCHES[0].schema, material)))
     reported: list[int] = []
     source = pa.Table.from_batches([BATCHES[0]])
     done = Upload(client, Mock(), source, HERE, lambda rows, size, _: reported.extend((rows, size))).run()

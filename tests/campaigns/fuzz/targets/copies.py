@@ -22,8 +22,8 @@ from fastflight.client.tree_copy import GetTree
 from fastflight.errors import DeviceError, FastFlightError
 from tests.campaigns.fuzz.folder import Folder
 from tests.campaigns.fuzz.material import Material
-from tests.campaigns.fuzz.saying import said
 from tests.campaigns.fuzz.target import Target
+from tests.campaigns.fuzz.varied_json import said
 
 HERE = "grpc://127.0.0.1:1"
 CONTENT = {"a.txt": b"hello", "lib/b.py": b"x=1\n", "empty": b""}
@@ -35,7 +35,7 @@ NAMES = (
 FOLDER = Folder()
 
 
-class Server:
+class FuzzedServer:
     """A `ServerConnection` to a server whose every word the bytes may change."""
 
     def __init__(self, material: Material) -> None:
@@ -116,7 +116,7 @@ def run(data: bytes) -> None:
     kind = material.byte()
     around = FOLDER.path
     place = around / "copied"
-    server: Any = Server(material)
+    server: Any = FuzzedServer(material)
     try:
         copied(server, place, kind)
         assert [each.name for each in around.iterdir()] in ([], ["copied"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastflight.tables import Layout
 from tests.campaigns.fuzz.material import FEW_CUTS, Material, cut
-from tests.campaigns.fuzz.reading import check, read, written
+from tests.campaigns.fuzz.table_formats import check, read, written
 from tests.campaigns.fuzz.target import Target
 
 LAYOUTS = (

@@ -10,8 +10,8 @@ from fastflight.device.transfer.link import BoardLink
 from fastflight.device.transfer.types import PartialWrite, Resumption, Transfer
 from fastflight.errors import BusyError, DeviceError, ProtocolError, RequestError, TransportError
 from fastflight.protocol.conversation import Conversation
-from tests.campaigns.fuzz.conversing import SAYS, board, converse
 from tests.campaigns.fuzz.material import Material
+from tests.campaigns.fuzz.random_peer import SAYS, board, converse
 from tests.campaigns.fuzz.target import Target
 
 FULL = parse(SAYS["features"])

@@ -26,8 +26,8 @@ from fastflight.runtime.outgoing import Piece
 from fastflight.runtime.tracing import REQUEST_ID_FORM
 from fastflight.service import make_request
 from fastflight.service.requests import FILE_DESCRIPTION, DeviceFile, Request
-from tests.campaigns.fuzz.looping import Loop
 from tests.campaigns.fuzz.material import Material, cut
+from tests.campaigns.fuzz.shared_loop import Loop
 from tests.campaigns.fuzz.target import Target
 from tests.campaigns.fuzz.targets.request import CATALOG
 from tests.campaigns.fuzz.targets.tokens import KNOWN, TEXT

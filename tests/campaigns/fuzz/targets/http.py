@@ -12,9 +12,9 @@ from fastflight.gateway.content.negotiation import choose_format
 from fastflight.gateway.content.uploads import Content, UploadedRows, format_of_content
 from fastflight.gateway.errors import HttpRefusal
 from fastflight.tables import Layout
-from tests.campaigns.fuzz.looping import Loop
 from tests.campaigns.fuzz.material import FEW_CUTS, Material, cut
-from tests.campaigns.fuzz.reading import same
+from tests.campaigns.fuzz.shared_loop import Loop
+from tests.campaigns.fuzz.table_formats import same
 from tests.campaigns.fuzz.target import Target
 
 FORMATS = ("raw", "csv", "jsonl", "arrow")

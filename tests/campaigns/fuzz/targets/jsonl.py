@@ -6,7 +6,7 @@ import json
 
 from fastflight.tables import Layout
 from tests.campaigns.fuzz.material import FEW_CUTS, Material, cut
-from tests.campaigns.fuzz.reading import check, written
+from tests.campaigns.fuzz.table_formats import check, written
 from tests.campaigns.fuzz.target import Target
 
 LAYOUTS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastflight.tables import Layout
 from tests.campaigns.fuzz.material import Material, cut
-from tests.campaigns.fuzz.reading import check, written
+from tests.campaigns.fuzz.table_formats import check, written
 from tests.campaigns.fuzz.target import Target
 
 TYPES = ("int64", "double", "string", "timestamp[s]", "bool", "binary", "date32", "decimal128(9, 2)", "uint8")

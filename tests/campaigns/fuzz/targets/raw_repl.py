@@ -7,8 +7,8 @@ from collections.abc import Callable
 from fastflight.errors import BusyError, DeviceError, ProtocolError, TransportError
 from fastflight.protocol.conversation import Conversation, on_silence, ticking
 from fastflight.protocol.raw_repl import BANNER, RawRepl, split_output
-from tests.campaigns.fuzz.conversing import board, converse
 from tests.campaigns.fuzz.material import Material
+from tests.campaigns.fuzz.random_peer import board, converse
 from tests.campaigns.fuzz.target import Target
 
 CODE = b"for i in range(10):\n print(i, 'and some text that is longer than the smallest ring holds')\n"

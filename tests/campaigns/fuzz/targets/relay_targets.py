@@ -6,8 +6,8 @@ import ipaddress
 
 from fastflight.errors import RequestError, TransportError
 from fastflight.gateway.relay.targets import AllowedTargets, Asker
-from tests.campaigns.fuzz.looping import Loop
 from tests.campaigns.fuzz.material import Material
+from tests.campaigns.fuzz.shared_loop import Loop
 from tests.campaigns.fuzz.target import Target
 
 RULES = ("127.0.0.1:2218", "[fd00::1]:23", "10.0.0.0/8:*", "board.local:23", "localhost:80", "[64:ff9b::]/96:*")

@@ -10,8 +10,8 @@ from fastflight.service import Catalog, Source, decode, decode_path, encode, req
 from fastflight.service.wire import MAX_SHOWN_CHARACTERS, parse, validate
 from fastflight.sources.actions import Execute, Hash, Rename, Reset
 from tests.campaigns.fuzz.material import Material
-from tests.campaigns.fuzz.saying import VALUES
 from tests.campaigns.fuzz.target import Target
+from tests.campaigns.fuzz.varied_json import VALUES
 
 CATALOG = Catalog()
 for _request in (

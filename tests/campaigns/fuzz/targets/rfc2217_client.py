@@ -20,8 +20,8 @@ from fastflight.protocol.rfc2217 import (
     encode,
 )
 from fastflight.protocol.rfc2217_client import Rfc2217Client
-from tests.campaigns.fuzz.conversing import converse
 from tests.campaigns.fuzz.material import Material
+from tests.campaigns.fuzz.random_peer import converse
 from tests.campaigns.fuzz.target import Target
 
 ORDERS = (SetBaud(115_200), SetDataBits(8), SetParity("N"), SetStopBits(1.0))

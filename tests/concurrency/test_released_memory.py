@@ -20,7 +20,7 @@ from fastflight.errors import DataError
 SOON = 10.0
 
 
-class Held:
+class HeldMemory:
     """An item, large."""
 
 
@@ -31,8 +31,8 @@ class Source:
         self.fails = fails
         self.released = threading.Event()
 
-    async def items(self) -> AsyncIterator[Held]:
-        item = Held()
+    async def items(self) -> AsyncIterator[HeldMemory]:
+        item = HeldMemory()
         weakref.finalize(item, self.released.set)
         yield item
         if self.fails:
@@ -65,7 +65,7 @@ def test_a_thread_that_has_read(shard: Shard, source: Source) -> None:
     assert source.released.wait(SOON)
 
 
-Reading = AsyncGenerator[Held, None]
+Reading = AsyncGenerator[HeldMemory, None]
 
 
 def crossed(shard: Shard, source: Source) -> Reading:

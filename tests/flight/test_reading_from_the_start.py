@@ -11,16 +11,14 @@ import pyarrow as pa
 import pytest
 
 from fastflight import FastFlightClient
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.device import listening as device_listening
 from fastflight.transport.socket import SocketPort
 from fastflight.transport.tapped import TappedPort
-from tests.flight.conftest import SOON, Board, Peer, Serve, command, ticket
-from tests.flight.live import SESSION, messages
+from tests.flight.conftest import SOON, BoardServer, HandmadeDevice, Serve, command, ticket
+from tests.flight.session_messages import SESSION, messages
 from tests.flight.test_recordings import RECORDING, recording
-
-ANYWHERE = "grpc://127.0.0.1:0"
+from tests.support.servers import serving
+from tests.support.waiting import until
 
 
 def received(client: FastFlightClient) -> int:
@@ -37,19 +35,18 @@ def all_that_waited(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
 
 
 def test_what_a_board_said_before_anybody_asked_has_the_times_at_which_it_came(
-    peer: Peer, monkeypatch: pytest.MonkeyPatch
+    peer: HandmadeDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     all_that_waited(monkeypatch, 0)
     with (
-        open_server(ServeSettings(ANYWHERE, {"demo": peer.url})) as server,
+        serving({"demo": peer.url}) as server,
         FastFlightClient(server.location) as client,
     ):
         with peer.answer() as device:
             for number in range(5):
                 before = received(client)
                 device.sendall(b"row %d\n" % number)
-                while received(client) == before:
-                    pass
+                until(lambda: received(client) > before)  # noqa: B023 - called here
             with client.session("demo", format="lines", since_seq=0, limit_rows=5) as stream:
                 rows = stream.to_arrow().to_pylist()
     assert [row["text"] for row in rows] == [f"row {number}" for number in range(5)]
@@ -59,7 +56,7 @@ def test_what_a_board_said_before_anybody_asked_has_the_times_at_which_it_came(
 
 @pytest.mark.parametrize("seconds", [0, 0.02, 0.1])
 def test_a_server_that_closes_while_it_opens_its_lines_leaves_nothing_behind(seconds: float) -> None:
-    with open_server(ServeSettings(ANYWHERE)):
+    with serving():
         time.sleep(seconds)
 
 
@@ -71,7 +68,7 @@ def test_a_device_that_is_missing_does_not_stop_the_server_and_is_heard_as_soon_
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     devices = {"demo": f"socket://127.0.0.1:{port}", "other": "sim:?telemetry=50"}
-    with open_server(ServeSettings(ANYWHERE, devices)) as server, FastFlightClient(server.location) as client:
+    with serving(devices) as server, FastFlightClient(server.location) as client:
         with client.session("other", limit_rows=1) as rows:
             assert rows.to_arrow().num_rows == 1
         with pytest.raises(Exception, match="cannot connect"):
@@ -87,7 +84,7 @@ def test_a_device_that_is_missing_does_not_stop_the_server_and_is_heard_as_soon_
 
 @pytest.mark.parametrize("format_", ["bytes", "lines"])
 def test_what_had_waited_in_the_port_has_no_time(
-    peer: Peer, serve: Serve, mode: str, format_: str, monkeypatch: pytest.MonkeyPatch
+    peer: HandmadeDevice, serve: Serve, mode: str, format_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     all_that_waited(monkeypatch, len(b"old\n"))
     board = serve(peer.url)
@@ -106,7 +103,7 @@ def test_what_had_waited_in_the_port_has_no_time(
 
 @pytest.mark.parametrize("format_", ["bytes", "lines"])
 def test_a_recording_keeps_what_had_waited_and_gives_it_no_time_either(
-    peer: Peer, tmp_path: Path, mode: str, format_: str, monkeypatch: pytest.MonkeyPatch
+    peer: HandmadeDevice, tmp_path: Path, mode: str, format_: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     all_that_waited(monkeypatch, len(b"old\n"))
     with recording(tmp_path, peer.url) as (board, _):
@@ -123,7 +120,7 @@ def test_a_recording_keeps_what_had_waited_and_gives_it_no_time_either(
 
 
 def test_a_failure_of_ours_ends_a_session_with_its_name_and_the_line_is_read_again(
-    talking: Board, mode: str, monkeypatch: pytest.MonkeyPatch
+    talking: BoardServer, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listen = TappedPort.alisten
     failures = [ValueError("a defect")]
@@ -141,7 +138,7 @@ def test_a_failure_of_ours_ends_a_session_with_its_name_and_the_line_is_read_aga
 
 
 def test_a_failure_of_ours_ends_an_exchange_with_its_name(
-    board: Board, mode: str, monkeypatch: pytest.MonkeyPatch
+    board: BoardServer, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read(*_: Any) -> bytes:
         raise ValueError("a defect")

@@ -28,7 +28,7 @@ MAX_SHOWN = 20
 
 
 @dataclass(slots=True)
-class Outcome:
+class VisitOutcome:
     """All visits, and the rows that they read, by kind. `errors` are those with a code, `untyped` texts of others."""
 
     visits: Counter[str] = field(default_factory=Counter)
@@ -42,7 +42,7 @@ class Coming:
     """Clients of `place`, which come and go from `start` to `stop`."""
 
     def __init__(self, place: Place, clients: int, seed: int, *, tides: bool = False) -> None:
-        self.outcome = Outcome()
+        self.outcome = VisitOutcome()
         self._place = place
         self._tides = tides
         self._over = threading.Event()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import socket
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,14 +16,6 @@ UPGRADE = (
     b"upgrade: websocket\r\nconnection: upgrade\r\n"
     b"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
 )
-
-
-def up_to(raw: socket.socket, mark: bytes) -> bytes:
-    """What is said up to `mark`, or to the end."""
-    said = b""
-    while mark not in said:
-        said += raw.recv(65536) or mark
-    return said
 
 
 @dataclass
@@ -90,7 +81,7 @@ async def ask(app: Application, asked: Scope, *parts: bytes) -> Answered:
     return answered
 
 
-class Client:
+class AsgiClient:
     """One that decides when it reads, and when it leaves."""
 
     def __init__(

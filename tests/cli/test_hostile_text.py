@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -87,6 +88,7 @@ ANSWERS: dict[str, Any] = {
 }
 SUMMARY = {
     "rows": 2,
+    "sha256": hashlib.sha256(EVIL.encode()).hexdigest(),
     "rejected": 1,
     "rejected_rows": [{"offset": 0, "reason": EVIL, "device": EVIL}],
     "failed": [{"device": EVIL, "where": EVIL, "what": EVIL, "hint": EVIL}],
@@ -246,7 +248,7 @@ VERBS = {
 }
 WITHOUT_A_WORD = {"rm", "mkdir", "mv", "reset", "soft-reset", "plot"}
 # Verbs that do not understand what this server answers, and so have no output.
-WITHOUT_OUTPUT = WITHOUT_A_WORD | {"put", "put with rows", "edit", "df", "rtc", "bootloader", "cp"}
+WITHOUT_OUTPUT = WITHOUT_A_WORD | {"put", "put with rows", "cp", "edit", "df", "rtc", "bootloader"}
 
 
 def strings_in(value: Any) -> set[str]:

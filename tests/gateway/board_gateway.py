@@ -25,12 +25,12 @@ from fastflight.simulator import samples
 from fastflight.sources import device_actions, device_sources
 from fastflight.sources.state_actions import state_actions
 
-from .asking import HERE, Answered, ask, scope
+from .asgi_client import HERE, Answered, ask, scope
 
 SOON = 30.0
 
 
-class Board:
+class BoardGateway:
     """A gateway in front of one simulated board, named `demo`, whose files are in `folder`."""
 
     def __init__(self, app: GatewayMiddleware, device: Device, shard: Shard, folder: Path) -> None:
@@ -54,7 +54,7 @@ KINDS = ("in one process", "in front of another")
 
 
 @contextlib.contextmanager
-def in_front_of_a_board(kind: str, folder: Path, **options: int | str) -> Iterator[Board]:
+def in_front_of_a_board(kind: str, folder: Path, **options: int | str) -> Iterator[BoardGateway]:
     """`options` are those of the board's URL."""
     samples.write_samples(str(folder))
     more = "".join(f"&{name}={value}" for name, value in options.items())
@@ -77,6 +77,6 @@ def in_front_of_a_board(kind: str, folder: Path, **options: int | str) -> Iterat
             connection = ServerConnection(f"grpc://127.0.0.1:{server.port}", SOON)
             backend = RemoteBackend(parts.enter_context(contextlib.closing(connection)))
         app = application(backend, CollectorRegistry())
-        board = Board(app, inventory.device("demo"), shard, folder)
+        board = BoardGateway(app, inventory.device("demo"), shard, folder)
         board.ask("GET", "")  # opens the line, which stays open: no leak of the test that comes first
         yield board

@@ -181,9 +181,3 @@ async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
     assert scope["type"] == "http", scope
     await send({"type": "http.response.start", "status": 204, "headers": []})
     await send({"type": "http.response.body", "body": b""})
-
-
-async def spun(condition: Any) -> None:
-    """Let the loop turn until `condition`."""
-    while not condition():  # noqa: ASYNC110  # what is waited for is told to nobody
-        await asyncio.sleep(0)

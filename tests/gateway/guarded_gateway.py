@@ -54,7 +54,7 @@ DEVICES = {"lab-1": "sim:?telemetry=20", "secret": "sim:?telemetry=20"}
 
 
 @dataclass
-class Said:
+class GuardedAnswer:
     """An answer."""
 
     status: int
@@ -67,21 +67,21 @@ class Said:
 
 
 @dataclass
-class Guarded:
+class GuardedGateway:
     """The gateway, and the tokens that its server knows, by name."""
 
     gateway: Gateway
     tokens: dict[str, str]
     _book: list[Book] = field(default_factory=list)
 
-    def ask(self, who: str, method: str, path: str, content: bytes = b"", **headers: str) -> Said:
+    def ask(self, who: str, method: str, path: str, content: bytes = b"", **headers: str) -> GuardedAnswer:
         """Ask with the token of a name; with none for the empty name."""
         if who:
             headers["authorization"] = f"Bearer {self.tokens[who]}"
         with closing(http.client.HTTPConnection("127.0.0.1", self.gateway.port, timeout=SOON)) as connection:
             connection.request(method, path, content or None, headers)
             answer = connection.getresponse()
-            return Said(answer.status, {k.lower(): v for k, v in answer.headers.items()}, answer.read())
+            return GuardedAnswer(answer.status, {k.lower(): v for k, v in answer.headers.items()}, answer.read())
 
     def ticket(self, who: str, use: str, **request: Any) -> str:
         said = self.ask(who, "POST", f"/tickets?for={use}", json.dumps(request).encode())
@@ -104,7 +104,9 @@ class Guarded:
 
 
 @contextmanager
-def guarding(kind: str, devices: dict[str, str] = DEVICES, relay: AllowedTargets | None = None) -> Iterator[Guarded]:
+def guarding(
+    kind: str, devices: dict[str, str] = DEVICES, relay: AllowedTargets | None = None
+) -> Iterator[GuardedGateway]:
     made: dict[str, tuple[Token, str]] = {
         name: issued(name, scopes(granted), CREATED) for name, granted in GRANTED.items()
     }
@@ -149,4 +151,4 @@ def guarding(kind: str, devices: dict[str, str] = DEVICES, relay: AllowedTargets
         relaying = Relay(relay, OriginPolicy(), app.admit_to_relay, check=backend.check) if relay is not None else None
         gateway = parts.enter_context(listen(app, shard, 0, relay=relaying))
         parts.callback(registry.drain)
-        yield Guarded(gateway, {name: text for name, (_, text) in made.items()}, books)
+        yield GuardedGateway(gateway, {name: text for name, (_, text) in made.items()}, books)

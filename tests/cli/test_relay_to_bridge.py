@@ -21,7 +21,7 @@ from fastflight.errors import RequestError
 from fastflight.protocol.relay import Opened, RelayConnection, RelayData
 
 
-def until(ws: ClientConnection, side: RelayConnection, mark: bytes) -> bytes:
+def read_stream_until(ws: ClientConnection, side: RelayConnection, mark: bytes) -> bytes:
     found = b""
     while mark not in found:
         message = ws.recv(timeout=30)
@@ -43,10 +43,10 @@ def test_a_stream_to_a_bridge_is_a_session_of_its_device(tmp_path: Path) -> None
         side = RelayConnection(accepts=False)
         with connect(running.http.replace("http", "ws") + "/relay") as ws:
             ws.send(side.open(1, f"localhost:{running.bridges['demo'].socket}"))
-            until(ws, side, b"opened")
+            read_stream_until(ws, side, b"opened")
             typed = b"\r\x03print(6*7)\r"
             ws.send(side.data(1, len(typed)) + typed)
-            until(ws, side, b"\r\n42\r\n>>> ")
+            read_stream_until(ws, side, b"\r\n42\r\n>>> ")
             rows = {"tx": b"", "rx": b""}
             for batch in client.session("demo", since_seq=0, flush_ms=0):
                 for row in batch.to_pylist():
@@ -65,10 +65,10 @@ def test_a_gateway_in_front_of_a_server_elsewhere_relays_from_where_it_is(tmp_pa
             side = RelayConnection(accepts=False)
             with connect(gateway.url.replace("http", "ws") + "/relay") as ws:
                 ws.send(side.open(1, there))
-                until(ws, side, b"opened")
+                read_stream_until(ws, side, b"opened")
                 typed = b"\r\x03print(6*7)\r"
                 ws.send(side.data(1, len(typed)) + typed)
-                until(ws, side, b"\r\n42\r\n>>> ")
+                read_stream_until(ws, side, b"\r\n42\r\n>>> ")
 
 
 class Counter:
@@ -99,10 +99,10 @@ def asked(url: str, target: str, times: int) -> None:
     side = RelayConnection(accepts=False)
     with connect(url.replace("http", "ws") + "/relay") as ws:
         ws.send(side.open(1, target))
-        until(ws, side, b"opened")
+        read_stream_until(ws, side, b"opened")
         for number in range(times):
             ws.send(side.data(1, 5) + b"next\n")
-            until(ws, side, b'{"n": %d}\n' % number)
+            read_stream_until(ws, side, b'{"n": %d}\n' % number)
 
 
 def test_a_target_that_is_a_device_is_read_as_its_session_and_recorded(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from fastflight.service import encode
 from fastflight.service.choices import Mode
 from fastflight.service.requests import Mock
 
-from .conftest import Running
+from .conftest import TrialServer
 
 # An end is not a step like others, and an async answer waits now and then: it looks for its client then.
 RARELY = 8
@@ -57,7 +57,7 @@ def called(messages: Iterator[Any]) -> list[list[str]]:
 @pytest.mark.parametrize("path", ["sync", "async"])
 @pytest.mark.parametrize(("rows", "batches"), [(1000, 200), (10, 20_000)], ids=["large batches", "small batches"])
 def test_a_step_calls_no_function(
-    running: Running, path: Mode, rows: int, batches: int, monkeypatch: pytest.MonkeyPatch
+    running: TrialServer, path: Mode, rows: int, batches: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[Iterator[Any]] = []
     monkeypatch.setattr(flight, "GeneratorStream", lambda schema, messages: made.append(messages))

@@ -12,7 +12,7 @@ import pyarrow.flight as flight
 import pytest
 from structlog.testing import capture_logs
 
-from tests.flight.conftest import Board, Serve, command, simulated
+from tests.flight.conftest import BoardServer, Serve, command, simulated
 
 LINES = 40_000
 # More than a client, the server and the system between them hold: who reads a part of it has not been sent the rest.
@@ -32,7 +32,7 @@ def quiet() -> Iterator[None]:
 
 
 @pytest.fixture
-def long(serve: Serve, tmp_path: Path) -> Board:
+def long(serve: Serve, tmp_path: Path) -> BoardServer:
     """A board with a file that takes a while."""
     folder = tmp_path / "board"
     folder.mkdir()
@@ -41,7 +41,9 @@ def long(serve: Serve, tmp_path: Path) -> Board:
     return serve(simulated(tmp_path))
 
 
-def read(board: Board, request: dict[str, Any], batches: int, disturb: Callable[[flight.FlightInfo], object]) -> None:
+def read(
+    board: BoardServer, request: dict[str, Any], batches: int, disturb: Callable[[flight.FlightInfo], object]
+) -> None:
     """Read so many batches, disturb the stream, and read the rest: all rows, or an error, or rows told as missing."""
     info = board.client.get_flight_info(command(**request))
     rows, trailer, error = 0, None, None
@@ -68,7 +70,7 @@ def read(board: Board, request: dict[str, Any], batches: int, disturb: Callable[
 
 @pytest.mark.parametrize("kind", REQUESTS)
 @pytest.mark.parametrize("batches", [0, 1, 15])
-def test_a_stream_that_is_cancelled_is_an_error(long: Board, kind: str, mode: str, batches: int) -> None:
+def test_a_stream_that_is_cancelled_is_an_error(long: BoardServer, kind: str, mode: str, batches: int) -> None:
     def cancel(info: flight.FlightInfo) -> None:
         list(long.client.do_action(flight.Action("CancelFlightInfo", info.serialize())))
 
@@ -77,5 +79,5 @@ def test_a_stream_that_is_cancelled_is_an_error(long: Board, kind: str, mode: st
 
 @pytest.mark.parametrize("kind", ["file", "fleet"])
 @pytest.mark.parametrize("batches", [0, 1, 15])
-def test_a_stream_whose_line_is_closed_is_an_error(long: Board, kind: str, mode: str, batches: int) -> None:
+def test_a_stream_whose_line_is_closed_is_an_error(long: BoardServer, kind: str, mode: str, batches: int) -> None:
     read(long, {**REQUESTS[kind], "mode": mode}, batches, lambda info: long.inventory.device("demo").close())

@@ -34,7 +34,7 @@ def run(
         runner.run(main())
 
 
-class Client:
+class BridgeClient:
     """A tool at one of the bridge's ports; on the RFC 2217 port, its data are unescaped."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, kind: str) -> None:
@@ -68,7 +68,7 @@ class Client:
             data += more
         return data
 
-    async def until(self, mark: bytes) -> None:
+    async def read_until(self, mark: bytes) -> None:
         data = b""
         while mark not in data:
             data = data[-len(mark) :] + (more := await self.receive())
@@ -91,12 +91,12 @@ class Client:
         self.writer.transport.abort()
 
 
-async def connect(bridge: Bridge, kind: str) -> Client:
+async def connect(bridge: Bridge, kind: str) -> BridgeClient:
     reader, writer = await asyncio.open_connection("127.0.0.1", getattr(bridge.ports, kind), limit=1 << 18)
-    return Client(reader, writer, kind)
+    return BridgeClient(reader, writer, kind)
 
 
-async def writing(bridge: Bridge, kind: str) -> Client:
+async def writing(bridge: Bridge, kind: str) -> BridgeClient:
     """A client that has the device, for certain: its echo came back."""
     client = await connect(bridge, kind)
     await client.send(b"hello")
@@ -104,15 +104,15 @@ async def writing(bridge: Bridge, kind: str) -> Client:
     return client
 
 
-async def seen(line: MemoryLine, viewer: Client, mark: bytes) -> None:
+async def seen(line: MemoryLine, viewer: BridgeClient, mark: bytes) -> None:
     """Wait until the viewer sees what the device says."""
-    waiting = asyncio.create_task(viewer.until(mark))
+    waiting = asyncio.create_task(viewer.read_until(mark))
     while not waiting.done():
         line.say(mark)
         await asyncio.sleep(0)
 
 
-async def refused(client: Client) -> bool:
+async def refused(client: BridgeClient) -> bool:
     await client.send(b"?")
     answer = await client.exactly(1)
     return answer != b"?"

@@ -15,7 +15,7 @@ from fastflight.runtime import outgoing
 from fastflight.server import answers, exchanges, incoming, uploads
 from fastflight.simulator import samples
 from fastflight.sources import content, device_exec, device_file, fleet_file, fleet_rows, following, reading, tree_rows
-from tests.flight.conftest import Board, Serve, command, simulated
+from tests.flight.conftest import BoardServer, Serve, command, simulated
 
 # A request that waits for longer finds a device that nobody gives back.
 LEASE_SECONDS = 2.0
@@ -92,7 +92,7 @@ def quiet() -> Iterator[None]:
 
 
 @pytest.fixture
-def impatient(serve: Serve, tmp_path: Path) -> Board:
+def impatient(serve: Serve, tmp_path: Path) -> BoardServer:
     """A board that is not waited for for long."""
     samples.write_samples(str(tmp_path / "board"))
     return serve(simulated(tmp_path), lease_seconds=LEASE_SECONDS)
@@ -114,14 +114,14 @@ def disturbed(where: Any, name: str, patch: pytest.MonkeyPatch) -> Callable[[], 
     return lambda: raised
 
 
-def check(board: Board, step: str, came_by: bool, error: Exception | None) -> None:
+def check(board: BoardServer, step: str, came_by: bool, error: Exception | None) -> None:
     """The request failed if it came by the step, and the device is free in either case."""
     assert (error is not None) == came_by, (step, error)
     assert board.exec("print(1)") == "1\n", step
 
 
 @pytest.mark.parametrize("kind", READS)
-def test_a_read_that_fails_at_any_step_gives_the_device_back(impatient: Board, kind: str, mode: str) -> None:
+def test_a_read_that_fails_at_any_step_gives_the_device_back(impatient: BoardServer, kind: str, mode: str) -> None:
     target = {"devices": "demo"} if kind == "fleet" else {"device": "demo"}
     for where, name in [*OWN_STEPS[kind], *(SYNC_STEPS if mode == "sync" else ASYNC_STEPS), *STEPS]:
         with pytest.MonkeyPatch.context() as patch:
@@ -132,7 +132,7 @@ def test_a_read_that_fails_at_any_step_gives_the_device_back(impatient: Board, k
 
 @pytest.mark.parametrize("request_", [{"type": "device.file", "path": "/new.csv"}, {"type": "device.session"}])
 def test_a_write_that_fails_at_any_step_gives_the_device_back(
-    impatient: Board, mode: str, request_: dict[str, Any]
+    impatient: BoardServer, mode: str, request_: dict[str, Any]
 ) -> None:
     rows = pa.table({"data": pa.array([b"x = 1\r\n"], pa.binary())}, schema=INPUT_SCHEMA)
     table = rows if request_["type"] == "device.session" else pa.table({"a": [1, 2, 3]})
@@ -143,7 +143,7 @@ def test_a_write_that_fails_at_any_step_gives_the_device_back(
         check(impatient, name, came_by(), put.error)
 
 
-def test_an_exchange_that_fails_at_any_step_gives_the_device_back(impatient: Board, mode: str) -> None:
+def test_an_exchange_that_fails_at_any_step_gives_the_device_back(impatient: BoardServer, mode: str) -> None:
     request = command(type="device.session", device="demo", mode=mode)
     row = pa.record_batch([pa.array([b"\r\n"], pa.binary())], schema=INPUT_SCHEMA)
     for where, name in EXCHANGE_STEPS:
@@ -172,7 +172,7 @@ def interval_stream(unit: int) -> bytes:
 
 @pytest.mark.parametrize(("unit", "type_"), [(0, "month_interval"), (1, "day_time_interval")])
 def test_a_column_of_a_type_that_pyarrow_cannot_hold_is_refused_by_name(
-    board: Board, mode: str, unit: int, type_: str
+    board: BoardServer, mode: str, unit: int, type_: str
 ) -> None:
     (board.folder / "i.arrow").write_bytes(interval_stream(unit))
     read = board.get(type="device.file", device="demo", path="/i.arrow", mode=mode)
@@ -189,7 +189,7 @@ def test_a_column_of_a_type_that_pyarrow_cannot_hold_is_refused_by_name(
     assert board.exec("print(1)") == "1\n"
 
 
-def test_a_view_buffer_of_an_odd_length_is_no_fault(board: Board, mode: str) -> None:
+def test_a_view_buffer_of_an_odd_length_is_no_fault(board: BoardServer, mode: str) -> None:
     """A buffer may be longer than its views."""
     views = pa.array([b"\r\n"], pa.binary_view()).buffers()[1].to_pybytes() + b"\0"
     column = pa.Array.from_buffers(pa.binary_view(), 1, [None, pa.py_buffer(views)])

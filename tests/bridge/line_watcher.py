@@ -10,7 +10,7 @@ from fastflight.bridge.line import State
 from fastflight.bridge.upstream import Upstream
 
 
-class Watcher:
+class LineWatcher:
     """The listener of a line."""
 
     def __init__(self, line: Upstream) -> None:
@@ -28,7 +28,7 @@ class Watcher:
         self.states.append(state)
         self._news.set()
 
-    async def until(self, mark: bytes) -> bytes:
+    async def read_until(self, mark: bytes) -> bytes:
         """What was said up to `mark`, which is taken as well."""
         while mark not in self.heard:
             await self._more()
@@ -49,7 +49,7 @@ class Watcher:
     async def ask(self, data: bytes, mark: bytes) -> bytes:
         """What is said to `data`, up to `mark`."""
         await self.line.write(data)
-        return await self.until(mark)
+        return await self.read_until(mark)
 
     async def _more(self) -> None:
         self._news.clear()
@@ -57,9 +57,9 @@ class Watcher:
 
 
 @contextlib.asynccontextmanager
-async def running(line: Upstream) -> AsyncIterator[Watcher]:
+async def watched(line: Upstream) -> AsyncIterator[LineWatcher]:
     """The line, run for an `async with` block."""
-    watcher = Watcher(line)
+    watcher = LineWatcher(line)
     task = asyncio.ensure_future(line.run())
     try:
         async with asyncio.timeout(30):

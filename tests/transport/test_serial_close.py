@@ -13,11 +13,11 @@ import serial
 from fastflight.errors import TransportClosed, TransportTimeout
 from fastflight.transport import serial_port, serial_posix, serial_windows
 
-from .serial_bench import FULL, PATIENCE, SHORT, UNHEARD, Bench, alone, fill, hang_up, running_loop
+from .serial_bench import FULL, PATIENCE, SHORT, UNHEARD, SerialBench, alone, fill, hang_up, running_loop
 
 
 @pytest.mark.parametrize("on_a_loop", [True, False])
-def test_closing_sends_what_was_gathered(bench: Bench, on_a_loop: bool) -> None:
+def test_closing_sends_what_was_gathered(bench: SerialBench, on_a_loop: bool) -> None:
     async def main() -> None:
         await bench.port.awrite(b"last words", PATIENCE)
         if on_a_loop:
@@ -30,7 +30,7 @@ def test_closing_sends_what_was_gathered(bench: Bench, on_a_loop: bool) -> None:
 
 @pytest.mark.parametrize("on_a_loop", [True, False])
 def test_closing_says_what_could_not_be_sent(
-    opening: Callable[..., Bench], on_a_loop: bool, monkeypatch: pytest.MonkeyPatch
+    opening: Callable[..., SerialBench], on_a_loop: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serial_port, "CLOSE_SECONDS", SHORT)
     bench = opening(drain=65536)
@@ -50,7 +50,7 @@ def test_closing_says_what_could_not_be_sent(
         bench.port.read(SHORT)
 
 
-def test_what_was_reported_as_not_sent_is_not_sent_later(opening: Callable[..., Bench]) -> None:
+def test_what_was_reported_as_not_sent_is_not_sent_later(opening: Callable[..., SerialBench]) -> None:
     bench = opening(drain=65536)
 
     async def main() -> None:
@@ -67,7 +67,7 @@ def test_what_was_reported_as_not_sent_is_not_sent_later(opening: Callable[..., 
     alone(main())
 
 
-def test_a_cancelled_write_takes_back_its_own_bytes_only(bench: Bench) -> None:
+def test_a_cancelled_write_takes_back_its_own_bytes_only(bench: SerialBench) -> None:
     async def main() -> None:
         fill(bench)
         await bench.port.awrite(b"kept", PATIENCE)
@@ -86,7 +86,7 @@ def test_a_cancelled_write_takes_back_its_own_bytes_only(bench: Bench) -> None:
     alone(main())
 
 
-def test_what_goes_wrong_behind_the_callers_back_is_told_to_the_next(opening: Callable[..., Bench]) -> None:
+def test_what_goes_wrong_behind_the_callers_back_is_told_to_the_next(opening: Callable[..., SerialBench]) -> None:
     bench = opening(drain_ms=0)
 
     async def main() -> None:
@@ -103,7 +103,7 @@ def test_what_goes_wrong_behind_the_callers_back_is_told_to_the_next(opening: Ca
     alone(main())
 
 
-def test_a_port_that_went_away_before_a_loop_has_it_says_so(bench: Bench) -> None:
+def test_a_port_that_went_away_before_a_loop_has_it_says_so(bench: SerialBench) -> None:
     """A write that is gathered may be accepted, and reported by the call that sends it."""
     hang_up(bench)
 
@@ -119,7 +119,7 @@ def test_a_port_that_went_away_before_a_loop_has_it_says_so(bench: Bench) -> Non
     alone(main())
 
 
-def test_a_port_that_goes_away_under_a_thread_tells_the_loop_that_comes_next(bench: Bench) -> None:
+def test_a_port_that_goes_away_under_a_thread_tells_the_loop_that_comes_next(bench: SerialBench) -> None:
     with pytest.raises(TransportTimeout):
         bench.port.read(SHORT)
     with pytest.raises(TransportTimeout):
@@ -132,13 +132,13 @@ def test_a_port_that_goes_away_under_a_thread_tells_the_loop_that_comes_next(ben
 
 
 @pytest.mark.parametrize("system", ["windows"])
-def test_a_write_that_the_driver_ends_early_loses_nothing(bench: Bench) -> None:
+def test_a_write_that_the_driver_ends_early_loses_nothing(bench: SerialBench) -> None:
     bench.port._port.cancel_write()
     bench.port.write(b"whole", PATIENCE)
     assert bench.get(5) == b"whole"
 
 
-def test_a_full_port_does_not_keep_a_reader_from_what_arrives(bench: Bench) -> None:
+def test_a_full_port_does_not_keep_a_reader_from_what_arrives(bench: SerialBench) -> None:
     async def main() -> None:
         fill(bench)
         await bench.port.awrite(b"question", PATIENCE)
@@ -149,7 +149,7 @@ def test_a_full_port_does_not_keep_a_reader_from_what_arrives(bench: Bench) -> N
     alone(main())
 
 
-def test_purging_frees_a_write_that_waits(bench: Bench) -> None:
+def test_purging_frees_a_write_that_waits(bench: SerialBench) -> None:
     async def main() -> None:
         waiting = asyncio.create_task(bench.port.awrite(FULL, PATIENCE))
         assert await asyncio.to_thread(bench.get, 1) == b"f"
@@ -159,7 +159,7 @@ def test_purging_frees_a_write_that_waits(bench: Bench) -> None:
     alone(main())
 
 
-def test_closing_wakes_a_task_that_waits(bench: Bench) -> None:
+def test_closing_wakes_a_task_that_waits(bench: SerialBench) -> None:
     async def main() -> None:
         waiting = asyncio.create_task(bench.port.aread(PATIENCE))
         await asyncio.sleep(0)
@@ -170,7 +170,7 @@ def test_closing_wakes_a_task_that_waits(bench: Bench) -> None:
     alone(main())
 
 
-def test_a_port_closed_by_a_thread_leaves_nothing_on_the_loop(opening: Callable[..., Bench]) -> None:
+def test_a_port_closed_by_a_thread_leaves_nothing_on_the_loop(opening: Callable[..., SerialBench]) -> None:
     """The next port gets the same descriptor, and is heard on the same loop."""
     with running_loop() as call:
         for _ in range(3):
@@ -181,7 +181,7 @@ def test_a_port_closed_by_a_thread_leaves_nothing_on_the_loop(opening: Callable[
 
 
 def test_a_line_without_readers_fills_up_and_no_more(
-    opening: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+    opening: Callable[..., SerialBench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serial_windows, "MAX_RECEIVED_BYTES", 512)
     monkeypatch.setattr(serial_posix, "CALL_BYTES", 512)
@@ -202,7 +202,7 @@ def test_a_line_without_readers_fills_up_and_no_more(
 
 
 def test_a_driver_that_waits_while_it_closes_does_not_keep_the_loop(
-    opening: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
+    opening: Callable[..., SerialBench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bench = opening()
     closing, go_on = threading.Event(), threading.Event()
@@ -229,7 +229,7 @@ def test_a_driver_that_waits_while_it_closes_does_not_keep_the_loop(
 
 @pytest.mark.parametrize("on_a_loop", [True, False])
 def test_what_a_stopped_line_does_not_take_is_thrown_away_before_the_driver_waits_for_it(
-    opening: Callable[..., Bench], on_a_loop: bool, monkeypatch: pytest.MonkeyPatch
+    opening: Callable[..., SerialBench], on_a_loop: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serial_port, "CLOSE_SECONDS", SHORT)
     bench = opening()

@@ -16,6 +16,7 @@ from fastflight.app.settings import BridgeSettings, ServeSettings
 from fastflight.bridge import Ports
 from fastflight.client import FastFlightClient
 from fastflight.errors import BusyError, TransportError, TransportTimeout
+from tests.support.waiting import read_until
 
 SECONDS = 30.0
 
@@ -40,26 +41,22 @@ def tool(server: RunningServer, kind: str = "socket") -> socket.socket:
     return stream
 
 
-def until(stream: socket.socket, mark: bytes) -> bytes:
-    data = b""
-    while mark not in data and (more := stream.recv(65536)):
-        data += more
-    assert mark in data
-    return data
+def read_socket_until(stream: socket.socket, mark: bytes) -> bytes:
+    return read_until(lambda: stream.recv(65536), mark)
 
 
 def test_a_tool_and_requests_take_turns(server: RunningServer, client: FastFlightClient) -> None:
     assert lines(client, "print(1)") == ["1"]
     with tool(server) as stream:
         stream.sendall(b"\r\x03print(1+1)\r")
-        until(stream, b"\r\n2\r\n>>> ")
+        read_socket_until(stream, b"\r\n2\r\n>>> ")
         host, port = stream.getsockname()
         with pytest.raises(BusyError, match=f"demo: in use by {host}:{port} \\(raw socket\\)"):
             client.exec("demo", "print(2)").to_arrow()
         assert [device.holder for device in client.devices()] == [f"{host}:{port} (raw socket)"]
         # Left in the raw REPL, with code half sent.
         stream.sendall(b"\x01print(")
-        until(stream, b"raw REPL; CTRL-B to exit\r\n>")
+        read_socket_until(stream, b"raw REPL; CTRL-B to exit\r\n>")
     assert lines(client, "print(3)") == ["3"]
 
 
@@ -75,7 +72,7 @@ def test_a_tool_that_comes_while_a_request_runs_is_told_at_once(
     batches = iter(client.exec("demo", code))
     next(batches)
     with tool(server, kind) as stream:
-        assert b"fastflight: demo: in use by " in until(stream, b"\r\n")
+        assert b"fastflight: demo: in use by " in read_socket_until(stream, b"\r\n")
     batches.close()  # type: ignore[attr-defined]
 
 
@@ -87,13 +84,13 @@ def test_a_command_takes_ctrl_c_and_outlives_soft_resets_for_tools_and_requests(
     with open_server(settings) as server, FastFlightClient(server.location) as client:
         with tool(server) as stream:
             stream.sendall(b"\r\x03")
-            until(stream, b">>> ")
+            read_socket_until(stream, b">>> ")
             for _ in range(2):
                 stream.sendall(b"x = 1\r\x04")
-                until(stream, b"MPY: soft reboot\r\n")
-                until(stream, b">>> ")
+                read_socket_until(stream, b"MPY: soft reboot\r\n")
+                read_socket_until(stream, b">>> ")
                 stream.sendall(b"x\r")
-                until(stream, b"NameError")
+                read_socket_until(stream, b"NameError")
         client.reset("demo")
         with client.interact("demo") as repl:
             repl.send(b"\r")
@@ -110,13 +107,13 @@ def test_a_command_takes_ctrl_c_and_outlives_soft_resets_for_tools_and_requests(
 def test_viewers_see_tools_and_not_requests(server: RunningServer, client: FastFlightClient) -> None:
     with tool(server, "viewers") as viewer:
         seen: list[bytes] = []
-        watching = threading.Thread(target=lambda: seen.append(until(viewer, b"by a tool")))
+        watching = threading.Thread(target=lambda: seen.append(read_socket_until(viewer, b"by a tool")))
         watching.start()
         while watching.is_alive():
             lines(client, "print('by a request')")
             with tool(server) as stream:
                 stream.sendall(b"\r\x03print('by a '+'tool')\r")
-                until(stream, b"by a tool")
+                read_socket_until(stream, b"by a tool")
         assert len(seen) == 1 and b"by a request" not in seen[0]
 
 
