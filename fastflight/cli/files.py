@@ -196,5 +196,5 @@ def mv(
         at = target(path).of(client)
         new = target(to if ":" in to else f"{at.device}:{to}").of(client)
         if new.device != at.device:
-            raise typer.BadParameter("both paths must be on one device; use get and put between devices")
+            raise typer.BadParameter("both paths must be on one device; use cp between devices")
         client.rename(at.device, at.path, new.path, interrupt=interrupt)

@@ -170,11 +170,12 @@ def get(
                 raise typer.BadParameter("a copy of the bytes has no columns: leave --schema and --columns out")
             copies.get_file(at, path)
             return
-        if path is not None and format is None and own == "raw":
+        if (path is not None or printing) and format is None and own == "raw":
+            other = f"an output that is not {path.suffix}" if path else "leave the options of rows out"
             raise RequestError(
                 "the file's ending does not name a table format",
                 where=str(at),
-                hint=f"Give --format (packed needs --record and --columns), or an output that is not {path.suffix}",
+                hint=f"Give --format (packed needs --record and --columns), or {other}",
             )
         with copy_progress(str(at), hidden=json or (printing and sys.stdout.isatty())) as progress:
             read = partial(client.read_fleet, ordered=ordered) if fleet else client.read

@@ -90,6 +90,8 @@ def test_get_in_a_pipe_converts_where_it_is_asked_to(run: Run) -> None:
     [
         (("get", "demo:/a.csv", "-o", "-", "--format", "jsonl"), 2, "--as jsonl"),
         (("get", "demo:/a.csv", "x.csv", "--as", "csv"), 2, "--as"),
+        (("get", "demo:/a.bin", "--as", "csv"), 1, "Give --format"),
+        (("get", "demo:/a.bin", "--columns", "data"), 1, "Give --format"),
         (("get", "demo:/a.csv", "-", "--json"), 2, "--json"),
         (("get", "-r", "demo:/data", "-"), 2, "-r"),
         (("get", "demo:/a.csv", "--head", "0"), 2, "--head"),
