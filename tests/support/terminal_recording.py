@@ -27,11 +27,11 @@ from fastflight.app.settings import ServeSettings
 
 COMMANDS = (
     "fastflight ls demo",
+    "fastflight head demo:/readings.csv -n 3",
     "fastflight get demo:/readings.csv -o readings.parquet",
-    "fastflight exec demo 'import os; print(os.listdir())'",
+    "fastflight exec demo 'import os; print(os.uname().release)'",
     "fastflight tail demo -n 3",
     "fastflight get -r demo: backup",
-    "fastflight get -r demo: backup --skip-unchanged",
 )
 WIDTH = 92
 # Until a command is typed, and until its output appears.
