@@ -1,4 +1,4 @@
-"""Commands on files of a device: `ls`, `rm`, `mkdir`, `mv`."""
+"""Commands on files of a device: `ls`, `rm`, `mkdir`, `mv`, `hash`."""
 
 from __future__ import annotations
 
@@ -198,3 +198,22 @@ def mv(
         if new.device != at.device:
             raise typer.BadParameter("both paths must be on one device; use cp between devices")
         client.rename(at.device, at.path, new.path, interrupt=interrupt)
+
+
+@interruptible
+@with_device_options
+def hash(
+    paths: DevicePaths, interrupt: Interrupt = False, json: AsJson = False, server: Server = DEFAULT_SERVER
+) -> None:
+    """Show the digests of files, as their boards compute them: sha256, or crc32 on boards without it."""
+    targets = [target(path) for path in paths]
+    with server.client() as client:
+        for at in expand(client, targets, interrupt=interrupt, folders=False):
+            with device_first(client, at.device):
+                digest = client.hash(at.device, at.path, interrupt=interrupt)
+            if json:
+                screen.as_json({"device": at.device, "path": at.path, **asdict(digest)})
+            else:
+                screen.line(
+                    f"{digest.digest}  {at}" + ("" if digest.algorithm == "sha256" else f"  ({digest.algorithm})")
+                )

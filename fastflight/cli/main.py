@@ -33,6 +33,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "rm": ("files", "Remove files or empty folders of a device."),
     "mkdir": ("files", "Make folders on a device."),
     "mv": ("files", "Rename a file or folder of a device."),
+    "hash": (
+        "files",
+        "Show the digests of files, as their boards compute them: sha256, or crc32 on boards without it.",
+    ),
     "df": ("board", "Show the size and the free space of a board's file systems."),
     "info": ("devices", "Show a board's firmware, memory, storage and features."),
     "rtc": ("board", "Show or set the clock of a board."),
@@ -76,7 +80,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 # The headings of `fastflight --help`, with their subcommands.
 PANELS: Mapping[str, tuple[str, ...]] = {
     "Boards": (
-        *("ls", "cat", "head", "get", "put", "cp", "edit", "rm", "mkdir", "mv"),
+        *("ls", "cat", "head", "get", "put", "cp", "edit", "rm", "mkdir", "mv", "hash"),
         *("df", "info", "rtc", "reset", "soft-reset", "bootloader"),
     ),
     "Live": ("repl", "exec", "run", "eval", "tail", "plot"),

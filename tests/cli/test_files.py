@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -216,3 +217,13 @@ def test_what_is_wrong_before_a_server_is_asked_is_a_usage_error(
     (tmp_path / "file").touch()
     result = run(*arguments)
     assert (result.exit_code, says in " ".join(result.stderr.replace("│", " ").split())) == (2, True), result.stderr
+
+
+def test_the_digest_is_that_of_the_board(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(b"content")
+    assert run("put", str(tmp_path / "a.bin"), "demo:/digest.bin").exit_code == 0
+    digest = hashlib.sha256(b"content").hexdigest()
+    assert run("hash", "demo:/digest.bin").stdout == f"{digest}  demo:/digest.bin\n"
+    shown = json.loads(run("hash", "demo:/diges?.bin", "--json").stdout)
+    assert (shown["path"], shown["algorithm"], shown["digest"]) == ("/digest.bin", "sha256", digest)
+    assert run("hash", "demo:/nowhere").exit_code == 1

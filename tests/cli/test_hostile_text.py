@@ -219,6 +219,8 @@ VERBS = {
     "eval": ["eval", "demo", "1"],
     "edit": ["edit", f"demo:/{EVIL}"],
     "df": ["df", "demo"],
+    "hash": ["hash", f"demo:/{EVIL}"],
+    "hash as JSON": ["hash", f"demo:/{EVIL}", "--json"],
     "rtc": ["rtc", "demo"],
     "bootloader": ["bootloader", EVIL],
     "tail": ["tail", "demo"],

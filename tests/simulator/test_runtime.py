@@ -97,6 +97,7 @@ PROGRAMS = {
     ),
     "oserror is caught": ("try:\n  open('none')\nexcept OSError as e:\n  print(e.errno, e.args[0])", "2 2"),
     "errno": ("import errno\nprint(errno.ENOSPC, errno.errorcode[2])", "28 ENOENT"),
+    "mounts": ("import os, vfs\nprint([m[1] for m in os.mount()], [m[1] for m in vfs.mount()])", "['/'] ['/']"),
     "namedtuple": (
         (
             "from collections import namedtuple, OrderedDict, deque\nP = namedtuple('P', 'x y')\n"

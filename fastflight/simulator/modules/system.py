@@ -1,4 +1,4 @@
-"""Modules about the board: sys, os, io, gc, time, machine, micropython, select, errno, simulator."""
+"""Modules about the board: sys, os, vfs, io, gc, time, machine, micropython, select, errno, simulator."""
 
 from __future__ import annotations
 
@@ -73,6 +73,7 @@ def contents(runtime: Runtime) -> dict[str, dict[str, Any]]:
             "POLLHUP": 16,
         },
         "errno": {**ERRNO, "errorcode": dict(ERRNO_NAMES)},
+        "vfs": {"mount": _mounted},
         "simulator": dict(runtime.constants),
     }
 
@@ -112,6 +113,7 @@ def _os(runtime: Runtime) -> dict[str, Any]:
         "ilistdir": files.entries,
         "listdir": files.names,
         "mkdir": files.mkdir,
+        "mount": _mounted,
         "remove": files.remove,
         "rename": files.rename,
         "rmdir": files.remove,
@@ -123,6 +125,11 @@ def _os(runtime: Runtime) -> dict[str, Any]:
         "unlink": files.remove,
         "urandom": os.urandom,
     }
+
+
+def _mounted() -> list[tuple[object, str]]:
+    """`os.mount()` and `vfs.mount()` without arguments: the file systems and where they are. Nothing can be mounted."""
+    return [("flash", "/")]
 
 
 def _gc(runtime: Runtime) -> dict[str, Any]:

@@ -6,6 +6,7 @@ A person with one board plugged in types these lines, in a folder with the files
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ Check = Callable[[Path, Path, str], bool]
 
 SCRIPT = "print('hello from a.py')\n"
 TABLE = "n,celsius\n" + "".join(f"{n},{20 + n % 7 / 10:.1f}\n" for n in range(1_000))
+DIGEST = hashlib.sha256(TABLE.encode()).hexdigest()
 LIBRARY = {f"lib/part{n}.py": f"# part {n}\n" * 100 for n in range(5)}
 LOCAL: Mapping[str, str] = {"a.py": SCRIPT, "b.py": SCRIPT, "unchanged/log.csv": TABLE, **LIBRARY}
 ON_BOARD: Mapping[str, str] = {
@@ -113,8 +115,8 @@ TASKS = (
         "exec \"import os; os.rename('name.txt', 'renamed.txt')\"",
         on_board("renamed.txt", "name\n"),
     ),
-    Task("free storage", "df", "df", printed("/")),
-    Task("digest of a file", "sha256 :log.csv", "sha256sum :log.csv", printed("")),
+    Task("free storage", "df", "df", printed("/", "%")),
+    Task("digest of a file", "hash :log.csv", "sha256sum :log.csv", printed(DIGEST)),
     Task("run a line", "exec 'print(6 * 7)'", "exec 'print(6 * 7)'", printed("42")),
     Task("evaluate an expression", "eval '6 * 7'", "eval '6 * 7'", printed("42")),
     Task("run a local script", "run a.py", "run a.py", printed("hello from a.py")),
