@@ -115,12 +115,18 @@ else:
 
         def wake(self) -> None:
             """Have `read` return None, now or at its next call. From any thread."""
-            os.write(self._waking, b".")
+            with contextlib.suppress(BlockingIOError):  # a full pipe wakes it as well
+                os.write(self._waking, b".")
 
         def __enter__(self) -> Self:
             self._woken, self._waking = os.pipe()
             self._resources.callback(os.close, self._woken)
             self._resources.callback(os.close, self._waking)
+            if threading.current_thread() is threading.main_thread():  # only the main thread handles signals
+                # The system may deliver a signal to another thread, or just before `select`, which then goes on.
+                os.set_blocking(self._waking, False)
+                before = signal.set_wakeup_fd(self._waking, warn_on_full_buffer=False)
+                self._resources.callback(signal.set_wakeup_fd, before)
             if self.is_terminal:
                 settings = termios.tcgetattr(self._descriptor)
                 self._resources.callback(termios.tcsetattr, self._descriptor, termios.TCSANOW, settings)

@@ -96,9 +96,10 @@ def _talk(interaction: Interaction, keyboard: Keyboard, output: Output) -> None:
     """
     shown = _Showing(interaction, output, keyboard)
     shown.start()
+    left = False
     try:
         if keyboard.is_terminal:
-            _send_keys(interaction, keyboard, shown)
+            left = _send_keys(interaction, keyboard, shown)
         else:
             _send_text(interaction, keyboard, shown)
         interaction.done()
@@ -112,11 +113,12 @@ def _talk(interaction: Interaction, keyboard: Keyboard, output: Output) -> None:
         shown.join()
         interaction.settle()
         output.end_line()
-    if failure is not None:
+    if failure is not None and not (left and isinstance(failure, PASSING)):
         raise failure
 
 
-def _send_keys(interaction: Interaction, keyboard: Keyboard, shown: _Showing) -> None:
+def _send_keys(interaction: Interaction, keyboard: Keyboard, shown: _Showing) -> bool:
+    """Send keys until the user leaves. False if the session has ended before."""
     while not shown.ended.is_set():
         keys = keyboard.read()
         if keys is None:
@@ -125,7 +127,8 @@ def _send_keys(interaction: Interaction, keyboard: Keyboard, shown: _Showing) ->
         if before:
             interaction.send(before)
         if leave or not keys:
-            return
+            return True
+    return False
 
 
 def _send_text(interaction: Interaction, keyboard: Keyboard, shown: _Showing) -> None:
@@ -170,7 +173,9 @@ class _Showing(threading.Thread):
                 self.received = time.monotonic()
             summary = self._interaction.rows.summary
             if summary.get("ended") == DEVICE_GONE:
-                raise TransportClosed(text(summary.get("why", "")) or "the board is gone")
+                with understood("the end of a session"):
+                    why = text(summary.get("why", ""))
+                raise TransportClosed(why or "the board is gone")
             if summary.get("ended") == SERVER_DRAINING:
                 raise TransportClosed("the server shuts down")
         except Exception as error:  # the edge of the thread: `_talk` raises it

@@ -236,6 +236,15 @@ def test_a_board_that_comes_back_is_connected_again() -> None:
         assert terminal.end()[0] == 0
 
 
+def test_a_board_that_goes_away_is_left_without_waiting_for_it() -> None:
+    with repl_server() as location, repl(location) as terminal:
+        terminal.type(b"import machine\r")
+        terminal.wait_for(PROMPT)
+        terminal.type(b"machine.bootloader()\r" + LEAVE)
+        code, shown = terminal.result()
+    assert (code, b"Waiting" in shown) == (0, False)
+
+
 def test_a_server_that_comes_back_is_connected_again() -> None:
     with repl_server() as location:
         terminal = Terminal(location)
