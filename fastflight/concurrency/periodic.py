@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-import structlog
+from fastflight.lazy import Logger
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class PeriodicThread:

@@ -18,14 +18,14 @@ import time
 from collections.abc import Callable
 
 import serial
-import structlog
 
+from fastflight.lazy import Logger
 from fastflight.transport.pacing import DEFAULT, Pacing
 from fastflight.transport.port import READ_BYTES
 from fastflight.transport.serial_lines import FAILURES
 from fastflight.transport.serial_port import SerialPort
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 # The reader thread pauses at this size until somebody reads. Further bytes wait in the system, then in the device.
 MAX_RECEIVED_BYTES = READ_BYTES
