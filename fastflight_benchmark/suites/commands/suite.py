@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -137,7 +138,9 @@ def measured(task: Task, tool: str, place: Place) -> dict[str, Any]:
 
 
 def fill(folder: Path, files: Mapping[str, str]) -> None:
-    """Write the files that a task begins with. Other files stay: no task depends on them."""
+    """Give `folder`, which is one of this suite's own, the files that a task begins with, and no others."""
+    for entry in folder.iterdir():
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """The daily tasks of the suite `commands`: the command line for each tool, and how the outcome is checked.
 
-A person with one board plugged in types these lines, in a folder with the files of `LOCAL`. The board has the files of
-`ON_BOARD`. A task changes only files of its own, so tasks can be repeated and left out.
+A person with one board plugged in types these lines, in a folder with the files of `LOCAL`. Before each task the
+board has the files of `ON_BOARD`, and no others.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ TASKS = (
         "facts about the board",
         "info",
         "exec 'import os; print(os.uname())'",
-        printed("MicroPython"),
+        printed("Simulated board"),
     ),
     Task("soft reset", "soft-reset", "soft-reset", printed("")),
     Task("read the clock", "rtc", "rtc", printed("20")),
