@@ -138,9 +138,15 @@ def measured(task: Task, tool: str, place: Place) -> dict[str, Any]:
 
 
 def fill(folder: Path, files: Mapping[str, str]) -> None:
-    """Give `folder`, which is one of this suite's own, the files that a task begins with, and no others."""
+    """Give `folder`, which is one of this suite's own, the files that a task begins with, and no others.
+
+    The board's `main.py` stays: it prints the live output.
+    """
     for entry in folder.iterdir():
-        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        elif entry.name != "main.py":
+            entry.unlink()
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -169,3 +175,22 @@ def show(options: Options, result: pd.DataFrame) -> None:
 
 def _cell(row: Mapping[Any, Any]) -> str:
     return f"{row['median']:.2f} s, {row['keys']} keys" if row["outcome"] == DONE else str(row["outcome"])
+
+
+def markdown(result: pd.DataFrame) -> str:
+    """Return the result as a table for a page: a line for each task, with what is typed."""
+    lines = [
+        "| task | `fastflight` ... | with a server | without one | `mpremote` ... | time |",
+        "|---|---|---:|---:|---|---:|",
+    ]
+    for task, rows in result.groupby("task", sort=False):
+        cells = {tool: row.to_dict() for tool, row in rows.set_index("tool").iterrows()}
+        times = {tool: _time(cells[tool]) for tool in TOOLS}
+        ours, theirs = (str(cells[tool]["typed"]).partition(" ")[2] for tool in (SERVER, MPREMOTE))
+        peer = "no command" if cells[MPREMOTE]["outcome"] == IMPOSSIBLE else f"`{theirs}`"
+        lines.append(f"| {task} | `{ours}` | {times[SERVER]} | {times[BOARD]} | {peer} | {times[MPREMOTE]} |")
+    return "\n".join(lines)
+
+
+def _time(row: Mapping[Any, Any]) -> str:
+    return f"{row['median']:.2f} s" if row["outcome"] == DONE else {IMPOSSIBLE: ""}.get(row["outcome"], "failed")
