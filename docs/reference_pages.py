@@ -120,7 +120,7 @@ def requests_part() -> str:
     """Return the part on requests: a section for each type."""
     texts = tomllib.loads(KEYS.read_text(encoding="utf-8"))["requests"]
     override = texts.pop("override")
-    # Without request types of others, such as those that tests define.
+    # The product's request types only: tests define more of them.
     own = [kind for kind in Request.__subclasses__() if kind.__module__ == Request.__module__]
     kinds = sorted(own, key=lambda kind: kind.type)
     parts = [

@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 class RunningServer:
     """A server that answers at `location`, at `http`, and at the ports of its bridges, until it is closed.
 
-    `devices` are those that it started with; `served` adds and removes some.
+    `devices` are the names and URLs at the start. `served` holds the present devices, and adds and removes them.
     """
 
     def __init__(

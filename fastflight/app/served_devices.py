@@ -82,8 +82,9 @@ class ServedDevices:
         self._registry = registry
         # One change at a time.
         self._changing = threading.Lock()
-        # The URLs of all devices, and the names of those that clients have added.
+        # The URL of each device.
         self._urls = dict(settings.devices)
+        # The names of the devices that clients added.
         self._added: set[str] = set()
         self._listening: dict[str, ExitStack] = {}
         # A change replaces the dict, so that metrics can be collected meanwhile.

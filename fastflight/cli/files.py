@@ -93,7 +93,7 @@ def rm(
 
 
 def _outermost(targets: Sequence[Target]) -> list[Target]:
-    """Return `targets` without those that are inside another one: a glob may match a folder and what it contains."""
+    """Return `targets` without paths inside another target: a glob may match both a folder and its content."""
     folders = {(at.device, f"{at.path.rstrip('/')}/") for at in targets}
 
     def is_inside(at: Target) -> bool:

@@ -1,4 +1,4 @@
-"""What to try first with a server, printed by `serve` on a terminal: people who read the log of a service know it."""
+"""Builds the text with the first things to try, which `serve` prints if it runs on a terminal."""
 
 from __future__ import annotations
 

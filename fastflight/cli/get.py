@@ -151,7 +151,9 @@ def get(
                         f"{len(found)} files match: name a folder to copy them to, and leave options of rows out"
                     )
                 check_distinct(each.name for each in found)
-                for each, copy in [(each, landing(Path(place), each.name)) for each in found]:
+                # All names are checked before the first file is copied.
+                local_paths = [landing(Path(place), each.name) for each in found]
+                for each, copy in zip(found, local_paths, strict=True):
                     copies.get_file(each, copy)
                 return
             (at,) = found

@@ -226,7 +226,7 @@ class Output:
 
 
 def hex_lines(data: bytes) -> Iterator[str]:
-    """Yield the lines of a hex view: the bytes in hexadecimal, and those that are printable ASCII as characters."""
+    """Yield the lines of a hex view: each byte in hexadecimal, then as an ASCII character, or as a dot."""
     for start in range(0, len(data), HEX_BYTES):
         part = data[start : start + HEX_BYTES]
         characters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)

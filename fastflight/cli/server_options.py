@@ -81,8 +81,7 @@ class Server:
                     where=DEFAULT_LOCATION,
                     hint=f"Start one: fastflight serve. {error.hint}",
                 ) from error
-        from fastflight.cli.interruptible_client import InterruptibleClient
-        from fastflight.cli.without_pandas import keep_pandas_out
+        from fastflight.cli.interruptible_client import InterruptibleClient, keep_pandas_out
 
         keep_pandas_out()
         with usage_errors():
@@ -110,9 +109,8 @@ class _BoardClient:
     @functools.cached_property
     def _served(self) -> InterruptibleClient:
         from fastflight.app.local_board import open_local_board
-        from fastflight.cli.interruptible_client import InterruptibleClient
+        from fastflight.cli.interruptible_client import InterruptibleClient, keep_pandas_out
         from fastflight.cli.log import log_to_stderr
-        from fastflight.cli.without_pandas import keep_pandas_out
 
         keep_pandas_out()
         log_to_stderr(as_json=False, least=logging.ERROR)

@@ -29,7 +29,7 @@ PARALLEL = 4
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device of the server. `open`: whether its line is open. `holder`: who is using it now, or None.
+    """A device of the server. `open`: whether its line is open. `holder`: what uses it now, such as a tool, or None.
 
     `recording`: `recording`, or `recording failed: ` and the reason; None if the device is not being recorded.
     """

@@ -78,3 +78,12 @@ def test_the_version() -> None:
         [sys.executable, "-m", "fastflight", "--version"], capture_output=True, text=True, timeout=SECONDS
     )
     assert (done.returncode, done.stdout) == (0, f"fastflight {fastflight.__version__}\n")
+
+
+@pytest.mark.parametrize("name", ["ls", "get", "serve", "token"])
+def test_the_help_has_no_types_of_flags(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "fastflight", name, "--help"], capture_output=True, text=True, timeout=SECONDS
+    )
+    assert (done.returncode, "<bool>" in done.stdout) == (0, False)
+    assert "--help" in done.stdout
