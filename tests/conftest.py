@@ -180,6 +180,26 @@ def nginx() -> str:
     return found
 
 
+@pytest.fixture(scope="session")
+def mosquitto() -> str:
+    """The path of the MQTT broker mosquitto."""
+    return _program("mosquitto", "mosquitto")
+
+
+@pytest.fixture(scope="session")
+def influxd() -> str:
+    """The path of the InfluxDB server."""
+    return _program("influxd", "influxdb")
+
+
+def _program(name: str, package: str) -> str:
+    with _named_where_missing(required=True):
+        found = shutil.which(name) or shutil.which(name, path="/usr/sbin")
+        if found is None:
+            raise TargetMissing(name, "it is not installed", f"Install Debian's {package}")
+    return found
+
+
 def _running(target: AbstractContextManager[str], *, required: bool) -> Iterator[str]:
     """Give the target's URL, or skip by name; fail instead where CI must have it."""
     with ExitStack() as stack:

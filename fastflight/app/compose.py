@@ -28,6 +28,7 @@ from fastflight.app.settings import ServeSettings
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.concurrency import Shards
 from fastflight.device import Inventory
+from fastflight.publish import Publishers
 from fastflight.runtime.metrics import FunctionCollector
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog
@@ -41,6 +42,7 @@ from fastflight.sources import (
     recording_source,
 )
 from fastflight.sources.metrics import device_metrics, recording_metrics
+from fastflight.sources.recordings import NoRecordings
 from fastflight.sources.state_actions import server_metrics, state_actions
 
 # Streams have been stopped when the gateway is closed. This is for answers that are still being written.
@@ -70,17 +72,22 @@ def open_server(settings: ServeSettings) -> RunningServer:
         recordings = _recordings(settings, inventory, parts)
         parts.enter_context(shards)
         registry = StreamRegistry(settings.limits)
-        served = ServedDevices(settings, inventory, shards, recordings, registry)
+        log_of = (recordings or NoRecordings()).log
+        publishers = Publishers(log_of, None if recordings is None else recordings.folder)
+        # Before the shards and the recordings, from which publishers read.
+        parts.callback(publishers.close)
+        served = ServedDevices(settings, inventory, shards, recordings, registry, publishers)
         parts.callback(served.close)
         served.open()
         catalog = Catalog()
         on_board = device_sources(inventory, settings.limits.idle_seconds)
         for source in (*on_board, recording_source(recordings), mock.SOURCE):
             catalog.add(source)
-        on_devices = [*device_actions(inventory), *served.actions(), *recording_actions(recordings)]
+        on_devices = [*device_actions(inventory, publishers.states), *served.actions(), *recording_actions(recordings)]
         metrics = server_metrics(registry, shards)
         metrics.register(FunctionCollector(lambda: device_metrics(inventory)))
         metrics.register(FunctionCollector(lambda: _recording_metrics(recordings)))
+        metrics.register(FunctionCollector(publishers.metrics))
         state = state_actions(registry, shards, metrics)
         authority = Authority(inventory.names, None if recordings is None else recordings.names)
         access = access_of(settings.access, authority)
@@ -104,7 +111,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
             parts.callback(gateway.close, GATEWAY_SECONDS)
             http = gateway.url
         # Runs first, while every edge still answers.
-        parts.callback(lambda: drain(registry, settings.drain_seconds, bridges=served.bridges_on_shards()))
+        parts.callback(lambda: drain(registry, settings.drain_seconds, served.bridges_on_shards(), publishers))
         return RunningServer(location_of(settings, server), settings.devices, served, parts.pop_all(), http)
     raise AssertionError("ExitStack suppresses no exception")
 

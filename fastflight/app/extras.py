@@ -13,11 +13,12 @@ from typing import Literal
 
 from fastflight.errors import RequestError
 
-Extra = Literal["http", "plot", "tls"]
+Extra = Literal["http", "plot", "publish", "tls"]
 # The top-level modules of each extra, as in pyproject.toml.
 MODULES: Mapping[Extra, frozenset[str]] = {
     "http": frozenset(("fastapi", "httptools", "nicegui", "starlette", "uvicorn", "websockets")),
     "plot": frozenset(("matplotlib",)),
+    "publish": frozenset(("httpx", "opentelemetry", "paho")),
     "tls": frozenset(("cryptography",)),
 }
 

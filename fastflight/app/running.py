@@ -22,6 +22,7 @@ from fastflight.bridge import Bridge, Ports
 from fastflight.bridge.opening import OPENINGS
 from fastflight.concurrency import Shard, Shards
 from fastflight.errors import TransportError
+from fastflight.publish import Publishers
 from fastflight.runtime.metrics import device_labels, family
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
@@ -72,14 +73,16 @@ def drain(
     registry: StreamRegistry,
     seconds: float,
     bridges: Sequence[tuple[Bridge, Shard]] = (),
+    publishers: Publishers | None = None,
 ) -> None:
     """Refuse new streams, wait `seconds` for open ones to end, then stop the rest. `health` is answered meanwhile.
 
-    Clients of `bridges`, each with the shard that it runs on, get the same time.
+    Clients of `bridges`, each with the shard that it runs on, and `publishers` get the same time.
     """
     registry.drain()
     deadline = time.monotonic() + seconds
     draining = [shard.submit(bridge.drain(seconds)) for bridge, shard in bridges]
+    draining += [] if publishers is None else publishers.drain()
     if not registry.wait_empty(seconds):
         log.info("streams are ended", streams=registry.stats()["open"], drain_seconds=seconds)
         registry.stop_all()

@@ -26,6 +26,7 @@ from fastflight.bridge import Bridge, DeviceFront, Ports
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
 from fastflight.errors import FastFlightError, RequestError, Stopped
+from fastflight.publish import Publishers
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service.requests import DeviceName
 from fastflight.sources import DefaultRecordings, Recordings
@@ -71,6 +72,7 @@ class ServedDevices:
         shards: Shards,
         recordings: Recordings | DefaultRecordings | None,
         registry: StreamRegistry,
+        publishers: Publishers,
     ) -> None:
         # What the server was started with, and what was applied last.
         self._started = self._settings = settings
@@ -80,6 +82,7 @@ class ServedDevices:
         self._shards = shards
         self._recordings = recordings
         self._registry = registry
+        self._publishers = publishers
         # One change at a time.
         self._changing = threading.Lock()
         # The URL of each device.
@@ -108,6 +111,8 @@ class ServedDevices:
         """Record and read the devices of the settings."""
         for name in self._recorded:
             self._record(name)
+        for name in self._settings.publish:
+            self._publish(name)
         # After the recordings have started, so that they miss nothing.
         for name in self._urls:
             self._listen(name)
@@ -187,6 +192,11 @@ class ServedDevices:
             for name in before - after:
                 with _logged(name):
                     self._forget(name)
+            for name in urls.keys() - {*replaced, *added}:
+                if old.publish.get(name) != new.publish.get(name):
+                    with _logged(name):
+                        self._publishers.stop(name)
+                        self._publish(name)
             for name, settings in new.bridges.items():
                 if name in self._urls and name not in self._bridges:
                     with _logged(name):
@@ -249,6 +259,7 @@ class ServedDevices:
                 self._recordings.number(device)
             if record:
                 self._record(name)
+            self._publish(name)
             self._listen(name)
         except BaseException:
             self._remove(name)
@@ -262,6 +273,8 @@ class ServedDevices:
         try:
             self._registry.stop_device(name, REMOVED)
             self._close_bridge(name)
+            # Before the recorder: publishers read from the recording.
+            self._publishers.stop(name)
             self._forget(name)
         finally:
             if (listening := self._listening.pop(name, None)) is not None:
@@ -277,6 +290,11 @@ class ServedDevices:
     def _record(self, name: str) -> None:
         if self._recordings is not None:
             self._recordings.start(name)
+
+    def _publish(self, name: str) -> None:
+        """Publish the rows of a device as the settings say."""
+        if name in self._settings.publish:
+            self._publishers.start(self._inventory.device(name), self._settings.publish[name])
 
     def _forget(self, name: str) -> None:
         if self._recordings is not None:

@@ -43,11 +43,15 @@ from fastflight.app.access_settings import (
     is_loopback,
 )
 from fastflight.app.http_settings import http_address, http_hosts, http_origins
+from fastflight.app.publish_settings import EXAMPLE as ROWS_EXAMPLE
+from fastflight.app.publish_settings import FleetOutputs, FleetRows, publish_settings
 from fastflight.app.recording_settings import EXAMPLE as RECORDINGS_EXAMPLE
 from fastflight.app.recording_settings import FleetRecordings, RecordingSettings, recording_settings
 from fastflight.bridge import Ports
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError, nearest
+from fastflight.publish import PublishSettings
+from fastflight.publish.address import EXAMPLE as PUBLISH_EXAMPLE
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
 from fastflight.transport.url import parse_url, public_url
 
@@ -120,6 +124,8 @@ class ServeSettings:
     relay: tuple[str, ...] = ()
     # Origins of pages elsewhere that may send requests to the gateway.
     origins: tuple[str, ...] = ()
+    # What devices publish, by name.
+    publish: Mapping[str, PublishSettings] = field(default_factory=dict)
     # None where nothing can be recorded.
     recordings: RecordingSettings | None = None
     # Open streams get this long to end by themselves when the server shuts down.
@@ -156,6 +162,8 @@ class _FleetDevice(BaseModel):
     url: str
     bridge: _FleetBridge | None = None
     record: Annotated[bool, Field(strict=True)] = False
+    publish: FleetOutputs = []
+    rows: FleetRows | None = None
 
 
 class _FleetLimits(BaseModel):
@@ -254,6 +262,11 @@ def settings_of(
         record=record,
         environment=os.environ,
     )
+    published = {
+        name: publish_settings(name, device.publish, device.rows, folder or Path(), os.environ)
+        for name, device in file.devices.items()
+        if device.publish or device.rows is not None
+    }
     allowed = (*file.relay.allow, *relay)
     relayed = [name for name, url in urls.items() if url.startswith("relay:")]
     if (allowed or relayed) and http is None:
@@ -265,6 +278,8 @@ def settings_of(
     for name in relayed:
         if name in bridges:
             raise RequestError("a target of the relay has no line to share", where=name, hint="Leave its bridge out")
+        if name in published:
+            raise RequestError("a target of the relay has no rows", where=name, hint="Leave its publish out")
     address = None if http is None else http_address(http, access)
     return ServeSettings(
         location,
@@ -275,6 +290,7 @@ def settings_of(
         http_hosts=http_hosts(http_host, address),
         relay=allowed,
         origins=http_origins(origins),
+        publish=published,
         recordings=recorded,
         limits=_limits(file.limits, limits),
         drain_seconds=drain_seconds,
@@ -340,8 +356,13 @@ def _refusal(path: Path, error: ValidationError) -> RequestError:
     key = str(first["loc"][-1])
     table = first["loc"][0]
     if first["type"] != "extra_forbidden":
-        example = TABLE_EXAMPLES.get(table, BRIDGE_EXAMPLE if "bridge" in first["loc"] else EXAMPLE)
+        examples = {"bridge": BRIDGE_EXAMPLE, "rows": ROWS_EXAMPLE, "publish": PUBLISH_EXAMPLE}
+        example = TABLE_EXAMPLES.get(table, next((examples[key] for key in first["loc"] if key in examples), EXAMPLE))
         return RequestError(first["msg"].removeprefix("Value error, "), where=where, hint=example)
     models: dict[int, type[BaseModel]] = {1: _Fleet, 3: _FleetDevice}
-    model = TABLES[table] if table in TABLES and len(first["loc"]) > 1 else models.get(len(first["loc"]), _FleetBridge)
+    model = (
+        TABLES[table]
+        if table in TABLES and len(first["loc"]) > 1
+        else models.get(len(first["loc"]), FleetRows if "rows" in first["loc"] else _FleetBridge)
+    )
     return RequestError("unknown key", where=where, hint=nearest(key, model.model_fields))

@@ -114,6 +114,20 @@ DEFINITIONS: dict[str, Definition] = {
     "fastflight_recordings_commits_total": Definition(
         "counter", "Groups of rows that were written and synced to the disk."
     ),
+    "fastflight_publish_failing": Definition(
+        "gauge", "Whether the rows of a device do not reach an output now.", ("device", "output")
+    ),
+    "fastflight_publish_rows_total": Definition(
+        "counter",
+        "Rows that an output acknowledged (sent) or refused, and lines that did not fit the schema (misfit).",
+        ("device", "output", "outcome"),
+    ),
+    "fastflight_publish_waiting": Definition(
+        "gauge", "Chunks of traffic that wait to be published.", ("device", "output")
+    ),
+    "fastflight_publish_lost_total": Definition(
+        "counter", "Chunks of traffic that were dropped before they were published.", ("device", "output")
+    ),
     "fastflight_shard_tasks": Definition("gauge", "Tasks of an event loop.", ("shard",)),
     "fastflight_shard_streams": Definition("gauge", "Streams and lines on an event loop.", ("shard",)),
     "fastflight_shard_lag_seconds": Definition("gauge", "How late an event loop answered the last time.", ("shard",)),

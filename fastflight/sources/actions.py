@@ -21,6 +21,7 @@ from fastflight.sources.device_tree import is_leftover
 from fastflight.transport.url import scheme_of
 
 Result = Mapping[str, Any]
+Publishing = Callable[[str], list[dict[str, object]]]
 B = TypeVar("B", bound="OnDevice")
 
 
@@ -63,8 +64,8 @@ class Reset(OnDevice):
     kind: Literal["soft", "hard"] = "soft"
 
 
-def device_actions(inventory: Inventory) -> list[Action]:
-    """Return the actions on the devices of `inventory`."""
+def device_actions(inventory: Inventory, publishing: Publishing = lambda name: []) -> list[Action]:
+    """Return the actions on the devices of `inventory`. `publishing` returns the state of each output of a device."""
 
     def on_session(work: Callable[[Session, B], Sequence[Result]], name: str) -> Callable[[B], Iterable[Result]]:
         def run(body: B) -> Iterable[Result]:
@@ -89,10 +90,10 @@ def device_actions(inventory: Inventory) -> list[Action]:
     return [
         Action(
             "devices",
-            "All devices: name, url, whether the line is open, holder, recording state, trouble, and when the device "
-            "last sent data outside of requests (last_data, ms since 1970).",
+            "All devices: name, url, whether the line is open, holder, recording state, outputs (publishing), trouble, "
+            "and when the device last sent data outside of requests (last_data, ms since 1970).",
             EmptyBody,
-            partial(_devices, inventory),
+            partial(_devices, inventory, publishing),
             verb=None,
             shown=_visible_part,
         ),
@@ -119,7 +120,7 @@ def device_actions(inventory: Inventory) -> list[Action]:
     ]
 
 
-def _devices(inventory: Inventory, _: EmptyBody) -> Iterable[Result]:
+def _devices(inventory: Inventory, publishing: Publishing, _: EmptyBody) -> Iterable[Result]:
     for device in inventory.devices():
         yield {
             "name": device.name,
@@ -127,6 +128,7 @@ def _devices(inventory: Inventory, _: EmptyBody) -> Iterable[Result]:
             "open": device.is_open,
             "holder": device.holder,
             "recording": device.recording or None,
+            "publishing": publishing(device.name),
             "trouble": device.trouble or None,
             "last_data": None if device.tap.heard_ns is None else device.tap.heard_ns // 1_000_000,
         }
@@ -143,6 +145,7 @@ def _visible_part(identity: Identity, result: Result) -> Result | None:
         result = {**result, "last_data": None}
     if identity.may(Verb.ADMIN, name):
         return result
+    result = {**result, "publishing": []} if "publishing" in result else result
     return {**result, "url": scheme_of(result["url"])} if identity.sees(name) else None
 
 

@@ -64,6 +64,16 @@ def log_batch(chunks: Sequence[Chunk], cuts: Mapping[int, str]) -> pa.RecordBatc
     return pa.RecordBatch.from_arrays(columns, schema=LOG_SCHEMA)
 
 
+def chunks_of(rows: NumberedRows) -> Iterator[Chunk]:
+    """Yield the chunks that `log_batch` made rows of."""
+    columns = ("time", "direction", "data", "cut")
+    times, ways, data, cuts = (rows.batch.column(name) for name in columns)
+    values = zip(times.view(pa.int64()).to_pylist(), ways.to_pylist(), data.to_pylist(), cuts.to_pylist(), strict=True)
+    for seq, (time, way, content, cut) in enumerate(values, rows.first):
+        reason = cut or ""
+        yield Chunk(seq, time * 1000, way, content, reason.removesuffix(WAITED), waited=reason.endswith(WAITED))
+
+
 def format_damage(damage: Damage) -> str:
     """Return the place of damage in the files of a recording as text."""
     return f"{damage.file} at byte {damage.offset}: {damage.bytes} bytes"

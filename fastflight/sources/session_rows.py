@@ -89,6 +89,11 @@ class LineSplitter:
         """The number of the chunk where an unfinished line began; None if there is no such line."""
         return self._seq if self._partial else None
 
+    @property
+    def begins_line(self) -> bool:
+        """Whether the next byte is known to begin a line."""
+        return not self._partial and not self._cut
+
     def feed(self, chunk: Chunk) -> list[SessionLine]:
         """Return the lines that this chunk completes; none for a chunk that was sent to the device."""
         if chunk.direction != "rx":

@@ -1,0 +1,122 @@
+"""URLs of outputs: where the rows of a device are published.
+
+============================================  ==================================  ====================================
+URL                                           goes to                             options
+============================================  ==================================  ====================================
+`mqtt://[USER@]HOST[:1883][/TOPIC]`           an MQTT broker                      `discovery`
+`influx://[USER@]HOST[:8086]?bucket=B&org=O`  InfluxDB 2, or 1.8 and newer        `bucket` and `org`
+`influx://[USER@]HOST[:8086]?db=NAME`         InfluxDB 1                          `db`
+`otlp://[USER@]HOST[:4318][/PATH]`            an OpenTelemetry collector, HTTP
+============================================  ==================================  ====================================
+
+With `mqtts`, `influxs` and `otlps` the connection is encrypted; `ca=FILE` names the CA if it is not a public one. A URL
+has no password: `password_file=FILE` or `password_env=NAME` say where it is. The caller reads these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from fastflight.errors import RequestError, nearest
+
+Kind = Literal["mqtt", "influx", "otlp"]
+# The default port of each scheme.
+PORTS = {"mqtt": 1883, "mqtts": 8883, "influx": 8086, "influxs": 8086, "otlp": 4318, "otlps": 4318}
+OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "mqtt": ("discovery",),
+    "influx": ("bucket", "org", "db"),
+    "otlp": (),
+}
+SECRET_OPTIONS = ("password_file", "password_env")
+# Longer URLs are not addresses but mistakes.
+MAX_URL_CHARACTERS = 2048
+EXAMPLE = 'As in publish = ["mqtt://broker.local", "influx://127.0.0.1:8086?db=boards"]'
+
+
+@dataclass(frozen=True, slots=True)
+class OutputAddress:
+    """A parsed URL. `label` names the output in messages and metrics."""
+
+    url: str
+    kind: Kind
+    encrypted: bool
+    host: str
+    port: int
+    user: str = ""
+    path: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    password: str = field(default="", repr=False)
+
+    @property
+    def label(self) -> str:
+        """The URL without its user and options."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.url.partition(':')[0]}://{host}:{self.port}{self.path}"
+
+
+def parse_output(url: str) -> OutputAddress:
+    """Parse the URL of an output. `RequestError` says what is wrong and never quotes a password."""
+    try:
+        parts = urlsplit(url)
+        host, port, password = parts.hostname, parts.port, parts.password
+    except ValueError as error:
+        raise RequestError(f"not a URL: {error}", where="publish", hint=EXAMPLE) from error
+    where = f"publish {parts.scheme}://{host or ''}"
+    if parts.scheme not in PORTS:
+        raise RequestError("unknown kind of output", where=where, hint=nearest(parts.scheme, PORTS))
+    if password is not None:
+        raise RequestError(
+            "a URL may not hold a password", where=where, hint="Put it into a file: ?password_file=FILE, chmod 600"
+        )
+    if not host or len(url) > MAX_URL_CHARACTERS or not url.isprintable() or " " in url:
+        raise RequestError("not the URL of an output", where=where, hint=EXAMPLE)
+    if "#" in url:
+        raise RequestError("text after # is not part of a URL", where=where, hint="Write %23 for the character")
+    kind: Kind = parts.scheme.removesuffix("s")  # type: ignore[assignment]
+    address = OutputAddress(
+        url,
+        kind,
+        parts.scheme != kind,
+        host,
+        port or PORTS[parts.scheme],
+        unquote(parts.username or ""),
+        unquote(parts.path.rstrip("/")),
+        _options(parts.query, kind, where),
+    )
+    _check(address, where)
+    return address
+
+
+def _options(query: str, kind: Kind, where: str) -> dict[str, str]:
+    known = (*OPTIONS[kind], "ca", *SECRET_OPTIONS)
+    options: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name not in known:
+            raise RequestError(f"unknown option {name!r}", where=where, hint=nearest(name, known))
+        if name in options or not value:
+            problem = "is given twice" if name in options else "has no value"
+            raise RequestError(f"the option {name} {problem}", where=where, hint=f"Write {name}=VALUE once")
+        options[name] = value
+    return options
+
+
+def _check(address: OutputAddress, where: str) -> None:
+    options = address.options
+    if all(name in options for name in SECRET_OPTIONS):
+        raise RequestError("password_file and password_env exclude each other", where=where, hint="Give one of them")
+    if address.kind == "influx" and ("db" in options) == ("bucket" in options):
+        hint = "Give db=NAME for InfluxDB 1, or bucket=NAME&org=NAME for InfluxDB 2"
+        raise RequestError("it does not say where to write", where=where, hint=hint)
+    if address.kind == "influx" and address.path:
+        raise RequestError("an influx URL has no path", where=where, hint="As in influx://127.0.0.1:8086?db=boards")
+    if address.kind == "mqtt":
+        for text in (address.path, options.get("discovery", "")):
+            if any(character in "#+\0" for character in text) or "//" in text:
+                raise RequestError(
+                    f"{text!r} is no beginning of a topic: it has +, # or an empty level",
+                    where=where,
+                    hint="As in mqtt://broker.local/lab/boards",
+                )

@@ -1,0 +1,106 @@
+"""Publishes rows to an OpenTelemetry collector, by OTLP over HTTP with protobuf.
+
+Each column of numbers or truth values is a gauge with the name of the column and the attribute `device`. Other columns
+are left out. Rows of format `lines` are log records.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import pyarrow as pa
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+
+from fastflight.publish.address import OutputAddress
+from fastflight.publish.http import HttpClient, quoted
+from fastflight.publish.influx import MAX_INTEGER, timed
+from fastflight.publish.output import Refusal
+from fastflight.publish.rows import RowFormat, is_number
+
+SERVICE = "fastflight"
+
+
+class OtlpOutput:
+    """An `Output`."""
+
+    def __init__(self, device: str, address: OutputAddress, rows: RowFormat) -> None:
+        self._device = device
+        self._address = address
+        self._rows = rows
+        self._client: HttpClient | None = None
+
+    async def open(self) -> None:
+        self._client = HttpClient(self._address, "Bearer")
+
+    async def send(self, rows: pa.RecordBatch) -> Refusal | None:
+        assert self._client is not None
+        logs = self._rows.format == "lines"
+        message = self._logs(rows) if logs else self._metrics(rows)
+        path = self._address.path + ("/v1/logs" if logs else "/v1/metrics")
+        headers = {"Content-Type": "application/x-protobuf"}
+        answer = await self._client.post(path, message.SerializeToString(), headers, {})
+        if not answer.is_success:
+            return Refusal(rows.num_rows, quoted(answer))
+        if logs:
+            partial = ExportLogsServiceResponse.FromString(answer.content).partial_success
+            refused = partial.rejected_log_records
+        else:
+            partial = ExportMetricsServiceResponse.FromString(answer.content).partial_success
+            refused = partial.rejected_data_points
+        return Refusal(min(refused, rows.num_rows), partial.error_message) if refused else None
+
+    def check(self) -> None:
+        """There is no lasting connection."""
+
+    async def aclose(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    def _metrics(self, rows: pa.RecordBatch) -> Any:
+        message = ExportMetricsServiceRequest()
+        resource = message.resource_metrics.add()
+        resource.resource.attributes.append(_attribute("service.name", SERVICE))
+        scope = resource.scope_metrics.add()
+        scope.scope.name = SERVICE
+        found = timed(rows)
+        for column in self._rows.columns:
+            if not is_number(column.type):
+                continue
+            metric = scope.metrics.add(name=column.name, unit=self._rows.units.get(column.name, ""))
+            for row, nanoseconds in found:
+                value = row[column.name]
+                if value is None or not math.isfinite(value):
+                    continue
+                point = metric.gauge.data_points.add(time_unix_nano=nanoseconds or time.time_ns())
+                point.attributes.append(_attribute("device", self._device))
+                if isinstance(value, int) and -MAX_INTEGER <= value < MAX_INTEGER:
+                    point.as_int = value
+                else:
+                    point.as_double = value
+        return message
+
+    def _logs(self, rows: pa.RecordBatch) -> Any:
+        message = ExportLogsServiceRequest()
+        resource = message.resource_logs.add()
+        resource.resource.attributes.append(_attribute("service.name", SERVICE))
+        scope = resource.scope_logs.add()
+        scope.scope.name = SERVICE
+        for row, nanoseconds in timed(rows):
+            record = scope.log_records.add(time_unix_nano=nanoseconds or 0, observed_time_unix_nano=time.time_ns())
+            record.body.string_value = row["text"]
+            record.attributes.append(_attribute("device", self._device))
+        return message
+
+
+def _attribute(key: str, text: str) -> KeyValue:
+    found = KeyValue(key=key)
+    found.value.string_value = text
+    return found
