@@ -180,8 +180,9 @@ def _settings(schema: Mapping[str, Any], definitions: Mapping[str, Any], prefix:
     for key, given in schema["properties"].items():
         at = f"{prefix}{key}"
         below = [each for each in (given, *given.get("anyOf", ())) if "$ref" in each]
-        if "additionalProperties" in given and given["additionalProperties"] is not True:
-            below, at = [given["additionalProperties"]], f"{at}.*"
+        values = given.get("additionalProperties")
+        if isinstance(values, Mapping) and "$ref" in values:
+            below, at = [values], f"{at}.*"
         if not below:
             yield at, _type_of(given), _default_of(given, key in schema.get("required", ()))
         for reference in below:

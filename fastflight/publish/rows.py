@@ -1,8 +1,8 @@
 """Turns the traffic of a device into rows to publish. No I/O.
 
 A row is a text line that the device sent, as in a live session of format `lines`, `jsonl` or `csv`. Its columns are
-`seq`, the number of the chunk in which the line begins; `line`, the number of line ends before it in that chunk;
-`time`; and the columns of the format. `seq` and `line` together identify a row: a row that is published again has the same.
+`seq`, the number of the chunk in which it begins; `line`, the number of line ends before it in that chunk;
+`time`; and the columns of the format. `seq` and `line` identify a row: a row that is published again has the same.
 
 Each line has an end, a `Position`. Traffic that is read again from there gives the lines after it, and no others.
 """

@@ -205,3 +205,36 @@ def test_pages_that_may_ask(text: str) -> None:
 def test_pages_that_are_none(text: str) -> None:
     with pytest.raises(RequestError, match="not an origin"):
         http_origins([text])
+
+
+PUBLISHED = '[devices.a]\nurl = "sim:"\npublish = ["influx://127.0.0.1?db=x&password_file=secret"]\n'
+
+
+def test_a_device_publishes_with_a_password_that_no_text_shows(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("hunter2\n")
+    secret.chmod(0o644)
+    path = fleet(tmp_path, PUBLISHED)
+    with pytest.raises(RequestError, match="chmod 600"):
+        settings_of(HERE, [], path)
+    secret.chmod(0o600)
+    settings = settings_of(HERE, [], path)
+    assert settings.publish["a"].outputs[0].password == "hunter2"
+    assert "hunter2" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('publish = ["kafka://x"]', "unknown kind of output.*Known"),
+        ('publish = ["mqtt://x", "mqtt://x"]', "named twice"),
+        ('publish = ["mqtt://x"]\nrows = { format = "jsonl" }', "rows.schema.*needs a schema"),
+        ('publish = ["mqtt://x"]\nrows = { colour = "red" }', "unknown key.*Known: .*format"),
+        ('publish = ["mqtt://x?password_env=NOT_SET_ANYWHERE"]', "NOT_SET_ANYWHERE is not set"),
+        ('rows = { format = "lines" }', "published nowhere"),
+        ("publish = [7]", "publish"),
+    ],
+)
+def test_wrong_outputs_name_the_key(tmp_path: Path, text: str, says: str) -> None:
+    with pytest.raises(RequestError, match=says):
+        settings_of(HERE, [], fleet(tmp_path, f'[devices.a]\nurl = "sim:"\n{text}\n'))
