@@ -28,6 +28,9 @@ def devices(json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
         return
     rows = [(device.name, device.url, "open" if device.open else "closed", device.holder or "-") for device in known]
     screen.table(("name", "url", "line", "in use by"), rows)
+    for device in known:
+        for output in device.publishing:
+            screen.line(screen.printable(f"{device.name} publishes to {output}"))
 
 
 @app.command()

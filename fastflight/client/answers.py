@@ -32,6 +32,7 @@ class Device:
     """A device of the server. `open`: whether its line is open. `holder`: what uses it now, such as a tool, or None.
 
     `recording`: `recording`, or `recording failed: ` and the reason; None if the device is not being recorded.
+    `publishing`: each output of the device, its state and its counts, as text. Empty for a caller without `admin`.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Device:
     open: bool
     holder: str | None
     recording: str | None = None
+    publishing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,13 @@ def device_of(fields: Mapping[str, Any]) -> Device:
             open=bool(fields.get("open")),
             holder=None if holder is None else text(holder),
             recording=None if recording is None else text(recording),
+            publishing=tuple(map(_format_output, fields.get("publishing", ()))),
         )
+
+
+def _format_output(output: Mapping[str, Any]) -> str:
+    counts = ", ".join(f"{whole(output[name])} {name}" for name in ("sent", "waiting", "refused", "misfits", "lost"))
+    return f"{text(output['output'])} {text(output['state'])} ({counts})"
 
 
 def recorded_of(fields: Mapping[str, Any]) -> Recorded:

@@ -183,6 +183,8 @@ def test_rows_reach_a_collector(statuses: list[int], counted: Callable[[dict[str
             with FastFlightClient(server.location) as client:
                 until(lambda: len(points) > 20)
                 assert counted(states(client))
+                (shown,) = client.devices()[0].publishing
+                assert shown.startswith(f"otlp://127.0.0.1:{port} publishing (")
         assert {(name, unit) for name, unit, _ in points} == {("ms", ""), ("temperature", "°C")}
         assert points[0][2].attributes[0].value.string_value == "demo" and points[0][2].time_unix_nano
 
