@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fastflight.client.answers import DEFAULT_LOCATION, Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
     from fastflight.client.client import FastFlightClient
     from fastflight.client.credentials import Credentials, traced
+    from fastflight.client.endpoint import Endpoint
     from fastflight.client.interaction import Interaction, ReadTimeout
     from fastflight.client.interaction_aio import AsyncInteraction
     from fastflight.client.parallel import ParallelRowStream
@@ -31,6 +32,7 @@ __all__ = [
     "Credentials",
     "Device",
     "Digest",
+    "Endpoint",
     "Entry",
     "FastFlightClient",
     "IncompleteWarning",
@@ -54,6 +56,7 @@ __getattr__ = exports(
         "answers": ("DEFAULT_LOCATION", "Copied", "CopiedTree", "Device", "Digest", "Entry", "Recorded", "Written"),
         "client": ("FastFlightClient",),
         "credentials": ("Credentials", "traced"),
+        "endpoint": ("Endpoint",),
         "interaction": ("Interaction", "ReadTimeout"),
         "interaction_aio": ("AsyncInteraction",),
         "parallel": ("ParallelRowStream",),

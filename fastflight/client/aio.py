@@ -18,6 +18,7 @@ from fastflight.client.answers import Copied, CopiedTree, Device, Digest, Entry,
 from fastflight.client.asking import call_in_thread, work_in_thread
 from fastflight.client.connection import ServerConnection
 from fastflight.client.credentials import NONE, Credentials
+from fastflight.client.endpoint import Endpoint
 from fastflight.client.file_copy import GetFile, PutFile
 from fastflight.client.interaction import leave
 from fastflight.client.interaction_aio import AsyncInteraction
@@ -105,6 +106,10 @@ class AsyncFastFlightClient:
             lambda: self._connection.parallel_stream(request, parallel, ordered), ParallelRowStream.cancel
         )
         return AsyncRowStream(stream, progress)
+
+    async def endpoints(self, request: Request) -> list[Endpoint]:
+        """Return the endpoints of any request. See `FastFlightClient.endpoints`."""
+        return await call_in_thread(lambda: self._connection.endpoints(request))
 
     async def write(self, device: str, path: str, rows: Writable | Path, **options: Unpack[WriteOptions]) -> Written:
         """Write a file to a device. See `FastFlightClient.write`.

@@ -39,6 +39,7 @@ from fastflight.service.requests import (
 )
 
 if TYPE_CHECKING:
+    from fastflight.client.endpoint import Endpoint
     from fastflight.client.interaction import Interaction
     from fastflight.client.parallel import ParallelRowStream
     from fastflight.client.rows import Writable
@@ -113,6 +114,13 @@ class FastFlightClient:
         With `ordered`, rows come in the order of the endpoints, otherwise as they arrive.
         """
         return self._connection.parallel_stream(request, parallel, ordered).reporting(progress)
+
+    def endpoints(self, request: Request) -> list[Endpoint]:
+        """Return the endpoints of any request: parts that other processes can read, such as the workers of Dask or Ray.
+
+        A fleet has an endpoint for each device. An `Endpoint` can be pickled; it then carries the client's credentials.
+        """
+        return self._connection.endpoints(request)
 
     def write(self, device: str, path: str, rows: Writable | Path, **options: Unpack[WriteOptions]) -> Written:
         """Write a file to a device. Returns when it is complete; until then, and on any failure, the old file stays.

@@ -29,6 +29,7 @@ from fastflight.service.requests import Request
 from fastflight.service.wire import encode
 
 if TYPE_CHECKING:
+    from fastflight.client.endpoint import Endpoint
     from fastflight.client.interaction import Interaction
     from fastflight.client.parallel import ParallelRowStream
     from fastflight.client.upload import Upload
@@ -52,7 +53,9 @@ REUSE = "arrow-flight-reuse-connection://?"
 class ServerConnection:
     """A channel to the server at `location`. `timeout` (seconds) limits actions and lookups; streams have no limit."""
 
-    def __init__(self, location: str, timeout: float, credentials: Credentials = NONE) -> None:
+    def __init__(
+        self, location: str, timeout: float = answers.DEFAULT_TIMEOUT, credentials: Credentials = NONE
+    ) -> None:
         self.location = location
         self._timeout = timeout
         # An `Authorization` header for each call, for a gateway that passes on its callers' tokens. Empty: none.
@@ -95,10 +98,33 @@ class ServerConnection:
         """Read the endpoints of a request in parallel. Returns when the schema of the first has arrived."""
         from fastflight.client.parallel import ParallelRowStream
 
-        endpoints = self.info(request).endpoints
-        if not endpoints:
-            raise ProtocolError("the flight has no endpoints", where=self.location)
-        return ParallelRowStream([partial(self._endpoint, each) for each in endpoints], parallel, ordered)
+        endpoints = self._divided(request).endpoints
+        return ParallelRowStream([partial(self.read_endpoint, each) for each in endpoints], parallel, ordered)
+
+    def endpoints(self, request: Request) -> list[Endpoint]:
+        """Return the endpoints of a request, each of which can be read by another process."""
+        from fastflight.client.endpoint import endpoints_of
+
+        return endpoints_of(self._divided(request), self.location, self._credentials)
+
+    def read_endpoint(self, endpoint: flight.FlightEndpoint) -> RowStream:
+        """Read an endpoint from the first of its locations that can be reached.
+
+        Once a server was reached, no other one is tried, even if the call fails: the server may have begun to carry out
+        the request, for example to run code, and a second server would do so again.
+        """
+        named = [each.uri.decode(errors="replace") for each in endpoint.locations] or [self.location]
+        locations = [each for each in named if self._may_follow(each)]
+        if not locations:
+            raise RequestError(
+                "the rows are at another server, which is not sent this server's credentials",
+                where=named[0],
+                hint="Ask there, with a token for that server",
+            )
+        for location in locations[:-1]:
+            with contextlib.suppress(NotReached):
+                return self._stream_at(location, endpoint.ticket)
+        return self._stream_at(locations[-1], endpoint.ticket)
 
     def interaction(self, request: Request) -> Interaction:
         """Open an interactive session. Returns when the server has sent its schema."""
@@ -154,24 +180,12 @@ class ServerConnection:
     def _call_options(self, timeout: float | None = None) -> flight.FlightCallOptions:
         return options(timeout, self._authorization)
 
-    def _endpoint(self, endpoint: flight.FlightEndpoint) -> RowStream:
-        """Read an endpoint from the first of its locations that can be reached.
-
-        Once a server was reached, no other one is tried, even if the call fails: the server may have begun to carry out
-        the request, for example to run code, and a second server would do so again.
-        """
-        named = [each.uri.decode(errors="replace") for each in endpoint.locations] or [self.location]
-        locations = [each for each in named if self._may_follow(each)]
-        if not locations:
-            raise RequestError(
-                "the rows are at another server, which is not sent this server's credentials",
-                where=named[0],
-                hint="Ask there, with a token for that server",
-            )
-        for location in locations[:-1]:
-            with contextlib.suppress(NotReached):
-                return self._stream_at(location, endpoint.ticket)
-        return self._stream_at(locations[-1], endpoint.ticket)
+    def _divided(self, request: Request) -> flight.FlightInfo:
+        """Return what the server knows about a request. Raises `ProtocolError` unless it names an endpoint."""
+        info = self.info(request)
+        if not info.endpoints:
+            raise ProtocolError("the flight has no endpoints", where=self.location)
+        return info
 
     def _stream_at(self, location: str, ticket: flight.Ticket) -> RowStream:
         with typed_errors(location):

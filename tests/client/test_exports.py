@@ -30,6 +30,7 @@ VERBS = {
     "read_fleet": ("devices path", f"{READ} ordered"),
     "read_request": ("request", "progress"),
     "read_parallel": ("request", "parallel ordered progress"),
+    "endpoints": ("request", ""),
     "write": ("device path rows", f"{FILE} format columns record progress"),
     "put_file": ("device path local", f"{FILE} resume skip_unchanged progress resuming"),
     "get_file": ("device path local", f"{FILE} resume skip_unchanged progress resuming"),

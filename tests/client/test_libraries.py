@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import dask.dataframe as dd
 import duckdb
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
 
-from fastflight import AsyncFastFlightClient, FastFlightClient, FleetFile, Mock
-from fastflight.client import IncompleteWarning
+from fastflight import AsyncFastFlightClient, Credentials, FastFlightClient, FleetFile, Mock
+from fastflight.client import Endpoint, IncompleteWarning
 from fastflight.simulator import samples
 from tests.support.servers import serving
 
@@ -50,6 +54,52 @@ def test_polars_reads_an_answer(client: FastFlightClient) -> None:
     frame = pl.DataFrame(client.read("demo", "/events.jsonl"))
     assert frame.columns == ["time", "event", "level", "value"]
     assert frame.height == len(samples.events().splitlines())
+
+
+def test_duckdb_reads_no_more_than_it_needs(client: FastFlightClient) -> None:
+    table = Mock(rows_per_batch=1000, total_rows=100_000_000)
+    read: list[int] = []
+    with client.read_request(table, progress=lambda rows, size, total: read.append(rows)) as stream:
+        relation = duckdb.from_arrow(pa.RecordBatchReader.from_stream(stream))
+        assert len(relation.limit(10).fetchall()) == 10
+    assert read[-1] < table.total_rows / 10
+
+
+def test_batches_become_numpy_arrays(client: FastFlightClient) -> None:
+    columns = ["temperature", "humidity"]
+    with client.read("demo", "/readings.csv", columns=columns, batch_rows=1000) as stream:
+        arrays = [batch.to_tensor(null_to_nan=True).to_numpy() for batch in stream]
+    assert {array.shape[1] for array in arrays} == {2}
+    expected = client.read("demo", "/readings.csv", columns=columns).to_pandas().to_numpy()
+    np.testing.assert_array_equal(np.concatenate(arrays), expected)
+
+
+def test_an_endpoint_is_read_where_it_was_sent(client: FastFlightClient) -> None:
+    table = Mock(rows_per_batch=100, total_rows=1000, endpoints=4)
+    sent = [pickle.loads(pickle.dumps(endpoint)) for endpoint in client.endpoints(table)]
+    assert len(sent) == 4
+    assert pa.concat_tables(map(Endpoint.to_arrow, sent)) == client.read_request(table).to_arrow()
+
+
+def test_an_endpoint_does_not_print_its_token(location: str) -> None:
+    with FastFlightClient(location, credentials=Credentials(token="secret")) as client:
+        assert "secret" not in repr(client.endpoints(Mock(total_rows=1)))
+
+
+def test_the_asynchronous_client_has_endpoints(location: str) -> None:
+    async def rows() -> int:
+        async with AsyncFastFlightClient(location) as client:
+            return sum(one.to_arrow().num_rows for one in await client.endpoints(Mock(total_rows=10)))
+
+    assert asyncio.run(rows()) == 10
+
+
+def test_dask_has_a_partition_for_each_endpoint(client: FastFlightClient) -> None:
+    endpoints = client.endpoints(Mock(rows_per_batch=100, total_rows=1000, endpoints=4, variant="simple"))
+    frame = dd.from_map(Endpoint.to_pandas, endpoints, meta=endpoints[0].schema.empty_table().to_pandas())
+    assert frame.npartitions == 4
+    with ThreadPoolExecutor(2) as pool:
+        assert len(frame.compute(pool=pool)) == 1000
 
 
 def test_an_answer_is_read_as_it_comes_and_once(client: FastFlightClient) -> None:
