@@ -21,7 +21,8 @@ from pyarrow import flight
 
 from fastflight.client import answers
 from fastflight.client.credentials import NONE, Credentials, options
-from fastflight.client.failure import NotReached, typed_errors
+from fastflight.client.described import NotReached
+from fastflight.client.failure import typed_errors
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
 from fastflight.errors import ProtocolError, RequestError

@@ -1,33 +1,24 @@
 """Turns Flight's errors into the typed errors of `fastflight.errors`.
 
 Every call into Flight runs within `typed_errors(location)`, which raises a `FastFlightError` instead. A fastflight
-server describes its errors in `extra_info` (JSON: code, what, where, hint and the class's own attributes). Flight does
-not transport `extra_info` for INVALID_ARGUMENT and NOT_FOUND. Their text begins with the message, which is split into
-`where`, `what` and `hint` at its punctuation; the class name follows in Arrow's details.
+server describes its errors in `extra_info`. For INVALID_ARGUMENT and NOT_FOUND, Flight does not transport it: their text
+begins with the message, and the class name follows in Arrow's details (`fastflight.client.described`).
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
 
+from fastflight.client.described import CLASS_OF_NAME, NotReached, described, no_server, parsed
 from fastflight.errors import (
-    BusyError,
-    DataError,
-    DeviceError,
-    DeviceException,
     FastFlightError,
-    FileMissing,
     Forbidden,
     RequestError,
-    ResourceExhausted,
-    SequenceConflict,
     TransportClosed,
     TransportError,
     TransportTimeout,
@@ -67,24 +58,6 @@ CLOSED_AT_ONCE = re.compile(r"failed to connect to all addresses; last error: UN
 STREAM_LOST, DAMAGED = "Stream removed", "TSI_DATA_CORRUPTED"
 
 
-class NotReached(TransportError):
-    """No connection was made. No server has begun the request, so it may be sent to another one."""
-
-
-def _all_classes(root: type[FastFlightError]) -> Iterator[type[FastFlightError]]:
-    yield root
-    for child in root.__subclasses__():
-        yield from _all_classes(child)
-
-
-# Only the classes of `fastflight.errors`: subclasses elsewhere (`NotReached`) share the code of their base class.
-CLASS_OF_CODE = {cls.code: cls for cls in _all_classes(FastFlightError) if cls.__module__ == FastFlightError.__module__}
-# Its constructor needs sequence numbers, which a description does not carry.
-CLASS_OF_CODE[SequenceConflict.code] = BusyError
-# Classes that can be built from a text alone.
-CLASS_OF_NAME = {cls.__name__: cls for cls in (RequestError, UnknownName, DataError, FileMissing)}
-
-
 @contextmanager
 def typed_errors(location: str) -> Iterator[None]:
     """Raise Flight's errors as ours. `location`, the server's address, is the `where` of errors without another one."""
@@ -96,9 +69,9 @@ def typed_errors(location: str) -> Iterator[None]:
 
 def typed(error: BaseException, location: str) -> FastFlightError:
     """Return the typed error for an error of Flight."""
-    described = _described(getattr(error, "extra_info", None))
-    if described is not None:
-        return described
+    of_server = described(getattr(error, "extra_info", None))
+    if of_server is not None:
+        return of_server
     text = _first_part(str(error))
     match error:
         case flight.FlightUnavailableError():
@@ -111,9 +84,9 @@ def typed(error: BaseException, location: str) -> FastFlightError:
         case flight.FlightCancelledError():
             return TransportClosed("the call was cancelled", where=location)
         case pa.ArrowKeyError():
-            return _parse(_class_named(str(error), UnknownName), text)
+            return parsed(_class_named(str(error), UnknownName), text)
         case pa.ArrowInvalid():
-            return _parse(_class_named(str(error), RequestError), text)
+            return parsed(_class_named(str(error), RequestError), text)
         case pa.ArrowNotImplementedError():
             return RequestError("the server does not support this call", where=location, hint=text)
         case flight.FlightUnauthenticatedError():
@@ -130,52 +103,6 @@ def _class_named(text: str, default: type[FastFlightError]) -> type[FastFlightEr
     return CLASS_OF_NAME.get(raised[1], default) if raised else default
 
 
-def _parse(cls: type[FastFlightError], text: str) -> FastFlightError:
-    """Parse "where: what. Hint", the text of our errors. `what` is the whole text if the parts do not add up to it."""
-    head, stop, hint = text.partition(". ")
-    where, colon, what = head.rpartition(": ")
-    if not where or where.count("'") % 2:  # the colon is inside a quoted name
-        where, what = "", head
-    error = cls(what, where=where, hint=hint)
-    return error if str(error) == text else cls(text)
-
-
-def _described(extra_info: bytes | None) -> FastFlightError | None:
-    """Return the error that the server described, or None."""
-    if not extra_info:
-        return None
-    try:
-        return of_description(json.loads(extra_info))
-    except (ValueError, RecursionError):
-        return None
-
-
-def of_description(given: Any) -> FastFlightError | None:
-    """Build the error from a description made by `service.failure`. None if `given` is not a description."""
-    if not isinstance(given, dict) or "what" not in given:
-        return None
-    cls = CLASS_OF_CODE.get(str(given.get("code")), FastFlightError)
-    arguments: dict[str, Any] = {"where": str(given.get("where", "")), "hint": str(given.get("hint", ""))}
-    if issubclass(cls, DeviceException):
-        arguments |= {"kind": str(given.get("kind", "")), "traceback": str(given.get("traceback", ""))}
-    elif issubclass(cls, ResourceExhausted):
-        return _exhausted(given, arguments)
-    elif issubclass(cls, BusyError):
-        arguments |= {"holder": str(given.get("holder", ""))}
-    elif issubclass(cls, DeviceError):
-        arguments |= {"errno": str(given.get("errno", ""))}
-    return cls(str(given["what"]), **arguments)
-
-
-def _exhausted(given: dict[str, Any], arguments: dict[str, Any]) -> FastFlightError:
-    try:
-        limit, seconds = int(given.get("limit", 0)), float(given.get("retry_after_seconds", 0))
-    except (TypeError, ValueError, OverflowError):
-        return BusyError(str(given["what"]), **arguments)
-    scope = str(given.get("scope", ""))
-    return ResourceExhausted(str(given["what"]), scope=scope, limit=limit, retry_after_seconds=seconds, **arguments)
-
-
 def _unreachable(text: str, location: str) -> TransportError:
     for words, what, hint in BY_TLS:
         if words in text:
@@ -187,7 +114,7 @@ def _unreachable(text: str, location: str) -> TransportError:
             hint="With grpc+tls:// it may want a client's certificate; with grpc:// it may want TLS: use grpc+tls://",
         )
     if any(words in text for words in NEVER_CONNECTED):
-        return NotReached("no server answers", where=location, hint="Is it running? Start it with `fastflight serve`")
+        return no_server(location)
     return TransportClosed("the server went away", where=location, hint="Connect again")
 
 
