@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import sys
 from collections.abc import Iterator, Mapping
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperArgument, TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperGroup
 
 import fastflight
 from fastflight.cli import screen
@@ -92,13 +93,18 @@ PANELS: Mapping[str, tuple[str, ...]] = {
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 
-def _type_in_help(parameter: Any, ctx: Any) -> str | None:
-    """Return the entry in the type column of `--help`. Typer's own has `<bool>` for flags and `<str>` for arguments."""
-    return parameter.metavar or (None if parameter.is_flag else parameter.display_type(ctx))
+# Typer's own puts a name that must be given in braces.
+TyperArgument.get_usage_pieces = lambda self, ctx: [self.make_metavar(ctx)]  # type: ignore[method-assign]
 
 
-TyperOption.display_type_rich = _type_in_help  # type: ignore[assignment,method-assign]
-TyperArgument.display_type_rich = lambda parameter, ctx: None  # type: ignore[assignment,method-assign]
+def _hide_types(command: Any) -> None:
+    """Leave the type column of the arguments in `--help` empty: typer has `<str>` there."""
+    for parameter in command.params:
+        if isinstance(parameter, TyperArgument):
+            parameter.type = copy.copy(parameter.type)
+            parameter.type.get_metavar = lambda param, ctx: ""  # type: ignore[method-assign]
+    for subcommand in getattr(command, "commands", {}).values():
+        _hide_types(subcommand)
 
 
 def load(name: str) -> Any:
@@ -108,7 +114,9 @@ def load(name: str) -> Any:
     if group is None:
         group = typer.Typer(add_completion=False)
         group.command(name)(getattr(module, name.replace("-", "_")))
-    return typer.main.get_command(group)
+    command = typer.main.get_command(group)
+    _hide_types(command)
+    return command
 
 
 class Commands(TyperGroup):

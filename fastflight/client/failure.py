@@ -1,7 +1,7 @@
 """Turns Flight's errors into the typed errors of `fastflight.errors`.
 
 Every call into Flight runs within `typed_errors(location)`, which raises a `FastFlightError` instead. A fastflight
-server describes its errors in `extra_info`. For INVALID_ARGUMENT and NOT_FOUND, Flight does not transport it: their text
+server describes its errors in `extra_info`. Flight does not transport it for INVALID_ARGUMENT and NOT_FOUND: their text
 begins with the message, and the class name follows in Arrow's details (`fastflight.client.described`).
 """
 
