@@ -31,8 +31,10 @@ from fastflight.client.answers import DEFAULT_LOCATION
 from fastflight.errors import RequestError, TransportError
 
 if TYPE_CHECKING:
+    from fastflight.app.local_board import LocalBoard
     from fastflight.cli.interruptible_client import InterruptibleClient
     from fastflight.client import Credentials
+    from fastflight.client.light.client import LightClient
 
 R = TypeVar("R")
 
@@ -42,6 +44,8 @@ CONNECTION = "Connection"
 TOKEN_VARIABLE = "FASTFLIGHT_TOKEN"  # noqa: S105  # the name of a variable
 # Eight times the length of the longest token.
 MAX_TOKEN_FILE_BYTES = 4096
+# Servers on this computer that need neither TLS nor a token.
+PLAIN_SCHEMES, OWN_HOSTS = ("grpc", "grpc+tcp"), ("127.0.0.1", "::1", "localhost")
 # A connection to this computer is accepted or refused at once.
 PROBE_SECONDS = 1.0
 
@@ -81,44 +85,30 @@ class Server:
                     where=DEFAULT_LOCATION,
                     hint=f"Start one: fastflight serve. {error.hint}",
                 ) from error
-        from fastflight.cli.interruptible_client import InterruptibleClient, keep_pandas_out
-
-        keep_pandas_out()
-        with usage_errors():
-            return InterruptibleClient(self.location, credentials=self.credentials())
+        return _client_of_server(self)
 
 
-class _BoardClient:
-    """A client of one board without a server.
+class _StartsLight:
+    """A client that starts with `light`, which has few verbs and loads no Arrow.
 
-    Verbs that `LocalBoard` lacks are those of a client of a server in this process, which is started for the first of
-    them and ends with this client.
+    The first verb that `light` lacks closes it, and calls `open_full` for a client with all verbs. From then on, all
+    verbs are that client's.
     """
 
-    def __init__(self, url: str) -> None:
-        from fastflight.app.local_board import LocalBoard
-
-        self._board: LocalBoard | InterruptibleClient = LocalBoard(url)
-        self._url = self._board.url
+    def __init__(self, light: LightClient | LocalBoard, open_full: Callable[[ExitStack], InterruptibleClient]) -> None:
+        self._client: LightClient | LocalBoard | InterruptibleClient = light
+        self._open_full = open_full
         self._parts = ExitStack()
-        self._parts.callback(self._board.close)
+        self._parts.callback(light.close)
 
     def __getattr__(self, verb: str) -> Any:
-        return getattr(self._board if hasattr(self._board, verb) else self._served, verb)
+        return getattr(self._client if hasattr(self._client, verb) else self._full, verb)
 
     @functools.cached_property
-    def _served(self) -> InterruptibleClient:
-        from fastflight.app.local_board import open_local_board
-        from fastflight.cli.interruptible_client import InterruptibleClient, keep_pandas_out
-        from fastflight.cli.log import log_to_stderr
-
-        keep_pandas_out()
-        log_to_stderr(as_json=False, least=logging.ERROR)
-        self._board.close()  # the port has one owner
-        running = self._parts.enter_context(open_local_board(self._url))
-        # From here on all verbs are the server's.
-        self._board = self._parts.enter_context(InterruptibleClient(running.location))
-        return self._board
+    def _full(self) -> InterruptibleClient:
+        self._client.close()  # the port of a board has one owner
+        self._client = self._open_full(self._parts)
+        return self._client
 
     def close(self) -> None:
         self._parts.close()
@@ -131,8 +121,50 @@ class _BoardClient:
 
 
 def _client_of_board(url: str) -> InterruptibleClient:
+    """Return a client of one board without a server. For verbs that `LocalBoard` lacks, one starts in this process."""
+    from fastflight.app.local_board import LocalBoard
+
+    def open_full(parts: ExitStack) -> InterruptibleClient:
+        from fastflight.app.local_board import open_local_board
+        from fastflight.cli.interruptible_client import InterruptibleClient, keep_pandas_out
+        from fastflight.cli.log import log_to_stderr
+
+        keep_pandas_out()
+        log_to_stderr(as_json=False, least=logging.ERROR)
+        running = parts.enter_context(open_local_board(board.url))
+        return parts.enter_context(InterruptibleClient(running.location))
+
     with usage_errors():
-        return cast("InterruptibleClient", _BoardClient(url))
+        board = LocalBoard(url)
+    return cast("InterruptibleClient", _StartsLight(board, open_full))
+
+
+def _client_of_server(server: Server) -> InterruptibleClient:
+    """Return a client of a server. Where it needs no credentials, on this computer, it starts without Arrow."""
+
+    def open_full(parts: ExitStack) -> InterruptibleClient:
+        from fastflight.cli.interruptible_client import InterruptibleClient, keep_pandas_out
+
+        keep_pandas_out()
+        with usage_errors():
+            return parts.enter_context(InterruptibleClient(server.location, credentials=server.credentials()))
+
+    if not _is_plain(server):
+        return open_full(ExitStack())
+    from fastflight.client.light.client import LightClient
+
+    return cast("InterruptibleClient", _StartsLight(LightClient(server.location), open_full))
+
+
+def _is_plain(server: Server) -> bool:
+    """Whether the server is on this computer and is called without TLS and token."""
+    if os.environ.get(TOKEN_VARIABLE) or any(server.credential_files.values()):
+        return False
+    try:
+        address = urlsplit(server.location)
+        return address.scheme in PLAIN_SCHEMES and address.hostname in OWN_HOSTS and bool(address.port)
+    except ValueError:
+        return False
 
 
 def _listens(location: str) -> bool:

@@ -168,8 +168,13 @@ def recorded_of(fields: Mapping[str, Any]) -> Recorded:
 
 def entries_of(batches: Iterable[pa.RecordBatch]) -> list[Entry]:
     """Return the rows of a listing as entries."""
+    return entries_of_rows(row for batch in batches for row in batch.to_pylist())
+
+
+def entries_of_rows(rows: Iterable[Mapping[str, Any]]) -> list[Entry]:
+    """As `entries_of`, for rows as dictionaries."""
     with understood("a listing of the server"):
-        return [_entry(row, row["modified"]) for batch in batches for row in batch.to_pylist()]
+        return [_entry(row, row["modified"]) for row in rows]
 
 
 def results_of(bodies: Iterable[bytes], location: str) -> list[Any]:

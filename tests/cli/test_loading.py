@@ -10,6 +10,7 @@ import pytest
 
 import fastflight
 from fastflight.cli.main import COMMANDS, PANELS, load
+from tests.support.servers import serving
 
 SECONDS = 60.0
 # Packages that take long to load.
@@ -53,6 +54,14 @@ def test_a_listing_of_a_board_without_a_server_loads_no_arrow_and_no_server() ->
     loaded = loaded_by(command("ls", "--device", "sim:"))
     assert "fastflight.device" in loaded
     assert loaded & {"numpy", "pandas", "pyarrow", "prometheus_client", "fastflight.server", "fastflight.log"} == set()
+
+
+@pytest.mark.parametrize("words", [("ls", "demo"), ("info",), ("exec", "print(1)"), ("mkdir", "-p", "demo:/a")])
+def test_short_commands_on_a_server_load_no_arrow(words: tuple[str, ...]) -> None:
+    with serving({"demo": "sim:"}) as running:
+        loaded = loaded_by(command(*words, "--server", running.location))
+    assert "fastflight.client.light.client" in loaded
+    assert loaded & (ARROW | SERVER) == set()
 
 
 @pytest.mark.parametrize("name", COMMANDS)

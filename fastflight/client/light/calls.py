@@ -28,7 +28,7 @@ from h2.events import (
     TrailersReceived,
 )
 from h2.exceptions import ProtocolError as Http2Error
-from h2.settings import SettingCodes
+from h2.settings import SettingCodes, Settings
 
 from fastflight.client.described import CLASS_OF_NAME, described, no_server, parsed
 from fastflight.errors import (
@@ -47,12 +47,13 @@ SERVICE = "/arrow.flight.protocol.FlightService/"
 CONNECT_SECONDS = 20.0
 # What the server may send before it is acknowledged: larger than a batch of a file, so that it need not wait.
 WINDOW_BYTES = 4 * 1024 * 1024
-MAX_FRAME_BYTES = 256 * 1024
+SETTINGS = {SettingCodes.ENABLE_PUSH: 0, SettingCodes.INITIAL_WINDOW_SIZE: WINDOW_BYTES}
 RECEIVE_BYTES = 256 * 1024
 # A fastflight server splits its batches at 2 MiB. Answers of actions are smaller.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 # Compressed or not, and the length of the message.
 PREFIX_BYTES = 5
+SETTINGS_FRAME = b"\x04"
 # How Arrow names the class that the server raised.
 RAISED_BY_SERVER = re.compile(r"Python exception: (\w+)")
 
@@ -81,7 +82,10 @@ class Connection:
         address = urlsplit(location)
         self._host, self._port = address.hostname or "", address.port or 0
         self._socket: socket.socket | None = None
+        # Whether the server has sent its first bytes.
+        self._is_greeted = False
         self._http2 = H2Connection(H2Configuration(header_encoding="utf-8"))
+        self._http2.local_settings = Settings(client=True, initial_values=SETTINGS)
 
     def call(
         self, method: str, message: bytes, headers: Headers = (), timeout: float | None = None
@@ -131,13 +135,6 @@ class Connection:
         except OSError as error:
             raise no_server(self.location) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._http2.local_settings.update(
-            {
-                SettingCodes.ENABLE_PUSH: 0,
-                SettingCodes.INITIAL_WINDOW_SIZE: WINDOW_BYTES,
-                SettingCodes.MAX_FRAME_SIZE: MAX_FRAME_BYTES,
-            }
-        )
         self._http2.initiate_connection()
         self._http2.increment_flow_control_window(WINDOW_BYTES)
 
@@ -175,6 +172,9 @@ class Connection:
         try:
             self._socket.settimeout(None if deadline is None else max(deadline - time.monotonic(), 0.001))
             data = self._socket.recv(RECEIVE_BYTES)
+            if data and not self._is_greeted:
+                _check_greeting(data)
+                self._is_greeted = True
             events = self._http2.receive_data(data) if data else []
         except TimeoutError as error:
             raise TransportTimeout(
@@ -226,6 +226,15 @@ class Connection:
     def _lost(self) -> TransportClosed:
         self.close()
         return TransportClosed("the server went away", where=self.location, hint="Connect again")
+
+
+def _check_greeting(data: bytes) -> None:
+    """Raise h2's error unless the first bytes of a server are the header of a SETTINGS frame (RFC 9113, 3.4 and 4.1).
+
+    h2 would wait for the rest of what it takes for a large frame.
+    """
+    if data[3:4] not in (b"", SETTINGS_FRAME):
+        raise Http2Error
 
 
 def _refusal(status: int, headers: dict[str, str], location: str) -> FastFlightError:
