@@ -19,6 +19,7 @@ DEMO = {
     "open": True,
     "holder": None,
     "recording": None,
+    "publishing": [],
     "trouble": None,
     "last_data": 1_795_385_941_109,
 }
