@@ -100,11 +100,10 @@ def _option(parameter: Any) -> str:
 
 
 def _choices(parameter: Any) -> str:
-    annotation = parameter.type_descriptor.annotation
-    values = getattr(annotation, "__args__", None)
-    if values and all(isinstance(value, str) for value in values):
-        return "|".join(values)
-    return {"int": "NUMBER", "float": "NUMBER", "Path": "PATH"}.get(getattr(annotation, "__name__", ""), "TEXT")
+    if choices := getattr(parameter.type, "choices", None):
+        return "|".join(map(str, choices))
+    kind = parameter.type.name.removesuffix(" range")
+    return {"integer": "NUMBER", "float": "NUMBER", "path": "PATH"}.get(kind, "TEXT")
 
 
 def _default(parameter: Any) -> str:

@@ -45,6 +45,8 @@ class ParallelRowStream(AnswerRows):
         self.schema: pa.Schema = first.schema
         self._meter = Meter(None)
         self._cancelled = False
+        # Whether the caller has taken all rows.
+        self._is_ended = False
         jobs = [partial(_rows, self._endpoints, 0, lambda: first, self.schema)]
         jobs += [
             partial(_rows, self._endpoints, number, endpoint, self.schema)
@@ -62,6 +64,8 @@ class ParallelRowStream(AnswerRows):
     @property
     def summary(self) -> Summary:
         """The servers' final messages as one: counts added up, lists joined, and each message itself in `endpoints`."""
+        if not self._is_ended:  # the threads may have read all rows already
+            raise RequestError("the summary comes with the last batch", hint="Read the stream to its end first")
         return combined(self._endpoints.summaries())
 
     @property
@@ -91,6 +95,7 @@ class ParallelRowStream(AnswerRows):
             if self._cancelled:
                 raise Stopped("this stream was cancelled")
             if batch is None:
+                self._is_ended = True
                 return
             self._meter.add(batch)
             yield batch

@@ -283,6 +283,8 @@ def opened(location: str, request: Request) -> Iterator[Any]:
 
 def test_the_summary_comes_at_the_end(servers: Servers) -> None:
     with opened(servers.start(), Divided(mode="sync")) as stream:
+        for _ in range(10):  # the servers have sent everything, and nobody has taken a row
+            assert servers.ended.acquire(timeout=SOON)
         with pytest.raises(RequestError, match="last batch"):
             stream.summary  # noqa: B018
         seen: list[int] = []
