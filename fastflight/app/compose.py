@@ -15,7 +15,6 @@ from fastflight.access.actions import Actions
 from fastflight.access.authority import Authority
 from fastflight.app.access import access_of
 from fastflight.app.access_settings import check_location
-from fastflight.app.extras import needs
 from fastflight.app.running import (
     RunningServer,
     bridge_metrics,
@@ -28,6 +27,7 @@ from fastflight.app.settings import ServeSettings
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.concurrency import Shards
 from fastflight.device import Inventory
+from fastflight.extras import needs
 from fastflight.publish import Publishers
 from fastflight.runtime.metrics import FunctionCollector
 from fastflight.runtime.stream_registry import StreamRegistry

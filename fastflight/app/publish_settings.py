@@ -21,8 +21,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from fastflight.app.access_settings import resolve_path
-from fastflight.app.extras import needs
 from fastflight.errors import RequestError
+from fastflight.extras import needs
 from fastflight.publish import OutputAddress, PublishSettings, RowFormat, open_output, parse_output
 
 # Outputs of one device: each has its own connection.

@@ -13,11 +13,11 @@ import typer
 
 from fastflight.access.tokens import NAME
 from fastflight.app.access_settings import read_pem
-from fastflight.app.extras import needs
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import report_errors
 from fastflight.cli.secret_files import new_files, refuse_existing
 from fastflight.errors import RequestError
+from fastflight.extras import needs
 
 if TYPE_CHECKING:
     from fastflight.app.certificates import CertificateAuthority

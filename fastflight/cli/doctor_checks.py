@@ -17,11 +17,11 @@ from typing import Literal
 import pyarrow as pa
 
 import fastflight
-from fastflight.app.extras import conflicting_package
 from fastflight.cli import screen
 from fastflight.client import Credentials, FastFlightClient
 from fastflight.device import Capabilities, Inventory, Session
 from fastflight.errors import BusyError, FastFlightError, TransportTimeout
+from fastflight.extras import conflicting_package
 from fastflight.transport.identity import system_ports
 from fastflight.transport.url import public_url
 

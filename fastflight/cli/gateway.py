@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from fastflight.app.extras import needs
 from fastflight.app.http_settings import http_address, http_origins
 from fastflight.app.process import END_SECONDS, end_within, leave, limit_arenas, raise_limit, stop_signal, watch_process
 from fastflight.app.settings import DRAIN_SECONDS
@@ -17,6 +16,7 @@ from fastflight.cli.log import DebugLog, JsonLog, log_to_stderr, warn_of_conflic
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.cli.serving_options import Drain, HttpOrigins, RelayAllow
 from fastflight.errors import RequestError
+from fastflight.extras import needs
 
 DEFAULT_HTTP = "8000"
 

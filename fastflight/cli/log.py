@@ -19,9 +19,9 @@ import typer
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.typing import EventDict, ExcInfo, Processor
 
-from fastflight.app.extras import conflicting_package
 from fastflight.cli import screen
 from fastflight.cli.serving_options import LOGGING
+from fastflight.extras import conflicting_package
 from fastflight.runtime.tracing import with_ids
 from fastflight.simulator import sandbox
 from fastflight.transport.url import scheme_of

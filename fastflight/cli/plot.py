@@ -8,7 +8,6 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from fastflight.app.extras import needs
 from fastflight.cli import screen
 from fastflight.cli.arguments import device_name, schema_of
 from fastflight.cli.exit_codes import UNREACHABLE
@@ -17,6 +16,7 @@ from fastflight.cli.options import DeviceName, ModeOption, Ticks
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.cli.tail import CUT_SHORT
 from fastflight.errors import DataError
+from fastflight.extras import needs
 from fastflight.service.choices import SessionFormat
 
 # Inches, and dots per inch: 1200 x 600 pixels, legible on paper and on a screen.

@@ -18,10 +18,10 @@ from typing import Any
 from fastflight.errors import AccessError, FastFlightError
 from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.gateway.backend import Backend
-from fastflight.gateway.page.columns import Columns, Point
 from fastflight.gateway.page.listeners import DeviceListener, OpenListener
 from fastflight.gateway.page.view import PageView, PageViewer
 from fastflight.runtime.failure import log_unexpected
+from fastflight.tables.columns import Columns, Point
 from fastflight.transport.chunk_buffer import Chunk, Gap
 
 TICK_SECONDS = 0.1

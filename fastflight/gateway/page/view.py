@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastflight.gateway.auth import Caller
-from fastflight.gateway.page.columns import Point
 from fastflight.service.requests import Verb
+from fastflight.tables.columns import Point
 
 # Messages that wait for a viewer. With more it has stalled, and they are dropped.
 MAX_WAITING = 5

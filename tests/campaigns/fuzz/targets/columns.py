@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from fastflight.gateway.page.columns import MAX_COLUMNS, MAX_LINES, MAX_NAME_CHARACTERS, MAX_SHOWN_CHARACTERS, Columns
+from fastflight.tables.columns import MAX_COLUMNS, MAX_LINES, MAX_NAME_CHARACTERS, MAX_SHOWN_CHARACTERS, Columns
 from tests.campaigns.fuzz.material import Material
 from tests.campaigns.fuzz.target import Target
 

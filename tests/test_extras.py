@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.app.extras import MODULES, conflicting_package, needs
 from fastflight.cli import doctor_checks
+from fastflight.extras import MODULES, conflicting_package, needs
 
 SECONDS = 60.0
 SERVE = "serve --server grpc://127.0.0.1:0 --http 0 --record demo --recordings kept".split()
-PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 RUN = (
     "import sys; sys.modules[{module!r}] = None; sys.argv[1:] = {words!r}; "
     "from fastflight.cli.entry import main; main()"

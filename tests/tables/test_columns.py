@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.gateway.page.columns import MAX_COLUMNS, MAX_LINE_BYTES, MAX_LINES, Columns
+from fastflight.tables.columns import MAX_COLUMNS, MAX_LINE_BYTES, MAX_LINES, Columns
 
 
 def fed(*pieces: bytes) -> tuple[Columns, int, list[list[float | None]]]:
