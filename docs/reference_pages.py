@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from fastflight import errors
-from fastflight.access.action import Action, EmptyBody
+from fastflight.access.action import Action, EmptyBody, RawAction
 from fastflight.access.authority import Authority
 from fastflight.app.settings import _Fleet
 from fastflight.cli.main import COMMANDS, PANELS, load
@@ -79,20 +79,20 @@ def _command(command: Any, name: str, level: int = 2) -> Iterator[str]:
     shown = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
     arguments = [parameter for parameter in shown if not parameter.opts[0].startswith("-")]
     options = [parameter for parameter in shown if parameter.opts[0].startswith("-")]
-    usage = " ".join(["fastflight", name, *(["[OPTIONS]"] if options else []), *map(_argument, arguments)])
+    usage = " ".join(["fastflight", name, *(["[OPTIONS]"] if options else []), *map(argument, arguments)])
     yield f"```text\n{usage}\n```"
     yield _reflowed(command.help)
-    rows = [(f"`{_argument(each)}`", "", each.help or "") for each in arguments]
-    rows += [(_option(each), _default(each), each.help or "") for each in options]
+    rows = [(f"`{argument(each)}`", "", each.help or "") for each in arguments]
+    rows += [(option(each), default(each), each.help or "") for each in options]
     yield _table(("option", "default", "meaning"), rows)
 
 
-def _argument(parameter: Any) -> str:
+def argument(parameter: Any) -> str:
     name = parameter.metavar or parameter.name.upper()
     return name if parameter.required or name.startswith("[") else f"[{name}]"
 
 
-def _option(parameter: Any) -> str:
+def option(parameter: Any) -> str:
     value = "" if getattr(parameter, "is_flag", False) else f" {parameter.metavar or _choices(parameter)}"
     names = [*sorted(parameter.opts, key=len), *parameter.secondary_opts]
     variable = f"<br>variable `{parameter.envvar}`" if parameter.envvar else ""
@@ -106,7 +106,7 @@ def _choices(parameter: Any) -> str:
     return {"integer": "NUMBER", "float": "NUMBER", "path": "PATH"}.get(kind, "TEXT")
 
 
-def _default(parameter: Any) -> str:
+def default(parameter: Any) -> str:
     default = parameter.default
     if default is None or default is False or default == () or default == [] or callable(default):
         return ""
@@ -119,9 +119,7 @@ def requests_part() -> str:
     """Return the part on requests: a section for each type."""
     texts = tomllib.loads(KEYS.read_text(encoding="utf-8"))["requests"]
     override = texts.pop("override")
-    # The product's request types only: tests define more of them.
-    own = [kind for kind in Request.__subclasses__() if kind.__module__ == Request.__module__]
-    kinds = sorted(own, key=lambda kind: kind.type)
+    kinds = request_types()
     parts = [
         _table(
             ("type", "in one sentence", "`do_get`", "`do_put`", "`do_exchange`"),
@@ -138,13 +136,13 @@ def requests_part() -> str:
     used: set[str] = set()
     for kind in kinds:
         rows = []
-        for key, schema, required in _properties(kind):
+        for key, schema, required in properties(kind):
             full = f"{kind.type}.{key}"
             used.add(full if full in override else key)
             text = override.get(full, texts.get(key))
             if text is None:
                 raise ValueError(f"reference/keys.toml has no text for the key {full}")
-            rows.append((f"`{key}`", _type_of(schema), _default_of(schema, required), text))
+            rows.append((f"`{key}`", type_of(schema), default_of(schema, required), text))
         needs = ", ".join(f"`{verb}` for `{CALLS[call]}`" for call, verb in kind.demands.items() if verb is not None)
         parts += [
             f"## {kind.type}",
@@ -156,11 +154,16 @@ def requests_part() -> str:
     return _page(parts)
 
 
+def request_types() -> list[type[Request]]:
+    """Return the product's request types. Tests define more of them."""
+    own = [kind for kind in Request.__subclasses__() if kind.__module__ == Request.__module__]
+    return sorted(own, key=lambda kind: kind.type)
+
+
 def settings_part() -> str:
     """Return the part on settings: the fleet file, and environment variables."""
     texts = tomllib.loads(KEYS.read_text(encoding="utf-8"))["settings"]
-    schema = _Fleet.model_json_schema()
-    rows = [*_settings(schema, schema["$defs"], "")]
+    rows = [*settings()]
     _check_used(set(texts), {key for key, _, _ in rows})
     parts = [
         "## Fleet file",
@@ -170,9 +173,15 @@ def settings_part() -> str:
             [(f"`{key}`", kind, default, texts[key]) for key, kind, default in rows],
         ),
         "## Environment variables",
-        _table(("variable", "meaning"), sorted(_variables().items())),
+        _table(("variable", "meaning"), sorted(variables().items())),
     ]
     return _page(parts)
+
+
+def settings() -> Iterator[tuple[str, str, str]]:
+    """Yield the key, the type and the default of each setting of a fleet file."""
+    schema = _Fleet.model_json_schema()
+    yield from _settings(schema, schema["$defs"], "")
 
 
 def _settings(schema: Mapping[str, Any], definitions: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str, str]]:
@@ -183,7 +192,7 @@ def _settings(schema: Mapping[str, Any], definitions: Mapping[str, Any], prefix:
         if isinstance(values, Mapping) and "$ref" in values:
             below, at = [values], f"{at}.*"
         if not below:
-            yield at, _type_of(given), _default_of(given, key in schema.get("required", ()))
+            yield at, type_of(given), default_of(given, key in schema.get("required", ()))
         for reference in below:
             if ".*." in f"{at}.":
                 if not at.endswith("*"):
@@ -191,7 +200,7 @@ def _settings(schema: Mapping[str, Any], definitions: Mapping[str, Any], prefix:
             yield from _settings(definitions[reference["$ref"].rpartition("/")[2]], definitions, f"{at}.")
 
 
-def _variables() -> dict[str, str]:
+def variables() -> dict[str, str]:
     found = {}
     for name in COMMANDS:
         for command in getattr(load(name), "commands", {name: load(name)}).values():
@@ -201,16 +210,21 @@ def _variables() -> dict[str, str]:
     return {**found, **{f"`{name}`": text for name, text in OTHER_VARIABLES.items()}}
 
 
-def actions_part() -> str:
-    """Return the part on actions."""
+def all_actions() -> list[Action | RawAction]:
+    """Return the actions of a server, by name."""
     with Shards(1) as shards:
         actions = [
             *device_actions(Inventory({}, shards=shards)),
             *recording_actions(None),
             *own_actions(StreamRegistry(Limits()), Catalog(), shards, Authority((), None)),
         ]
+    return sorted(actions, key=lambda each: each.name.lower())
+
+
+def actions_part() -> str:
+    """Return the part on actions."""
     parts = []
-    for action in sorted(actions, key=lambda each: each.name.lower()):
+    for action in all_actions():
         parts += [f"## {action.name}", _markup(action.description)]
         if not isinstance(action, Action):
             continue
@@ -220,8 +234,8 @@ def actions_part() -> str:
             parts.append(f"With tokens, it needs the scope `{action.verb}`.")
         if action.body is not EmptyBody:
             rows = [
-                (f"`{key}`", _type_of(schema), _default_of(schema, required))
-                for key, schema, required in _properties(action.body)
+                (f"`{key}`", type_of(schema), default_of(schema, required))
+                for key, schema, required in properties(action.body)
             ]
             parts.append(_table(("key", "type", "default"), rows))
             if texts := [text for kind in reversed(action.body.__mro__) if (text := kind.__dict__.get("__doc__"))]:
@@ -231,25 +245,21 @@ def actions_part() -> str:
 
 def errors_part() -> str:
     """Return the part on errors, with the codes on the wire and the statuses of both protocols."""
-    parts = [
-        _table(
-            ("code", "class", "Flight", "HTTP", "when"),
-            [
-                (
-                    f"`{kind.code}`",
-                    f"{'&nbsp;&nbsp;' * (len(kind.__mro__) - base)}`{kind.__name__}`",
-                    GRPC_CODES[_first(FLIGHT_STATUS, kind).__name__]
-                    if kind is not errors.FastFlightError
-                    else "INTERNAL",
-                    str(_first(HTTP_STATUS, kind) if kind is not errors.FastFlightError else 500),
-                    _summary(kind),
-                )
-                for base in (len(errors.FastFlightError.__mro__),)
-                for kind in _tree(errors.FastFlightError)
-            ],
-        ),
-    ]
-    return _page(parts)
+    return _page([_table(("code", "class", "Flight", "HTTP", "when"), error_rows())])
+
+
+def error_rows() -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield each error: its code, its class, its gRPC code, its HTTP status, and when it is raised."""
+    base = len(errors.FastFlightError.__mro__)
+    for kind in _tree(errors.FastFlightError):
+        is_root = kind is errors.FastFlightError
+        yield (
+            f"`{kind.code}`",
+            f"{'&nbsp;&nbsp;' * (len(kind.__mro__) - base)}`{kind.__name__}`",
+            "INTERNAL" if is_root else GRPC_CODES[_first(FLIGHT_STATUS, kind).__name__],
+            "500" if is_root else str(_first(HTTP_STATUS, kind)),
+            _summary(kind),
+        )
 
 
 def _tree(kind: type[errors.FastFlightError]) -> Iterator[type[errors.FastFlightError]]:
@@ -311,7 +321,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
 }
 
 
-def _properties(model: type[BaseModel]) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
+def properties(model: type[BaseModel]) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
     schema = model.model_json_schema()
     required = schema.get("required", ())
     # Keys that must be there come first, `mode` last: it is the same everywhere.
@@ -320,11 +330,11 @@ def _properties(model: type[BaseModel]) -> Iterator[tuple[str, Mapping[str, Any]
         yield key, schema["properties"][key], key in required
 
 
-def _type_of(schema: Mapping[str, Any]) -> str:
+def type_of(schema: Mapping[str, Any]) -> str:
     """Return a JSON schema in words: `integer, 1 to 4096`."""
     if "anyOf" in schema:
         return " or ".join(
-            _type_of({**each, "gt": schema.get("gt")}) for each in schema["anyOf"] if each != {"type": "null"}
+            type_of({**each, "gt": schema.get("gt")}) for each in schema["anyOf"] if each != {"type": "null"}
         )
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
@@ -351,7 +361,7 @@ def _type_of(schema: Mapping[str, Any]) -> str:
     return kind
 
 
-def _default_of(schema: Mapping[str, Any], required: bool) -> str:
+def default_of(schema: Mapping[str, Any], required: bool) -> str:
     if required:
         return "**required**"
     default = schema.get("default")
