@@ -8,7 +8,7 @@ call is cancelled while the server waits for the device, the server learns of it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
@@ -50,6 +50,7 @@ from fastflight.service.requests import (
 )
 
 if TYPE_CHECKING:
+    from fastflight.client.live import LivePlot
     from fastflight.client.rows import Writable
 
 
@@ -152,6 +153,19 @@ class AsyncFastFlightClient:
         request = call.build(DeviceSession, device=device, **request_keys("session", options))
         return await self.read_request(request)
 
+    def live(
+        self,
+        device: str,
+        columns: Sequence[str] | None = None,
+        *,
+        seconds: float | None = answers.LIVE_SECONDS,
+        window: float = answers.LIVE_SECONDS,
+    ) -> LivePlot:
+        """Return a moving plot, for a notebook. See `FastFlightClient.live`. While it is displayed, the loop waits."""
+        from fastflight.client.live import live_plot
+
+        return live_plot(self._connection, device, columns, seconds, window)
+
     async def recording(self, name: str, **options: Unpack[RecordingOptions]) -> AsyncRowStream:
         """Read the recording of a device: all of it or a range. See `FastFlightClient.recording`."""
         return await self.read_request(call.build(Recording, name=name, **request_keys("recording", options)))
@@ -238,6 +252,15 @@ class AsyncFastFlightClient:
 
     async def _act_once(self, name: str, /, **body: Any) -> dict[str, Any]:
         return await call_in_thread(lambda: self._connection.act_once(name, **body))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.location!r})"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the devices, and what to type next."""
+        from fastflight.client.notebook import NEXT_ASYNC, client_html
+
+        return client_html(self._connection, NEXT_ASYNC)
 
     async def aclose(self) -> None:
         """Close the connection. Make no calls after this; streams that are open continue until they are left."""

@@ -25,6 +25,8 @@ DEFAULT_TIMEOUT = 60.0
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Endpoints that are read at the same time. More gain little if one server holds all of them.
 PARALLEL = 4
+# Seconds that a live plot draws, and shows.
+LIVE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ JSON. The client adds typed errors, streams that raise if rows are missing, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
@@ -41,6 +41,7 @@ from fastflight.service.requests import (
 if TYPE_CHECKING:
     from fastflight.client.endpoint import Endpoint
     from fastflight.client.interaction import Interaction
+    from fastflight.client.live import LivePlot
     from fastflight.client.parallel import ParallelRowStream
     from fastflight.client.rows import Writable
     from fastflight.client.stream import RowStream
@@ -193,6 +194,23 @@ class FastFlightClient:
         request = call.build(DeviceSession, device=device, **request_keys("session", options))
         return self.read_request(request)
 
+    def live(
+        self,
+        device: str,
+        columns: Sequence[str] | None = None,
+        *,
+        seconds: float | None = answers.LIVE_SECONDS,
+        window: float = answers.LIVE_SECONDS,
+    ) -> LivePlot:
+        """Return a moving plot of the numbers that a device prints, for a notebook: `display(client.live("demo"))`.
+
+        It draws the last `window` seconds, until `seconds` are over or the cell is interrupted; None: no end. Numbers
+        are found in lines of JSON and CSV. Without `columns`, all are drawn but times. Needs the extra `plot`.
+        """
+        from fastflight.client.live import live_plot
+
+        return live_plot(self._connection, device, columns, seconds, window)
+
     def recording(self, name: str, **options: Unpack[RecordingOptions]) -> RowStream:
         """Read the recording of a device: all of it, or a range of the live session's sequence numbers or of times.
 
@@ -279,6 +297,15 @@ class FastFlightClient:
     def stats(self) -> dict[str, Any]:
         """Return the server's counters."""
         return self._connection.act_once("stats")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.location!r})"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: the devices, and what to type next."""
+        from fastflight.client.notebook import NEXT, client_html
+
+        return client_html(self._connection, NEXT)
 
     def close(self) -> None:
         """Close the connection. Make no calls after this; streams that are open continue until they are left."""

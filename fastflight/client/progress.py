@@ -23,7 +23,7 @@ class Meter:
     """Counts batches and reports after each."""
 
     def __init__(self, report: Report | None, total_bytes: int | None = None) -> None:
-        self._report = report
+        self.report = report
         self._total = total_bytes
         self.rows = 0
         self.bytes = 0
@@ -31,8 +31,8 @@ class Meter:
     def add(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
         self.bytes += content_bytes(batch)
-        if self._report is not None:
-            self._report(self.rows, self.bytes, self._total)
+        if self.report is not None:
+            self.report(self.rows, self.bytes, self._total)
 
 
 def content_bytes(batch: pa.RecordBatch) -> int:

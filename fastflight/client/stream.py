@@ -21,6 +21,7 @@ from pyarrow import flight
 
 from fastflight.client.failure import typed_errors
 from fastflight.client.meaning import message, text, understood, whole
+from fastflight.client.notebook import reading_bar
 from fastflight.client.progress import Meter, Report
 from fastflight.errors import FastFlightError, ProtocolError, RequestError, Stopped
 from fastflight.errors import IncompleteWarning as IncompleteWarning
@@ -156,9 +157,11 @@ class AnswerRows(ABC):
     def to_arrow(self) -> pa.Table:
         """Read the remaining rows into one table.
 
-        Warns with `IncompleteWarning` if devices could not be read, or if most rows do not fit the schema.
+        In a notebook, a read of more than a second shows a bar. Warns with `IncompleteWarning` if devices could not be
+        read, or if most rows do not fit the schema.
         """
-        table = pa.Table.from_batches(list(self), self.schema)
+        with reading_bar(self._meter):
+            table = pa.Table.from_batches(list(self), self.schema)
         warn_if_incomplete(self.summary)
         return table
 
@@ -173,7 +176,8 @@ class AnswerRows(ABC):
         def batches() -> Iterator[pa.RecordBatch]:
             if self._is_read():
                 raise RequestError("these rows have been read", hint="Ask again, or keep them as a table: to_arrow()")
-            yield from self
+            with reading_bar(self._meter):
+                yield from self
             warn_if_incomplete(self.summary)
 
         return pa.RecordBatchReader.from_batches(self.schema, batches()).__arrow_c_stream__(requested_schema)

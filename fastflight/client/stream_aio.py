@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
+from fastflight.client.notebook import reading_bar
 from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Meter, Report
 from fastflight.client.stream import Missed, RowStream, Summary, warn_if_incomplete
@@ -88,7 +89,8 @@ class AsyncRowStream:
 
     async def to_arrow(self) -> pa.Table:
         """Read the remaining rows into one table, like `RowStream.to_arrow`."""
-        table = pa.Table.from_batches([batch async for batch in self], self.schema)
+        with reading_bar(self._meter):
+            table = pa.Table.from_batches([batch async for batch in self], self.schema)
         warn_if_incomplete(self.summary)
         return table
 

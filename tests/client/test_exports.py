@@ -38,6 +38,7 @@ VERBS = {
     "get_tree": ("device folder local", f"{FILE} skip_unchanged progress"),
     "exec": ("device code", "timeout mode interrupt"),
     "session": ("device", f"{TRAFFIC} since_seq flush_ms limit_seconds reconnect requests"),
+    "live": ("device columns", "seconds window"),
     "recording": ("name", f"{TRAFFIC} from_seq to_seq from_time to_time"),
     "recordings": ("", ""),
     "add_device": ("name url", "record"),

@@ -1,0 +1,159 @@
+"""What a notebook shows without code by its user: the devices of a client, and a bar while a long read runs.
+
+Nothing here imports IPython: a notebook has imported it already.
+"""
+
+from __future__ import annotations
+
+import html
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from fastflight.client.answers import Device, device_of
+from fastflight.errors import FastFlightError
+
+if TYPE_CHECKING:
+    from fastflight.client.connection import ServerConnection
+    from fastflight.client.progress import Meter
+
+# What is displayed: content by MIME type.
+Content = Mapping[str, str]
+Show = Callable[[Content], None]
+# A cell that shows a client does not wait longer for a server that is away.
+DEVICES_SECONDS = 2.0
+# Devices that are listed; a fleet can have thousands.
+MAX_LISTED = 20
+# A read that is over sooner shows no bar.
+BAR_AFTER_SECONDS = 1.0
+BAR_EVERY_SECONDS = 0.2
+# What to type, for one device: the code, `client` and `{device}` in it, and what it gives.
+NEXT = (
+    ("client.ls({device})", "its files"),
+    ("client.read({device}, '/FILE.csv').to_pandas()", "a file as a table"),
+    ("client.live({device})", "a moving plot of the numbers that it prints"),
+    ("client.exec({device}, 'print(1 + 1)').to_pandas()", "run code"),
+)
+NEXT_ASYNC = (
+    ("await client.ls({device})", "its files"),
+    ("await (await client.read({device}, '/FILE.csv')).to_pandas()", "a file as a table"),
+    ("client.live({device})", "a moving plot of the numbers that it prints"),
+    ("await (await client.exec({device}, 'print(1 + 1)')).to_pandas()", "run code"),
+)
+NO_DEVICES = (("client.add_device('name', 'PORT')", "add a board; `fastflight ports` lists the serial ports"),)
+
+
+def is_notebook() -> bool:
+    """Whether this is the main thread of a notebook's kernel."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None and threading.current_thread() is threading.main_thread()
+
+
+def visible(text: str) -> str:
+    """Return `text` for HTML or a plot, on one line: other characters than printable ones become a box."""
+    return "".join(each if each.isprintable() else "\ufffd" for each in text)
+
+
+def client_html(connection: ServerConnection, examples: Sequence[tuple[str, str]] = NEXT) -> str:
+    """Return a client as HTML: its server, the devices, and what to type next; or why there is no answer."""
+    where = f"<p>Server <code>{_escape(connection.location)}</code></p>"
+    try:
+        devices = [device_of(each) for each in connection.results("devices", b"{}", DEVICES_SECONDS)]
+    except FastFlightError as error:
+        return f"{where}<p><b>No answer:</b> {_escape(str(error))}</p>"
+    rows = "".join(_row(each) for each in devices[:MAX_LISTED])
+    more = len(devices) - MAX_LISTED
+    return (
+        where
+        + (f"<table><tr><th>device</th><th>url</th><th>state</th></tr>{rows}</table>" if rows else "<p>No devices.</p>")
+        + (f"<p>and {more:,} more: <code>client.devices()</code></p>" if more > 0 else "")
+        + _next(devices, examples)
+    )
+
+
+def _row(device: Device) -> str:
+    state = [device.holder and f"in use by {device.holder}", device.recording]
+    cells = (device.name, device.url, ", ".join(filter(None, ("open" if device.open else "not open", *state))))
+    return "<tr>" + "".join(f'<td style="text-align: left">{_escape(cell)}</td>' for cell in cells) + "</tr>"
+
+
+def _next(devices: Sequence[Device], examples: Sequence[tuple[str, str]]) -> str:
+    name = repr(next((each.name for each in devices if each.open), devices[0].name if devices else ""))
+    lines = [(code.replace("{device}", name), what) for code, what in (examples if devices else NO_DEVICES)]
+    width = max(len(code) for code, _ in lines)
+    return "<p>Next:</p><pre>" + "\n".join(_escape(f"{code:<{width}}  # {what}") for code, what in lines) + "</pre>"
+
+
+def _escape(text: str) -> str:
+    return html.escape(visible(text))
+
+
+@contextmanager
+def reading_bar(meter: Meter) -> Iterator[None]:
+    """Show a bar while the block reads the rows that `meter` counts, if it runs in a notebook and takes a while.
+
+    A read whose caller has a progress callback has no bar.
+    """
+    if meter.report is not None or not is_notebook():
+        yield
+        return
+    bar = Bar(new_display())
+    meter.report = bar.report
+    complete = False
+    try:
+        yield
+        complete = True
+    finally:
+        meter.report = None
+        bar.end(complete=complete)
+
+
+class Bar:
+    """A bar for a read. `show` is called with what is to be shown in place of what was shown before."""
+
+    def __init__(self, show: Show, clock: Callable[[], float] = time.monotonic) -> None:
+        self._show = show
+        self._clock = clock
+        self._began = clock()
+        self._due = self._began + BAR_AFTER_SECONDS
+        self._is_shown = False
+        self._rows = self._bytes = 0
+
+    def report(self, rows: int, size: int, total: int | None) -> None:
+        """Take the counts so far, and show them when that is due. A `Report`."""
+        self._rows, self._bytes = rows, size
+        if self._clock() >= self._due:
+            self._due = self._clock() + BAR_EVERY_SECONDS
+            self._is_shown = True
+            self._draw("" if total is None else f' max="{total}" value="{size}"')
+
+    def end(self, *, complete: bool) -> None:
+        """Show the last counts, if the bar was shown: as a full bar if `complete`, else as an empty one."""
+        if self._is_shown:
+            self._draw(f' max="1" value="{int(complete)}"', "" if complete else "stopped after ")
+
+    def _draw(self, value: str, outcome: str = "") -> None:
+        seconds = self._clock() - self._began
+        text = f"{outcome}{self._rows:,} rows, {self._bytes / 1e6:,.2f} MB in {seconds:.0f} s"
+        self._show({"text/html": f'<progress style="width: 20em"{value}></progress> {text}', "text/plain": text})
+
+
+def new_display() -> Show:
+    """Return a function that displays content in the running cell, in place of what it has displayed before."""
+    import IPython.display
+
+    display: Any = IPython.display.display
+    handle: Any = None
+
+    def show(content: Content) -> None:
+        nonlocal handle
+        if handle is None:
+            handle = display(content, raw=True, display_id=True)
+        else:
+            handle.update(content, raw=True)
+
+    return show
