@@ -65,27 +65,34 @@ def client_html(connection: ServerConnection, examples: Sequence[tuple[str, str]
         devices = [device_of(each) for each in connection.results("devices", b"{}", DEVICES_SECONDS)]
     except FastFlightError as error:
         return f"{where}<p><b>No answer:</b> {_escape(str(error))}</p>"
-    rows = "".join(_row(each) for each in devices[:MAX_LISTED])
+    rows = "".join(_device_row(each) for each in devices[:MAX_LISTED])
     more = len(devices) - MAX_LISTED
     return (
         where
-        + (f"<table><tr><th>device</th><th>url</th><th>state</th></tr>{rows}</table>" if rows else "<p>No devices.</p>")
+        + (f"<table>{_row('th', 'device', 'url', 'state')}{rows}</table>" if rows else "<p>No devices.</p>")
         + (f"<p>and {more:,} more: <code>client.devices()</code></p>" if more > 0 else "")
         + _next(devices, examples)
     )
 
 
-def _row(device: Device) -> str:
+def _device_row(device: Device) -> str:
     state = [device.holder and f"in use by {device.holder}", device.recording]
-    cells = (device.name, device.url, ", ".join(filter(None, ("open" if device.open else "not open", *state))))
-    return "<tr>" + "".join(f'<td style="text-align: left">{_escape(cell)}</td>' for cell in cells) + "</tr>"
+    return _row("td", device.name, device.url, ", ".join(filter(None, ("open" if device.open else "not open", *state))))
+
+
+def _row(tag: str, *cells: str) -> str:
+    return "<tr>" + "".join(f'<{tag} style="text-align: left">{_escape(cell)}</{tag}>' for cell in cells) + "</tr>"
 
 
 def _next(devices: Sequence[Device], examples: Sequence[tuple[str, str]]) -> str:
     name = repr(next((each.name for each in devices if each.open), devices[0].name if devices else ""))
     lines = [(code.replace("{device}", name), what) for code, what in (examples if devices else NO_DEVICES)]
     width = max(len(code) for code, _ in lines)
-    return "<p>Next:</p><pre>" + "\n".join(_escape(f"{code:<{width}}  # {what}") for code, what in lines) + "</pre>"
+    return (
+        '<p>Next:</p><pre style="font-family: monospace">'
+        + "\n".join(_escape(f"{code:<{width}}  # {what}") for code, what in lines)
+        + "</pre>"
+    )
 
 
 def _escape(text: str) -> str:
@@ -138,8 +145,10 @@ class Bar:
 
     def _draw(self, value: str, outcome: str = "") -> None:
         seconds = self._clock() - self._began
-        text = f"{outcome}{self._rows:,} rows, {self._bytes / 1e6:,.2f} MB in {seconds:.0f} s"
-        self._show({"text/html": f'<progress style="width: 20em"{value}></progress> {text}', "text/plain": text})
+        size = f"{self._bytes / 1e6:,.1f} MB" if self._bytes >= 1e6 else f"{self._bytes / 1e3:,.1f} kB"
+        text = f"{outcome}{self._rows:,} rows, {size} in {seconds:.0f} s"
+        shown = f'<div><progress style="width: 20em"{value}></progress> {text}</div>'
+        self._show({"text/html": shown, "text/plain": text})
 
 
 def new_display() -> Show:

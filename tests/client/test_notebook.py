@@ -150,7 +150,7 @@ def test_a_bar_says_that_a_read_was_stopped() -> None:
     now[0] = BAR_AFTER_SECONDS
     bar.report(2, 20, None)
     bar.end(complete=False)
-    assert shown[-1] == "stopped after 2 rows, 0.00 MB in 1 s"
+    assert shown[-1] == "stopped after 2 rows, 0.0 kB in 1 s"
 
 
 def test_a_short_read_shows_no_bar() -> None:
