@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from fastflight.client.endpoint import Endpoint
     from fastflight.client.interaction import Interaction, ReadTimeout
     from fastflight.client.interaction_aio import AsyncInteraction
-    from fastflight.client.live import LivePlot
     from fastflight.client.parallel import ParallelRowStream
     from fastflight.client.progress import Report, Resuming, TreeReport
     from fastflight.client.stream import IncompleteWarning, Missed, RowStream
@@ -38,7 +37,6 @@ __all__ = [
     "FastFlightClient",
     "IncompleteWarning",
     "Interaction",
-    "LivePlot",
     "Missed",
     "ParallelRowStream",
     "ReadTimeout",
@@ -61,7 +59,6 @@ __getattr__ = exports(
         "endpoint": ("Endpoint",),
         "interaction": ("Interaction", "ReadTimeout"),
         "interaction_aio": ("AsyncInteraction",),
-        "live": ("LivePlot",),
         "parallel": ("ParallelRowStream",),
         "progress": ("Report", "Resuming", "TreeReport"),
         "stream": ("IncompleteWarning", "Missed", "RowStream"),
