@@ -18,7 +18,7 @@ Extra = Literal["http", "plot", "publish", "tls"]
 MODULES: Mapping[Extra, frozenset[str]] = {
     "http": frozenset(("fastapi", "httptools", "nicegui", "starlette", "uvicorn", "websockets")),
     "plot": frozenset(("matplotlib",)),
-    "publish": frozenset(("httpx", "opentelemetry", "paho")),
+    "publish": frozenset(("google", "httpx", "opentelemetry", "paho")),
     "tls": frozenset(("cryptography",)),
 }
 

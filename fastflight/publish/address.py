@@ -113,6 +113,8 @@ def _check(address: OutputAddress, where: str) -> None:
     if address.kind == "influx" and address.path:
         raise RequestError("an influx URL has no path", where=where, hint="As in influx://127.0.0.1:8086?db=boards")
     if address.kind == "mqtt":
+        if not address.user and any(name in options for name in SECRET_OPTIONS):
+            raise RequestError("a password needs a user", where=where, hint="As in mqtt://weather@broker.local?...")
         for text in (address.path, options.get("discovery", "")):
             if any(character in "#+\0" for character in text) or "//" in text:
                 raise RequestError(

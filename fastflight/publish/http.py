@@ -6,16 +6,30 @@ errors after which the rows are sent again.
 
 from __future__ import annotations
 
+import asyncio
+from typing import NamedTuple
+
 import httpx
 
 from fastflight.errors import RequestError, TransportError
 from fastflight.publish.address import OutputAddress
-from fastflight.publish.output import ANSWER_SECONDS, tls_context
+from fastflight.publish.output import ANSWER_SECONDS, hint_for, tls_context
 
 NEVER = (400, 413, 422)
 DENIED = (401, 403)
+# How long a request and its answer may take in all, however slowly they come.
+TOTAL_SECONDS = 60.0
+# The most that is read of an answer. Those of real outputs are far shorter.
+MAX_ANSWER_BYTES = 64 * 1024
 # Characters of an answer that a message quotes.
 MAX_QUOTED_CHARACTERS = 200
+
+
+class Answer(NamedTuple):
+    """An answer, and whether it acknowledges the rows. Otherwise the output will never take them."""
+
+    acknowledges: bool
+    content: bytes
 
 
 class HttpClient:
@@ -33,19 +47,23 @@ class HttpClient:
             trust_env=False,
         )
 
-    async def post(self, path: str, content: bytes, headers: dict[str, str], params: dict[str, str]) -> httpx.Response:
+    async def post(self, path: str, content: bytes, headers: dict[str, str], params: dict[str, str]) -> Answer:
         """Post, and return an answer with 2xx or one of `NEVER`. Other answers are errors."""
         try:
-            answer = await self._client.post(path, content=content, headers=headers, params=params)
-        except httpx.HTTPError as error:
-            reason = str(error) or type(error).__name__
-            raise TransportError(f"it does not answer ({reason})", where=self._label, hint="Is it running?") from error
+            async with (
+                asyncio.timeout(TOTAL_SECONDS),
+                self._client.stream("POST", path, content=content, headers=headers, params=params) as answer,
+            ):
+                found = await _beginning(answer)
+        except (httpx.HTTPError, TimeoutError) as error:
+            reason = str(error) or "no answer in time"
+            raise TransportError(f"it does not answer ({reason})", where=self._label, hint=hint_for(reason)) from error
         if answer.is_success or answer.status_code in NEVER:
-            return answer
+            return Answer(answer.is_success, found)
         if answer.status_code in DENIED:
             hint = "Check the user, and password_file or password_env"
             raise RequestError(f"it refuses the credentials ({answer.status_code})", where=self._label, hint=hint)
-        what = f"it answers {answer.status_code}: {quoted(answer)}"
+        what = f"it answers {answer.status_code}: {quoted(found.decode(errors='replace'))}"
         raise TransportError(what, where=self._label, hint="See its own log")
 
     async def aclose(self) -> None:
@@ -53,10 +71,19 @@ class HttpClient:
         await self._client.aclose()
 
 
-def quoted(answer: httpx.Response) -> str:
-    """Return the beginning of an answer in one line, for a message."""
-    text = " ".join(answer.text.split())[:MAX_QUOTED_CHARACTERS]
-    return "".join(character for character in text if character.isprintable())
+def quoted(text: str) -> str:
+    """Return the beginning of a text from an output in one line, for a message."""
+    line = " ".join(text.split())[:MAX_QUOTED_CHARACTERS]
+    return "".join(character for character in line if character.isprintable())
+
+
+async def _beginning(answer: httpx.Response) -> bytes:
+    content = b""
+    async for piece in answer.aiter_bytes():
+        content += piece
+        if len(content) >= MAX_ANSWER_BYTES:
+            break
+    return content[:MAX_ANSWER_BYTES]
 
 
 def _host(address: OutputAddress) -> str:

@@ -1,13 +1,16 @@
 """Publishes rows to InfluxDB as line protocol.
 
 The measurement is the device, the columns are fields. InfluxDB replaces a point with the same measurement and time, so
-the time of a row is that of its chunk, plus its `line` in nanoseconds: two rows never share a time, and a row that is
-sent again replaces itself. A row without a known time gets the time at which InfluxDB receives it.
+the time of a row is that of its chunk, plus its `line` in nanoseconds: rows of a chunk never share a time, and a row
+that is sent again replaces itself. A row without a known time gets the time at which it is sent, and so does not
+replace itself.
 """
 
 from __future__ import annotations
 
 import math
+import re
+import time
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -19,8 +22,8 @@ from fastflight.publish.http import HttpClient, quoted
 from fastflight.publish.output import Refusal
 from fastflight.publish.rows import PLACE, RowFormat
 
-# Times have microseconds, so at most this many nanoseconds can tell the lines of a chunk apart.
-MAX_LINE = 999
+# In the answer of InfluxDB 1 when it took some of the points.
+DROPPED = re.compile(r"partial write: .* dropped=([0-9]{1,9})")
 # Integers of InfluxDB have 64 bits and a sign.
 MAX_INTEGER = 2**63
 
@@ -45,12 +48,21 @@ class InfluxOutput:
 
     async def send(self, rows: pa.RecordBatch) -> Refusal | None:
         assert self._client is not None
-        lines = list(filter(None, (point(self._measurement, row, time) for row, time in timed(rows))))
+        now = time.time_ns()
+        points = (
+            point(self._measurement, row, now + number if known is None else known)
+            for number, (row, known) in enumerate(timed(rows))
+        )
+        lines = list(filter(None, points))
         if not lines:
             return None
         headers = {"Content-Type": "text/plain; charset=utf-8"}
         answer = await self._client.post(self._path, "\n".join(lines).encode(), headers, self._params)
-        return None if answer.is_success else Refusal(rows.num_rows, quoted(answer))
+        if answer.acknowledges:
+            return None
+        text = answer.content.decode(errors="replace")
+        dropped = DROPPED.search(text)
+        return Refusal(min(rows.num_rows, int(dropped[1])) if dropped else rows.num_rows, quoted(text))
 
     def check(self) -> None:
         """There is no lasting connection."""
@@ -67,17 +79,17 @@ def timed(rows: pa.RecordBatch) -> list[tuple[dict[str, Any], int | None]]:
     numbers = rows.column("line").to_pylist()
     values = rows.select(range(len(PLACE), rows.num_columns)).to_pylist()
     return [
-        (row, None if time is None else time * 1000 + min(number, MAX_LINE))
-        for row, time, number in zip(values, times, numbers, strict=True)
+        (row, None if microseconds is None else microseconds * 1000 + number)
+        for row, microseconds, number in zip(values, times, numbers, strict=True)
     ]
 
 
-def point(measurement: str, row: Mapping[str, Any], time: int | None) -> str:
+def point(measurement: str, row: Mapping[str, Any], nanoseconds: int) -> str:
     """Return a row as a line of line protocol; empty if none of its values can be a field."""
     fields = [f"{escaped(name)}={value}" for name, value in ((name, field(row[name])) for name in row) if value]
     if not fields:
         return ""
-    return f"{measurement} {','.join(fields)}" + ("" if time is None else f" {time}")
+    return f"{measurement} {','.join(fields)} {nanoseconds}"
 
 
 def field(value: Any) -> str:

@@ -24,9 +24,9 @@ from fastflight.publish.rows import RowFormat, is_number
 from fastflight.tables.codec import Layout
 from fastflight.tables.writing import JsonlWriter
 
-# Messages that wait for their acknowledgement. A broker takes 20 of them at a time.
-WINDOW = 100
 REFUSED = 0x80
+# What a packet has beside its topic and payload, at most.
+OVERHEAD_BYTES = 10
 
 
 class MqttOutput:
@@ -52,16 +52,23 @@ class MqttOutput:
     async def send(self, rows: pa.RecordBatch) -> Refusal | None:
         connection = self._connection
         assert connection is not None
-        payloads = list(_json(rows))
-        refused = 0
-        for at in range(0, len(payloads), WINDOW):
-            sent = (connection.publish(self._rows_topic, payload) for payload in payloads[at : at + WINDOW])
+        all_payloads = list(_json(rows))
+        longest = connection.max_packet_bytes - OVERHEAD_BYTES - len(self._rows_topic.encode())
+        payloads = [each for each in all_payloads if len(each) <= longest]
+        denied = 0
+        for at in range(0, len(payloads), connection.window):
+            sent = (connection.publish(self._rows_topic, payload) for payload in payloads[at : at + connection.window])
             outcomes = await asyncio.gather(*sent, return_exceptions=True)
             for outcome in outcomes:
                 if isinstance(outcome, BaseException):
                     raise outcome
-                refused += outcome >= REFUSED
-        return Refusal(refused, f"the broker refuses the topic {self._rows_topic}") if refused else None
+                denied += outcome >= REFUSED
+        if denied:
+            reason = f"the broker refuses the topic {self._rows_topic}"
+        else:
+            reason = f"the broker takes at most {longest} bytes"
+        refused = denied + len(all_payloads) - len(payloads)
+        return Refusal(refused, reason) if refused else None
 
     def check(self) -> None:
         if self._connection is not None:

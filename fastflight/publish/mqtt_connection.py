@@ -19,12 +19,16 @@ from paho.mqtt.reasoncodes import ReasonCode
 from fastflight.concurrency import off_loop
 from fastflight.errors import RequestError, TransportError
 from fastflight.publish.address import OutputAddress
-from fastflight.publish.output import ANSWER_SECONDS, tls_context
+from fastflight.publish.output import ANSWER_SECONDS, hint_for, tls_context
 
 # A broker that is cut off is noticed after at most twice this time.
 KEEPALIVE_SECONDS = 20
 # How often paho looks whether it must send a sign of life.
 MISC_SECONDS = 1.0
+# Messages that wait for their acknowledgement at a time. A broker may ask for fewer.
+WINDOW = 20
+# The longest packet of MQTT. A broker may ask for shorter ones.
+MAX_PACKET_BYTES = 256 * 1024 * 1024
 # Reason codes of MQTT 5: the credentials are wrong, or do not allow this.
 DENIED = (0x86, 0x87)
 
@@ -36,6 +40,9 @@ class MqttConnection:
         """`will`: the topic and payload of the retained message that the broker publishes if the connection is lost."""
         self._address = address
         self._loop = asyncio.get_running_loop()
+        # How many messages the broker takes at once, and how long each may be.
+        self.window = WINDOW
+        self.max_packet_bytes = MAX_PACKET_BYTES
         self._connected: asyncio.Future[None] = self._loop.create_future()
         self._waiting: dict[int, asyncio.Future[int]] = {}
         self._lost = ""
@@ -62,10 +69,9 @@ class MqttConnection:
                 self._attach()
                 await self._connected
         except (OSError, TimeoutError) as error:
-            reason = "a certificate problem: " * isinstance(error, ssl.SSLError) + (str(error) or "no answer in time")
-            raise TransportError(
-                f"the broker cannot be reached ({reason})", where=self._address.label, hint="Is it running?"
-            ) from error
+            reason = str(error) or "no answer in time"
+            what = f"the broker cannot be reached ({reason})"
+            raise TransportError(what, where=self._address.label, hint=hint_for(reason)) from error
 
     async def publish(self, topic: str, payload: bytes, *, retain: bool = False) -> int:
         """Publish, and return the reason code: below 0x80 the broker has it. `TransportError` if that is unknown."""
@@ -143,6 +149,8 @@ class MqttConnection:
         if self._connected.done():
             return
         if not code.is_failure:
+            self.window = min(WINDOW, getattr(properties, "ReceiveMaximum", WINDOW))
+            self.max_packet_bytes = getattr(properties, "MaximumPacketSize", MAX_PACKET_BYTES)
             self._connected.set_result(None)
             return
         label = self._address.label

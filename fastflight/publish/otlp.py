@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 import pyarrow as pa
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
@@ -18,6 +19,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
+from fastflight.errors import TransportError
 from fastflight.publish.address import OutputAddress
 from fastflight.publish.http import HttpClient, quoted
 from fastflight.publish.influx import MAX_INTEGER, timed
@@ -46,15 +48,19 @@ class OtlpOutput:
         path = self._address.path + ("/v1/logs" if logs else "/v1/metrics")
         headers = {"Content-Type": "application/x-protobuf"}
         answer = await self._client.post(path, message.SerializeToString(), headers, {})
-        if not answer.is_success:
-            return Refusal(rows.num_rows, quoted(answer))
-        if logs:
-            partial = ExportLogsServiceResponse.FromString(answer.content).partial_success
-            refused = partial.rejected_log_records
-        else:
-            partial = ExportMetricsServiceResponse.FromString(answer.content).partial_success
-            refused = partial.rejected_data_points
-        return Refusal(min(refused, rows.num_rows), partial.error_message) if refused else None
+        if not answer.acknowledges:
+            return Refusal(rows.num_rows, quoted(answer.content.decode(errors="replace")))
+        try:
+            if logs:
+                partial = ExportLogsServiceResponse.FromString(answer.content).partial_success
+                refused = partial.rejected_log_records
+            else:
+                partial = ExportMetricsServiceResponse.FromString(answer.content).partial_success
+                refused = partial.rejected_data_points
+        except DecodeError as error:
+            hint = "Is this the port for OTLP over HTTP?"
+            raise TransportError("its answer is not OTLP", where=self._address.label, hint=hint) from error
+        return Refusal(min(refused, rows.num_rows), quoted(partial.error_message)) if refused else None
 
     def check(self) -> None:
         """There is no lasting connection."""

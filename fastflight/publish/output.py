@@ -61,3 +61,8 @@ def tls_context(address: OutputAddress) -> ssl.SSLContext:
         raise RequestError(
             "the file of the CA cannot be read", where=address.label, hint="ca= names a PEM file"
         ) from error
+
+
+def hint_for(reason: str) -> str:
+    """Return what to do if an output cannot be reached for `reason`."""
+    return "Name its CA with ca=FILE" if "CERTIFICATE_VERIFY_FAILED" in reason else "Is it running?"

@@ -74,7 +74,8 @@ class PositionFile:
 class Publisher:
     """Await `run`. To stop, call `end` and wait until `run` returns.
 
-    `state` is `connecting`, `publishing`, or `failed: ` and the reason.
+    `state` is `connecting`, `publishing`, or `failed: ` and the reason. After a failure it becomes `publishing` again
+    when the output has acknowledged the rows that failed, or has a connection and no rows wait.
     """
 
     def __init__(
@@ -97,9 +98,11 @@ class Publisher:
         self.traffic = Traffic(device, recording, self._saved)
         self._reader = RowReader(rows, self.traffic.start)
         self._lines: list[PublishedLine] = []
-        # Rows that were sent and not acknowledged, and the number of their lines.
-        self._unsent: tuple[pa.RecordBatch, int] | None = None
+        # The rows of the first lines, while they are not acknowledged, and the number of these lines.
+        self._unacknowledged: tuple[pa.RecordBatch, int] | None = None
         self._position = self.traffic.start
+        # Seconds until the next try; 0 while publishing works.
+        self._retry = 0.0
         self._ending = False
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -116,26 +119,20 @@ class Publisher:
         """Publish until `end` is called, the device is closed, or the task is cancelled."""
         self._loop = asyncio.get_running_loop()
         saving = asyncio.ensure_future(self._save_regularly())
-        retry = 0.0
         try:
             while True:
                 try:
                     await self._output.open()
-                    self.state, retry = PUBLISHING, 0.0
-                    log.info("publishing", device=self._device.name, output=self.label)
                     await self._publish()
                     return
                 except FastFlightError as error:
-                    reason = str(error)
+                    self._failed(str(error))
                 except Exception as error:  # the edge of a task: it must not end for an answer that nobody foresaw
                     log.exception("publishing failed unexpectedly", device=self._device.name, output=self.label)
-                    reason = f"unexpected {type(error).__name__}, see the log of the server"
-                if not self.state.startswith("failed"):
-                    log.warning("publishing failed", device=self._device.name, output=self.label, error=reason)
-                self.state = f"failed: {reason}"
+                    self._failed(f"unexpected {type(error).__name__}, see the log of the server")
                 await self._close()
-                retry = min(max(retry * 2, FIRST_RETRY_SECONDS), LAST_RETRY_SECONDS)
-                if self._ending or await self._ended_within(retry):
+                self._retry = min(max(self._retry * 2, FIRST_RETRY_SECONDS), LAST_RETRY_SECONDS)
+                if self._ending or await self._ended_within(self._retry):
                     return
         finally:
             saving.cancel()
@@ -143,30 +140,50 @@ class Publisher:
             self._save()
 
     async def _publish(self) -> None:
+        """Publish until there is nothing more to come. Raises the errors of the output and of the recording."""
         while True:
-            if self._unsent is None and not self._lines:
-                self._position = self._reader.end
-                ending = self._ending
-                items = await self.traffic.next(0.0 if ending else CHECK_SECONDS)
-                self._lines += self._reader.feed(items)
-                self._output.check()
-                if not items and (ending or self.traffic.ended):
-                    return
+            if self._lines:
+                await self._publish_next()
+                self._succeeded()
+                self._retry = 0.0
                 continue
-            if self._unsent is None:
-                lines = self._lines[:BATCH_ROWS]
-                rows = self._reader.rows(lines)
-                self.misfits += sum(bool(each.line.data.strip()) for each in lines) - rows.num_rows
-                self._unsent = rows, len(lines)
-            rows, count = self._unsent
-            refusal = await self._output.send(rows) if rows.num_rows else None
-            if refusal is not None:
-                log.warning("rows were refused", device=self._device.name, output=self.label, **refusal._asdict())
-                self.refused += refusal.rows
-            self.sent += rows.num_rows - (refusal.rows if refusal is not None else 0)
-            self._position = self._lines[count - 1].end
-            del self._lines[:count]
-            self._unsent = None
+            self._succeeded()
+            self._position = self._reader.end
+            ending = self._ending
+            items = await self.traffic.next(0.0 if ending else CHECK_SECONDS)
+            self._lines += self._reader.feed(items)
+            self._output.check()
+            if not items:
+                if ending or self.traffic.ended:
+                    return
+                self._retry = 0.0
+
+    async def _publish_next(self) -> None:
+        """Publish the first of the lines that wait."""
+        if self._unacknowledged is None:
+            lines = self._lines[:BATCH_ROWS]
+            rows = self._reader.rows(lines)
+            self.misfits += sum(bool(each.line.data.strip()) for each in lines) - rows.num_rows
+            self._unacknowledged = rows, len(lines)
+        rows, count = self._unacknowledged
+        refusal = await self._output.send(rows) if rows.num_rows else None
+        if refusal is not None:
+            log.warning("rows were refused", device=self._device.name, output=self.label, **refusal._asdict())
+            self.refused += refusal.rows
+        self.sent += rows.num_rows - (refusal.rows if refusal is not None else 0)
+        self._position = self._lines[count - 1].end
+        del self._lines[:count]
+        self._unacknowledged = None
+
+    def _succeeded(self) -> None:
+        if self.state != PUBLISHING:
+            self.state = PUBLISHING
+            log.info("publishing", device=self._device.name, output=self.label)
+
+    def _failed(self, reason: str) -> None:
+        if not self.state.startswith("failed"):
+            log.warning("publishing failed", device=self._device.name, output=self.label, error=reason)
+        self.state = f"failed: {reason}"
 
     async def _ended_within(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):

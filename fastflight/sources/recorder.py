@@ -64,7 +64,7 @@ class Recorder:
         self.failures = 0
         self._log = device_log
         self._gather_seconds = gather_seconds
-        self._reader = device.tap.reader()
+        self._reader = device.tap.reader(counts_missed=False)
         self._pending: deque[PendingLot] = deque()
         # The number that the log must have next for an append to succeed: a lot is stored only if those before it are.
         self._expected = device_log.next_seq
@@ -131,7 +131,7 @@ class Recorder:
                 return
             except asyncio.CancelledError:
                 # The append waited for room in the log. Only the loop ends here: `finish` takes the chunks again.
-                self._reader = self.device.tap.reader(seq=chunks[0].seq)
+                self._reader = self.device.tap.reader(seq=chunks[0].seq, counts_missed=False)
                 self.device.tap.record_by(self._reader)
                 raise
             self._appended(chunks, ticket)
@@ -170,7 +170,7 @@ class Recorder:
         self._expected = self._log.next_seq
         self._begun = self.rows > 0
         # Read from the first chunk that was not stored, as far as the tap still has it.
-        self._reader = self.device.tap.reader(seq=first)
+        self._reader = self.device.tap.reader(seq=first, counts_missed=False)
         # The line must not wait for a disk that fails.
         self.device.tap.record_by(None)
         self.failures += 1

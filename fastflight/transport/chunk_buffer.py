@@ -85,7 +85,7 @@ class ChunkBuffer:
         self._marks: list[tuple[int, Callable[[], object]]] = []
         self._dropped = False
         self._closed = False
-        # How many chunks were dropped before a reader took them, in total over all readers.
+        # How many chunks were dropped before a reader took them, in total over all readers that count them.
         self.missed = 0
         # The reader that records, and the reads of the line that wait for it; whether waiting for it timed out.
         self._recorder: TapReader | None = None
@@ -127,11 +127,11 @@ class ChunkBuffer:
             self._marks = [each for each in self._marks if each[0] > self._fed]
         return waiting
 
-    def _reader_from(self, start: int, begins_line: bool) -> TapReader:
+    def _reader_from(self, start: int, begins_line: bool, counts_missed: bool) -> TapReader:
         """Return a reader that starts with chunk `start`. The caller holds `_lock`."""
         unread = islice(self._chunks, max(0, start - self._next + len(self._chunks)), None)
         taken = self._fed - sum(len(chunk.data) + CHUNK_BYTES for chunk in unread)
-        return TapReader(self, start, begins_line, taken)
+        return TapReader(self, start, begins_line, taken, counts_missed)
 
     def record_by(self, recorder: TapReader | None) -> None:
         """Set the recorder, or None. The buffer keeps more chunks for it, and lines that can wait keep to its pace."""
@@ -187,17 +187,19 @@ class ChunkBuffer:
             waiting = self._pop_waiting() + self._paused
         wake_all(waiting)
 
-    def _take(self, start: int, wake: Callable[[], object] | None) -> tuple[list[Chunk | Gap], int, bool]:
+    def _take(
+        self, start: int, wake: Callable[[], object] | None, counts_missed: bool
+    ) -> tuple[list[Chunk | Gap], int, bool]:
         """Return chunks from number `start` on, the number to continue with, and whether that is the end.
 
-        If there are none, `wake` is called when there are.
+        If there are none, `wake` is called when there are. With `counts_missed`, a gap is added to `missed`.
         """
         with self._lock:
             items: list[Chunk | Gap] = []
             kept = self._next - len(self._chunks)
             if start < kept:
                 items.append(Gap(start, kept - 1))
-                self.missed += kept - start
+                self.missed += (kept - start) * counts_missed
                 start = kept
             items += islice(self._chunks, start - kept, start - kept + LOT_CHUNKS)
             start = min(start + LOT_CHUNKS, self._next)
@@ -237,8 +239,11 @@ class TapReader:
     are taken.
     """
 
-    def __init__(self, tap: ChunkBuffer, start: int, begins_line: bool = False, taken: int = 0) -> None:
+    def __init__(
+        self, tap: ChunkBuffer, start: int, begins_line: bool = False, taken: int = 0, counts_missed: bool = True
+    ) -> None:
         self._tap = tap
+        self._counts_missed = counts_missed
         self._next = start
         # The size of all chunks before its position, as of the last `rest`.
         self.place = taken
@@ -333,7 +338,7 @@ class TapReader:
                 yield item
 
     def _take_some(self, wake: Callable[[], object] | None) -> list[Chunk | Gap]:
-        items, self._next, self.ended = self._tap._take(self._next, wake)
+        items, self._next, self.ended = self._tap._take(self._next, wake, self._counts_missed)
         return items
 
 

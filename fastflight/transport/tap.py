@@ -130,9 +130,10 @@ class Tap(ChunkBuffer):
             return ""
         return AFTER_REQUEST if self._after_request else WITHIN_REQUEST
 
-    def reader(self, *, seq: int | None = None, since_ns: int | None = None) -> TapReader:
+    def reader(self, *, seq: int | None = None, since_ns: int | None = None, counts_missed: bool = True) -> TapReader:
         """Return a reader that starts at the next chunk, at number `seq`, or at the first chunk kept since `since_ns`.
 
+        Readers that count what they miss themselves are made without `counts_missed`.
         If chunk `seq` was dropped, the reader first gets the gap. `RequestError` if it does not exist yet.
         """
         with self._lock:
@@ -145,7 +146,7 @@ class Tap(ChunkBuffer):
                 start = seq
             elif since_ns is not None:
                 start = next((chunk.seq for chunk in self._chunks if chunk.time_ns >= since_ns), self._next)
-            return self._reader_from(start, self._begins_line(start))
+            return self._reader_from(start, self._begins_line(start), counts_missed)
 
     def _begins_line(self, start: int) -> bool:
         """Whether the device's first byte in chunk `start` or later is known to begin a line."""
