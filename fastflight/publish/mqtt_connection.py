@@ -33,6 +33,17 @@ MAX_PACKET_BYTES = 256 * 1024 * 1024
 DENIED = (0x86, 0x87)
 
 
+class _Socket(ssl.SSLSocket):
+    """Closes itself if the handshake fails, which paho forgets."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        try:
+            super().do_handshake(block)
+        except OSError:
+            self.close()
+            raise
+
+
 class MqttConnection:
     """Connects in `open`. Use it on one event loop."""
 
@@ -60,7 +71,9 @@ class MqttConnection:
     async def open(self) -> None:
         """Connect. `TransportError` if the broker does not answer, `RequestError` if it refuses."""
         if self._address.encrypted:
-            self._client.tls_set_context(tls_context(self._address))
+            context = tls_context(self._address)
+            context.sslsocket_class = _Socket
+            self._client.tls_set_context(context)
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 await off_loop(

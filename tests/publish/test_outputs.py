@@ -2,54 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import json
+import math
 import socket
-import subprocess
-import threading
-import urllib.parse
-import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import paho.mqtt.client as paho
+import pyarrow as pa
 import pytest
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from fastflight.app.recording_settings import RecordingSettings
+from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
-from fastflight.publish import PublishSettings, RowFormat, parse_output
+from fastflight.publish import RowFormat, open_output, parse_output
+from fastflight.publish.output import Output, Refusal
+from fastflight.publish.rows import PLACE, TEXT
+from tests.publish.outputs import (
+    BOARD,
+    ROWS,
+    Collector,
+    collecting,
+    free_port,
+    influxdb,
+    publishing,
+    started,
+    states,
+)
 from tests.support.servers import serving
 from tests.support.waiting import until
-
-BOARD = {"demo": "sim:?telemetry=50"}
-ROWS = RowFormat("jsonl", {"ms": "int64", "temperature": "double"}, {"temperature": "°C"})
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-@contextmanager
-def started(command: list[str], port: int) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        until(lambda: listens(port))
-        yield process
-    finally:
-        process.terminate()
-        process.wait()
 
 
 @contextmanager
@@ -69,18 +55,6 @@ def subscribed(port: int, messages: list[tuple[str, Any]] | None = None) -> Iter
     finally:
         client.disconnect()
         client.loop_stop()
-
-
-def publishing(url: str, rows: RowFormat = ROWS) -> dict[str, PublishSettings]:
-    return {"demo": PublishSettings((parse_output(url),), rows)}
-
-
-def states(client: FastFlightClient) -> dict[str, float]:
-    figures = client.stats()["figures"]
-    found = {labels["outcome"]: value for labels, value in figures["fastflight_publish_rows_total"]}
-    for name in ("failing", "lost_total"):
-        found[name] = figures[f"fastflight_publish_{name}"][0][1]
-    return found
 
 
 def published(messages: list[tuple[str, Any]]) -> list[dict[str, Any]]:
@@ -121,20 +95,34 @@ def test_every_row_arrives_although_the_broker_and_the_server_start_again(mosqui
             until(lambda: wanted <= {(row["seq"], row["ms"]) for row in published(messages)})
 
 
-def test_rows_reach_influxdb(influxd: str, tmp_path: Path) -> None:
-    port, rpc = free_port(), free_port()
-    config = tmp_path / "influxdb.conf"
-    config.write_text(
-        f'bind-address = "127.0.0.1:{rpc}"\nreporting-disabled = true\n[meta]\ndir = "{tmp_path}/meta"\n'
-        f'[data]\ndir = "{tmp_path}/data"\nwal-dir = "{tmp_path}/wal"\n[http]\nbind-address = "127.0.0.1:{port}"\n'
+async def send(output: Output, rows: pa.RecordBatch) -> Refusal | None:
+    await output.open()
+    try:
+        return await output.send(rows)
+    finally:
+        await output.aclose()
+
+
+def test_messages_that_a_broker_never_takes_are_refused(mosquitto: str, tmp_path: Path) -> None:
+    port = free_port()
+    (tmp_path / "topics").write_text("topic write fastflight/+/status\ntopic write fastflight/allowed/rows\n")
+    (tmp_path / "broker.conf").write_text(
+        f"listener {port} 127.0.0.1\nallow_anonymous true\nuser {getpass.getuser()}\nacl_file {tmp_path}/topics\n"
+        "max_packet_size 500\nmax_inflight_messages 5\n"
     )
+    texts = [f"{number:3}" for number in range(30)] + ["long" * 200]
+    rows = [{"seq": 1, "line": line, "text": text} for line, text in enumerate(texts)]
+    batch = pa.RecordBatch.from_pylist(rows, pa.schema([*PLACE, *TEXT]))
+    with started([mosquitto, "-c", str(tmp_path / "broker.conf")], port):
+        address = parse_output(f"mqtt://127.0.0.1:{port}")
+        refusal = asyncio.run(send(open_output("allowed", address, RowFormat()), batch))
+        assert refusal is not None and refusal.rows == 1 and "takes at most 46" in refusal.reason
+        refusal = asyncio.run(send(open_output("denied", address, RowFormat()), batch))
+        assert refusal is not None and refusal.rows == 31 and "fastflight/denied/rows" in refusal.reason
 
-    def query(text: str) -> Any:
-        data = urllib.parse.urlencode({"q": text, "db": "boards"}).encode()
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/query", data) as answer:
-            return json.load(answer)["results"][0]
 
-    with started([influxd, "-config", str(config)], port):
+def test_rows_reach_influxdb(influxd: str, tmp_path: Path) -> None:
+    with influxdb(influxd, tmp_path) as (port, query):
         url = f"influx://127.0.0.1:{port}?db=boards"
         with serving(BOARD, publish=publishing(url)) as server, FastFlightClient(server.location) as client:
             until(lambda: states(client)["failing"] == 1 and states(client)["sent"] == 0)  # no database yet
@@ -145,39 +133,18 @@ def test_rows_reach_influxdb(influxd: str, tmp_path: Path) -> None:
             assert len({time for time, *_ in values}) == len(values)
 
 
-class Collector(BaseHTTPRequestHandler):
-    """Decodes OTLP; each answer's status is taken from `statuses`, then 200."""
+def test_influxdb_says_which_rows_it_left_out(influxd: str, tmp_path: Path) -> None:
+    schema = pa.schema([*PLACE, *ROWS.columns])
+    # The first two have no known time, and the third is older than all that the database keeps.
+    rows = [{"seq": 1, "line": line, "time": None, "ms": line} for line in range(2)]
+    rows += [{"seq": 2, "line": 0, "time": 0, "ms": 2}, {"seq": 3, "line": 0, "time": None, "temperature": math.nan}]
 
-    statuses: list[int]
-    points: list[Any]
-
-    def do_POST(self) -> None:
-        content = self.rfile.read(int(self.headers["Content-Length"]))
-        status = self.statuses.pop(0) if self.statuses else 200
-        if status == 200:
-            for resource in ExportMetricsServiceRequest.FromString(content).resource_metrics:
-                for metric in resource.scope_metrics[0].metrics:
-                    self.points += [(metric.name, metric.unit, point) for point in metric.gauge.data_points]
-        self.send_response(status)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-@contextmanager
-def collecting(statuses: list[int]) -> Iterator[tuple[int, list[Any]]]:
-    points: list[Any] = []
-    handler = type("Bound", (Collector,), {"statuses": statuses, "points": points})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server.server_address[1], points
-        finally:
-            server.shutdown()
-            thread.join()
+    with influxdb(influxd, tmp_path) as (port, query):
+        query("create database boards with duration 1h")
+        output = open_output("demo", parse_output(f"influx://127.0.0.1:{port}?db=boards"), ROWS)
+        refusal = asyncio.run(send(output, pa.RecordBatch.from_pylist(rows, schema)))
+        assert refusal is not None and refusal.rows == 1 and "beyond retention" in refusal.reason
+        assert [ms for _, ms in query("select ms from demo")["series"][0]["values"]] == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -186,29 +153,66 @@ def collecting(statuses: list[int]) -> Iterator[tuple[int, list[Any]]]:
     ids=["tried again", "refused for ever"],
 )
 def test_rows_reach_a_collector(statuses: list[int], counted: Callable[[dict[str, float]], bool]) -> None:
-    with collecting(statuses) as (port, points):
-        with serving(BOARD, publish=publishing(f"otlp://127.0.0.1:{port}")) as server:
+    with collecting(Collector(statuses)) as collector:
+        with serving(BOARD, publish=publishing(f"otlp://127.0.0.1:{collector.port}")) as server:
             with FastFlightClient(server.location) as client:
-                until(lambda: len(points) > 20)
+                until(lambda: len(collector.points) > 20)
                 assert counted(states(client))
                 (shown,) = client.devices()[0].publishing
-                assert shown.startswith(f"otlp://127.0.0.1:{port} publishing (")
-        assert {(name, unit) for name, unit, _ in points} == {("ms", ""), ("temperature", "°C")}
-        assert points[0][2].attributes[0].value.string_value == "demo" and points[0][2].time_unix_nano
+                assert shown.startswith(f"otlp://127.0.0.1:{collector.port} publishing (")
+        assert {(name, unit) for name, unit, _ in collector.points} == {("ms", ""), ("temperature", "°C")}
+        point = collector.points[0][2]
+        assert point.attributes[0].value.string_value == "demo" and point.time_unix_nano
+
+
+def test_nothing_of_a_long_outage_is_lost_if_the_device_is_recorded(tmp_path: Path) -> None:
+    rows = RowFormat("csv", {"n": "int64", "text": "string"})
+    # Over three times of what waits in memory.
+    lines = [b"%d,%s\n" % (number, b"x" * 900) for number in range(1000)]
+    with ExitStack() as stack:
+        board = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        collector = stack.enter_context(collecting(Collector(status=503)))
+        server = serving(
+            {"demo": f"socket://127.0.0.1:{board.getsockname()[1]}"},
+            publish=publishing(f"otlp://127.0.0.1:{collector.port}", rows),
+            recordings=RecordingSettings(tmp_path / "kept", ("demo",), sync_ms=20),
+        )
+        client = stack.enter_context(FastFlightClient(stack.enter_context(server).location))
+        line = stack.enter_context(board.accept()[0])
+        line.sendall(b"\n")
+        until(lambda: states(client).get("failing") == 0 and client.recordings()[0].rows == 1)
+        for at in range(0, len(lines), 50):
+            line.sendall(b"".join(lines[at : at + 50]))
+        until(
+            lambda: client.recording("demo", format="csv", schema=dict(rows.schema or {})).to_arrow().num_rows == 1000
+        )
+        assert states(client)["failing"] == 1 and states(client)["sent"] == 0
+        collector.status = 200
+        until(lambda: states(client)["sent"] == 1000)
+        assert [point.as_int for _, _, point in collector.points] == list(range(1000))
+        assert states(client)["lost_total"] == states(client)["misfit"] == 0
+        missed = client.stats()["figures"]["fastflight_device_missed_total"]
+        assert missed == [[{"device": "demo"}, 0]]
+
+
+def test_lines_are_log_records() -> None:
+    with collecting(Collector()) as collector:
+        with serving(BOARD, publish=publishing(f"otlp://127.0.0.1:{collector.port}", RowFormat())):
+            until(lambda: len(collector.logs) > 2)
+    record = collector.logs[-1]
+    assert '"temperature": ' in record.body.string_value and record.observed_time_unix_nano
+    assert record.time_unix_nano and record.attributes[0].value.string_value == "demo" and not collector.points
 
 
 def test_publishing_follows_the_fleet_file() -> None:
-    from dataclasses import replace
-
-    from fastflight.app.settings import ServeSettings
-
     settings = ServeSettings("grpc://127.0.0.1:0", BOARD)
-    with collecting([]) as (port, points), serving(BOARD) as server:
-        server.served.apply(replace(settings, publish=publishing(f"otlp://127.0.0.1:{port}")))
-        until(lambda: len(points) > 4)
+    with collecting(Collector()) as collector, serving(BOARD) as server:
+        url = f"otlp://127.0.0.1:{collector.port}"
+        server.served.apply(replace(settings, publish=publishing(url)))
+        until(lambda: len(collector.points) > 4)
         server.served.apply(settings)
         with FastFlightClient(server.location) as client:
             assert not client.stats()["figures"].get("fastflight_publish_failing")
-            server.served.apply(replace(settings, publish=publishing(f"otlp://127.0.0.1:{port}")))
+            server.served.apply(replace(settings, publish=publishing(url)))
             client.remove_device("demo")
             assert not client.stats()["figures"].get("fastflight_publish_failing")
