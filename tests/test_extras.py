@@ -14,6 +14,9 @@ from fastflight.cli import doctor_checks
 from fastflight.extras import MODULES, conflicting_package, needs
 
 SECONDS = 60.0
+# Errors in boxes are not wrapped.
+WIDE = {**os.environ, "COLUMNS": "200"}
+FLEET = '[devices.demo]\nurl = "sim:"\npublish = ["mqtt://127.0.0.1"]\n'
 SERVE = "serve --server grpc://127.0.0.1:0 --http 0 --record demo --recordings kept".split()
 PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 RUN = (
@@ -28,17 +31,22 @@ RUN = (
         ("fastapi", SERVE, "--http needs the package fastapi"),
         ("uvicorn", ["gateway", "--http", "0"], "the gateway needs the package uvicorn"),
         ("cryptography", ["cert", "server", "localhost"], "`cert` needs the package cryptography"),
+        ("paho", ["serve", "--fleet", "../fleet.toml"], "devices.demo.publish needs the package paho"),
         ("matplotlib", ["plot", "demo", "--column", "celsius"], "`plot` needs the package matplotlib"),
     ],
 )
 def test_a_missing_package_is_named_with_the_command_that_installs_it(
     tmp_path: Path, module: str, words: list[str], said: str
 ) -> None:
+    (tmp_path / "fleet.toml").write_text(FLEET)
+    folder = tmp_path / "empty"
+    folder.mkdir()
     command = [sys.executable, "-c", RUN.format(module=module, words=words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, cwd=tmp_path)
-    assert done.returncode == 1
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, cwd=folder, env=WIDE)
+    # 2 is that of a wrong fleet file.
+    assert done.returncode == (2 if "--fleet" in words else 1)
     assert said in done.stderr and "pip install 'fastflight-micropython[" in done.stderr, done.stderr
-    assert "Traceback" not in done.stderr and list(tmp_path.iterdir()) == []
+    assert "Traceback" not in done.stderr and list(folder.iterdir()) == []
 
 
 def test_other_missing_modules_are_not_explained_away() -> None:

@@ -87,7 +87,7 @@ def render(server: str, answer: Mapping[str, Any], before: Metrics) -> Group:
                 for label in labels.values():
                     text(label)
         parts: list[Any] = [_head(server, answer, metrics), _limits(metrics), _streams(metrics, before)]
-        parts += [_devices(metrics, before), _recordings(metrics), _shards(metrics)]
+        parts += [_devices(metrics, before), _recordings(metrics), _publishing(metrics), _shards(metrics)]
     spaced = [each for part in parts if part is not None for each in (part, Text())]
     return Group(*spaced[:-1])
 
@@ -202,6 +202,25 @@ def _recordings(metrics: Metrics) -> Table | None:
             *(_format_count(int(of[each].get(name, 0))) for each in ("lost", "failures_total", "damage")),
         )
     return _add_rest(table, len(rows))
+
+
+def _publishing(metrics: Metrics) -> Table | None:
+    failing = metrics.get("fastflight_publish_failing", ())
+    if not failing:
+        return None
+    of: dict[str, dict[tuple[str, str], float]] = {}
+    for name in ("rows_total", "waiting", "lost_total"):
+        for labels, value in metrics.get(f"fastflight_publish_{name}", ()):
+            of.setdefault(labels.get("outcome", name), {})[labels["device"], labels["output"]] = value
+    table = _table("publishing", "to", "", ">sent", ">left out", ">waiting", ">lost")
+    for labels, value in failing[:MAX_LISTED]:
+        key = labels["device"], labels["output"]
+        sent, refused, misfits, waiting, lost = (
+            int(of.get(name, {}).get(key, 0)) for name in ("sent", "refused", "misfit", "waiting", "lost_total")
+        )
+        counts = map(_format_count, (sent, refused + misfits, waiting, lost))
+        table.add_row(*key, Text("failing" if value else "", style="bold red"), *counts)
+    return _add_rest(table, len(failing))
 
 
 def _shards(metrics: Metrics) -> Table:

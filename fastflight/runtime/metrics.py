@@ -92,7 +92,7 @@ DEFINITIONS: dict[str, Definition] = {
         "counter", "Lost parts of transfers that were sent again.", ("device",)
     ),
     "fastflight_device_missed_total": Definition(
-        "counter", "Chunks of live traffic that sessions missed because their clients were too slow.", ("device",)
+        "counter", "Chunks that live sessions missed because their clients were too slow.", ("device",)
     ),
     "fastflight_device_put_out_total": Definition(
         "counter", "How often an idle holder lost the device to another request.", ("device",)

@@ -230,7 +230,7 @@ def test_a_device_publishes_with_a_password_that_no_text_shows(tmp_path: Path) -
         ('publish = ["mqtt://x", "mqtt://x"]', "named twice"),
         ('publish = ["mqtt://x"]\nrows = { format = "jsonl" }', "rows.schema.*needs a schema"),
         ('publish = ["mqtt://x"]\nrows = { colour = "red" }', "unknown key.*Known: .*format"),
-        ('publish = ["mqtt://x?password_env=NOT_SET_ANYWHERE"]', "NOT_SET_ANYWHERE is not set"),
+        ('publish = ["mqtt://me@x?password_env=NOT_SET_ANYWHERE"]', "NOT_SET_ANYWHERE is not set"),
         ('rows = { format = "lines" }', "published nowhere"),
         ("publish = [7]", "publish"),
     ],

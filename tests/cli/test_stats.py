@@ -53,6 +53,23 @@ def test_it_fits_a_terminal(run: Run, width: int) -> None:
     assert all(len(line) <= width for line in captured.get().splitlines())
 
 
+def test_each_output_of_a_device_is_a_row() -> None:
+    figures = {
+        "fastflight_publish_failing": [[{"device": "demo", "output": "mqtt://broker.local:1883"}, 1]],
+        "fastflight_publish_rows_total": [
+            [{"device": "demo", "output": "mqtt://broker.local:1883", "outcome": outcome}, count]
+            for outcome, count in (("sent", 1234), ("refused", 2), ("misfit", 3))
+        ],
+        "fastflight_publish_waiting": [[{"device": "demo", "output": "mqtt://broker.local:1883"}, 45]],
+        "fastflight_publish_lost_total": [[{"device": "demo", "output": "mqtt://broker.local:1883"}, 6]],
+    }
+    console = Console(width=80, force_terminal=False)
+    with console.capture() as captured:
+        console.print(render("here", {"threads": {"all": 3}, "figures": figures}, {}))
+    (row,) = (line.split() for line in captured.get().splitlines() if line.startswith("demo"))
+    assert row == ["demo", "mqtt://broker.local:1883", "failing", "1,234", "5", "45", "6"]
+
+
 def test_whom_the_server_did_not_wait_for_is_told_once_there_are_any() -> None:
     part = {"threads": {"all": 3}, "figures": {}}
     console = Console(width=120, force_terminal=False)

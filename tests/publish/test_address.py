@@ -27,6 +27,7 @@ def test_parts_and_defaults() -> None:
         ("mqtt://broker/a/+", "beginning of a topic"),
         ("mqtt://broker?discover=x", "Did you mean 'discovery'"),
         ("mqtt://broker?discovery=", "has no value"),
+        ("mqtt://broker?password_env=A", "a password needs a user"),
         ("influx://host", "where to write"),
         ("influx://host?db=a&bucket=b", "where to write"),
         ("otlp://host?password_file=a&password_env=b", "exclude"),
