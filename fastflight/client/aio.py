@@ -50,6 +50,8 @@ from fastflight.service.requests import (
 )
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from fastflight.client.live import LivePlot
     from fastflight.client.rows import Writable
 
@@ -111,6 +113,12 @@ class AsyncFastFlightClient:
     async def endpoints(self, request: Request) -> list[Endpoint]:
         """Return the endpoints of any request. See `FastFlightClient.endpoints`."""
         return await call_in_thread(lambda: self._connection.endpoints(request))
+
+    def scan(self, request: Request) -> pl.LazyFrame:
+        """Return a lazy frame of Polars. See `FastFlightClient.scan`. The loop waits for its columns and its rows."""
+        from fastflight.client.scan import scan
+
+        return scan(self._connection, request)
 
     async def write(self, device: str, path: str, rows: Writable | Path, **options: Unpack[WriteOptions]) -> Written:
         """Write a file to a device. See `FastFlightClient.write`.

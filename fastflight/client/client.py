@@ -39,6 +39,8 @@ from fastflight.service.requests import (
 )
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from fastflight.client.endpoint import Endpoint
     from fastflight.client.interaction import Interaction
     from fastflight.client.live import LivePlot
@@ -122,6 +124,17 @@ class FastFlightClient:
         A fleet has an endpoint for each device. An `Endpoint` can be pickled; it then carries the client's credentials.
         """
         return self._connection.endpoints(request)
+
+    def scan(self, request: Request) -> pl.LazyFrame:
+        """Return the rows of any request as a lazy frame of Polars, which reads only what a query needs.
+
+        The server is asked for the columns now, and for rows each time that the frame is collected: for the columns
+        that the query uses, and for a range of a recording where the query compares its `seq` or `time`. The client
+        must not be closed before. Needs the package `polars`.
+        """
+        from fastflight.client.scan import scan
+
+        return scan(self._connection, request)
 
     def write(self, device: str, path: str, rows: Writable | Path, **options: Unpack[WriteOptions]) -> Written:
         """Write a file to a device. Returns when it is complete; until then, and on any failure, the old file stays.

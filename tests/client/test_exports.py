@@ -31,6 +31,7 @@ VERBS = {
     "read_request": ("request", "progress"),
     "read_parallel": ("request", "parallel ordered progress"),
     "endpoints": ("request", ""),
+    "scan": ("request", ""),
     "write": ("device path rows", f"{FILE} format columns record progress"),
     "put_file": ("device path local", f"{FILE} resume skip_unchanged progress resuming"),
     "get_file": ("device path local", f"{FILE} resume skip_unchanged progress resuming"),
