@@ -4,6 +4,7 @@ A block is a fenced piece of a page. A comment in front of it says how it is mea
 
 - `<!-- varies -->`: its output is not the same twice;
 - `<!-- main.py -->`: it is a program for the board;
+- `<!-- not run -->`: it needs what the tests do not have, which the page says; it is only compiled;
 - `<!-- no server -->`: its commands use the only board that is plugged in.
 
 Comments anywhere in a page set up its server: `<!-- devices: lab-1 lab-2 -->` names simulated boards, and
