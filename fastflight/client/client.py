@@ -164,8 +164,10 @@ class FastFlightClient:
         `fastflight.client.options.FileCopyOptions`.
         """
         from fastflight.client.file_copy import GetFile
+        from fastflight.client.notebook import reading_bar
 
-        return GetFile(self._connection, device, path, local, options).run()
+        with reading_bar(options.get("progress")) as progress:
+            return GetFile(self._connection, device, path, local, {**options, "progress": progress}).run()
 
     def put_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[PutTreeOptions]) -> CopiedTree:
         """Copy the files of a local folder and its subfolders to a folder of a device. Links are not copied.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import html
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from fastflight.errors import FastFlightError
 
 if TYPE_CHECKING:
     from fastflight.client.connection import ServerConnection
-    from fastflight.client.progress import Meter
+    from fastflight.client.progress import Report
 
 # What is displayed: content by MIME type.
 Content = Mapping[str, str]
@@ -47,10 +46,10 @@ NO_DEVICES = (("client.add_device('name', 'PORT')", "add a board; `fastflight po
 
 
 def is_notebook() -> bool:
-    """Whether this is the main thread of a notebook's kernel."""
+    """Whether this is the kernel of a notebook."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
-    return getattr(shell, "kernel", None) is not None and threading.current_thread() is threading.main_thread()
+    return getattr(shell, "kernel", None) is not None
 
 
 def visible(text: str) -> str:
@@ -100,22 +99,17 @@ def _escape(text: str) -> str:
 
 
 @contextmanager
-def reading_bar(meter: Meter) -> Iterator[None]:
-    """Show a bar while the block reads the rows that `meter` counts, if it runs in a notebook and takes a while.
-
-    A read whose caller has a progress callback has no bar.
-    """
-    if meter.report is not None or not is_notebook():
-        yield
+def reading_bar(report: Report | None) -> Iterator[Report | None]:
+    """Yield the report for a read in the block: that of the caller, or in a notebook one that shows a bar, or None."""
+    if report is not None or not is_notebook():
+        yield report
         return
     bar = Bar(new_display())
-    meter.report = bar.report
     complete = False
     try:
-        yield
+        yield bar.report
         complete = True
     finally:
-        meter.report = None
         bar.end(complete=complete)
 
 
@@ -129,10 +123,11 @@ class Bar:
         self._due = self._began + BAR_AFTER_SECONDS
         self._is_shown = False
         self._rows = self._bytes = 0
+        self._total: int | None = None
 
     def report(self, rows: int, size: int, total: int | None) -> None:
         """Take the counts so far, and show them when that is due. A `Report`."""
-        self._rows, self._bytes = rows, size
+        self._rows, self._bytes, self._total = rows, size, total
         if self._clock() >= self._due:
             self._due = self._clock() + BAR_EVERY_SECONDS
             self._is_shown = True
@@ -144,11 +139,16 @@ class Bar:
             self._draw(f' max="1" value="{int(complete)}"', "" if complete else "stopped after ")
 
     def _draw(self, value: str, outcome: str = "") -> None:
-        seconds = self._clock() - self._began
-        size = f"{self._bytes / 1e6:,.1f} MB" if self._bytes >= 1e6 else f"{self._bytes / 1e3:,.1f} kB"
-        text = f"{outcome}{self._rows:,} rows, {size} in {seconds:.0f} s"
+        read = f"{self._rows:,} rows, {_size(self._bytes)}"
+        if self._total is not None:  # bytes of a file
+            read = f"{_size(self._bytes)} of {_size(self._total)}"
+        text = f"{outcome}{read} in {self._clock() - self._began:.0f} s"
         shown = f'<div><progress style="width: 20em"{value}></progress> {text}</div>'
         self._show({"text/html": shown, "text/plain": text})
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.1f} kB"
 
 
 def new_display() -> Show:

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from fastflight.client.answers import EPOCH
+from fastflight.client.notebook import reading_bar
 from fastflight.client.stream import warn_if_incomplete
 from fastflight.errors import RequestError
 from fastflight.service.requests import MAX_SEQ, FleetFile, Recording, Request
@@ -52,7 +53,7 @@ def scan(connection: ServerConnection, request: Request) -> pl.LazyFrame:
         elif predicate is not None:
             asked = with_range(asked, comparisons(json.loads(predicate.meta.serialize(format="json"))))
         taken = 0
-        with connection.stream(asked) as stream:
+        with reading_bar(None) as report, connection.stream(asked).reporting(report) as stream:
             for batch in stream:
                 frame = pl.DataFrame(batch)
                 if n_rows is not None:

@@ -160,7 +160,7 @@ class AnswerRows(ABC):
         In a notebook, a read of more than a second shows a bar. Warns with `IncompleteWarning` if devices could not be
         read, or if most rows do not fit the schema.
         """
-        with reading_bar(self._meter):
+        with reading_bar(self._meter.report) as self._meter.report:
             table = pa.Table.from_batches(list(self), self.schema)
         warn_if_incomplete(self.summary)
         return table
@@ -176,7 +176,7 @@ class AnswerRows(ABC):
         def batches() -> Iterator[pa.RecordBatch]:
             if self._is_read():
                 raise RequestError("these rows have been read", hint="Ask again, or keep them as a table: to_arrow()")
-            with reading_bar(self._meter):
+            with reading_bar(self._meter.report) as self._meter.report:
                 yield from self
             warn_if_incomplete(self.summary)
 

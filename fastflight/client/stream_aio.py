@@ -89,7 +89,7 @@ class AsyncRowStream:
 
     async def to_arrow(self) -> pa.Table:
         """Read the remaining rows into one table, like `RowStream.to_arrow`."""
-        with reading_bar(self._meter):
+        with reading_bar(self._meter.report) as self._meter.report:
             table = pa.Table.from_batches([batch async for batch in self], self.schema)
         warn_if_incomplete(self.summary)
         return table

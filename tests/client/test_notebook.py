@@ -8,15 +8,17 @@ import json
 import math
 import socket
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pytest
 
-from fastflight import AsyncFastFlightClient, FastFlightClient
+from fastflight import AsyncFastFlightClient, DeviceFile, FastFlightClient, FleetFile
 from fastflight.client import notebook
 from fastflight.client.live import LivePlot, Numbers, draw
 from fastflight.client.notebook import BAR_AFTER_SECONDS, MAX_LISTED, Bar, client_html
@@ -141,7 +143,7 @@ def test_a_bar_is_shown_for_a_read_that_takes_a_while() -> None:
     bar.report(3, 30, 100)  # too soon to draw again
     bar.end(complete=True)
     assert ['max="100" value="20"' in shown[0], 'max="1" value="1"' in shown[1]] == [True, True]
-    assert "2 rows" in shown[0] and "3 rows" in shown[1] and len(shown) == 2
+    assert "0.0 kB of 0.1 kB" in shown[0] and len(shown) == 2
 
 
 def test_a_bar_says_that_a_read_was_stopped() -> None:
@@ -151,6 +153,47 @@ def test_a_bar_says_that_a_read_was_stopped() -> None:
     bar.report(2, 20, None)
     bar.end(complete=False)
     assert shown[-1] == "stopped after 2 rows, 0.0 kB in 1 s"
+
+
+READS: dict[str, Callable[[FastFlightClient], object]] = {
+    "rows": lambda client: client.read("demo", "/events.jsonl").to_pandas(),
+    "for another library": lambda client: pl.DataFrame(client.read("demo", "/events.jsonl")),
+    "lazily": lambda client: client.scan(DeviceFile(device="demo", path="/events.jsonl")).collect(),
+    "in parallel": lambda client: client.read_parallel(FleetFile(path="/events.jsonl")).to_arrow(),
+}
+
+
+@pytest.fixture
+def displayed(monkeypatch: pytest.MonkeyPatch) -> list[notebook.Content]:
+    """What a notebook displays, with a bar for each read."""
+    displayed: list[notebook.Content] = []
+    monkeypatch.setattr(notebook, "BAR_AFTER_SECONDS", 0)
+    monkeypatch.setattr(notebook, "is_notebook", lambda: True)
+    monkeypatch.setattr(notebook, "new_display", lambda: displayed.append)
+    return displayed
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_each_way_to_read_has_a_bar(
+    client: FastFlightClient,
+    displayed: list[notebook.Content],
+    read: Callable[[FastFlightClient], object],
+) -> None:
+    read(client)
+    assert displayed[-1]["text/plain"].startswith("500 rows, ")
+
+
+def test_a_copied_file_has_a_bar(client: FastFlightClient, displayed: list[notebook.Content], tmp_path: Path) -> None:
+    client.get_file("demo", "/events.jsonl", tmp_path / "events.jsonl")
+    assert displayed[-1]["text/plain"].startswith("41.0 kB of 41.0 kB in ")
+
+
+def test_a_caller_with_a_progress_callback_gets_no_bar(
+    client: FastFlightClient, displayed: list[notebook.Content]
+) -> None:
+    seen: list[int] = []
+    client.read("demo", "/events.jsonl", progress=lambda rows, size, total: seen.append(rows)).to_arrow()
+    assert seen[-1] == 500 and not displayed
 
 
 def test_a_short_read_shows_no_bar() -> None:

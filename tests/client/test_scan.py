@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -56,16 +57,19 @@ class Wire:
 
 @pytest.fixture
 def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
-    wire, stream = Wire(), ServerConnection.stream
+    wire, stream, pieces = Wire(), ServerConnection.stream, RowStream.pieces
 
-    def count(rows: int, size: int, total: int | None) -> None:
-        wire.rows = rows
-
-    def watched(connection: ServerConnection, request: Request) -> RowStream:
+    def noted(connection: ServerConnection, request: Request) -> RowStream:
         wire.requests.append(request)
-        return stream(connection, request).reporting(count)
+        return stream(connection, request)
 
-    monkeypatch.setattr(ServerConnection, "stream", watched)
+    def counted(rows: RowStream) -> Iterator[Any]:
+        for batch, note in pieces(rows):
+            wire.rows += batch.num_rows
+            yield batch, note
+
+    monkeypatch.setattr(RowStream, "pieces", counted)
+    monkeypatch.setattr(ServerConnection, "stream", noted)
     return wire
 
 
