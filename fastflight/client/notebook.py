@@ -76,22 +76,22 @@ def client_html(connection: ServerConnection, examples: Sequence[tuple[str, str]
 
 def _device_row(device: Device) -> str:
     state = [device.holder and f"in use by {device.holder}", device.recording]
-    return _row("td", device.name, device.url, ", ".join(filter(None, ("open" if device.open else "not open", *state))))
+    cells = (device.name, device.url, ", ".join(filter(None, ("open" if device.open else "not open", *state))))
+    return _row("td", *map(_escape, cells))
 
 
 def _row(tag: str, *cells: str) -> str:
-    return "<tr>" + "".join(f'<{tag} style="text-align: left">{_escape(cell)}</{tag}>' for cell in cells) + "</tr>"
+    """Return a row of a table. `cells` are HTML."""
+    return "<tr>" + "".join(f'<{tag} style="text-align: left">{cell}</{tag}>' for cell in cells) + "</tr>"
 
 
 def _next(devices: Sequence[Device], examples: Sequence[tuple[str, str]]) -> str:
     name = repr(next((each.name for each in devices if each.open), devices[0].name if devices else ""))
-    lines = [(code.replace("{device}", name), what) for code, what in (examples if devices else NO_DEVICES)]
-    width = max(len(code) for code, _ in lines)
-    return (
-        '<p>Next:</p><pre style="font-family: monospace">'
-        + "\n".join(_escape(f"{code:<{width}}  # {what}") for code, what in lines)
-        + "</pre>"
+    rows = (
+        _row("td", f"<code>{_escape(code.replace('{device}', name))}</code>", _escape(what))
+        for code, what in (examples if devices else NO_DEVICES)
     )
+    return f"<p>Next:</p><table>{''.join(rows)}</table>"
 
 
 def _escape(text: str) -> str:
