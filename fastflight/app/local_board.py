@@ -1,21 +1,34 @@
 """One board without a server that runs already, for commands.
 
-`LocalBoard` has the verbs that answer without rows: they talk to the board directly, and start in a third of the time
-that a server takes. For all others `open_local_board` starts a server in this process, so that every verb works on a
-board on the desk as it works on a server's devices.
+`LocalBoard` has the verbs that answer without rows, and copies: they talk to the board directly, and start in a third
+of the time that a server takes. For all others `open_local_board` starts a server in this process, so that every verb
+works on a board on the desk as it works on a server's devices.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
 
-from fastflight.client.answers import EPOCH, Device, Digest, Entry
-from fastflight.device import FileEntry, Inventory, Session
+from fastflight.app.board_files import BoardFiles, entry_of
+from fastflight.client.answers import Copied, CopiedTree, Device, Digest, Entry
+from fastflight.client.device_files import Download
+from fastflight.client.file_copy import GetFile, PutFile
+from fastflight.client.options import (
+    FileCopyOptions,
+    FileOptions,
+    PutTreeOptions,
+    TreeCopyOptions,
+    request_keys,
+)
+from fastflight.client.tree_copy import GetTree, PutTree
+from fastflight.device import Inventory, Session, Transfer
 from fastflight.device.execute import OutputLines
 from fastflight.errors import DeviceError, TransportError
 from fastflight.transport.identity import FoundPort, format_ports, system_ports
@@ -44,18 +57,31 @@ class LocalBoard:
 
     def ls(self, device: str, path: str = "/", *, recursive: bool = False, interrupt: bool = False) -> list[Entry]:
         with self._session(device, interrupt) as session:
-            return [_entry(each) for each in session.list(path, recursive=recursive)]
+            return [entry_of(each) for each in session.list(path, recursive=recursive)]
 
     def stat(self, device: str, path: str, *, interrupt: bool = False) -> Entry:
-        with self._session(device, interrupt) as session:
-            return _entry(session.stat(path))
+        return self._files(device, {"interrupt": interrupt}).stat(path)
 
     def hash(self, device: str, path: str, *, limit: int | None = None, interrupt: bool = False) -> Digest:
-        with self._session(device, interrupt) as session:
-            algorithm, digest = session.hash(path, limit=limit)
-        if not algorithm:
-            raise DeviceError("this board cannot compute hashes", where=f"{device}:{path}", hint="Copy the file")
-        return Digest(algorithm, digest)
+        return self._files(device, {"interrupt": interrupt}).hash(path, limit)
+
+    def file_bytes(
+        self, device: str, path: str, *, offset: int = 0, limit: int | None = None, **options: Unpack[FileOptions]
+    ) -> Download[bytes]:
+        """Read the bytes of a file from `offset` on, at most `limit`."""
+        return self._files(device, options).read(path, offset, limit)
+
+    def put_file(self, device: str, path: str, local: str | Path, **options: Unpack[FileCopyOptions]) -> Copied:
+        return PutFile(self._files(device, request_keys("put_file", options)), path, local, options).run()
+
+    def get_file(self, device: str, path: str, local: str | Path, **options: Unpack[FileCopyOptions]) -> Copied:
+        return GetFile(self._files(device, request_keys("get_file", options)), path, local, options).run()
+
+    def put_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[PutTreeOptions]) -> CopiedTree:
+        return PutTree(self._files(device, request_keys("put_tree", options)), folder, local, options).run()
+
+    def get_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]) -> CopiedTree:
+        return GetTree(self._files(device, request_keys("get_tree", options)), folder, local, options).run()
 
     def mkdir(self, device: str, path: str, *, interrupt: bool = False) -> None:
         with self._session(device, interrupt) as session:
@@ -100,6 +126,10 @@ class LocalBoard:
         """Close the board's line. The next call opens it again."""
         self._inventory.close()
 
+    def _files(self, device: str, keys: Mapping[str, Any]) -> BoardFiles:
+        lease = partial(self._session, device, bool(keys.get("interrupt")))
+        return BoardFiles(device, lease, Transfer(keys.get("transfer", "auto"), keys.get("deflate")))
+
     @contextmanager
     def _session(self, device: str, interrupt: bool) -> Iterator[Session]:
         with self._inventory.device(device).lease("a command", interrupt=interrupt) as session:
@@ -109,11 +139,6 @@ class LocalBoard:
 def _rows(lines: Iterable[str], numbers: Iterator[int]) -> Iterator[dict[str, Any]]:
     now = datetime.now(UTC)
     return ({"line": next(numbers), "time": now, "text": line} for line in lines)
-
-
-def _entry(entry: FileEntry) -> Entry:
-    modified = None if entry.modified is None else EPOCH + timedelta(seconds=entry.modified)
-    return Entry(entry.path, entry.kind, entry.size, modified)
 
 
 def open_local_board(url: str) -> RunningServer:

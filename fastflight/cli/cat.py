@@ -6,7 +6,7 @@ import hashlib
 import io
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,14 +16,13 @@ from fastflight.cli.copy_progress import copy_progress
 from fastflight.cli.globs import expand
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import DevicePath, DevicePaths, Interrupt
-from fastflight.cli.preview import HEAD_BATCH_ROWS, first_rows, preview_of
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
-from fastflight.client import FastFlightClient, call
-from fastflight.client.meaning import content, understood
 from fastflight.client.options import FileOptions
 from fastflight.errors import DataError
-from fastflight.service.requests import DeviceFile
 from fastflight.tables import format_of
+
+if TYPE_CHECKING:
+    from fastflight.cli.interruptible_client import InterruptibleClient
 
 HEAD_ROWS = 10
 # Holds ten lines of most texts. At 115200 baud, the device needs 0.4 s for it.
@@ -73,13 +72,15 @@ def head(
         elif format_of(at.path) == "raw":
             _print_lines(client, at, screen.bytes_writer(), options, rows or HEAD_ROWS)
         else:
+            from fastflight.cli.preview import HEAD_BATCH_ROWS, first_rows, preview_of
+
             count = rows or HEAD_ROWS
             with client.read(at.device, at.path, batch_rows=min(count, HEAD_BATCH_ROWS), **options) as stream:
                 screen.show(preview_of(stream.schema, first_rows(stream, count), count))
 
 
 def print_bytes(
-    client: FastFlightClient,
+    client: InterruptibleClient,
     at: Target,
     write: Callable[[bytes], object],
     options: FileOptions,
@@ -92,24 +93,22 @@ def print_bytes(
     Raises `DataError` after the last byte if the digest of the bytes is not that of the bytes which the device sent.
     """
     sha256 = hashlib.sha256()
-    request = call.build(
-        DeviceFile, device=at.device, path=at.path, format="raw", offset=offset, limit=limit, **options
-    )
+    done = 0
     # A bar on the terminal that shows the bytes would be in their way.
     with copy_progress(str(at), hidden=sys.stdout.isatty()) as progress:
-        with client.read_request(request, progress=progress.report) as stream:
-            for batch in stream:
-                with understood("a piece of a file"):
-                    pieces = [content(each) for each in batch.column("data").to_pylist()]
-                for data in pieces:
-                    sha256.update(data)
-                    write(data)
-        if stream.summary.get("sha256") != sha256.hexdigest():
+        download = client.file_bytes(at.device, at.path, offset=offset, limit=limit, **options)
+        with download:
+            for data in download:
+                sha256.update(data)
+                write(data)
+                done += len(data)
+                progress.report(0, done, None)
+        if download.sha256 != sha256.hexdigest():
             raise DataError("what arrived is not what the device sent", where=str(at), hint="Try again")
 
 
 def _print_lines(
-    client: FastFlightClient, at: Target, write: Callable[[bytes], object], options: FileOptions, count: int
+    client: InterruptibleClient, at: Target, write: Callable[[bytes], object], options: FileOptions, count: int
 ) -> None:
     """Pass the first `count` lines of a file to `write`. Reads parts of the file until it has them."""
     offset, size = 0, FIRST_PART_BYTES

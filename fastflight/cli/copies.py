@@ -10,14 +10,16 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastflight.cli.arguments import Target
 from fastflight.cli.copy_progress import copy_progress, print_file_result, print_tree_result
-from fastflight.client import FastFlightClient
 from fastflight.client.options import FileOptions
 from fastflight.client.tree_copy import FOLDS_CASE
 from fastflight.errors import RequestError
+
+if TYPE_CHECKING:
+    from fastflight.client import FastFlightClient
 
 # A file in a local folder with more globs to leave out, one in each line.
 IGNORE_FILE = ".fastflightignore"

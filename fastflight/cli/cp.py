@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,10 +16,12 @@ from fastflight.cli.globs import is_glob, matches
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson, Everything, Interrupt, Recursive, SkipUnchanged
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
-from fastflight.client import FastFlightClient
 from fastflight.client.landing import landing
 from fastflight.client.options import FileOptions
 from fastflight.errors import FileMissing
+
+if TYPE_CHECKING:
+    from fastflight.client import FastFlightClient
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
-import pyarrow as pa
 import typer
-from rich.console import Group
 
 from fastflight.cli import screen
 from fastflight.cli.arguments import device_first, schema_of, target
 from fastflight.cli.cat import print_bytes
 from fastflight.cli.copies import Copies, check_distinct
-from fastflight.cli.copy_progress import copy_progress
-from fastflight.cli.exit_codes import REFUSED
 from fastflight.cli.globs import expand, is_glob
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import (
@@ -36,18 +31,12 @@ from fastflight.cli.options import (
     SkipUnchanged,
     TransferOption,
 )
-from fastflight.cli.preview import HEAD_BATCH_ROWS, first_rows, preview_of
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
-from fastflight.client import RowStream
 from fastflight.client.landing import landing
-from fastflight.client.local import copied_as_is
-from fastflight.client.meaning import understood, whole
 from fastflight.client.options import FileOptions
-from fastflight.client.saving import SavedFile
-from fastflight.client.stream import BESIDE, Summary
-from fastflight.errors import DataError, RequestError
+from fastflight.errors import RequestError
 from fastflight.service.choices import OnError
-from fastflight.tables import Layout, format_of, open_writer
+from fastflight.tables import copied_as_is, format_of
 
 # The name of standard output, as FILE.
 STDOUT = "-"
@@ -179,39 +168,21 @@ def get(
                 where=str(at),
                 hint=f"Give --format (packed needs --record and --columns), or {other}",
             )
-        with copy_progress(str(at), hidden=json or (printing and sys.stdout.isatty())) as progress:
-            read = partial(client.read_fleet, ordered=ordered) if fleet else client.read
-            stream = read(
-                at.device,
-                at.path,
-                format=format,
-                schema=schema_of(schema),
-                columns=columns.split(",") if columns else None,
-                record=record,
-                batch_rows=None if head is None else min(head, HEAD_BATCH_ROWS),
-                on_error=on_error,
-                progress=progress.report,
-                **options,
-            )
-            with stream:
-                batches: Iterable[pa.RecordBatch] = stream if head is None else first_rows(stream, head)
-                shown: Group | str | None = None
-                if printing:
-                    _print_rows(stream.schema, batches, printed or _text_format(format or own))
-                elif path is not None:
-                    shown = _save(stream.schema, batches, path)
-                else:
-                    shown = preview_of(stream.schema, batches, head)
-    summary = _summary(stream, head)
-    if json:
-        types = {field.name: str(field.type) for field in stream.schema}
-        paths = {"device": at.device, "path": at.path, "output": None if path is None else str(path)}
-        screen.as_json({**paths, "columns": types, **summary})
-    else:
-        if shown is not None:
-            screen.show(shown)
-        _report_rejected(summary)
-    _report_failed(summary)
+        from fastflight.cli.get_rows import read_rows, text_format
+
+        read = partial(
+            partial(client.read_fleet, ordered=ordered) if fleet else client.read,
+            at.device,
+            at.path,
+            format=format,
+            schema=schema_of(schema),
+            columns=columns.split(",") if columns else None,
+            record=record,
+            on_error=on_error,
+            **options,
+        )
+        printed_as = (printed or text_format(format or own)) if printing else None
+        read_rows(read, at, head=head, path=path, printed=printed_as, json=json)
 
 
 def _file(place: str, name: str) -> Path:
@@ -229,58 +200,3 @@ def _file(place: str, name: str) -> Path:
 def _under(place: str, name: str) -> Path:
     """Return the local path of the output folder: `place`, or `name` in it if it ends in a slash."""
     return Path(place) / name if place.endswith(("/", os.sep)) else Path(place)
-
-
-def _save(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Path) -> str:
-    rows = 0
-    with SavedFile(path, schema) as file:
-        for batch in batches:
-            file.write(batch)
-            rows += batch.num_rows
-    return f"{path}: {screen.size(file.bytes)}, {rows:,} rows"
-
-
-def _text_format(format: str) -> str:
-    """Return the format in which rows that were read from `format` are printed."""
-    return format if format in get_args(TextFormat) else "csv"
-
-
-def _print_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], format: str) -> None:
-    write = screen.bytes_writer()
-    try:
-        writer = open_writer(Layout(format), schema.remove_metadata())
-        write(writer.begin())
-        for batch in batches:
-            write(writer.encode(batch))
-        write(writer.finish())
-    except pa.ArrowException as error:
-        raise DataError(str(error), where="standard output") from error
-
-
-def _summary(stream: RowStream, head: int | None) -> Summary:
-    """Return the server's summary, or what is known if the stream was cancelled after `head` rows."""
-    try:
-        return stream.summary
-    except RequestError:
-        return {"rows": head}
-
-
-def _report_failed(summary: Summary) -> None:
-    """Name the devices that could not be read, and end with exit code 1 if there are any."""
-    with understood(BESIDE):
-        failed = summary.get("failed", ())
-        for failure in failed:
-            where = failure.get("where") or failure["device"]
-            screen.complain(f"error: {where}: {failure['what']}. {failure.get('hint', '')}".rstrip(". "))
-    if failed:
-        raise typer.Exit(REFUSED)
-
-
-def _report_rejected(summary: Summary) -> None:
-    if count := summary.get("rejected", 0):
-        with understood(BESIDE):
-            first = next(iter(summary.get("rejected_rows", ())), None)
-            place = f"byte {first['offset']}" + (f" on {first['device']}" if "device" in first else "") if first else ""
-            example = f", the first at {place}: {first['reason']}" if first else ""
-            rows = "1 row did not fit and was" if count == 1 else f"{whole(count):,} rows did not fit and were"
-        screen.complain(f"{rows} set aside{example}")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import Future, wait
 from functools import partial
 from importlib.abc import MetaPathFinder
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 import pyarrow as pa
 from pyarrow import flight
@@ -20,6 +20,9 @@ from pyarrow import flight
 from fastflight.cli.interruption import LOOK_SECONDS
 from fastflight.client import FastFlightClient
 from fastflight.client.connection import ServerConnection
+from fastflight.client.device_files import Download
+from fastflight.client.options import FileOptions
+from fastflight.client.server_files import ServerFiles
 
 T = TypeVar("T")
 
@@ -41,6 +44,12 @@ class InterruptibleClient(FastFlightClient):
         with self.exec(device, code, timeout=timeout, interrupt=interrupt) as stream:
             for batch in stream:
                 yield from batch.to_pylist()
+
+    def file_bytes(
+        self, device: str, path: str, *, offset: int = 0, limit: int | None = None, **options: Unpack[FileOptions]
+    ) -> Download[bytes]:
+        """Read the bytes of a file from `offset` on, at most `limit`."""
+        return ServerFiles(self._connection, device, options).read(path, offset, limit)
 
 
 class _FlightClient:

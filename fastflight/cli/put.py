@@ -35,8 +35,8 @@ from fastflight.cli.options import (
     TransferOption,
 )
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
-from fastflight.client.local import copied_as_is
 from fastflight.client.options import FileOptions
+from fastflight.tables import copied_as_is
 
 # The name of standard input, as FILE.
 STDIN = "-"

@@ -26,10 +26,10 @@ from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_op
 from fastflight.cli.tail import SessionStream, Show, check_output_options, follow, format_missed, printer
 from fastflight.client import Missed
 from fastflight.client.call import build
-from fastflight.client.local import PARQUET
 from fastflight.client.saving import SavedFile
 from fastflight.service.choices import SessionFormat
 from fastflight.service.requests import Recording
+from fastflight.tables import PARQUET
 
 RecordingName = Annotated[
     str, typer.Argument(metavar="NAME", help="A recording's name, as `fastflight recordings` shows it.")

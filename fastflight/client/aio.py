@@ -35,6 +35,7 @@ from fastflight.client.options import (
 )
 from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
+from fastflight.client.server_files import ServerFiles
 from fastflight.client.stream import RowStream
 from fastflight.client.stream_aio import AsyncRowStream
 from fastflight.client.tree_copy import GetTree, PutTree
@@ -131,23 +132,23 @@ class AsyncFastFlightClient:
 
     async def put_file(self, device: str, path: str, local: str | Path, **options: Unpack[FileCopyOptions]) -> Copied:
         """Copy a local file to a device, byte for byte. See `FastFlightClient.put_file`."""
-        return await work_in_thread(PutFile(self._connection, device, path, local, options))
+        return await work_in_thread(PutFile(self._files(device, "put_file", options), path, local, options))
 
     async def get_file(self, device: str, path: str, local: str | Path, **options: Unpack[FileCopyOptions]) -> Copied:
         """Copy a file of a device to a local file, byte for byte. See `FastFlightClient.get_file`."""
-        return await work_in_thread(GetFile(self._connection, device, path, local, options))
+        return await work_in_thread(GetFile(self._files(device, "get_file", options), path, local, options))
 
     async def put_tree(
         self, device: str, folder: str, local: str | Path, **options: Unpack[PutTreeOptions]
     ) -> CopiedTree:
         """Copy a local folder to a folder of a device. See `FastFlightClient.put_tree`."""
-        return await work_in_thread(PutTree(self._connection, device, folder, local, options))
+        return await work_in_thread(PutTree(self._files(device, "put_tree", options), folder, local, options))
 
     async def get_tree(
         self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]
     ) -> CopiedTree:
         """Copy a folder of a device to a local folder. See `FastFlightClient.get_tree`."""
-        return await work_in_thread(GetTree(self._connection, device, folder, local, options))
+        return await work_in_thread(GetTree(self._files(device, "get_tree", options), folder, local, options))
 
     async def exec(
         self, device: str, code: str, *, timeout: float | None = None, mode: Mode = "async", interrupt: bool = False
@@ -254,6 +255,9 @@ class AsyncFastFlightClient:
     async def stats(self) -> dict[str, Any]:
         """Return the server's counters."""
         return await self._act_once("stats")
+
+    def _files(self, device: str, verb: str, options: Mapping[str, Any]) -> ServerFiles:
+        return ServerFiles(self._connection, device, request_keys(verb, options))
 
     async def _act(self, name: str, /, **body: Any) -> list[Any]:
         return await call_in_thread(lambda: self._connection.act(name, **body))

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from fastflight.client.live import LivePlot
     from fastflight.client.parallel import ParallelRowStream
     from fastflight.client.rows import Writable
+    from fastflight.client.server_files import ServerFiles
     from fastflight.client.stream import RowStream
 
 
@@ -154,7 +155,7 @@ class FastFlightClient:
         """
         from fastflight.client.file_copy import PutFile
 
-        return PutFile(self._connection, device, path, local, options).run()
+        return PutFile(self._files(device, "put_file", options), path, local, options).run()
 
     def get_file(self, device: str, path: str, local: str | Path, **options: Unpack[FileCopyOptions]) -> Copied:
         """Copy a file of a device to a local file, byte for byte.
@@ -166,8 +167,9 @@ class FastFlightClient:
         from fastflight.client.file_copy import GetFile
         from fastflight.client.notebook import reading_bar
 
+        files = self._files(device, "get_file", options)
         with reading_bar(options.get("progress")) as progress:
-            return GetFile(self._connection, device, path, local, {**options, "progress": progress}).run()
+            return GetFile(files, path, local, {**options, "progress": progress}).run()
 
     def put_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[PutTreeOptions]) -> CopiedTree:
         """Copy the files of a local folder and its subfolders to a folder of a device. Links are not copied.
@@ -177,7 +179,7 @@ class FastFlightClient:
         """
         from fastflight.client.tree_copy import PutTree
 
-        return PutTree(self._connection, device, folder, local, options).run()
+        return PutTree(self._files(device, "put_tree", options), folder, local, options).run()
 
     def get_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]) -> CopiedTree:
         """Copy the files of a device's folder and its subfolders to a local folder.
@@ -187,7 +189,7 @@ class FastFlightClient:
         """
         from fastflight.client.tree_copy import GetTree
 
-        return GetTree(self._connection, device, folder, local, options).run()
+        return GetTree(self._files(device, "get_tree", options), folder, local, options).run()
 
     def exec(
         self, device: str, code: str, *, timeout: float | None = None, mode: Mode = "async", interrupt: bool = False
@@ -325,6 +327,11 @@ class FastFlightClient:
     def close(self) -> None:
         """Close the connection. Make no calls after this; streams that are open continue until they are left."""
         self._connection.close()
+
+    def _files(self, device: str, verb: str, options: Mapping[str, Any]) -> ServerFiles:
+        from fastflight.client.server_files import ServerFiles
+
+        return ServerFiles(self._connection, device, request_keys(verb, options))
 
     def __enter__(self) -> Self:
         return self

@@ -10,24 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-import pyarrow as pa
-
-from fastflight.client import answers, call, part
-from fastflight.client.answers import Copied
-from fastflight.client.connection import ServerConnection
-from fastflight.client.local import RAW_SCHEMA, agrees, local_digest, os_errors_of, piece, pieces, size_of
-from fastflight.client.meaning import content, understood
-from fastflight.client.options import FileCopyOptions, request_keys
+from fastflight.client import part
+from fastflight.client.answers import Copied, Digest
+from fastflight.client.device_files import DeviceFiles, FileToSend, ReadableFiles
+from fastflight.client.local_file import agrees, local_digest, os_errors_of, size_of
+from fastflight.client.options import FileCopyOptions
 from fastflight.client.progress import Report
-from fastflight.client.rows import UploadRows
 from fastflight.client.work import Steps
 from fastflight.errors import DataError, DeviceError, FileMissing, RequestError
-from fastflight.service.requests import DeviceFile
-from fastflight.service.source import PartialUpload
 
 PART_SUFFIX = ".part"
 
@@ -35,21 +28,12 @@ PART_SUFFIX = ".part"
 class PutFile(Steps):
     """The `Work` of `put_file`: copies a local file to a device."""
 
-    def __init__(
-        self,
-        connection: ServerConnection,
-        device: str,
-        path: str,
-        source: str | Path,
-        options: FileCopyOptions,
-    ) -> None:
+    def __init__(self, files: DeviceFiles, path: str, source: str | Path, options: FileCopyOptions) -> None:
         super().__init__()
-        keys = request_keys("put_file", options)
-        self._connection = connection
-        self._request = call.build(
-            DeviceFile, device=device, path=path, format="raw", resume=options.get("resume", True), **keys
-        )
+        self._files = files
+        self._path = path
         self._source = Path(source)
+        self._resume = options.get("resume", True)
         self._skip_unchanged = options.get("skip_unchanged", False)
         self._progress = options.get("progress")
         self._resuming = options.get("resuming")
@@ -62,44 +46,32 @@ class PutFile(Steps):
         with os_errors_of(self._source):
             sha256 = local_digest(self._source, "sha256")
         _report_size(self._progress, self._size)
-        if self._skip_unchanged and unchanged(self._connection, self._request, self._source):
+        if self._skip_unchanged and unchanged(self._files, self._path, self._source):
             return Copied(self._size, sha256, unchanged=True)
-        request = self._request.model_copy(update={"sha256": sha256})
-        after = self._rest if request.resume else None
-        rows = UploadRows(RAW_SCHEMA, pieces(self._source), self._size, after, paced=True)
-        upload = self._connection.upload(request, rows, self._progress)
+        file = FileToSend(self._source, self._size, sha256, self._resume_at if self._resume else None)
+        upload = self._files.write(self._path, file, self._progress)
         with self.step(upload.give_up):
             written = upload.run()
         return Copied(written.bytes, written.sha256 or sha256, self._resumed_at)
 
-    def _rest(self, kept: PartialUpload) -> Iterator[pa.RecordBatch]:
-        """Return the rows after the stored bytes if these are the beginning of this file, otherwise all rows."""
+    def _resume_at(self, kept: int, digest: Digest) -> int:
+        """Return the number of bytes on the device if they are the beginning of this file, otherwise 0."""
         with os_errors_of(self._source):
-            if not 0 < kept.bytes <= self._size or not agrees(self._source, kept.algorithm, kept.digest, kept.bytes):
-                return pieces(self._source)
-        self._resumed_at = kept.bytes
+            if not 0 < kept <= self._size or not agrees(self._source, digest.algorithm, digest.digest, kept):
+                return 0
+        self._resumed_at = kept
         if self._resuming is not None:
-            self._resuming(kept.bytes, self._size)
-        if kept.bytes == self._size:  # nothing is left to send, but a row must give the offset
-            return iter([piece(kept.bytes, b"")])
-        return pieces(self._source, kept.bytes)
+            self._resuming(kept, self._size)
+        return kept
 
 
 class GetFile(Steps):
     """The `Work` of `get_file`: copies a file of a device to this computer."""
 
-    def __init__(
-        self,
-        connection: ServerConnection,
-        device: str,
-        path: str,
-        target: str | Path,
-        options: FileCopyOptions,
-    ) -> None:
+    def __init__(self, files: ReadableFiles, path: str, target: str | Path, options: FileCopyOptions) -> None:
         super().__init__()
-        keys = request_keys("get_file", options)
-        self._connection = connection
-        self._request = call.build(DeviceFile, device=device, path=path, format="raw", **keys)
+        self._files = files
+        self._path = path
         self._shown = Path(target)
         # Unlike `resolve`, `realpath` does not fail on a link to itself.
         self._target = Path(os.path.realpath(target))
@@ -118,15 +90,15 @@ class GetFile(Steps):
                 return self._copy(file)
 
     def _copy(self, file: BinaryIO) -> Copied:
-        entry = answers.entry_of(self._act("file.stat"))
+        entry = self._files.stat(self._path)
         if entry.kind != "file":
-            where = f"{self._request.device}:{self._request.path}"
+            where = f"{self._files.device}:{self._path}"
             raise RequestError(
                 "this is a folder", where=where, hint="Copy it with get_tree; on the command line, get -r"
             )
         size = entry.size
         _report_size(self._progress, size)
-        if self._skip_unchanged and unchanged(self._connection, self._request, self._target):
+        if self._skip_unchanged and unchanged(self._files, self._path, self._target):
             return Copied(size, local_digest(self._target, "sha256"), unchanged=True)
         offset = self._resume_offset(size) if self._resume else 0
         if offset and self._resuming is not None:
@@ -140,7 +112,7 @@ class GetFile(Steps):
         if not 0 < here <= size:
             return 0
         try:
-            remote = answers.digest_of(self._act("file.hash", limit=here))
+            remote = self._files.hash(self._path, here)
         except DeviceError:  # the board cannot compute digests, or not of a part of a file
             return 0
         return here if agrees(self._part, remote.algorithm, remote.digest) else 0
@@ -154,7 +126,7 @@ class GetFile(Steps):
         intact, whole = received == sent, received
         if intact and offset:
             # These digests covered only the new bytes: compare the whole file as well.
-            remote = answers.digest_of(self._act("file.hash"))
+            remote = self._files.hash(self._path)
             intact = agrees(self._part, remote.algorithm, remote.digest)
             whole = local_digest(self._part, "sha256")
         if not intact:
@@ -167,24 +139,15 @@ class GetFile(Steps):
         """Write the rows of the answer to `file`. Return the sha256 of the bytes received and of those sent."""
         sha256 = hashlib.sha256()
         rows, done = 0, offset
-        stream = self._connection.stream(self._request.model_copy(update={"offset": offset}))
-        with stream, self.step(stream.cancel):
-            for batch in stream:
-                with understood("a piece of a file"):
-                    blocks = [content(each) for each in batch.column("data").to_pylist()]
-                for data in blocks:
-                    file.write(data)
-                    sha256.update(data)
-                    done += len(data)
-                rows += batch.num_rows
+        download = self._files.read(self._path, offset)
+        with download, self.step(download.cancel):
+            for data in download:
+                file.write(data)
+                sha256.update(data)
+                rows, done = rows + 1, done + len(data)
                 if self._progress is not None:
                     self._progress(rows, done, size)
-        return sha256.hexdigest(), str(stream.summary.get("sha256"))
-
-    def _act(self, name: str, **body: Any) -> dict[str, Any]:
-        request = self._request
-        target = {"device": request.device, "path": request.path, "interrupt": request.interrupt}
-        return self._connection.act_once(name, **target, **body)
+        return sha256.hexdigest(), download.sha256
 
 
 def _report_size(progress: Report | None, size: int) -> None:
@@ -193,15 +156,12 @@ def _report_size(progress: Report | None, size: int) -> None:
         progress(0, 0, size)
 
 
-def unchanged(connection: ServerConnection, request: DeviceFile, local: Path) -> bool:
+def unchanged(files: ReadableFiles, path: str, local: Path) -> bool:
     """Whether a local file and the device's are the same, by size and digest. False if the board cannot digest it."""
-    body = {"device": request.device, "path": request.path, "interrupt": request.interrupt}
     try:
-        if not local.is_file():
+        if not local.is_file() or local.stat().st_size != files.stat(path).size:
             return False
-        if local.stat().st_size != answers.entry_of(connection.act_once("file.stat", **body)).size:
-            return False
-        remote = answers.digest_of(connection.act_once("file.hash", **body))
+        remote = files.hash(path)
     except DeviceError as error:
         if type(error) in (FileMissing, DeviceError):
             return False

@@ -16,10 +16,11 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from fastflight.client.folder import is_text
-from fastflight.client.local import agrees
+from fastflight.client.local_file import agrees
+from fastflight.client.meaning import text, understood, whole
 from fastflight.errors import DataError, ProtocolError, RequestError
 
 # Names that Windows uses for its own devices, with any extension.
@@ -54,6 +55,15 @@ class RemoteEntry:
         """Whether a local file has the same size and digest."""
         here = local.is_file() and not local.is_symlink() and local.stat().st_size == self.size
         return here and agrees(local, self.algorithm, self.digest)
+
+
+def remote_entries(results: Iterable[Any]) -> list[tuple[str, RemoteEntry]]:
+    """Return the results of `file.hash` for a folder: paths on the device, with sizes and digests."""
+    with understood("what the server says of its files"):
+        return [
+            (text(each["path"]), RemoteEntry(whole(each["size"]), text(each["algorithm"]), text(each["digest"])))
+            for each in results
+        ]
 
 
 class Landed:

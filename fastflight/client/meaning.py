@@ -8,12 +8,18 @@ check one value each and raise such errors, so call them within `understood`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from fastflight.errors import ProtocolError
 
+# A message beside rows, which says something of them.
+Note = Mapping[str, Any]
+# Keys of the messages that may come between rows. A message with none of these keys is the server's summary.
+NOTES = ("gap", "outage", "recording", "alignments", "failure", "digests", "set_aside")
+# What such messages are called in errors.
+BESIDE = "what the server says of its rows"
 # Sizes, row counts and sequence numbers: Arrow holds them in 64 bits.
 WHOLE = range(2**63)
 
@@ -41,6 +47,17 @@ def message(body: bytes, what: str, location: str) -> dict[str, Any]:
     if not isinstance(decoded, dict):
         raise ProtocolError(f"{what} is not a JSON object", where=location)
     return decoded
+
+
+def is_note(content: Note) -> bool:
+    """Whether a message beside rows is a note. If not, it is the server's summary, the last message of an answer."""
+    return any(name in content for name in NOTES)
+
+
+def digests_in(note: Note) -> list[str]:
+    """Return the digests of the files that the server has sent. Older servers send none."""
+    with understood("the digests of files"):
+        return [text(each) for each in note.get("digests", ())]
 
 
 def text(given: Any) -> str:

@@ -16,9 +16,9 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from fastflight.client.meaning import understood
+from fastflight.client.meaning import BESIDE, understood
 from fastflight.client.progress import Meter
-from fastflight.client.stream import BESIDE, AnswerRows, Missed, RowStream, Summary
+from fastflight.client.stream import AnswerRows, Missed, RowStream, Summary
 from fastflight.concurrency.gather import Gather
 from fastflight.errors import ProtocolError, RequestError, Stopped
 from fastflight.service.source import held_bytes

@@ -11,8 +11,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Report = Callable[[int, int, int | None], None]
 TreeReport = Callable[[str, int, int], None]
@@ -46,4 +48,4 @@ def content_bytes(batch: pa.RecordBatch) -> int:
 
 def is_raw(schema: pa.Schema) -> bool:
     """Whether these are the columns of format `raw`: offsets and pieces of a file."""
-    return bool(schema.names == ["offset", "data"] and pa.types.is_binary(schema.field("data").type))
+    return bool(schema.names == ["offset", "data"] and schema.field("data").type == "binary")

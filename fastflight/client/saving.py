@@ -16,9 +16,8 @@ from typing import IO, Protocol, Self
 
 import pyarrow as pa
 
-from fastflight.client.local import PARQUET, is_table
 from fastflight.errors import DataError, FastFlightError, RequestError
-from fastflight.tables import Layout, RowWriter, format_of, open_writer
+from fastflight.tables import PARQUET, Layout, RowWriter, format_of, is_table, open_writer
 from fastflight.tables.parquet import RowGroupWriter
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from fastflight.client.failure import typed_errors
-from fastflight.client.meaning import message, text, understood, whole
+from fastflight.client.meaning import BESIDE, Note, is_note, message, text, understood, whole
 from fastflight.client.notebook import reading_bar
 from fastflight.client.progress import Meter, Report
 from fastflight.errors import FastFlightError, ProtocolError, RequestError, Stopped
@@ -33,11 +33,6 @@ if TYPE_CHECKING:
 PATH_KEY = b"fastflight.path"
 
 Summary = Mapping[str, Any]
-Note = Mapping[str, Any]
-
-# Keys of the messages that may come between rows. A message with none of these keys is the server's summary.
-NOTES = ("gap", "outage", "recording", "alignments", "failure", "digests", "set_aside")
-BESIDE = "what the server says of its rows"
 # How many gaps are stored, the newest ones. A reader that is always too slow would collect them without end.
 MAX_KEPT_GAPS = 1000
 
@@ -97,7 +92,7 @@ class StreamOutcome:
         note: Note | None = None
         if chunk.app_metadata is not None:
             content = message(chunk.app_metadata.to_pybytes(), BESIDE, self._location)
-            if any(name in content for name in NOTES):
+            if is_note(content):
                 note = content
                 if "recording" in content:
                     self.recording = str(content["recording"])

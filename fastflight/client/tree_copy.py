@@ -17,27 +17,18 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
 
-import pyarrow as pa
-
-from fastflight.client import answers, call
 from fastflight.client.answers import CopiedTree
-from fastflight.client.connection import ServerConnection
+from fastflight.client.device_files import DeviceFiles, ReadableFiles
 from fastflight.client.folder import LocalEntry, LocalFolder, scan
 from fastflight.client.landing import Landed, RemoteEntry, clash, landing
-from fastflight.client.local import RAW_BATCH_BYTES, os_errors_of
-from fastflight.client.meaning import content, text, understood, whole
-from fastflight.client.options import PutTreeOptions, TreeCopyOptions, request_keys
-from fastflight.client.rows import UploadRows
-from fastflight.client.stream import Note
+from fastflight.client.local_file import os_errors_of
+from fastflight.client.options import PutTreeOptions, TreeCopyOptions
 from fastflight.client.work import Steps
 from fastflight.errors import DataError, DeviceError, FileMissing, ProtocolError, RequestError
-from fastflight.service.requests import LEFT_BEHIND, MAX_FILES, MAX_REQUEST_BYTES, DeviceListing, DeviceTree
+from fastflight.service.choices import LEFT_BEHIND, MAX_FILES, MAX_REQUEST_BYTES
 
 T = TypeVar("T")
 
-TREE_SCHEMA = pa.schema([("path", pa.string()), ("offset", pa.int64()), ("data", pa.binary())])
-# The most pieces of small files in one batch; the server acknowledges each batch.
-BATCH_ROWS = 256
 # The most characters of all paths in one request: JSON may need up to six for one of them.
 MAX_NAMES_CHARACTERS = MAX_REQUEST_BYTES // 8
 # Systems whose file names usually ignore case.
@@ -47,17 +38,10 @@ FOLDS_CASE = os.name == "nt" or sys.platform == "darwin"
 class PutTree(Steps):
     """The `Work` of `put_tree`: copies a local folder to a device."""
 
-    def __init__(
-        self,
-        connection: ServerConnection,
-        device: str,
-        folder: str,
-        source: str | Path,
-        options: PutTreeOptions,
-    ) -> None:
+    def __init__(self, files: DeviceFiles, folder: str, source: str | Path, options: PutTreeOptions) -> None:
         super().__init__()
-        self._connection = connection
-        self._request = call.build(DeviceTree, device=device, path=folder, **request_keys("put_tree", options))
+        self._files = files
+        self._folder = folder
         self._source = Path(source)
         self._skip_unchanged = options.get("skip_unchanged", False)
         self._ignore = options.get("ignore", ())
@@ -65,9 +49,6 @@ class PutTree(Steps):
 
     def run(self) -> CopiedTree:
         """Send the files: all of them, or with `skip_unchanged` only the files that differ."""
-        # The first conversion of Python values makes Arrow import pandas, which takes time: do it before the write
-        # occupies the device.
-        pa.array([0])
         folder = scan(self._source, self._ignore)
         wanted = self._wanted(folder)
         moved = {entry.path for entry in wanted}
@@ -76,15 +57,14 @@ class PutTree(Steps):
         if wanted and self._progress is not None:
             self._progress(wanted[0].path, 0, total)
         for lot in lots(wanted, lambda entry: entry.path):
-            rows = UploadRows(TREE_SCHEMA, tree_rows(lot), sum(entry.size for entry in lot), paced=True)
-            upload = self._connection.upload(self._request, rows, self._report(lot, done, total))
+            upload = self._files.write_tree(self._folder, lot, self._report(lot, done, total))
             with self.step(upload.give_up):
                 done += upload.run().bytes
         kept = tuple(entry.path for entry in folder.files if entry.path not in moved)
         return CopiedTree(tuple(entry.path for entry in wanted), done, kept, folder.skipped, folder.ignored)
 
     def _wanted(self, folder: LocalFolder) -> list[LocalEntry]:
-        there = remote_digests(self._connection, self._request) if self._skip_unchanged else None
+        there = remote_digests(self._files, self._folder) if self._skip_unchanged else None
         if there is None:
             return list(folder.files)
         with os_errors_of(self._source):
@@ -110,24 +90,17 @@ class PutTree(Steps):
 class GetTree(Steps):
     """The `Work` of `get_tree`: copies a folder of a device to this computer."""
 
-    def __init__(
-        self,
-        connection: ServerConnection,
-        device: str,
-        folder: str,
-        target: str | Path,
-        options: TreeCopyOptions,
-    ) -> None:
+    def __init__(self, files: ReadableFiles, folder: str, target: str | Path, options: TreeCopyOptions) -> None:
         super().__init__()
-        self._connection = connection
-        self._request = call.build(DeviceTree, device=device, path=folder, **request_keys("get_tree", options))
+        self._files = files
+        self._folder = folder
         self._target = Path(target)
         self._skip_unchanged = options.get("skip_unchanged", False)
         self._progress = options.get("progress")
 
     def run(self) -> CopiedTree:
         """Read the files: all of them, or with `skip_unchanged` only the files that differ."""
-        there = remote_digests(self._connection, self._request) if self._skip_unchanged else None
+        there = remote_digests(self._files, self._folder) if self._skip_unchanged else None
         if there is None:
             there = self._listed()
         if FOLDS_CASE and (pair := clash(list(there))):
@@ -147,49 +120,37 @@ class GetTree(Steps):
         return CopiedTree(tuple(landed.paths), landed.bytes, kept)
 
     def _listed(self) -> dict[str, RemoteEntry]:
-        request = self._request
-        listing = DeviceListing(
-            device=request.device, path=request.path, recursive=True, interrupt=request.interrupt, mode=request.mode
-        )
-        stream = self._connection.stream(listing)
-        with stream, self.step(stream.cancel):
-            entries = answers.entries_of(stream)
-        return below(request.path, ((entry.path, RemoteEntry(entry.size)) for entry in entries if entry.kind == "file"))
+        listing = self._files.list_tree(self._folder)
+        with listing, self.step(listing.cancel):
+            entries = list(listing)
+        return below(self._folder, ((each.path, RemoteEntry(each.size)) for each in entries if each.kind == "file"))
 
     def _take(self, lot: Sequence[str], landed: Landed, total: int) -> None:
         sha256 = hashlib.sha256()
-        stream = self._connection.stream(self._request.model_copy(update={"files": tuple(lot)}))
-        with stream, self.step(stream.cancel), landed:
-            for batch, note in stream.pieces():
-                landed.expect(_digests(note))
-                for path, offset, data in _rows(batch):
+        download = self._files.read_tree(self._folder, lot)
+        with download, self.step(download.cancel), landed:
+            for digests, pieces in download:
+                landed.expect(digests)
+                for path, offset, data in pieces:
                     landed.add(path, offset, data)
                     sha256.update(data)
                 if self._progress is not None:
                     self._progress(landed.path, landed.bytes, total)
-        if stream.summary.get("sha256") != sha256.hexdigest():
+        if download.sha256 != sha256.hexdigest():
             raise DataError("what arrived is not what the device sent", where=str(self._target), hint="Try again")
 
 
-def remote_digests(connection: ServerConnection, request: DeviceTree) -> dict[str, RemoteEntry] | None:
-    """Return the files below the requested folder, with digests that the device computes in one pass.
+def remote_digests(files: ReadableFiles, folder: str) -> dict[str, RemoteEntry] | None:
+    """Return the files below a folder, with digests that the device computes in one pass.
 
     Return None if there is no such folder, or if the board cannot compute digests.
     """
     try:
-        results = connection.act(
-            "file.hash", device=request.device, path=request.path, interrupt=request.interrupt, recursive=True
-        )
+        return below(folder, files.hashes(folder))
     except DeviceError as error:
         if type(error) in (FileMissing, DeviceError):
             return None
         raise
-    with understood("what the server says of its files"):
-        entries = [
-            (text(each["path"]), RemoteEntry(whole(each["size"]), text(each["algorithm"]), text(each["digest"])))
-            for each in results
-        ]
-    return below(request.path, entries)
 
 
 def below(folder: str, entries: Iterable[tuple[str, RemoteEntry]]) -> dict[str, RemoteEntry]:
@@ -220,47 +181,3 @@ def lots(items: Sequence[T], path: Callable[[T], str]) -> Iterator[list[T]]:
         lot.append(item)
     if lot:
         yield lot
-
-
-def tree_rows(entries: Sequence[LocalEntry]) -> Iterator[pa.RecordBatch]:
-    """Read local files into batches of `TREE_SCHEMA`."""
-    rows: list[tuple[str, int, bytes]] = []
-    waiting = 0
-    for path, offset, data in _pieces(entries):
-        rows.append((path, offset, data))
-        waiting += len(data)
-        if waiting >= RAW_BATCH_BYTES or len(rows) == BATCH_ROWS:
-            yield _batch(rows)
-            rows, waiting = [], 0
-    if rows:
-        yield _batch(rows)
-
-
-def _rows(batch: pa.RecordBatch) -> list[tuple[str, int, bytes]]:
-    """Return the rows of a server's batch, checked: path, offset and data."""
-    with understood("a piece of a file"):
-        return [(text(row["path"]), whole(row["offset"]), content(row["data"])) for row in batch.to_pylist()]
-
-
-def _digests(note: Note | None) -> list[str]:
-    """Return the digests of the files that the server has sent. Older servers send none."""
-    with understood("the digests of files"):
-        return [text(each) for each in (note or {}).get("digests", ())]
-
-
-def _pieces(entries: Sequence[LocalEntry]) -> Iterator[tuple[str, int, bytes]]:
-    for entry in entries:
-        with os_errors_of(entry.local), entry.local.open("rb") as file:
-            data = file.read(RAW_BATCH_BYTES)
-            yield entry.path, 0, data  # an empty file gets a row as well
-            offset = len(data)
-            while data := file.read(RAW_BATCH_BYTES):
-                yield entry.path, offset, data
-                offset += len(data)
-
-
-def _batch(rows: Sequence[tuple[str, int, bytes]]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True)
-    return pa.record_batch(
-        [pa.array(column, field.type) for column, field in zip(columns, TREE_SCHEMA, strict=True)], schema=TREE_SCHEMA
-    )

@@ -22,7 +22,7 @@ from pyarrow import flight
 from fastflight.client.answers import Written
 from fastflight.client.credentials import options
 from fastflight.client.failure import typed_errors
-from fastflight.client.local import open_rows
+from fastflight.client.local_rows import open_rows
 from fastflight.client.meaning import message, text, understood, whole
 from fastflight.client.progress import Report
 from fastflight.client.rows import UploadRows, rows_of

@@ -36,7 +36,7 @@ from fastflight.gateway.ws.repl import Repls
 from fastflight.gateway.ws.session import Sessions
 from fastflight.gateway.ws.sockets import AcceptedUpgrade, Opening, Sockets
 from fastflight.gateway.ws.tickets import LIFETIME_SECONDS, Grant, Tickets
-from fastflight.service.requests import MAX_REQUEST_BYTES
+from fastflight.service.choices import MAX_REQUEST_BYTES
 from fastflight.service.wire import parse
 
 STREAM_FORMATS = ("arrow", "jsonl", "csv", "lines")

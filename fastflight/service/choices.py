@@ -1,7 +1,7 @@
-"""The values that some keys of requests can have.
+"""The values that some keys of requests can have, and limits of requests.
 
-They are apart from `service.requests` because the command line offers the same values, and starts faster if it does not
-import the requests.
+They are apart from `service.requests` because the command line uses them too, and starts faster if it does not import
+the requests.
 """
 
 from __future__ import annotations
@@ -14,3 +14,10 @@ SessionFormat = Literal["bytes", "lines", "jsonl", "csv"]
 OnError = Literal["skip", "fail"]
 # How the bytes of a file are encoded on the line; `auto` is the fastest encoding that the board supports.
 Method = Literal["auto", "binary", "base64", "literal"]
+
+# A ticket is a request, not a payload: the largest sensible one holds some code to execute.
+MAX_REQUEST_BYTES = 256 * 1024
+# Names in one request: more do not fit into `MAX_REQUEST_BYTES` anyway. A larger tree takes several requests.
+MAX_FILES = 10_000
+# The prefix of temporary files, which an interrupted write leaves on a device. They are not part of a tree.
+LEFT_BEHIND = ".fastflight-"

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
-from fastflight.service.choices import Format, Method, Mode, OnError, SessionFormat
+from fastflight.service.choices import MAX_FILES, Format, Method, Mode, OnError, SessionFormat
 
 
 class Verb(StrEnum):
@@ -36,8 +36,6 @@ Doing = Literal["read", "write", "exchange", "describe"]
 # The verb that each operation requires on the device that the request `concerns`. None: every authenticated caller may.
 Demands = Mapping[Doing, Verb | None]
 
-# A ticket is a request, not a payload: the largest sensible one holds some code to execute.
-MAX_REQUEST_BYTES = 256 * 1024
 # FAT and littlefs allow 255 bytes for each name; a path is a few names.
 MAX_PATH_CHARACTERS = 1024
 # A glob over names, as in `FleetFile`. Matching is linear in it for each name.
@@ -45,10 +43,6 @@ MAX_GLOB_CHARACTERS = 1024
 MAX_COLUMNS = 4096
 MAX_BATCH_ROWS = 1_000_000
 MAX_CODE_CHARACTERS = 128 * 1024
-# Names in one request: more do not fit into `MAX_REQUEST_BYTES` anyway. A larger tree takes several requests.
-MAX_FILES = 10_000
-# The prefix of temporary files, which an interrupted write leaves on a device. They are not part of a tree.
-LEFT_BEHIND = ".fastflight-"
 # A year: longer than any server runs, short enough that times stay within what Arrow can hold.
 MAX_SECONDS = 366 * 86_400
 # Sequence numbers are uint64; JSON numbers are exact up to here.

@@ -15,7 +15,8 @@ from pydantic import BaseModel, ValidationError
 
 from fastflight.errors import RequestError, nearest
 from fastflight.service.catalog import Catalog
-from fastflight.service.requests import MAX_REQUEST_BYTES, DeviceFile, Request
+from fastflight.service.choices import MAX_REQUEST_BYTES
+from fastflight.service.requests import DeviceFile, Request
 
 M = TypeVar("M", bound=BaseModel)
 

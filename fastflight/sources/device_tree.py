@@ -15,7 +15,8 @@ import pyarrow as pa
 from fastflight.device import FileEntry, Inventory
 from fastflight.device.listing import normal_path
 from fastflight.errors import FileMissing, RequestError, nearest
-from fastflight.service.requests import LEFT_BEHIND, DeviceTree
+from fastflight.service.choices import LEFT_BEHIND
+from fastflight.service.requests import DeviceTree
 from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Lot, Reading, Sent, Source, Summary
 from fastflight.sources.content import while_wanted
 from fastflight.sources.device_file import transfer_of

@@ -21,7 +21,8 @@ import pyarrow as pa
 
 from fastflight.device import WrittenTree
 from fastflight.errors import DataError
-from fastflight.service.requests import MAX_FILES, MAX_PATH_CHARACTERS
+from fastflight.service.choices import MAX_FILES
+from fastflight.service.requests import MAX_PATH_CHARACTERS
 from fastflight.service.source import Acknowledge, Lot, Noted, Progress, Summary
 from fastflight.tables.bare import empty
 

@@ -20,11 +20,13 @@ from fastflight.lazy import exports
 if TYPE_CHECKING:
     from fastflight.tables.batching import Batcher
     from fastflight.tables.codec import Layout, Rejected, RejectedRow, RowReader, RowWriter
-    from fastflight.tables.formats import format_of, open_reader, open_writer
+    from fastflight.tables.endings import PARQUET, copied_as_is, format_of, is_table
+    from fastflight.tables.formats import open_reader, open_writer
     from fastflight.tables.lines import LineParser
     from fastflight.tables.schemas import schema_from_names
 
 __all__ = [
+    "PARQUET",
     "Batcher",
     "Layout",
     "LineParser",
@@ -32,7 +34,9 @@ __all__ = [
     "RejectedRow",
     "RowReader",
     "RowWriter",
+    "copied_as_is",
     "format_of",
+    "is_table",
     "open_reader",
     "open_writer",
     "schema_from_names",
@@ -43,7 +47,8 @@ __getattr__ = exports(
     {
         "batching": ("Batcher",),
         "codec": ("Layout", "Rejected", "RejectedRow", "RowReader", "RowWriter"),
-        "formats": ("format_of", "open_reader", "open_writer"),
+        "endings": ("PARQUET", "copied_as_is", "format_of", "is_table"),
+        "formats": ("open_reader", "open_writer"),
         "lines": ("LineParser",),
         "schemas": ("schema_from_names",),
     },

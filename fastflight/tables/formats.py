@@ -23,16 +23,6 @@ _CODECS: dict[str, tuple[Callable[[Layout], RowReader], Callable[[Layout, pa.Sch
     "raw": (RawReader, RawWriter),
 }
 
-_ENDINGS = {
-    "csv": "csv",
-    "tsv": "csv",
-    "jsonl": "jsonl",
-    "ndjson": "jsonl",
-    "arrow": "arrow",
-    "arrows": "arrow",
-    "ipc": "arrow",
-}
-
 
 def open_reader(layout: Layout) -> RowReader:
     """Return a reader for one file. `RequestError` if the layout is not possible."""
@@ -51,10 +41,3 @@ def _codec(layout: Layout) -> tuple[Callable[[Layout], RowReader], Callable[[Lay
         raise RequestError(
             f"no format is named {layout.format!r}", where="format", hint=nearest(layout.format, _CODECS)
         ) from None
-
-
-def format_of(path: str) -> str:
-    """Return the format that the ending of `path` stands for; `raw` for any other ending."""
-    name = path.rpartition("/")[2]
-    _, dot, ending = name.rpartition(".")
-    return _ENDINGS.get(ending.lower(), "raw") if dot else "raw"

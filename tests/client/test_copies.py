@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from fastflight.app.local_board import BOARD, LocalBoard
 from fastflight.client import AsyncFastFlightClient, Copied, CopiedTree, FastFlightClient
 from fastflight.client.file_copy import GetFile
+from fastflight.client.light.client import LightClient
+from fastflight.client.server_files import ServerFiles
 from fastflight.client.tree_copy import GetTree
 from fastflight.client.work import Steps
 from fastflight.errors import BusyError, DataError, FileMissing, RequestError, Stopped
@@ -39,9 +42,24 @@ def location(board: Path) -> Iterator[str]:
         yield running.location
 
 
-@pytest.fixture(params=["sync client", "async client"])
-def do(request: pytest.FixtureRequest, location: str) -> Iterator[Call]:
+@pytest.fixture(scope="module")
+def no_server(board: Path) -> Iterator[LocalBoard]:
+    local = LocalBoard(f"sim:?files={board}&telemetry=0")
+    local.info(BOARD)
+    yield local
+    local.close()
+
+
+@pytest.fixture(params=["sync client", "async client", "light client", "no server"])
+def do(request: pytest.FixtureRequest, location: str, no_server: LocalBoard) -> Iterator[Call]:
     """Call a method of a client: `do("put_file", "demo", ...)`. Each asks for the server's path of its own kind."""
+    if request.param == "no server":
+        yield lambda name, device, *given, **keys: getattr(no_server, name)(BOARD, *given, **keys)
+        return
+    if request.param == "light client":
+        with LightClient(location) as light, FastFlightClient(location) as full:
+            yield lambda name, *given, **keys: getattr(light if hasattr(light, name) else full, name)(*given, **keys)
+        return
     if request.param == "sync client":
         with FastFlightClient(location) as client:
             yield lambda name, *given, **keys: getattr(client, name)(*given, mode="sync", **keys)
@@ -204,7 +222,7 @@ def test_what_cannot_be_copied_is_named(do: Call, tmp_path: Path) -> None:
         do("get_file", "demo", "/log.bin", tmp_path / "nowhere" / "log.bin")
     with pytest.raises(RequestError, match="is not a file"):
         do("get_file", "demo", "/log.bin", tmp_path)
-    with refused(FileMissing, where="demo:/nowhere"):
+    with pytest.raises(FileMissing, match="^(demo|board):/nowhere: "):
         do("get_file", "demo", "/nowhere", tmp_path / "a")
     with refused(RequestError, where="transfer"):
         do("put_file", "demo", "/a.bin", tmp_path, transfer="fast")
@@ -371,9 +389,9 @@ def test_an_answer_that_comes_after_the_work_was_given_up_is_left(tmp_path: Path
     """Else the server would keep the device for it."""
     late: Any = _Late()
     if kind == "file":
-        late.work = GetFile(late, "demo", "/x", tmp_path / "x", {})
+        late.work = GetFile(ServerFiles(late, "demo", {}), "/x", tmp_path / "x", {})
     else:
-        late.work = GetTree(late, "demo", "/x", tmp_path / "x", {})
+        late.work = GetTree(ServerFiles(late, "demo", {}), "/x", tmp_path / "x", {})
     with pytest.raises(Stopped):
         late.work.run()
     assert late.left

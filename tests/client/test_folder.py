@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fastflight.client.folder import scan
-from fastflight.client.local import agrees, local_digest
+from fastflight.client.local_file import agrees, local_digest
 from fastflight.errors import RequestError
 
 

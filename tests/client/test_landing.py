@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.client.landing import Landed, RemoteEntry, clash, landing
-from fastflight.client.local import local_digest
+from fastflight.client.local_file import local_digest
 from fastflight.errors import DataError, ProtocolError, RequestError
 
 ABC = RemoteEntry(3, "sha256", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")

@@ -12,10 +12,12 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from fastflight.client.local import RAW_BATCH_BYTES, RAW_SCHEMA, copied_as_is, open_rows, piece
+from fastflight.client.local_file import PIECE_BYTES
+from fastflight.client.local_rows import RAW_SCHEMA, open_rows, piece
 from fastflight.client.saving import SavedFile
 from fastflight.errors import DataError, RequestError
 from fastflight.service.requests import DeviceFile
+from fastflight.tables import copied_as_is
 
 TABLE = pa.table({"time": pa.array([1, 2, 3], pa.int64()), "celsius": [20.5, None, 21.0]})
 
@@ -51,7 +53,7 @@ def test_a_file_of_the_same_ending_is_sent_as_it_is(tmp_path: Path) -> None:
     batches = list(rows.batches)
     assert (request.format, rows.total_bytes) == ("raw", len(content))
     assert b"".join(piece for batch in batches for piece in batch.column("data").to_pylist()) == content
-    assert [batch.column("offset")[0].as_py() for batch in batches] == list(range(0, len(content), RAW_BATCH_BYTES))
+    assert [batch.column("offset")[0].as_py() for batch in batches] == list(range(0, len(content), PIECE_BYTES))
 
 
 @pytest.mark.parametrize("name", ["t.parquet", "t.csv", "t.jsonl", "t.arrow", "indexed.arrow"])
@@ -79,7 +81,9 @@ def test_a_piece_is_one_row(offset: int, data: bytes) -> None:
 
 def test_a_piece_does_not_wait_for_pandas() -> None:
     """Which takes seconds to load on a busy computer, while the write that the piece belongs to has the device."""
-    code = "import sys; from fastflight.client.local import piece; piece(0, b'abc'); print('pandas' in sys.modules)"
+    code = (
+        "import sys; from fastflight.client.local_rows import piece; piece(0, b'abc'); print('pandas' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "False\n"
 
@@ -89,12 +93,13 @@ def test_pandas_is_loaded_before_a_folder_is_sent(tmp_path: Path) -> None:
     code = (
         "import sys, types\n"
         "from pathlib import Path\n"
+        "from fastflight.client.server_files import ServerFiles\n"
         "from fastflight.client.tree_copy import PutTree\n"
         "def upload(*_):\n"
         "    print('pandas' in sys.modules)\n"
         "    return types.SimpleNamespace(give_up=None, run=lambda: types.SimpleNamespace(bytes=4))\n"
         "connection = types.SimpleNamespace(upload=upload)\n"
-        f"PutTree(connection, 'demo', '/app', Path({str(tmp_path)!r}), {{}}).run()"
+        f"PutTree(ServerFiles(connection, 'demo', {{}}), '/app', Path({str(tmp_path)!r}), {{}}).run()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "True\n"

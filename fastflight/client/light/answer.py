@@ -7,13 +7,14 @@ Source: Flight.proto, and "Encapsulated message format" of Arrow's IPC specifica
 from __future__ import annotations
 
 import io
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator
 from typing import Any
 
 from nanoarrow import ArrayStream
 from nanoarrow.ipc import InputStream
 
 from fastflight.client import meaning
+from fastflight.client.meaning import BESIDE, Note, is_note
 from fastflight.errors import ProtocolError
 
 # Fields of Flight's messages. Action: type, body. Result: body. Ticket: ticket. FlightData: the other three.
@@ -46,35 +47,51 @@ def fields_of(message: bytes) -> dict[int, bytes]:
     return fields
 
 
-def rows_of(messages: Iterable[bytes], location: str) -> Generator[dict[str, Any], None, None]:
-    """Yield the rows of an answer of `DoGet`, whose messages are `FlightData`, as dictionaries.
+class LightRows:
+    """The rows of an answer of `DoGet`, whose `messages` are `FlightData`: batch by batch, as dictionaries.
 
-    Raises `ProtocolError` if the answer ends without the server's last message, or has another number of rows.
+    Each batch comes with the server's note on it, if there is one. `summary` is there after the last batch. Raises
+    `ProtocolError` if the answer ends without the server's last message, or has another number of rows.
     """
-    schema = b""
-    count = 0
-    summary: dict[str, Any] | None = None
-    for data in map(fields_of, messages):
-        header = data.get(DATA_HEADER, b"")
-        if APP_METADATA in data:
-            summary = meaning.message(data[APP_METADATA], "what the server says of its rows", location)
-        if not schema:
-            schema = _encapsulated(header, b"")
-        elif header:
-            for row in _rows(schema + _encapsulated(header, data.get(DATA_BODY, b"")), location):
-                count += 1
-                yield row
-    if summary is None or summary.get("rows", count) != count:
-        raise ProtocolError("the answer is incomplete: rows are missing", where=location)
+
+    def __init__(self, messages: Generator[bytes, None, None], location: str) -> None:
+        self._messages = messages
+        # Cancels the call, if it still runs.
+        self.close = messages.close
+        self._location = location
+        self.summary: Note = {}
+
+    def __iter__(self) -> Generator[tuple[list[dict[str, Any]], Note], None, None]:
+        schema = b""
+        count = 0
+        last: dict[str, Any] | None = None
+        for data in map(fields_of, self._messages):
+            header = data.get(DATA_HEADER, b"")
+            note: Note = {}
+            if APP_METADATA in data:
+                said = meaning.message(data[APP_METADATA], BESIDE, self._location)
+                if is_note(said):
+                    note = said
+                else:
+                    last = said
+            if not schema:
+                schema = _encapsulated(header, b"")
+            elif header:
+                rows = _rows(schema + _encapsulated(header, data.get(DATA_BODY, b"")), self._location)
+                count += len(rows)
+                yield rows, note
+        if last is None or last.get("rows", count) != count:
+            raise ProtocolError("the answer is incomplete: rows are missing", where=self._location)
+        self.summary = last
 
 
-def _rows(stream: bytes, location: str) -> Iterator[dict[str, Any]]:
+def _rows(stream: bytes, location: str) -> list[dict[str, Any]]:
     """Return the rows of an IPC stream."""
     try:
         rows: list[dict[str, Any]] = ArrayStream(InputStream.from_readable(io.BytesIO(stream))).read_all().to_pylist()
     except (RuntimeError, ValueError) as error:
         raise ProtocolError("a batch of the server cannot be read", where=location) from error
-    return iter(rows)
+    return rows
 
 
 def _encapsulated(header: bytes, body: bytes) -> bytes:

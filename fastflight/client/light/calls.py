@@ -16,7 +16,7 @@ from enum import IntEnum
 from urllib.parse import unquote, urlsplit
 
 from h2.config import H2Configuration
-from h2.connection import H2Connection
+from h2.connection import ConnectionState, H2Connection
 from h2.errors import ErrorCodes
 from h2.events import (
     ConnectionTerminated,
@@ -183,6 +183,8 @@ class Connection:
         except OSError as error:
             raise self._lost() from error
         except Http2Error as error:
+            if self._http2.state_machine.state == ConnectionState.CLOSED:  # more came after the server's last word
+                raise self._lost() from error
             raise ProtocolError("this is not a Flight server", where=self.location) from error
         if not data:
             raise self._lost()

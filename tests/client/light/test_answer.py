@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,9 +16,9 @@ from fastflight.client.light.answer import (
     APP_METADATA,
     DATA_BODY,
     DATA_HEADER,
+    LightRows,
     encode_field,
     fields_of,
-    rows_of,
 )
 from fastflight.errors import FastFlightError, ProtocolError
 
@@ -46,18 +47,23 @@ def summary(**content: object) -> bytes:
     return encode_field(APP_METADATA, json.dumps(content).encode())
 
 
+def rows_of(messages: list[bytes]) -> list[dict[str, Any]]:
+    """Return the rows of an answer with these messages."""
+    return [row for rows, _ in LightRows((each for each in messages), HERE) for row in rows]
+
+
 BATCH = pa.RecordBatch.from_pylist(ROWS, schema=SCHEMA)
 
 
 def test_rows_are_what_the_server_sent() -> None:
     messages = [*flight_data(SCHEMA, [BATCH, BATCH.slice(0, 0), BATCH]), summary(rows=4)]
-    assert list(rows_of(messages, HERE)) == ROWS + ROWS
+    assert rows_of(messages) == ROWS + ROWS
 
 
 @pytest.mark.parametrize("last", [[], [summary(rows=3)]])
 def test_missing_rows_are_an_error_and_no_short_table(last: list[bytes]) -> None:
     with pytest.raises(ProtocolError, match="rows are missing"):
-        list(rows_of([*flight_data(SCHEMA, [BATCH]), *last], HERE))
+        rows_of([*flight_data(SCHEMA, [BATCH]), *last])
 
 
 @given(st.dictionaries(st.integers(1, 2000), st.binary(max_size=300)))
@@ -72,6 +78,6 @@ def test_any_bytes_are_rows_or_a_typed_error(garbage: bytes, at: int, put: bytes
     damaged[at % len(damaged) :][: len(put)] = put
     for answer in ([garbage], [messages[0], garbage, summary(rows=0)], [messages[0], bytes(damaged), summary(rows=2)]):
         try:
-            list(rows_of(answer, HERE))
+            rows_of(answer)
         except FastFlightError:
             pass

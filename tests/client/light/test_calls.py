@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from hyperframe.frame import PingFrame
 
 from fastflight.client.light.calls import Connection
 from fastflight.errors import ProtocolError, TransportClosed, TransportError, TransportTimeout
@@ -66,6 +69,19 @@ def test_a_peer_that_speaks_something_else(answer: bytes) -> None:
         peer(lambda connection: connection.sendall(answer)) as location,
         refused(ProtocolError, what="this is not a Flight server"),
     ):
+        call(location)
+
+
+def test_a_server_that_ends() -> None:
+    """It says so (GOAWAY), and may send more before it closes, such as a PING."""
+
+    def end(connection: socket.socket) -> None:
+        server = H2Connection(H2Configuration(client_side=False))
+        server.initiate_connection()
+        server.close_connection()
+        connection.sendall(server.data_to_send() + PingFrame(0, b"12345678").serialize())
+
+    with peer(end) as location, refused(TransportClosed, what="the server went away", where=location):
         call(location)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import flight
 
-from fastflight.cli import get, stats
+from fastflight.cli import get_rows, stats
 from fastflight.client import answers
 from fastflight.client.failure import typed
 from fastflight.client.interaction import Seeking
@@ -150,8 +150,8 @@ def rows(material: Material) -> None:
                 seeking.feed(batch)
     assert all(0 <= gap.first and 0 <= gap.last for gap in stream.gaps)
     assert isinstance(combined([stream.summary, stream.summary, json.loads(said(material, BESIDE[:1]))]), dict)
-    get._report_rejected(stream.summary)
-    get._report_failed({**stream.summary, "failed": ()})
+    get_rows._report_rejected(stream.summary)
+    get_rows._report_failed({**stream.summary, "failed": ()})
 
 
 def upload(material: Material) -> None:

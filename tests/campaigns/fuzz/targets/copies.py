@@ -17,6 +17,7 @@ import pyarrow as pa
 from fastflight.client import answers
 from fastflight.client.file_copy import GetFile
 from fastflight.client.options import FileCopyOptions
+from fastflight.client.server_files import ServerFiles
 from fastflight.client.stream import RowStream
 from fastflight.client.tree_copy import GetTree
 from fastflight.errors import DeviceError, FastFlightError
@@ -135,10 +136,10 @@ def copied(server: Any, place: Path, kind: int) -> None:
             if kind & 4:
                 (place / "a.txt.part").write_bytes(CONTENT["a.txt"][:2])
             options: FileCopyOptions = {"resume": bool(kind & 8), "skip_unchanged": skip_unchanged}
-            GetFile(server, "demo", "/data/a.txt", place / "a.txt", options).run()
+            GetFile(ServerFiles(server, "demo", {}), "/data/a.txt", place / "a.txt", options).run()
             assert (place / "a.txt").is_file()
         else:
-            done = GetTree(server, "demo", "/data", place, {"skip_unchanged": skip_unchanged}).run()
+            done = GetTree(ServerFiles(server, "demo", {}), "/data", place, {"skip_unchanged": skip_unchanged}).run()
             assert all((place / path).is_file() for path in done.files)
     except FastFlightError as error:
         assert isinstance(str(error), str)
@@ -148,6 +149,7 @@ TARGET = Target(
     run,
     modules=(
         "fastflight.client.file_copy",
+        "fastflight.client.server_files",
         "fastflight.client.tree_copy",
         "fastflight.client.landing",
     ),
