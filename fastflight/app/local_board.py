@@ -14,7 +14,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 from fastflight.app.board_files import BoardFiles, entry_of
 from fastflight.client.answers import Copied, CopiedTree, Device, Digest, Entry
@@ -30,7 +30,8 @@ from fastflight.client.options import (
 from fastflight.client.tree_copy import GetTree, PutTree
 from fastflight.device import Inventory, Session, Transfer
 from fastflight.device.execute import OutputLines
-from fastflight.errors import DeviceError, TransportError
+from fastflight.errors import DeviceError, RequestError, TransportError, nearest
+from fastflight.service.choices import Method
 from fastflight.transport.identity import FoundPort, format_ports, system_ports
 
 if TYPE_CHECKING:
@@ -127,8 +128,13 @@ class LocalBoard:
         self._inventory.close()
 
     def _files(self, device: str, keys: Mapping[str, Any]) -> BoardFiles:
+        method = keys.get("transfer", "auto")
+        if method not in get_args(Method):
+            raise RequestError(
+                f"no method is named {method!r}", where="transfer", hint=nearest(method, get_args(Method))
+            )
         lease = partial(self._session, device, bool(keys.get("interrupt")))
-        return BoardFiles(device, lease, Transfer(keys.get("transfer", "auto"), keys.get("deflate")))
+        return BoardFiles(device, lease, Transfer(method, keys.get("deflate")))
 
     @contextmanager
     def _session(self, device: str, interrupt: bool) -> Iterator[Session]:
