@@ -405,7 +405,9 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())
+    """Escape the bars that would end the cell. Within backticks a bar is one anyway, and a backslash would be shown."""
+    parts = " ".join(text.split()).split("`")
+    return "`".join(part if place % 2 else part.replace("|", "\\|") for place, part in enumerate(parts))
 
 
 def _anchor(name: str) -> str:

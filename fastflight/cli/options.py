@@ -6,12 +6,15 @@ from typing import Annotated
 
 import typer
 
+from fastflight.cli.completion import device_names
 from fastflight.service.choices import Format, Method, Mode
 
 DeviceName = Annotated[
     str | None,
     typer.Argument(
-        metavar="[DEVICE]", help="A device's name, as `fastflight devices` shows it; not needed if there is only one."
+        metavar="[DEVICE]",
+        help="A device's name, as `fastflight devices` shows it; not needed if there is only one.",
+        autocompletion=device_names,
     ),
 ]
 DevicePath = Annotated[

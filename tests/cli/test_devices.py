@@ -24,6 +24,21 @@ def test_devices(run: Run) -> None:
     assert (device["name"], device["url"]) == ("demo", "sim:")
 
 
+@pytest.mark.parametrize(("typed", "offered"), [("info ", "demo"), ("tail d", "demo"), ("info x", "")])
+def test_the_shell_completes_the_names_of_devices(opened: str, typed: str, offered: str) -> None:
+    words = f"fastflight {typed}"
+    environment = {"_FASTFLIGHT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "2"}
+    result = CliRunner().invoke(app, env={**environment, "FASTFLIGHT_SERVER": opened}, prog_name="fastflight")
+    assert (result.exit_code, result.stdout.strip()) == (0, offered)
+
+
+def test_without_a_server_the_shell_completes_nothing() -> None:
+    environment = {"_FASTFLIGHT_COMPLETE": "complete_bash", "COMP_WORDS": "fastflight info ", "COMP_CWORD": "2"}
+    nowhere = {"FASTFLIGHT_SERVER": "grpc://127.0.0.1:1"}
+    result = CliRunner().invoke(app, env={**environment, **nowhere}, prog_name="fastflight")
+    assert (result.exit_code, result.output.strip()) == (0, "")
+
+
 def test_info(run: Run) -> None:
     assert json.loads(run("info", "demo", "--json").stdout)["platform"] == "simulator"
     assert "simulator" in run("info", "demo").stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -50,13 +51,22 @@ def test_a_command_that_calls_a_server_loads_only_the_client() -> None:
     assert loaded_by(command("ls", "--help")) & SERVER == set()
 
 
-def test_a_listing_of_a_board_without_a_server_loads_no_arrow_and_no_server() -> None:
-    loaded = loaded_by(command("ls", "--device", "sim:"))
+@pytest.mark.parametrize(
+    "words",
+    [("ls",), ("cat", ":log.bin"), ("cp", ":log.bin", "copy"), ("cp", __file__, ":a.py"), ("put", __file__, ":")],
+)
+def test_short_commands_on_a_board_without_a_server_load_no_arrow_and_no_server(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    loaded = loaded_by(command(*words, "--device", "sim:"))
     assert "fastflight.device" in loaded
     assert loaded & {"numpy", "pandas", "pyarrow", "prometheus_client", "fastflight.server", "fastflight.log"} == set()
 
 
-@pytest.mark.parametrize("words", [("ls", "demo"), ("info",), ("exec", "print(1)"), ("mkdir", "-p", "demo:/a")])
+@pytest.mark.parametrize(
+    "words", [("ls", "demo"), ("info",), ("exec", "print(1)"), ("mkdir", "-p", "demo:/a"), ("cat", ":main.py")]
+)
 def test_short_commands_on_a_server_load_no_arrow(words: tuple[str, ...]) -> None:
     with serving({"demo": "sim:"}) as running:
         loaded = loaded_by(command(*words, "--server", running.location))
