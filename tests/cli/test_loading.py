@@ -53,7 +53,7 @@ def test_a_command_that_calls_a_server_loads_only_the_client() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("ls",), ("cat", ":log.bin"), ("cp", ":log.bin", "copy"), ("cp", __file__, ":a.py"), ("put", __file__, ":")],
+    [("ls",), ("cat", ":main.py"), ("cp", ":log.bin", "copy"), ("cp", __file__, ":a.py"), ("put", __file__, ":")],
 )
 def test_short_commands_on_a_board_without_a_server_load_no_arrow_and_no_server(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fastflight.errors import DataError, FileMissing, RequestError, UnknownName
 from fastflight.gateway.http.head import MAX_HEAD_BYTES
-from fastflight.service.requests import MAX_REQUEST_BYTES
+from fastflight.service.choices import MAX_REQUEST_BYTES
 
 from .case import Case
 

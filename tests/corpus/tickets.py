@@ -7,15 +7,14 @@ from typing import Any
 
 from fastflight.errors import DataError, DeviceError, FileMissing, RequestError, UnknownName
 from fastflight.server.listing import MAX_GLOB_BYTES
+from fastflight.service.choices import MAX_FILES, MAX_REQUEST_BYTES
 from fastflight.service.requests import (
     MAX_BATCH_ROWS,
     MAX_CODE_CHARACTERS,
     MAX_COLUMNS,
-    MAX_FILES,
     MAX_GLOB_CHARACTERS,
     MAX_OFFSET,
     MAX_PATH_CHARACTERS,
-    MAX_REQUEST_BYTES,
     MAX_SEQ,
 )
 from fastflight.tables.record import MAX_RECORD_BYTES

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
 from fastflight.service import Catalog, Source, decode, decode_path, encode
+from fastflight.service.choices import MAX_REQUEST_BYTES
 from fastflight.service.requests import (
-    MAX_REQUEST_BYTES,
     DeviceExec,
     DeviceFile,
     DeviceListing,
