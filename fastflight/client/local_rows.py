@@ -10,18 +10,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from fastflight.client.local_file import pieces_of, size_of
 from fastflight.client.rows import ROWS_PER_BATCH, UploadRows, portions, rows_of
 from fastflight.errors import DataError, RequestError
 from fastflight.service.requests import DeviceFile
-from fastflight.tables import PARQUET, Layout, RowReader, copied_as_is, format_of, is_table, open_reader
+from fastflight.tables import PARQUET, copied_as_is, format_of, is_table
 from fastflight.tables.bare import one_content, one_number
 from fastflight.tables.endings import ending_of
+
+if TYPE_CHECKING:
+    from fastflight.tables import RowReader
 
 RAW_SCHEMA = pa.schema([("offset", pa.int64()), ("data", pa.binary())])
 # Bytes of a local table that are read and parsed at a time.
@@ -55,6 +57,11 @@ def pieces(path: Path, offset: int = 0) -> Iterator[pa.RecordBatch]:
 
 def _table_rows(path: Path) -> UploadRows:
     """Open a local table in the format of its ending. Raises `DataError` for a row that does not fit its schema."""
+    # Not at the top: a copy of bytes starts in half the time without the formats.
+    import pyarrow.parquet as pq
+
+    from fastflight.tables import Layout, open_reader
+
     if ending_of(path.name) == PARQUET:
         with errors_of(path):
             schema = pq.read_schema(path).remove_metadata()
@@ -74,7 +81,9 @@ def _table_rows(path: Path) -> UploadRows:
 
 
 def _parquet_batches(path: Path) -> Iterator[pa.RecordBatch]:
-    with errors_of(path), pq.ParquetFile(path) as file:
+    from pyarrow.parquet import ParquetFile
+
+    with errors_of(path), ParquetFile(path) as file:
         for batch in file.iter_batches(ROWS_PER_BATCH):
             yield batch.replace_schema_metadata(None)
 
