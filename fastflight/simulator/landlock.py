@@ -41,6 +41,7 @@ class _Ruleset(ctypes.Structure):
 
 
 class _PathRule(ctypes.Structure):
+    _layout_ = "ms"  # Python 3.14 wants it beside `_pack_`; without bit fields it changes nothing
     _pack_ = 1
     _fields_ = (("rights", ctypes.c_uint64), ("folder", ctypes.c_int32))
 

@@ -52,16 +52,20 @@ def test_what_a_cancelled_call_opened_is_discarded() -> None:
 
 
 def test_what_was_opened_when_its_opener_is_cancelled_is_discarded_though_all_threads_are_busy() -> None:
-    opened, go_on, discarded = threading.Event(), threading.Event(), threading.Event()
+    begin, opened, go_on, discarded = (threading.Event() for _ in range(4))
+
+    def open_() -> None:
+        begin.wait(SOON)
+        opened.set()
 
     with Shard("shard", offload_threads=1) as shard:
 
         async def run() -> None:
-            opening = asyncio.create_task(off_loop(opened.set, discard=lambda _: discarded.set()))
+            opening = asyncio.create_task(off_loop(open_, discard=lambda _: discarded.set()))
             await asyncio.sleep(0)
+            begin.set()
             assert opened.wait(SOON)  # and this loop does not turn meanwhile
-            busy = asyncio.create_task(off_loop(go_on.wait, SOON))
-            await asyncio.sleep(0)
+            busy = asyncio.get_running_loop().run_in_executor(None, go_on.wait, SOON)
             opening.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await opening

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, is_typeddict
+from typing import Any, ForwardRef, is_typeddict
 
 from fastflight import client
 from fastflight.access.action import Action, EmptyBody
@@ -109,7 +109,8 @@ class Text(str):
 
 
 def as_text(annotation: Any) -> Text:
-    return Text(annotation if isinstance(annotation, str) else inspect.formatannotation(annotation))
+    written = annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation
+    return Text(written if isinstance(written, str) else inspect.formatannotation(written))
 
 
 def signature(value: Callable[..., Any]) -> str:
