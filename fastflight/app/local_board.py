@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 from fastflight.app.board_files import BoardFiles, entry_of
+from fastflight.app.board_terminal import BoardTerminal
 from fastflight.client.answers import Copied, CopiedTree, Device, Digest, Entry
 from fastflight.client.device_files import Download
 from fastflight.client.file_copy import GetFile, PutFile
@@ -122,6 +123,10 @@ class LocalBoard:
                 yield from _rows(output.finish(), numbers)
                 raise
             yield from _rows(output.finish(), numbers)
+
+    def terminal(self, device: str) -> BoardTerminal:
+        """Take the board's line, to send keys and receive what the board prints."""
+        return BoardTerminal(self._inventory.device(device))
 
     def close(self) -> None:
         """Close the board's line. The next call opens it again."""

@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from fastflight.cli.interruption import LOOK_SECONDS
+from fastflight.cli.server_terminal import ServerTerminal
 from fastflight.client import FastFlightClient
 from fastflight.client.connection import ServerConnection
 from fastflight.client.device_files import Download
@@ -44,6 +45,10 @@ class InterruptibleClient(FastFlightClient):
         with self.exec(device, code, timeout=timeout, interrupt=interrupt) as stream:
             for batch in stream:
                 yield from batch.to_pylist()
+
+    def terminal(self, device: str) -> ServerTerminal:
+        """Take the device's line, to send keys and receive what the board prints."""
+        return ServerTerminal(self.interact(device))
 
     def file_bytes(
         self, device: str, path: str, *, offset: int = 0, limit: int | None = None, **options: Unpack[FileOptions]

@@ -1,7 +1,7 @@
 """`fastflight repl`: a terminal of a board.
 
-The session holds the device's line (`client.interact`). The main thread sends the keys, and a thread of its own shows
-what the board sends: unchanged, because line editing on a board works with escape sequences.
+A `ServerTerminal` or a `BoardTerminal` holds the device's line. The main thread sends the keys, and a thread of its own
+shows what the board sends: unchanged, because line editing on a board works with escape sequences.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from io import FileIO
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import pyarrow as pa
 import typer
 
 from fastflight.cli import screen
@@ -24,11 +23,14 @@ from fastflight.cli.interruption import interruptible
 from fastflight.cli.keyboard import Keyboard
 from fastflight.cli.options import DeviceName
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
-from fastflight.client import FastFlightClient
-from fastflight.client.interaction import Interaction
-from fastflight.client.meaning import content, text, understood
-from fastflight.errors import BusyError, FastFlightError, Stopped, TransportClosed, TransportError
-from fastflight.service.requests import DEVICE_GONE, SERVER_DRAINING
+from fastflight.errors import BusyError, FastFlightError, Stopped, TransportError
+
+if TYPE_CHECKING:
+    from fastflight.app.board_terminal import BoardTerminal
+    from fastflight.cli.interruptible_client import InterruptibleClient
+    from fastflight.cli.server_terminal import ServerTerminal
+
+    Terminal = BoardTerminal | ServerTerminal
 
 # Ctrl-]: the usual key for leaving a terminal program, and of no use on a board.
 LEAVE = b"\x1d"
@@ -72,52 +74,53 @@ def repl(
         name = device_name(client, device)
         url = next((each.url for each in client.devices() if each.name == name), "")
         output = Output(logged, hex)
-        interaction: Interaction | None = client.interact(name)
+        terminal: Terminal | None = client.terminal(name)
         with keyboard:
             if keyboard.is_terminal:
                 screen.complain(f"Connected to {name} ({url}). Ctrl-] leaves; all other keys go to the board.")
-            while interaction is not None:
+            while terminal is not None:
                 try:
-                    _talk(interaction, keyboard, output)
+                    _talk(terminal, keyboard, output)
                     return
                 except PASSING as error:
                     if not (reconnect and keyboard.is_terminal):
                         raise
                     screen.complain(f"{name}: {error.what}. Waiting for it; Ctrl-] leaves.")
-                interaction = _connect_again(client, name, keyboard)
-                if interaction is not None:
+                terminal = _connect_again(client, name, keyboard)
+                if terminal is not None:
                     screen.complain(f"{name}: connected again.")
 
 
-def _talk(interaction: Interaction, keyboard: Keyboard, output: Output) -> None:
+def _talk(terminal: Terminal, keyboard: Keyboard, output: Output) -> None:
     """Send the input to the board, and show what it sends, until the user leaves or the input ends.
 
-    Closes `interaction`. If the session ends first, raises the reason.
+    Closes `terminal`. If the session ends first, raises the reason.
     """
-    shown = _Showing(interaction, output, keyboard)
-    shown.start()
+    shown = _Showing(terminal, output, keyboard)
     left = False
     try:
+        shown.start()
         if keyboard.is_terminal:
-            left = _send_keys(interaction, keyboard, shown)
+            left = _send_keys(terminal, keyboard, shown)
         else:
-            _send_text(interaction, keyboard, shown)
-        interaction.done()
+            _send_text(terminal, keyboard, shown)
+        terminal.done()
         shown.join(LEAVE_SECONDS)
         failure = shown.error
     except FastFlightError as error:  # sending failed; the reading side knows why
         shown.join(LEAVE_SECONDS)
         failure = shown.error or error
     finally:
-        interaction.cancel()
-        shown.join()
-        interaction.settle()
+        terminal.cancel()
+        if shown.is_alive():  # not if a signal came before it was started
+            shown.join()
+        terminal.settle()
         output.end_line()
     if failure is not None and not (left and isinstance(failure, PASSING)):
         raise failure
 
 
-def _send_keys(interaction: Interaction, keyboard: Keyboard, shown: _Showing) -> bool:
+def _send_keys(terminal: Terminal, keyboard: Keyboard, shown: _Showing) -> bool:
     """Send keys until the user leaves. False if the session has ended before."""
     while not shown.ended.is_set():
         keys = keyboard.read()
@@ -125,30 +128,30 @@ def _send_keys(interaction: Interaction, keyboard: Keyboard, shown: _Showing) ->
             continue
         before, leave, _ = keys.partition(LEAVE)
         if before:
-            interaction.send(before)
+            terminal.send(before)
         if leave or not keys:
             return True
     return False
 
 
-def _send_text(interaction: Interaction, keyboard: Keyboard, shown: _Showing) -> None:
+def _send_text(terminal: Terminal, keyboard: Keyboard, shown: _Showing) -> None:
     """Send the text, each line with the key Enter, and wait until the board is silent."""
     while not shown.ended.is_set() and (lines := keyboard.read()) != b"":
         if lines:
-            interaction.send(lines.replace(b"\r\n", b"\r").replace(b"\n", b"\r"))
+            terminal.send(lines.replace(b"\r\n", b"\r").replace(b"\n", b"\r"))
     shown.received = time.monotonic()
     while (left := shown.received + QUIET_SECONDS - time.monotonic()) > 0 and not shown.ended.wait(left):
         pass
 
 
-def _connect_again(client: FastFlightClient, name: str, keyboard: Keyboard) -> Interaction | None:
+def _connect_again(client: InterruptibleClient, name: str, keyboard: Keyboard) -> Terminal | None:
     """Wait for the device and take its line again. None if the user leaves. Other keys are dropped."""
     while True:
         keys = keyboard.read(RETRY_SECONDS)
         if keys is not None and (LEAVE in keys or not keys):
             return None
         try:
-            return client.interact(name)
+            return client.terminal(name)
         except PASSING:
             continue
 
@@ -156,9 +159,9 @@ def _connect_again(client: FastFlightClient, name: str, keyboard: Keyboard) -> I
 class _Showing(threading.Thread):
     """Shows what the board sends. `ended` is set when the session has ended, and `error` says why if it failed."""
 
-    def __init__(self, interaction: Interaction, output: Output, keyboard: Keyboard) -> None:
+    def __init__(self, terminal: Terminal, output: Output, keyboard: Keyboard) -> None:
         super().__init__(name="repl-output", daemon=True)
-        self._interaction = interaction
+        self._terminal = terminal
         self._output = output
         self._keyboard = keyboard
         self.ended = threading.Event()
@@ -168,16 +171,9 @@ class _Showing(threading.Thread):
 
     def run(self) -> None:
         try:
-            while (batch := self._interaction.receive()) is not None:
-                self._output.show(batch)
+            while (pieces := self._terminal.receive()) is not None:
+                self._output.show(pieces)
                 self.received = time.monotonic()
-            summary = self._interaction.rows.summary
-            if summary.get("ended") == DEVICE_GONE:
-                with understood("the end of a session"):
-                    why = text(summary.get("why", ""))
-                raise TransportClosed(why or "the board is gone")
-            if summary.get("ended") == SERVER_DRAINING:
-                raise TransportClosed("the server shuts down")
         except Exception as error:  # the edge of the thread: `_talk` raises it
             self.error = error
         finally:
@@ -186,7 +182,7 @@ class _Showing(threading.Thread):
 
 
 class Output:
-    """Shows the rows of a session on stdout, and appends what the board sent to `log`."""
+    """Shows what crosses the line on stdout, and appends what the board sent to `log`."""
 
     def __init__(self, log: FileIO | None, hex: bool) -> None:
         self._log = log
@@ -194,11 +190,8 @@ class Output:
         # Whether the last line on the terminal is complete.
         self._at_line_start = True
 
-    def show(self, batch: pa.RecordBatch) -> None:
-        with understood("a row of the session"):
-            # Without the column of times, for which Arrow would import pandas.
-            rows = batch.select(["direction", "data"]).to_pylist()
-            pieces = [(row["direction"] == "rx", content(row["data"])) for row in rows]
+    def show(self, pieces: list[tuple[bool, bytes]]) -> None:
+        """Show pieces of the session: whether the board sent them, and the bytes."""
         for received, data in pieces:
             if received:
                 self._append(data)

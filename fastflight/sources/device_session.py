@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from fastflight.concurrency.exclusive import IdleClaim
 from fastflight.device import Device, Inventory
+from fastflight.device.held_line import LineTask, LineThread
 from fastflight.errors import DataError, RequestError, Stopped, TransportError
 from fastflight.runtime.admission import IDLE_SECONDS
 from fastflight.service.requests import DEVICE_GONE, DeviceSession
@@ -39,7 +40,6 @@ from fastflight.service.source import (
     Takes,
 )
 from fastflight.sources.following import CLIENT, Following
-from fastflight.sources.held_line import LineTask, LineThread
 from fastflight.sources.reading import abegin, begin
 from fastflight.sources.session_rows import SessionRows
 

@@ -26,7 +26,9 @@ OWN = {"serve", "bridge", "gateway", "doctor", "ports", "token", "cert"}
 def loaded_by(code: str) -> set[str]:
     """Run `code` in a process of its own, and return the modules that it has then."""
     code = f"import json, sys\n{code}\nprint(json.dumps(list(sys.modules)), file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS)
+    done = subprocess.run(
+        [sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=SECONDS
+    )
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stderr))
 
@@ -53,13 +55,20 @@ def test_a_command_that_calls_a_server_loads_only_the_client() -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [("ls",), ("cat", ":main.py"), ("cp", ":log.bin", "copy"), ("cp", __file__, ":a.py"), ("put", __file__, ":")],
+    [
+        ("ls",),
+        ("cat", ":main.py"),
+        ("cp", ":log.bin", "copy"),
+        ("cp", __file__, ":a.py"),
+        ("put", __file__, ":"),
+        ("repl",),
+    ],
 )
 def test_short_commands_on_a_board_without_a_server_load_no_arrow_and_no_server(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    loaded = loaded_by(command(*words, "--device", "sim:"))
+    loaded = loaded_by(command(*words, "--device", "sim:?telemetry=0"))
     assert "fastflight.device" in loaded
     assert loaded & {"numpy", "pandas", "pyarrow", "prometheus_client", "fastflight.server", "fastflight.log"} == set()
 

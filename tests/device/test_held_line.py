@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
+from fastflight.device.held_line import WRITE_BYTES, LineThread
 from fastflight.errors import TransportError, TransportTimeout
-from fastflight.sources.held_line import WRITE_BYTES, LineThread
 from fastflight.transport import Port
 
 SOON = 20.0

@@ -15,13 +15,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Self
 
-import structlog
-
 from fastflight.errors import TransportError, TransportTimeout
+from fastflight.lazy import Logger
 from fastflight.transport import Port
 from fastflight.transport.port import Gathering
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 # A write without progress for this long fails: the device, or its flow control, has stopped.
 WRITE_SECONDS = 30.0
