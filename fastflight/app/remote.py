@@ -32,7 +32,7 @@ from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.gateway.backend import AHEAD_BYTES
 from fastflight.gateway.handover import iterate_in_thread
 from fastflight.runtime.outgoing import Piece
-from fastflight.service import Catalog, Source, make_request
+from fastflight.service import Catalog, SourceFunctions, make_request
 from fastflight.service.requests import (
     DeviceExec,
     DeviceFile,
@@ -71,7 +71,7 @@ class RemoteBackend:
         self.guarded: bool | None = None
         self._catalog = Catalog()
         for kind in kinds:
-            self._catalog.add(Source(kind))
+            self._catalog.add(SourceFunctions(kind))
         self._revocation = RevocationCheck(lambda caller: self.identify(caller.authorization, ""))
 
     async def identify(self, authorization: str, certificate: str) -> Caller:

@@ -31,12 +31,12 @@ from fastflight.server.incoming import WAITING_BYTES, Incoming
 from fastflight.server.uploads import REFUSED
 from fastflight.service import dispatch
 from fastflight.service.requests import Request
-from fastflight.service.source import Source, held_bytes
+from fastflight.service.source import SourceFunctions, held_bytes
 from fastflight.tables.bare import empty
 
 
 def talk(
-    source: Source[Any],
+    source: SourceFunctions[Any],
     request: Request,
     stream: Stream,
     reader: flight.MetadataRecordBatchReader,

@@ -37,7 +37,7 @@ from fastflight.server.status import mapped, mapped_plainly
 from fastflight.service import Catalog
 from fastflight.service.requests import Doing, Request
 from fastflight.service.resolve import RequestResolver, ResolvedRequest
-from fastflight.service.source import Source
+from fastflight.service.source import SourceFunctions
 
 log = structlog.get_logger(__name__)
 
@@ -205,7 +205,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     @contextlib.contextmanager
     def _stream_of(
         self, doing: Doing, descriptor: flight.FlightDescriptor, context: flight.ServerCallContext
-    ) -> Iterator[tuple[Source[Any], Request, Stream]]:
+    ) -> Iterator[tuple[SourceFunctions[Any], Request, Stream]]:
         """Open a stream for a descriptor; it is closed at the end of the block, however that ends."""
         with mapped():
             identity = self._identify(context)

@@ -40,7 +40,16 @@ from fastflight.runtime.stream import Stream
 from fastflight.server.incoming import WAITING_BYTES, Incoming
 from fastflight.service import dispatch
 from fastflight.service.requests import Request
-from fastflight.service.source import AsyncWriter, PartialUpload, Progress, Refused, Source, Summary, Writer, held_bytes
+from fastflight.service.source import (
+    AsyncWriter,
+    PartialUpload,
+    Progress,
+    Refused,
+    SourceFunctions,
+    Summary,
+    Writer,
+    held_bytes,
+)
 
 # The last message of a call that fails while its client sends nothing.
 REFUSED = b'{"refused": true}'
@@ -54,7 +63,7 @@ ABORT_SECONDS = 5.0
 
 
 def take(
-    source: Source[Any],
+    source: SourceFunctions[Any],
     request: Request,
     stream: Stream,
     reader: flight.MetadataRecordBatchReader,

@@ -8,16 +8,16 @@ from fastflight.lazy import exports
 
 if TYPE_CHECKING:
     from fastflight.service.catalog import Catalog
-    from fastflight.service.source import Source
+    from fastflight.service.source import SourceFunctions
     from fastflight.service.wire import decode, decode_path, encode, make_request
 
-__all__ = ["Catalog", "Source", "decode", "decode_path", "encode", "make_request"]
+__all__ = ["Catalog", "SourceFunctions", "decode", "decode_path", "encode", "make_request"]
 
 __getattr__ = exports(
     __name__,
     {
         "catalog": ("Catalog",),
-        "source": ("Source",),
+        "source": ("SourceFunctions",),
         "wire": ("decode", "decode_path", "encode", "make_request"),
     },
 )

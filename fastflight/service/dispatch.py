@@ -16,44 +16,44 @@ from fastflight.service.source import (
     AsyncWriter,
     Exchanger,
     Reader,
-    Source,
+    SourceFunctions,
     Writer,
 )
 
 F = TypeVar("F")
 
 
-def reader(source: Source[Any]) -> Reader[Any]:
+def reader(source: SourceFunctions[Any]) -> Reader[Any]:
     """Return the function for reading with mode `sync`."""
     return _registered(source, "sync", "read", source.read, source.aread)
 
 
-def async_reader(source: Source[Any]) -> AsyncReader[Any]:
+def async_reader(source: SourceFunctions[Any]) -> AsyncReader[Any]:
     """Return the function for reading with mode `async`."""
     return _registered(source, "async", "read", source.aread, source.read)
 
 
-def writer(source: Source[Any]) -> Writer[Any]:
+def writer(source: SourceFunctions[Any]) -> Writer[Any]:
     """Return the function for writing with mode `sync`."""
     return _registered(source, "sync", "written", source.write, source.awrite)
 
 
-def async_writer(source: Source[Any]) -> AsyncWriter[Any]:
+def async_writer(source: SourceFunctions[Any]) -> AsyncWriter[Any]:
     """Return the function for writing with mode `async`."""
     return _registered(source, "async", "written", source.awrite, source.write)
 
 
-def exchanger(source: Source[Any]) -> Exchanger[Any]:
+def exchanger(source: SourceFunctions[Any]) -> Exchanger[Any]:
     """Return the function for exchanges with mode `sync`."""
     return _registered(source, "sync", "exchanged", source.exchange, source.aexchange)
 
 
-def async_exchanger(source: Source[Any]) -> AsyncExchanger[Any]:
+def async_exchanger(source: SourceFunctions[Any]) -> AsyncExchanger[Any]:
     """Return the function for exchanges with mode `async`."""
     return _registered(source, "async", "exchanged", source.aexchange, source.exchange)
 
 
-def _registered(source: Source[Any], mode: Mode, done: str, function: F | None, other: object) -> F:
+def _registered(source: SourceFunctions[Any], mode: Mode, done: str, function: F | None, other: object) -> F:
     if function is not None:
         return function
     name = source.request.type

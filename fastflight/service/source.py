@@ -258,7 +258,7 @@ class Parts(Generic[R]):
 
 
 @dataclass(frozen=True, slots=True)
-class Source(Generic[R]):
+class SourceFunctions(Generic[R]):
     """A request type and the functions that serve it. If a function is None, the source does not support it.
 
     `describe` answers get_flight_info and get_schema. `requests` yields the flights for list_flights; it asks only the

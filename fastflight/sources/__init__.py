@@ -1,7 +1,7 @@
 """The data sources of the server: device files, folder listings, code output, live traffic, recordings, a test table.
 
-Each module implements one request type as a `service.source.Source`. `device_sources` and `recording_source` build
-these for the catalog; `device_actions` and `recording_actions` build the matching table of actions.
+Each module implements one request type as a `service.source.SourceFunctions`. `device_sources` and `recording_source`
+build these for the catalog; `device_actions` and `recording_actions` build the matching table of actions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from fastflight.device import Inventory
 from fastflight.runtime.admission import IDLE_SECONDS
-from fastflight.service import Source
+from fastflight.service import SourceFunctions
 from fastflight.service.requests import Recording
 from fastflight.sources.actions import device_actions
 from fastflight.sources.default_recordings import DefaultRecordings
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 
-def device_sources(inventory: Inventory, idle_seconds: float = IDLE_SECONDS) -> list[Source[Any]]:
+def device_sources(inventory: Inventory, idle_seconds: float = IDLE_SECONDS) -> list[SourceFunctions[Any]]:
     """Return the sources of all request types that read or write the devices of `inventory`.
 
     An exchange that has sent nothing for `idle_seconds` loses its device as soon as another request asks for it.
@@ -55,6 +55,6 @@ def device_sources(inventory: Inventory, idle_seconds: float = IDLE_SECONDS) -> 
     ]
 
 
-def recording_source(recordings: Recordings | DefaultRecordings | None) -> Source[Recording]:
+def recording_source(recordings: Recordings | DefaultRecordings | None) -> SourceFunctions[Recording]:
     """Return the source of `recording` requests. With None it lists nothing and refuses every name."""
     return RecordingSource(recordings or NoRecordings()).source()

@@ -16,7 +16,7 @@ from fastflight.device import Inventory
 from fastflight.device.execute import OutputLines
 from fastflight.errors import DeviceError
 from fastflight.service.requests import DeviceExec
-from fastflight.service.source import AsyncReading, Estimate, Lot, Reading, Source, Summary
+from fastflight.service.source import AsyncReading, Estimate, Lot, Reading, SourceFunctions, Summary
 from fastflight.sources.reading import abegin, begin
 
 SCHEMA = pa.schema(
@@ -78,9 +78,9 @@ class DeviceExecs:
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
 
-    def source(self) -> Source[DeviceExec]:
+    def source(self) -> SourceFunctions[DeviceExec]:
         """Return the request type and the functions that serve it, for the catalog."""
-        return Source(DeviceExec, read=self.read, aread=self.aread, describe=self.describe)
+        return SourceFunctions(DeviceExec, read=self.read, aread=self.aread, describe=self.describe)
 
     def read(self, request: DeviceExec) -> Reading:
         rows = LineRows()

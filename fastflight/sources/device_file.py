@@ -34,7 +34,7 @@ from fastflight.service.source import (
     Noted,
     Reading,
     Sent,
-    Source,
+    SourceFunctions,
     Summary,
     Takes,
 )
@@ -135,9 +135,9 @@ class DeviceFiles:
         # The last listing of each device, shown while the device is busy.
         self._last_listings: WeakKeyDictionary[Device, Sequence[FileEntry]] = WeakKeyDictionary()
 
-    def source(self) -> Source[DeviceFile]:
+    def source(self) -> SourceFunctions[DeviceFile]:
         """Return the request type and the functions that serve it, for the catalog."""
-        return Source(
+        return SourceFunctions(
             DeviceFile,
             read=self.read,
             aread=self.aread,

@@ -16,7 +16,7 @@ import pyarrow as pa
 from fastflight.device import Device, FileEntry, Inventory
 from fastflight.service.requests import DeviceListing
 from fastflight.service.resolve import ExpiringCache
-from fastflight.service.source import AsyncReading, Estimate, Reading, Source, Takes
+from fastflight.service.source import AsyncReading, Estimate, Reading, SourceFunctions, Takes
 
 # Added to the trailer of a cached listing.
 CACHED_NOTE = {"kept": True}
@@ -45,9 +45,11 @@ class DeviceListings:
         self._inventory = inventory
         self._cache: ExpiringCache[tuple[Hashable, pa.RecordBatch]] = ExpiringCache(MAX_CACHED_LISTINGS, clock)
 
-    def source(self) -> Source[DeviceListing]:
+    def source(self) -> SourceFunctions[DeviceListing]:
         """Return the request type and the functions that serve it, for the catalog."""
-        return Source(DeviceListing, read=self.read, aread=self.aread, describe=self.describe, requests=self.requests)
+        return SourceFunctions(
+            DeviceListing, read=self.read, aread=self.aread, describe=self.describe, requests=self.requests
+        )
 
     def read(self, request: DeviceListing) -> Reading:
         device = self._inventory.device(request.device)

@@ -35,7 +35,7 @@ from fastflight.service.source import (
     Progress,
     Reading,
     Sent,
-    Source,
+    SourceFunctions,
     Summary,
     Takes,
 )
@@ -58,9 +58,9 @@ class DeviceSessions:
         self._inventory = inventory
         self._idle_seconds = idle_seconds
 
-    def source(self) -> Source[DeviceSession]:
+    def source(self) -> SourceFunctions[DeviceSession]:
         """Return the request type and the functions that serve it, for the catalog."""
-        return Source(
+        return SourceFunctions(
             DeviceSession,
             read=self.read,
             aread=self.aread,

@@ -17,7 +17,7 @@ from fastflight.device.listing import normal_path
 from fastflight.errors import FileMissing, RequestError, nearest
 from fastflight.service.choices import LEFT_BEHIND
 from fastflight.service.requests import DeviceTree
-from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Lot, Reading, Sent, Source, Summary
+from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Lot, Reading, Sent, SourceFunctions, Summary
 from fastflight.sources.content import while_wanted
 from fastflight.sources.device_file import transfer_of
 from fastflight.sources.reading import abegin, begin
@@ -33,9 +33,9 @@ class DeviceTrees:
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
 
-    def source(self) -> Source[DeviceTree]:
+    def source(self) -> SourceFunctions[DeviceTree]:
         """Return the request type and the functions that serve it, for the catalog."""
-        return Source(
+        return SourceFunctions(
             DeviceTree, read=self.read, aread=self.aread, write=self.write, awrite=self.awrite, describe=self.describe
         )
 

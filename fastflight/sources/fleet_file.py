@@ -26,7 +26,17 @@ from fastflight.errors import UnknownName, nearest
 from fastflight.runtime.outgoing import aclose, close
 from fastflight.service import dispatch
 from fastflight.service.requests import DeviceFile, FleetFile
-from fastflight.service.source import AsyncReading, Estimate, Lot, Part, Parts, Reading, Source, Takes, lot_bytes
+from fastflight.service.source import (
+    AsyncReading,
+    Estimate,
+    Lot,
+    Part,
+    Parts,
+    Reading,
+    SourceFunctions,
+    Takes,
+    lot_bytes,
+)
 from fastflight.sources.fleet_rows import FleetRows, requested_schema
 
 # Devices read at the same time. Each has a piece of its file in memory, and takes a thread if the request is `sync`.
@@ -42,7 +52,7 @@ class FleetFiles:
 
     def __init__(
         self,
-        files: Source[DeviceFile],
+        files: SourceFunctions[DeviceFile],
         names: Callable[[], Sequence[str]],
         shard_of: Callable[[str], Shard],
         list_files: ListFiles,
@@ -53,9 +63,9 @@ class FleetFiles:
         self._shard_of = shard_of
         self._list_files = list_files
 
-    def source(self) -> Source[FleetFile]:
+    def source(self) -> SourceFunctions[FleetFile]:
         """Return the request type and the functions that serve it, for the catalog."""
-        return Source(
+        return SourceFunctions(
             FleetFile,
             read=self.read,
             aread=self.aread,

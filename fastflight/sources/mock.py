@@ -37,7 +37,7 @@ from fastflight.service.source import (
     Parts,
     Progress,
     Reading,
-    Source,
+    SourceFunctions,
     Summary,
     Takes,
 )
@@ -116,7 +116,7 @@ def parts(request: Mock, known: Estimate) -> Parts[Mock]:
     return Parts([Part(part) for part in requests])
 
 
-SOURCE = Source(
+SOURCE = SourceFunctions(
     Mock,
     read=read,
     aread=aread,

@@ -19,7 +19,7 @@ from fastflight.concurrency import off_loop
 from fastflight.errors import RequestError
 from fastflight.log import Extent, LogStatistics, Missing, NumberedRows, Range
 from fastflight.service.requests import Recording
-from fastflight.service.source import AsyncReading, Estimate, Lot, Noted, Part, Parts, Reading, Source, Takes
+from fastflight.service.source import AsyncReading, Estimate, Lot, Noted, Part, Parts, Reading, SourceFunctions, Takes
 from fastflight.sources.reading import abegin, begin
 from fastflight.sources.recorded_rows import Replay, format_damage, microseconds
 
@@ -55,9 +55,9 @@ class RecordingSource:
     def __init__(self, store: ReadableStore) -> None:
         self._store = store
 
-    def source(self) -> Source[Recording]:
+    def source(self) -> SourceFunctions[Recording]:
         """Return the request type and the functions that serve it, for the catalog."""
-        return Source(
+        return SourceFunctions(
             Recording,
             read=self.read,
             aread=self.aread,

@@ -28,7 +28,7 @@ from fastflight.concurrency import Shards
 from fastflight.runtime.admission import Limits
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
-from fastflight.service import Catalog, Source
+from fastflight.service import Catalog, SourceFunctions
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncReading, Lot, Reading
 from fastflight_benchmark import ending
@@ -83,7 +83,7 @@ def serve(streams: int) -> None:
     """Run the server until SIGTERM or SIGINT."""
     shards = Shards().start()
     catalog = Catalog()
-    catalog.add(Source(Fresh, read=read, aread=aread))
+    catalog.add(SourceFunctions(Fresh, read=read, aread=aread))
     registry = StreamRegistry(Limits(streams=streams))
     server = FlightServer(catalog, shards=shards, location="grpc://127.0.0.1:0", registry=registry)
     print(f"listening on grpc://127.0.0.1:{server.port};", flush=True)

@@ -23,7 +23,7 @@ from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.concurrency import Shards
 from fastflight.server import FlightServer
-from fastflight.service import Catalog, Source
+from fastflight.service import Catalog, SourceFunctions
 from fastflight.service.requests import DeviceExec
 from fastflight.service.source import AsyncReading
 
@@ -212,7 +212,7 @@ def test_what_waits_for_its_device_ends_at_once_and_is_not_begun(number: signal.
         raise AssertionError("nobody ends this")
 
     catalog = Catalog()
-    catalog.add(Source(DeviceExec, aread=waiting))
+    catalog.add(SourceFunctions(DeviceExec, aread=waiting))
     with contextlib.closing(FlightServer(catalog, shards=Shards().start(), location="grpc://127.0.0.1:0")) as server:
         child = subprocess.Popen(
             [sys.executable, "-m", "fastflight", "exec", "demo", "1 + 1"],

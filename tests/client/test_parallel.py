@@ -18,7 +18,7 @@ from fastflight.client.parallel import combined
 from fastflight.concurrency import Shards
 from fastflight.errors import BusyError, RequestError, Stopped, TransportClosed, TransportError, TransportTimeout
 from fastflight.server import FlightServer
-from fastflight.service import Catalog, Source
+from fastflight.service import Catalog, SourceFunctions
 from fastflight.service.requests import Mock, Request
 from fastflight.service.source import Estimate, Lot, Part, Parts, Reading
 from fastflight.sources import mock
@@ -62,7 +62,7 @@ class Servers:
         index = len(self.locations)
         catalog = Catalog()
         catalog.add(mock.SOURCE)
-        catalog.add(Source(Divided, read=lambda request: self.read(index, request), parts=self.parts))
+        catalog.add(SourceFunctions(Divided, read=lambda request: self.read(index, request), parts=self.parts))
         server = FlightServer(catalog, shards=Shards().start(), location="grpc://127.0.0.1:0")
         self._stack.callback(server.close, 0)
         self.locations.append(f"grpc://127.0.0.1:{server.port}")

@@ -23,7 +23,7 @@ from fastflight.gateway import Backend, Gateway, LocalBackend, application, list
 from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
-from fastflight.service import Catalog, Source
+from fastflight.service import Catalog, SourceFunctions
 from fastflight.service.requests import Mock
 from fastflight.sources import mock
 from fastflight.sources.state_actions import state_actions
@@ -61,7 +61,7 @@ def running(request: pytest.FixtureRequest) -> Iterator[TrialGateway]:
     trials = Trials()
     catalog = Catalog()
     catalog.add(mock.SOURCE)
-    catalog.add(Source(Trial, read=trials.read, aread=trials.aread, write=trials.write, awrite=trials.awrite))
+    catalog.add(SourceFunctions(Trial, read=trials.read, aread=trials.aread, write=trials.write, awrite=trials.awrite))
     registry = StreamRegistry()
     with Shards(1, "device") as shards, Shard("gateway") as shard:
         devices = Action("devices", "None.", EmptyBody, lambda _: [])

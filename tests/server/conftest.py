@@ -24,7 +24,7 @@ from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import Action, FlightServer, Tls
 from fastflight.server.connections import Address, send_states
 from fastflight.server.deadlines import Deadlines
-from fastflight.service import Catalog, Source
+from fastflight.service import Catalog, SourceFunctions
 from fastflight.service.requests import Demands, Request, Verb
 from fastflight.service.source import Acknowledge, AsyncReading, Lot, Noted, Progress, Reading, Summary
 from fastflight.sources import mock
@@ -241,13 +241,13 @@ class Later:
 
 @contextmanager
 def trial_server(
-    limits: Limits = DEFAULT_LIMITS, trial: Source[Trial] | None = None, tls: Tls | None = None, **more: Any
+    limits: Limits = DEFAULT_LIMITS, trial: SourceFunctions[Trial] | None = None, tls: Tls | None = None, **more: Any
 ) -> Iterator[TrialServer]:
     """A server with two sources: the benchmark table, and `trial` or the one that does as it is told."""
     trials = Trials()
     catalog = Catalog()
     catalog.add(mock.SOURCE)
-    told = Source(Trial, read=trials.read, aread=trials.aread, write=trials.write, awrite=trials.awrite)
+    told = SourceFunctions(Trial, read=trials.read, aread=trials.aread, write=trials.write, awrite=trials.awrite)
     catalog.add(trial or told)
     greet = Action("greet", "Says hello.", Greeting, lambda body: [{"said": f"hello {body.name}"}])
     shards = Shards(2, "test").start()

@@ -13,7 +13,7 @@ import pytest
 from fastflight.client.failure import typed
 from fastflight.errors import ResourceExhausted
 from fastflight.runtime.admission import Limits
-from fastflight.service import Source
+from fastflight.service import SourceFunctions
 from fastflight.service.source import Estimate, Reading
 from tests.support.refusals import refused
 from tests.support.waiting import until
@@ -172,8 +172,8 @@ class SlowSource:
     def __init__(self) -> None:
         self.asked, self.go = threading.Event(), threading.Event()
 
-    def source(self) -> Source[Trial]:
-        return Source(Trial, read=lambda request: Reading(SCHEMA, iter([])), describe=self.describe)
+    def source(self) -> SourceFunctions[Trial]:
+        return SourceFunctions(Trial, read=lambda request: Reading(SCHEMA, iter([])), describe=self.describe)
 
     def describe(self, request: Trial) -> Estimate:
         self.asked.set()

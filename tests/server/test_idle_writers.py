@@ -18,7 +18,7 @@ from fastflight.client.rows import UploadRows
 from fastflight.errors import Stopped
 from fastflight.runtime.admission import SILENT_SECONDS, Limits
 from fastflight.server.deadlines import GRACE_SECONDS
-from fastflight.service import Source
+from fastflight.service import SourceFunctions
 from fastflight.service.source import Acknowledge, AsyncIncoming, AsyncReading, Lot, Progress, Reading, Summary
 from tests.support.waiting import until
 
@@ -120,7 +120,7 @@ def test_who_waits_for_a_slow_device_is_not_silent(mode: str) -> None:
         await asyncio.to_thread(Later(running).after, 2 * SILENT_SECONDS)
         return {"rows": rows}
 
-    with trial_server(trial=Source(Trial, write=write, awrite=awrite)) as running:
+    with trial_server(trial=SourceFunctions(Trial, write=write, awrite=awrite)) as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         with writer:
             writer.write_batch(BATCH)
@@ -158,7 +158,7 @@ def test_who_waits_for_word_of_what_it_sent_is_not_silent(mode: str) -> None:
             raise
         return {}
 
-    with trial_server(trial=Source(Trial, write=write, awrite=awrite)) as running:
+    with trial_server(trial=SourceFunctions(Trial, write=write, awrite=awrite)) as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         writer.write_batch(BATCH)
         assert took.wait(SOON)
@@ -199,7 +199,7 @@ def test_who_waits_for_word_of_one_that_passes_it_on_is_not_silent_either(mode: 
             has_it.set()
         return {}
 
-    with trial_server(trial=Source(Trial, write=write, awrite=awrite)) as running:
+    with trial_server(trial=SourceFunctions(Trial, write=write, awrite=awrite)) as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         with writer:
             writer.write_batch(BATCH)
@@ -229,7 +229,7 @@ def test_an_exchange_may_be_silent_until_its_answer_has_ended(mode: str) -> None
 
         return AsyncReading(SCHEMA, answer())
 
-    with trial_server(trial=Source(Trial, exchange=exchange, aexchange=aexchange)) as running:
+    with trial_server(trial=SourceFunctions(Trial, exchange=exchange, aexchange=aexchange)) as running:
         client = flight.connect(f"grpc://127.0.0.1:{running.server.port}")
         writer, reader = client.do_exchange(command(type="trial", mode=mode))
         writer.begin(SCHEMA)
@@ -254,7 +254,7 @@ def test_an_exchange_that_does_not_even_begin_is_cut(mode: str) -> None:
     async def aexchange(request: Trial, schema: pa.Schema, batches: object) -> AsyncReading:
         raise AssertionError("nothing was sent")
 
-    with trial_server(trial=Source(Trial, exchange=exchange, aexchange=aexchange)) as running:
+    with trial_server(trial=SourceFunctions(Trial, exchange=exchange, aexchange=aexchange)) as running:
         client = flight.connect(f"grpc://127.0.0.1:{running.server.port}")
         writer, _ = client.do_exchange(command(type="trial", mode=mode))
         later = Later(running)

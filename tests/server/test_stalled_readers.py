@@ -23,7 +23,7 @@ from fastflight.errors import Stopped
 from fastflight.runtime.admission import STALLED_LIVE_SECONDS, STALLED_SECONDS, Limits
 from fastflight.runtime.stream import Stream
 from fastflight.server.connections import Address, address, cut, send_states
-from fastflight.service import Source
+from fastflight.service import SourceFunctions
 from fastflight.service.source import AsyncIncoming, AsyncReading, Incoming, Lot, Reading
 from fastflight.transport.tcp_info import SendState
 from tests.support.waiting import until
@@ -46,7 +46,9 @@ class Heavy:
 
     def __init__(self) -> None:
         self.closed = threading.Event()
-        self.source = Source(Trial, read=self.read, aread=self.aread, exchange=self.exchange, aexchange=self.aexchange)
+        self.source = SourceFunctions(
+            Trial, read=self.read, aread=self.aread, exchange=self.exchange, aexchange=self.aexchange
+        )
 
     def read(self, request: Trial) -> Reading:
         return Reading(ROW.schema, self._rows())
@@ -163,7 +165,7 @@ def test_one_that_is_stopped_while_its_source_opens_says_why() -> None:
         await asyncio.Event().wait()
         raise AssertionError("never")
 
-    with trial_server(trial=Source(Trial, aread=aread)) as running:
+    with trial_server(trial=SourceFunctions(Trial, aread=aread)) as running:
 
         def stop() -> None:
             assert opening.wait(SOON)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fastflight.errors import RequestError
-from fastflight.service import Catalog, Source, dispatch
+from fastflight.service import Catalog, SourceFunctions, dispatch
 from fastflight.service.requests import Mock
 from fastflight.sources import mock
 
@@ -18,19 +18,19 @@ def test_both_modes_of_a_source_that_has_both() -> None:
 
 
 def test_a_mode_that_was_not_registered_is_refused_with_the_one_that_was() -> None:
-    only_sync = Source(Mock, read=mock.read, write=mock.write)
+    only_sync = SourceFunctions(Mock, read=mock.read, write=mock.write)
     with pytest.raises(RequestError, match="mode: mock cannot be read with mode 'async'. Ask with mode 'sync'"):
         dispatch.async_reader(only_sync)
     with pytest.raises(RequestError, match="cannot be written with mode 'async'"):
         dispatch.async_writer(only_sync)
-    only_async = Source(Mock, aread=mock.aread)
+    only_async = SourceFunctions(Mock, aread=mock.aread)
     with pytest.raises(RequestError, match="Ask with mode 'async'"):
         dispatch.reader(only_async)
 
 
 def test_what_cannot_be_written_at_all() -> None:
     with pytest.raises(RequestError, match="type: mock cannot be written"):
-        dispatch.writer(Source(Mock, read=mock.read))
+        dispatch.writer(SourceFunctions(Mock, read=mock.read))
 
 
 def test_a_catalog_keeps_its_sources_by_wire_name() -> None:

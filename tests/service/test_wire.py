@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
-from fastflight.service import Catalog, Source, decode, decode_path, encode
+from fastflight.service import Catalog, SourceFunctions, decode, decode_path, encode
 from fastflight.service.choices import MAX_REQUEST_BYTES
 from fastflight.service.requests import (
     DeviceExec,
@@ -30,7 +30,7 @@ from tests.support.refusals import refused
 def catalog() -> Catalog:
     catalog = Catalog()
     for request in (DeviceFile, DeviceTree, DeviceListing, DeviceExec, DeviceSession, Mock):
-        catalog.add(Source(request))
+        catalog.add(SourceFunctions(request))
     return catalog
 
 

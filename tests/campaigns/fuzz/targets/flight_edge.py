@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from fastflight.concurrency import Shards
 from fastflight.server import FlightServer
-from fastflight.service import Catalog, Source
+from fastflight.service import Catalog, SourceFunctions
 from fastflight.service.requests import DeviceFile, DeviceTree
 from fastflight.service.source import Acknowledge, Summary
 from fastflight.sources import mock
@@ -105,8 +105,8 @@ def served() -> Iterator[None]:
     """A server, and a channel to it."""
     catalog = Catalog()
     catalog.add(mock.SOURCE)
-    catalog.add(Source(DeviceFile, write=write))
-    catalog.add(Source(DeviceTree, write=write_tree))
+    catalog.add(SourceFunctions(DeviceFile, write=write))
+    catalog.add(SourceFunctions(DeviceTree, write=write_tree))
     with (
         FlightServer(catalog, shards=Shards(1).start(), location="grpc://127.0.0.1:0") as server,
         grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from fastflight.errors import RequestError
-from fastflight.service import Catalog, Source, decode, decode_path, encode, requests
+from fastflight.service import Catalog, SourceFunctions, decode, decode_path, encode, requests
 from fastflight.service.wire import MAX_SHOWN_CHARACTERS, parse, validate
 from fastflight.sources.actions import Execute, Hash, Rename, Reset
 from tests.campaigns.fuzz.material import Material
@@ -24,7 +24,7 @@ for _request in (
     requests.Recording,
     requests.Mock,
 ):
-    CATALOG.add(Source(_request))
+    CATALOG.add(SourceFunctions(_request))
 BODIES = (Hash, Rename, Execute, Reset)
 # More than a key, what was given, what is allowed and a hint: a message for people.
 MAX_MESSAGE_CHARACTERS = 2000
