@@ -1,16 +1,21 @@
 """fastflight: MicroPython devices as tables, over Apache Arrow Flight.
 
 `FastFlightClient` and `AsyncFastFlightClient` read and write a server's devices; `read_request` and `read_parallel` of
-theirs take the requests that are here. All are imported on first use: a process that needs none of them, such as
-`fastflight --help` or a simulated board, starts without loading Arrow.
+theirs take the requests that are here. `Source` makes a data service of your own functions, and `create_server` serves
+it. All are imported on first use: a process that needs none of them, such as `fastflight --help` or a simulated board,
+starts without loading Arrow.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fastflight.lazy import exports
 
 if TYPE_CHECKING:
+    from fastflight.app.create import create_server
     from fastflight.client import AsyncFastFlightClient, Credentials, FastFlightClient
+    from fastflight.service.own_source import Source
     from fastflight.service.requests import (
         DeviceExec,
         DeviceFile,
@@ -19,7 +24,9 @@ if TYPE_CHECKING:
         FleetFile,
         Mock,
         Recording,
+        SourceRequest,
     )
+    from fastflight.service.source import Estimate
 
 __all__ = [
     "AsyncFastFlightClient",
@@ -28,28 +35,37 @@ __all__ = [
     "DeviceFile",
     "DeviceListing",
     "DeviceSession",
+    "Estimate",
     "FastFlightClient",
     "FleetFile",
     "Mock",
     "Recording",
+    "Source",
+    "SourceRequest",
     "__version__",
+    "create_server",
 ]
 
 __version__ = "0.1.0"
 
-_CLIENT = ("AsyncFastFlightClient", "Credentials", "FastFlightClient")
+_MODULES = {
+    "app.create": ("create_server",),
+    "client": ("AsyncFastFlightClient", "Credentials", "FastFlightClient"),
+    "service.own_source": ("Source",),
+    "service.requests": (
+        "DeviceExec",
+        "DeviceFile",
+        "DeviceListing",
+        "DeviceSession",
+        "FleetFile",
+        "Mock",
+        "Recording",
+        "SourceRequest",
+    ),
+    "service.source": ("Estimate",),
+}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'fastflight' has no attribute {name!r}")
-    if name in _CLIENT:
-        from fastflight import client
-
-        return getattr(client, name)
-    from fastflight.service import requests
-
-    return getattr(requests, name)
+__getattr__ = exports(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

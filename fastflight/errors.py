@@ -12,6 +12,7 @@ The tree is split first by who must act::
     │   ├── DeviceFull        no space left in its file system
     │   ├── DeviceMemory      not enough heap
     │   └── DeviceException   the code raised; has the board's own traceback
+    ├── SourceError           an own source has a defect: its author must change it
     ├── StorageError          the host's disk: check it, make room on it
     │   └── StorageFull       no space left for recordings
     ├── BusyError             another holder has it: wait, or ask them
@@ -124,6 +125,12 @@ class DeviceException(DeviceError):
         super().__init__(what, where=where, hint=hint)
         self.kind = kind
         self.traceback = traceback[-MAX_QUOTED_CHARACTERS:]
+
+
+class SourceError(FastFlightError):
+    """An own source has failed, or has broken the rules of `fastflight.Source`. The server's log has the details."""
+
+    code = "source"
 
 
 class StorageError(FastFlightError):

@@ -1,107 +1,59 @@
-"""The benchmark's table, and a bare pyarrow server that serves it.
-
-A request for the table is a `fastflight.Mock`. `expected_bytes` returns how many bytes its answer must have.
-`ceiling_mbps` returns the pace of the source, which no server can exceed. `check` refuses an answer that is incomplete,
-has other columns, or took another path than requested.
-
-`BarePeer` shows what a Flight server costs without fastflight: it hands the same generator to pyarrow, and does nothing
-else. Run this file to start one in a process of its own.
-"""
+"""A data service in one file: a table of numbers that comes at the pace that the request sets."""
 
 from __future__ import annotations
 
-import math
-from itertools import chain
-from typing import Annotated
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from threading import Event
 
+import numpy as np
 import pyarrow as pa
-import typer
-from pyarrow import flight
+from pydantic import Field
 
-from fastflight import Mock
-from fastflight.errors import DataError, ProtocolError
-from fastflight.service import Catalog, decode
-from fastflight.sources import mock
-from fastflight_benchmark.contenders import CONTENDERS
-from fastflight_benchmark.loading.reading import Answer
-
-MIB = 1024 * 1024
-
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+from fastflight import Estimate, Source, SourceRequest, create_server
 
 
-class WrongPath(ProtocolError):
-    """The server took another path than requested, so the result would have the wrong name."""
+class NumbersRequest(SourceRequest):
+    """What a client may ask for. The server refuses anything else, and says why."""
+
+    type = "numbers"
+    total_rows: int = Field(200_000, ge=0)
+    rows_per_batch: int = Field(10_000, ge=1, le=1_000_000)
+    seconds_per_row: float = Field(0.0, ge=0, le=1)
 
 
-class BarePeer(flight.FlightServerBase):  # type: ignore[misc]
-    """A Flight server made of pyarrow alone.
-
-    It answers with RecordBatchStream, in which C++ asks for the next batch. pyarrow's other way, GeneratorStream, runs
-    more Python code for each batch. Above 5,000 rows of 50 columns both are equally fast.
-    """
-
-    def __init__(self, location: str) -> None:
-        self._catalog = Catalog()
-        self._catalog.add(mock.SOURCE)
-        super().__init__(location)
-
-    def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
-        request = decode(ticket.ticket, self._catalog)
-        if not isinstance(request, Mock):
-            raise TypeError(f"the catalog holds one type, and this is {type(request).__name__}")
-        reading = mock.read(request)
-        batches = chain.from_iterable(reading.all_lots())
-        return flight.RecordBatchStream(pa.RecordBatchReader.from_batches(reading.schema, batches))
+def batches(request: NumbersRequest) -> Iterator[pa.RecordBatch]:
+    """Yield the table in batches of 50 columns."""
+    numbers = np.arange(request.rows_per_batch, dtype=np.int32)
+    whole = pa.record_batch({f"col_{i}": numbers + np.int32(i) for i in range(50)})
+    for start in range(0, request.total_rows, request.rows_per_batch):
+        yield whole.slice(0, request.total_rows - start)
 
 
-def expected_bytes(request: Mock) -> int:
-    """Return the bytes of all columns of all batches of the answer."""
-    whole, rest = divmod(request.total_rows, request.rows_per_batch)
-    size = whole * mock.batch(request.variant, request.rows_per_batch).nbytes if whole else 0
-    return int(size + mock.batch(request.variant, rest).nbytes)
+def read(request: NumbersRequest) -> Iterator[pa.RecordBatch]:
+    """Mode `sync`: runs in a thread, and may block."""
+    for batch in batches(request):
+        time.sleep(batch.num_rows * request.seconds_per_row)
+        yield batch
 
 
-def ceiling_mbps(request: Mock) -> float:
-    """Return the MiB/s at which the source gives the table to one reader; infinite without a delay."""
-    if not request.delay_per_row:
-        return math.inf
-    return expected_bytes(request) / MIB / (request.total_rows * request.delay_per_row)
+async def aread(request: NumbersRequest) -> AsyncIterator[pa.RecordBatch]:
+    """Mode `async`: runs on an event loop, and awaits what takes long."""
+    for batch in batches(request):
+        await asyncio.sleep(batch.num_rows * request.seconds_per_row)
+        yield batch
 
 
-def check(request: Mock, answer: Answer, name: str) -> None:
-    """Raise `DataError` if the answer is not the whole table, and `WrongPath` if `name` took another path."""
-    contender = CONTENDERS[name]
-    if answer.path != contender.path:
-        raise WrongPath(
-            f"{name} was asked for the path {contender.path!r}, and answered on {answer.path!r}",
-            hint="Its result is not saved",
-        )
-    if answer.schema is not None and not answer.schema.equals(mock.schema(request.variant)):
-        raise DataError(f"the answer has other columns than the table: {answer.schema.names[:8]}")
-    if answer.rows != request.total_rows:
-        raise DataError(f"{answer.rows} rows arrived, expected {request.total_rows}")
-    if answer.bytes != expected_bytes(request):
-        raise DataError(f"{answer.bytes} bytes arrived, expected {expected_bytes(request)}")
-    if contender.has_trailer and answer.trailer.get("rows") != answer.rows:
-        raise DataError(f"{answer.rows} rows arrived, the server's trailer says {answer.trailer.get('rows')}")
+def describe(request: NumbersRequest) -> Estimate:
+    """What is known without reading."""
+    schema = pa.schema([(f"col_{i}", pa.int32()) for i in range(50)])
+    return Estimate(schema, rows=request.total_rows, bytes=200 * request.total_rows)
 
 
-@app.command()
-def main(
-    server: Annotated[
-        str, typer.Option("--server", metavar="URL", help="Where to listen; port 0: a free one.")
-    ] = "grpc://127.0.0.1:0",
-) -> None:
-    """Serve the benchmark's table with pyarrow alone, as a peer for comparison."""
-    peer = BarePeer(server)
-    host = server.rpartition(":")[0]
-    typer.echo(f"listening on {host}:{peer.port}; the benchmark's table, by pyarrow alone")
-    try:
-        peer.serve()
-    except KeyboardInterrupt:
-        peer.shutdown()
-
+NUMBERS = Source(NumbersRequest, read=read, aread=aread, describe=describe)
 
 if __name__ == "__main__":
-    app()
+    with create_server(sources=[NUMBERS]) as server:
+        print(f"serving {NUMBERS.name} at {server.location} until Ctrl-C")
+        Event().wait()

@@ -23,6 +23,7 @@ from fastflight_benchmark.options import Options
 from fastflight_benchmark.report import PIPE_COLUMNS
 from fastflight_benchmark.selection import Selection
 from fastflight_benchmark.suites import endpoints, identity, memory, page
+from fastflight_benchmark.suites import source as own_source
 from fastflight_benchmark.suites.boards import suite as boards
 from fastflight_benchmark.suites.bridge import suite as bridge
 from fastflight_benchmark.suites.commands import suite as commands
@@ -134,6 +135,13 @@ def main(
             help=f"Suite flight: rows of the table, at the most. Default: {TOTAL_ROWS}.",
         ),
     ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(metavar="MODULE:NAME", help="Measure your own source, as in mock_data_service:NUMBERS."),
+    ] = None,
+    request: Annotated[
+        str, typer.Option(metavar="JSON", help="With --source: the keys of the request, as in '{\"year\": 2026}'.")
+    ] = "{}",
     server: Annotated[
         str, typer.Option(metavar="URL", help="The server to measure; if none answers there, one is started.")
     ] = DEFAULT_LOCATION,
@@ -164,7 +172,9 @@ def main(
         raise typer.BadParameter(
             f"{suite} has neither; only {' and '.join(sorted(SELECTABLE))} have them", param_hint="--only, --profile"
         )
-    path = output_file or output.default_path(suite)
+    if source is not None and (suite != FLIGHT or own or only or profile or server != DEFAULT_LOCATION):
+        raise typer.BadParameter("it goes with --request, --quick, --runs and --output only", param_hint="--source")
+    path = output_file or output.default_path("source" if source else suite)
     try:
         output.prepare(path)
     except OSError as error:
@@ -176,7 +186,9 @@ def main(
     try:
         selection = Selection.parse(only or ())
         options = Options(server, quick, runs or (1 if quick else RUNS), path, console, selection, profile)
-        if suite == FLIGHT:
+        if source is not None:
+            failed = own_source.run(options, source, request)
+        elif suite == FLIGHT:
             failed = flight.run(options, cells, own_sizes=bool(own))
         else:
             failed = SUITES[suite](options)

@@ -13,7 +13,7 @@ from typing import TypeVar
 from fastflight.access.action import Action, Body, Result
 from fastflight.access.identity import ANYBODY, NOBODY, Identity, unproven
 from fastflight.errors import AccessError, RequestError, UnknownName, nearest
-from fastflight.service.requests import Doing, FleetFile, Recording, Request, Verb
+from fastflight.service.requests import Doing, FleetFile, Recording, Request, SourceRequest, Verb
 from fastflight.service.wire import shortened
 
 R = TypeVar("R", bound=Request)
@@ -52,12 +52,16 @@ class Authority:
         if isinstance(request, FleetFile):
             return request.narrowed(lambda name: _takes(identity, name, interrupts))
         if verb is not None:
-            names = self._recordings if isinstance(request, Recording) else self._devices
-            what = "recording" if isinstance(request, Recording) else "device"
-            _require(identity, verb, request.concerns, names, what)
+            _require(identity, verb, request.concerns, *self._names(request))
         if interrupts:
             _require(identity, Verb.EXEC, request.concerns, self._devices)
         return request
+
+    def _names(self, request: Request) -> tuple[Names | None, str]:
+        """Return the names among which the request's is, and what has these names."""
+        if isinstance(request, Recording):
+            return self._recordings, "recording"
+        return (None, "source") if isinstance(request, SourceRequest) else (self._devices, "device")
 
     def permit(self, identity: Identity, action: Action, body: Body) -> None:
         """Return if `identity` may run `action` with `body`. Otherwise raise an error, as `authorize` does."""

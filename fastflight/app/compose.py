@@ -64,7 +64,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
     # first request it would block an event loop that reads devices.
     pa.array([0])
     with ExitStack() as parts:
-        shards = Shards(settings.shards)
+        shards = Shards(settings.shards, owners=[source.name for source in settings.sources if source.runs_on_loop])
         # Here in case the inventory cannot be opened; below, so that it is closed before the inventory.
         parts.callback(shards.close)
         inventory = parts.enter_context(Inventory(settings.devices, shards=shards))
@@ -81,7 +81,8 @@ def open_server(settings: ServeSettings) -> RunningServer:
         served.open()
         catalog = Catalog()
         on_board = device_sources(inventory, settings.limits.idle_seconds)
-        for source in (*on_board, recording_source(recordings), mock.SOURCE):
+        own = (source.functions() for source in settings.sources)
+        for source in (*on_board, recording_source(recordings), mock.SOURCE, *own):
             catalog.add(source)
         on_devices = [*device_actions(inventory, publishers.states), *served.actions(), *recording_actions(recordings)]
         metrics = server_metrics(registry, shards)

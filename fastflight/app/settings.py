@@ -27,7 +27,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -54,6 +54,9 @@ from fastflight.publish import PublishSettings
 from fastflight.publish.address import EXAMPLE as PUBLISH_EXAMPLE
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
 from fastflight.transport.url import parse_url, public_url
+
+if TYPE_CHECKING:
+    from fastflight.service.own_source import Source
 
 # Without any device given: a simulated board, which needs no hardware.
 DEFAULT_DEVICES = {"demo": "sim:"}
@@ -124,6 +127,8 @@ class ServeSettings:
     relay: tuple[str, ...] = ()
     # Origins of pages elsewhere that may send requests to the gateway.
     origins: tuple[str, ...] = ()
+    # The user's own sources.
+    sources: tuple[Source[Any], ...] = ()
     # What devices publish, by name.
     publish: Mapping[str, PublishSettings] = field(default_factory=dict)
     # None where nothing can be recorded.

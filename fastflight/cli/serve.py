@@ -73,6 +73,15 @@ def serve(
             rich_help_panel=DEVICES,
         ),
     ] = None,
+    source: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--source",
+            metavar="MODULE:NAME",
+            help="Your own data service, as in my_package.sales:SALES; may be given again.",
+            rich_help_panel=DEVICES,
+        ),
+    ] = None,
     server: Annotated[
         str,
         typer.Option(
@@ -232,6 +241,7 @@ def serve(
     """
     # Importing the server takes longer than most commands take to run.
     from fastflight.app.compose import open_server
+    from fastflight.app.own_sources import load_sources
 
     log_to_stderr(as_json=log_json, debug=log_debug)
     warn_of_conflicting_package()
@@ -263,7 +273,7 @@ def serve(
         return replace(settings, plots=plots, log_json=log_json, log_debug=log_debug, trace=trace)
 
     try:
-        settings = read_settings()
+        settings = replace(read_settings(), sources=load_sources(source or ()))
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     _warn_of_missing_ports(settings.devices)
@@ -278,7 +288,9 @@ def serve(
         ):
             warn_of_unconfined_boards(running.devices.values())
             devices = ", ".join(f"{name} ({public_url(url)})" for name, url in running.devices.items())
-            screen.line(f"listening on {running.location}; devices: {devices}")
+            sources = ", ".join(source.request.type for source in settings.sources)
+            own = f"; sources: {sources}" if sources else ""
+            screen.line(f"listening on {running.location}; devices: {devices}{own}")
             if running.http:
                 screen.line(f"listening on {running.http}")
             for name, ports in running.bridges.items():

@@ -130,6 +130,10 @@ class AsyncFastFlightClient:
         request = call.build(DeviceFile, device=device, path=path, **request_keys("write", options))
         return await work_in_thread(self._connection.upload(request, rows, options.get("progress")))
 
+    async def write_request(self, request: Request, rows: Writable, *, progress: Report | None = None) -> Written:
+        """Write rows to a request that takes them. See `FastFlightClient.write_request`."""
+        return await work_in_thread(self._connection.upload(request, rows, progress))
+
     async def put_file(self, device: str, path: str, local: str | Path, **options: Unpack[FileCopyOptions]) -> Copied:
         """Copy a local file to a device, byte for byte. See `FastFlightClient.put_file`."""
         return await work_in_thread(PutFile(self._files(device, "put_file", options), path, local, options))

@@ -147,6 +147,10 @@ class FastFlightClient:
         request = call.build(DeviceFile, device=device, path=path, **request_keys("write", options))
         return self._connection.upload(request, rows, options.get("progress")).run()
 
+    def write_request(self, request: Request, rows: Writable, *, progress: Report | None = None) -> Written:
+        """Write rows to a request that takes them, such as that of an own source. Returns when they are stored."""
+        return self._connection.upload(request, rows, progress).run()
+
     def put_file(self, device: str, path: str, local: str | Path, **options: Unpack[FileCopyOptions]) -> Copied:
         """Copy a local file to a device, byte for byte.
 

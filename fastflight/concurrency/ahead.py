@@ -78,7 +78,7 @@ async def across(
             ended, wake = loop_event()
             producer.cancel(wake)
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(ended.wait(), CLOSE_SECONDS)
+                await asyncio.wait_for(ended.wait(), 0 if shard.blocked else CLOSE_SECONDS)
 
 
 def _lots(
@@ -94,7 +94,7 @@ def _lots(
         if not producer.channel.exhausted and shard.running:  # else the source's clean-up has run
             ended = threading.Event()
             producer.cancel(ended.set)
-            ended.wait(CLOSE_SECONDS)
+            ended.wait(0 if shard.blocked else CLOSE_SECONDS)
 
 
 class _Producer(Generic[T]):
@@ -112,6 +112,10 @@ class _Producer(Generic[T]):
         self._cancelled = False
         # Functions to call when the source's clean-up has run; None once it has.
         self._waiters: list[Wake] | None = []
+        if shard.owner:
+            shard.when_blocked.add(self.channel.fail)
+            if shard.blocked:
+                self.channel.fail(shard.blocked)
         shard.spawn(self._run, self._end)
 
     def cancel(self, ended: Wake | None = None) -> None:
@@ -133,6 +137,7 @@ class _Producer(Generic[T]):
     def _end(self) -> None:
         # For a task that was cancelled before its first step: `_run` has not ended the channel.
         self.channel.fail(Stopped("the event loop is closed"))
+        self._shard.when_blocked.discard(self.channel.fail)
         waiters, self._waiters = self._waiters or [], None
         for ended in waiters:
             _wake(ended)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from fastflight.concurrency.loops import new_loop
 from fastflight.concurrency.offload import is_unbroken
-from fastflight.errors import Stopped
+from fastflight.errors import SourceError, Stopped
 
 T = TypeVar("T")
 
@@ -43,9 +43,18 @@ class Shard:
         name: str = "shard-0",
         loops: Callable[[], asyncio.AbstractEventLoop] = new_loop,
         offload_threads: int = MAX_OFFLOAD_THREADS,
+        owner: str = "",
     ) -> None:
-        """`loops` makes the event loop. At most `offload_threads` blocking calls run beside it at the same time."""
+        """`loops` makes the event loop. At most `offload_threads` blocking calls run beside it at the same time.
+
+        `owner` is the only user of the shard, whose code may block the loop. The watchdog then calls `block`.
+        """
         self.name = name
+        self.owner = owner
+        # The error for those that wait for a loop that its owner blocks; None while the loop turns.
+        self.blocked: SourceError | None = None
+        # Called with that error. Only shards with an owner use it.
+        self.when_blocked: set[Callable[[SourceError], object]] = set()
         self.loop = loops()
         self._offload = concurrent.futures.ThreadPoolExecutor(offload_threads, f"{name}-offload")
         self.loop.set_default_executor(self._offload)
@@ -130,10 +139,20 @@ class Shard:
 
         Call it every `LOOK_SECONDS` in a thread that waits for this shard without `wait`.
         """
+        if self.blocked is not None:
+            raise self.blocked
         if not self.running:
             raise Stopped("the event loop has ended", where=self.name)
         if not still_wanted():
             raise Stopped("the rest is not wanted")
+
+    def block(self, seconds: float) -> None:
+        """Fail all that waits for this shard, because its owner has blocked the loop for so long. For any thread."""
+        hint = "In aread, await what takes long; or write read, which may block"
+        error = SourceError(f"it has blocked its event loop for {seconds:.0f} s", where=self.owner, hint=hint)
+        self.blocked = error
+        for fail in tuple(self.when_blocked):
+            fail(error)
 
     def close(self, timeout: float = CLOSE_SECONDS) -> None:
         """Cancel every task, give them `timeout` seconds to end, join the thread. Does nothing the second time."""

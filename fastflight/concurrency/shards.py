@@ -2,6 +2,7 @@
 
 `of(name)` returns the same shard for the same name, in every process with the same number of shards. A device, its
 requests and its bridge use the device's name, so they share a shard. `of(None)` returns the shard with the lowest load.
+An owner has a shard that nobody else gets: its code may block it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
@@ -26,19 +27,25 @@ class Shards:
         count: int = 1,
         name: str = "shard",
         loops: Callable[[], asyncio.AbstractEventLoop] = new_loop,
+        *,
+        owners: Iterable[str] = (),
     ) -> None:
         if count < 1:
             raise ValueError("a group of shards has at least one")
-        self._shards = tuple(Shard(f"{name}-{number}", loops) for number in range(count))
+        self._shared = tuple(Shard(f"{name}-{number}", loops) for number in range(count))
+        self._owned = {owner: Shard(owner, loops, owner=owner) for owner in owners}
+        self._shards = (*self._shared, *self._owned.values())
         self._watchdog = Watchdog(self._shards, f"{name}-watchdog")
 
     def of(self, name: str | None) -> Shard:
-        """Return the shard for `name`; for None, the shard with the lowest load."""
+        """Return the shard for `name`; for None, the one with the lowest load, of those without an owner."""
         if name is None:
-            return min(self._shards, key=lambda shard: shard.load)
+            return min(self._shared, key=lambda shard: shard.load)
+        if (own := self._owned.get(name)) is not None:
+            return own
         # Python's own hash differs from process to process.
         digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
-        return self._shards[int.from_bytes(digest) % len(self._shards)]
+        return self._shared[int.from_bytes(digest) % len(self._shared)]
 
     def stats(self) -> list[dict[str, Any]]:
         """Return for each shard: name, kind of loop, streams, tasks, last and longest lag, and whether it is stuck."""
@@ -67,7 +74,8 @@ class Shards:
         for shard in self._shards:
             shard.stop(timeout)
         for shard in self._shards:
-            shard.join(max(0.0, deadline - time.monotonic()))
+            if not shard.blocked:
+                shard.join(max(0.0, deadline - time.monotonic()))
 
     def __iter__(self) -> Iterator[Shard]:
         return iter(self._shards)

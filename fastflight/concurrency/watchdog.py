@@ -25,6 +25,8 @@ log = Logger(__name__)
 LOOK_SECONDS = 0.5
 # Everything on a loop waits for its slowest call. Live streams are flushed every 0.1 s; clients wait for seconds.
 STUCK_SECONDS = 1.0
+# A loop that only one own source uses is stuck for others after this time. Its code may compute for a while.
+BLOCKED_SECONDS = 5.0
 # How much of the stack is logged: the innermost calls, because one of them blocks the loop.
 MAX_STACK_FRAMES = 20
 
@@ -71,6 +73,8 @@ class Watchdog:
                 pulse.stuck = True
                 pulse.times_stuck += 1
                 log.error("event loop stuck", shard=shard.name, seconds=round(late, 3), stack=_stack(shard))
+            elif pulse.stuck and shard.owner and not shard.blocked and (late := self._clock() - sent) > BLOCKED_SECONDS:
+                shard.block(late)
 
     def stats(self, shard: Shard) -> dict[str, Any]:
         """Return the lags of one loop in milliseconds, including that of a pending callback."""
@@ -91,6 +95,7 @@ class Watchdog:
             pulse.longest = max(pulse.longest, pulse.lag)
         if pulse.stuck:
             pulse.stuck = False
+            shard.blocked = None
             log.warning("event loop turns again", shard=shard.name, seconds=round(pulse.lag, 3))
         pulse.sent = None
 

@@ -134,7 +134,7 @@ class LocalBackend:
 
     def _reader(self, resolved: ResolvedRequest, ahead_bytes: int) -> Callable[[], Coming]:
         """Return the function that starts to read; raise `RequestError` if the source cannot be read."""
-        if resolved.request.mode == "sync":
+        if dispatch.mode_of(resolved.source, resolved.request, "read") == "sync":
             blocking = partial(runs, partial(dispatch.reader(resolved.source), resolved.request), resolved)
             return lambda: iterate_in_thread(blocking, max_bytes=ahead_bytes, size_of=memory_of)
         make_runs = partial(aruns, partial(dispatch.async_reader(resolved.source), resolved.request), resolved)
@@ -143,7 +143,7 @@ class LocalBackend:
 
     def _writing(self, resolved: ResolvedRequest, schema: pa.Schema) -> tuple[RowChannel, Callable[[], WriterFuture]]:
         source, request = resolved.source, resolved.request
-        if request.mode == "sync":
+        if dispatch.mode_of(source, request, "write") == "sync":
             write = dispatch.writer(source)
             return writer_in_thread(lambda rows: write(request, schema, rows, _ignore_progress))
         awrite = dispatch.async_writer(source)

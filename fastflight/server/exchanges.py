@@ -44,8 +44,9 @@ def talk(
     shard: Shard,
 ) -> None:
     """Run the exchange. Return when both sides have ended."""
-    sync = dispatch.exchanger(source) if request.mode == "sync" else None
-    asynchronous = dispatch.async_exchanger(source) if request.mode == "async" else None
+    mode = dispatch.mode_of(source, request, "exchange")
+    sync = dispatch.exchanger(source) if mode == "sync" else None
+    asynchronous = dispatch.async_exchanger(source) if mode == "async" else None
     incoming = Incoming(reader, stream, "do_exchange")
     incoming.waiting = contextlib.nullcontext
     batches = Channel[pa.RecordBatch](WAITING_BYTES)

@@ -34,7 +34,7 @@ from fastflight.server.descriptions import Descriptions, Restrict
 from fastflight.server.interruption import InContext
 from fastflight.server.middleware import KEY, Authentication, Handshake, Headers, begin
 from fastflight.server.status import mapped, mapped_plainly
-from fastflight.service import Catalog
+from fastflight.service import Catalog, dispatch
 from fastflight.service.requests import Doing, Request
 from fastflight.service.resolve import RequestResolver, ResolvedRequest
 from fastflight.service.source import SourceFunctions
@@ -132,7 +132,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             resolved = self._restrict(identity, "read", self._resolver.of(ticket.ticket))
             stream = self._open(resolved, identity, context)
             with stream.failing():  # afterwards the answer's generator closes the stream
-                if resolved.request.mode == "sync":
+                if dispatch.mode_of(resolved.source, resolved.request, "read") == "sync":
                     opened = answers.sync_answer(stream)
                 else:
                     opened = answers.async_answer(stream, self._shard_of(resolved.request))

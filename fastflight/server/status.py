@@ -26,6 +26,7 @@ from fastflight.errors import (
     FileMissing,
     ProtocolError,
     RequestError,
+    SourceError,
     Stopped,
     StorageError,
     TransportError,
@@ -75,6 +76,7 @@ STATUS: tuple[tuple[type[FastFlightError], type[Exception]], ...] = (
     (TransportTimeout, flight.FlightTimedOutError),
     (TransportError, flight.FlightUnavailableError),
     (DeviceError, flight.FlightServerError),
+    (SourceError, flight.FlightServerError),
     (StorageError, flight.FlightServerError),
     (ProtocolError, flight.FlightInternalError),
 )

@@ -72,7 +72,7 @@ def take(
 ) -> None:
     """Run the upload. Return when the source has all rows and the result was written to the client."""
     incoming = Incoming(reader, stream, "do_put")
-    sync = dispatch.writer(source) if request.mode == "sync" else None
+    sync = dispatch.writer(source) if dispatch.mode_of(source, request, "write") == "sync" else None
     with _Acks(writer, incoming) as acks:
         if sync is not None:
             batches, start = _in_thread(sync, request, incoming.schema, acks)

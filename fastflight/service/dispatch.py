@@ -6,10 +6,11 @@ support the operation, or only in the other mode.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from fastflight.errors import RequestError
 from fastflight.service.choices import Mode
+from fastflight.service.requests import Request
 from fastflight.service.source import (
     AsyncExchanger,
     AsyncReader,
@@ -21,6 +22,13 @@ from fastflight.service.source import (
 )
 
 F = TypeVar("F")
+
+
+def mode_of(source: SourceFunctions[Any], request: Request, doing: Literal["read", "write", "exchange"]) -> Mode:
+    """Return the mode in which `source` serves `request`: the requested one, or the only one that it has."""
+    functions = {"sync": getattr(source, doing), "async": getattr(source, f"a{doing}")}
+    other: Mode = "async" if request.mode == "sync" else "sync"
+    return other if functions[request.mode] is None and functions[other] is not None else request.mode
 
 
 def reader(source: SourceFunctions[Any]) -> Reader[Any]:

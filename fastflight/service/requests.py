@@ -87,6 +87,26 @@ class Request(BaseModel):
         return self.belongs_to
 
 
+class SourceRequest(Request):
+    """The base of the requests of own sources (`fastflight.Source`).
+
+    A subclass sets `type`, the name of the source, and has a field for each key of the request. With authentication, a
+    caller needs the scope `read:TYPE` to read, and `write:TYPE` to write.
+    """
+
+    demands: ClassVar[Demands] = {"read": Verb.READ, "write": Verb.WRITE}
+
+    @property
+    def belongs_to(self) -> str:
+        """The name of the source as errors show it. No device can have this name."""
+        return f"source {self.type}"
+
+    @property
+    def concerns(self) -> str:
+        """The name of the source, for which scopes are granted as for a device."""
+        return self.type
+
+
 # The key of the file's description in the metadata of an answer's schema, if the request has `describe`.
 FILE_DESCRIPTION = b"fastflight.file"
 

@@ -113,7 +113,7 @@ def _served(spawned: Spawned) -> Served:
 
 
 TABLE_MODULES: Mapping[str, Sequence[str]] = {
-    BARE: ("fastflight_benchmark.mock_data_service",),
+    BARE: ("fastflight_benchmark.table",),
     AIO: ("fastflight_benchmark.peers.aio",),
 }
 CONSTANT_MODULES: Mapping[str, Sequence[str]] = {

@@ -20,10 +20,10 @@ from fastflight.client import FastFlightClient
 from fastflight.errors import DataError, FastFlightError
 from fastflight_benchmark import output, report
 from fastflight_benchmark.contenders import MODES, Mode
-from fastflight_benchmark.mock_data_service import WrongPath, expected_bytes
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER
 from fastflight_benchmark.spawned import spawned
+from fastflight_benchmark.table import WrongPath, expected_bytes
 
 # Seconds that the source takes for a row, much more than everything else about a row.
 DELAY = 1e-5

@@ -30,10 +30,10 @@ from fastflight.client import FastFlightClient, RowStream
 from fastflight.errors import DataError, FastFlightError
 from fastflight_benchmark import output, report
 from fastflight_benchmark.contenders import MODES, Mode
-from fastflight_benchmark.mock_data_service import MIB, WrongPath
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER
 from fastflight_benchmark.spawned import spawned
+from fastflight_benchmark.table import MIB, WrongPath
 
 FAST, SLOW = "fast", "slow"
 # Bytes of the files. The tiny file loads the code, the others are compared.

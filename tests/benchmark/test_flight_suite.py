@@ -17,7 +17,6 @@ from fastflight.client import FastFlightClient
 from fastflight.service.requests import Mock
 from fastflight_benchmark import output, plot_benchmark_results
 from fastflight_benchmark.contenders import AIO, BARE, MODES
-from fastflight_benchmark.mock_data_service import BarePeer, WrongPath
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers.running import Served
 from fastflight_benchmark.run_benchmark import (
@@ -32,6 +31,7 @@ from fastflight_benchmark.run_benchmark import (
 )
 from fastflight_benchmark.suites.flight import suite as flight
 from fastflight_benchmark.suites.flight import summary
+from fastflight_benchmark.table import BarePeer, WrongPath
 from tests.support.servers import FREE_PORT, serving
 
 # Nothing can listen at port 1 without being the system's administrator.

@@ -23,9 +23,9 @@ from fastflight_benchmark.loading.calling import DO_ACTION, DO_GET, GET_FLIGHT_I
 from fastflight_benchmark.loading.pool import MIB, MODULE, Burst, Loaders, Outcome
 from fastflight_benchmark.loading.process import Load, from_json, to_json
 from fastflight_benchmark.loading.reading import Answer, read
-from fastflight_benchmark.mock_data_service import BarePeer
 from fastflight_benchmark.peers import constant
 from fastflight_benchmark.peers.constant import ConstantServer
+from fastflight_benchmark.table import BarePeer
 from tests.support.servers import FREE_PORT, serving
 
 TABLE = Mock(rows_per_batch=100, total_rows=1000)

@@ -20,10 +20,10 @@ from fastflight.service.requests import Mock
 from fastflight.sources import mock, pacer
 from fastflight_benchmark.contenders import AIO, BARE, CONTENDERS, MODES, NAMESAKES, PEERS
 from fastflight_benchmark.loading.reading import read
-from fastflight_benchmark.mock_data_service import check
 from fastflight_benchmark.peers import constant, environment, running, wire
 from fastflight_benchmark.peers.environment import Missing
 from fastflight_benchmark.spawned import spawned
+from fastflight_benchmark.table import check
 
 TABLE = Mock(rows_per_batch=40, total_rows=100)
 

@@ -14,6 +14,7 @@ FOLDER = Path(fastflight_benchmark.__file__).parent
 OTHERS = {
     "fastflight.errors": "the errors, which are public as they are",
     "fastflight.cli.entry": "the command `fastflight`, which `start_flight_server.py` runs",
+    "fastflight.app.own_sources": "finds a source by its name, as `serve` does",
     "fastflight.sources.mock": "the table that peers serve too",
     "fastflight.sources.pacer": "the pace of the table, for a peer without this project",
     "fastflight.protocol.relay": "frames of the relay, for a client that copies nothing",

@@ -19,7 +19,7 @@ from fastflight_benchmark.spawned import spawned
 
 SOON = 30.0
 FOLDER = Path(fastflight_benchmark.__file__).parent
-SCRIPTS = ["start_flight_server", "mock_data_service", "run_benchmark", "plot_benchmark_results"]
+SCRIPTS = ["start_flight_server", "table", "run_benchmark", "plot_benchmark_results"]
 
 
 def started(script: str, *arguments: str) -> subprocess.Popen[str]:
@@ -45,7 +45,7 @@ def test_each_script_explains_itself() -> None:
 
     assert [process.returncode for process in running.values()] == [0] * len(SCRIPTS)
     assert "--device" in said["start_flight_server"]
-    assert "pyarrow alone" in said["mock_data_service"]
+    assert "pyarrow alone" in said["table"]
     for option in ("--suite", "--quick", "--runs", "--output", "--server", "--rows", "--clients", "--delays"):
         assert option in said["run_benchmark"]
     assert "CSV" in said["plot_benchmark_results"]
@@ -117,6 +117,6 @@ def test_a_run_that_is_stopped_ends_what_it_started(tmp_path: Path) -> None:
 def test_a_server_that_does_not_start_is_an_error_with_its_reason() -> None:
     with (
         pytest.raises(TransportError, match="did not start"),
-        spawned("fastflight_benchmark.mock_data_service", "--server", "nonsense"),
+        spawned("fastflight_benchmark.table", "--server", "nonsense"),
     ):
         raise AssertionError("it must not come up")

@@ -8,8 +8,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from fastflight_benchmark.mock_data_service import MIB
 from fastflight_benchmark.suites.flight import summary
+from fastflight_benchmark.table import MIB
 
 TABLE_BYTES = 200 * MIB
 

@@ -33,6 +33,7 @@ VERBS = {
     "endpoints": ("request", ""),
     "scan": ("request", ""),
     "write": ("device path rows", f"{FILE} format columns record progress"),
+    "write_request": ("request rows", "progress"),
     "put_file": ("device path local", f"{FILE} resume skip_unchanged progress resuming"),
     "get_file": ("device path local", f"{FILE} resume skip_unchanged progress resuming"),
     "put_tree": ("device folder local", f"{FILE} ignore skip_unchanged progress"),

@@ -21,11 +21,11 @@ import pandas as pd
 
 from fastflight.errors import FastFlightError, TransportError
 from fastflight_benchmark import output, report
-from fastflight_benchmark.mock_data_service import WrongPath
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.report import table
 from fastflight_benchmark.simulated import SimulatedBoard
 from fastflight_benchmark.suites.transfer.contents import ASYNC, DOWNLOAD, OURS, SYNC, UPLOAD, make
+from fastflight_benchmark.table import WrongPath
 
 FLEET = "fastflight_benchmark.suites.boards.fleet"
 BAUD = 115_200

@@ -20,12 +20,12 @@ from fastflight.errors import DataError
 from fastflight_benchmark import output, report
 from fastflight_benchmark.contenders import AIO, BARE, CONTENDERS, MODES, NAMESAKE_ASYNC, NAMESAKE_SYNC, PEERS
 from fastflight_benchmark.loading.pool import Burst, Loaders, Outcome
-from fastflight_benchmark.mock_data_service import MIB, ceiling_mbps, check, expected_bytes
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers.running import TABLE_MODULES, Served, Servers, named_server, prepared
 from fastflight_benchmark.suites.flight import report as flight_report
 from fastflight_benchmark.suites.flight import summary
 from fastflight_benchmark.suites.flight.summary import RAW_COLUMNS
+from fastflight_benchmark.table import MIB, ceiling_mbps, check, expected_bytes
 
 Variant = Literal["default", "simple", "complex"]
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from fastflight_benchmark.contenders import ASYNC, BARE, MODES, SYNC
-from fastflight_benchmark.mock_data_service import MIB
+from fastflight_benchmark.table import MIB
 
 GIB = 1024 * MIB
 

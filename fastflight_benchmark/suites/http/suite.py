@@ -26,10 +26,10 @@ from pyarrow import flight
 
 from fastflight.errors import DataError, TransportError
 from fastflight_benchmark import output, report
-from fastflight_benchmark.mock_data_service import MIB, WrongPath
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER
 from fastflight_benchmark.spawned import free_port, spawned
+from fastflight_benchmark.table import MIB, WrongPath
 
 PEER = "fastflight_benchmark.suites.http.plain_fastapi"
 CONNECTIONS = 50

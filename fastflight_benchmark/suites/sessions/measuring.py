@@ -19,12 +19,12 @@ import numpy as np
 import psutil
 
 from fastflight_benchmark.cores import MIB, cpu_seconds, idle_percent
-from fastflight_benchmark.mock_data_service import WrongPath
 from fastflight_benchmark.printing import printing
 from fastflight_benchmark.printing_boards import Options, Printed
 from fastflight_benchmark.spawned import spawned
 from fastflight_benchmark.suites.sessions.reading import BYTES, JSONL, Reader
 from fastflight_benchmark.suites.sessions.recorded import Replayed, replayed
+from fastflight_benchmark.table import WrongPath
 from fastflight_benchmark.worker import Worker
 
 READING = "fastflight_benchmark.suites.sessions.reading"

@@ -20,8 +20,8 @@ from mpremote.transport_serial import SerialTransport  # type: ignore[import-unt
 
 from fastflight.device import Device
 from fastflight.errors import FastFlightError, ProtocolError, TransportError
-from fastflight_benchmark.mock_data_service import WrongPath
 from fastflight_benchmark.suites.transfer.contents import HOLDER, path_of, pieces
+from fastflight_benchmark.table import WrongPath
 
 T = TypeVar("T")
 

@@ -15,10 +15,10 @@ from fastflight.errors import DataError
 from fastflight.service import encode
 from fastflight.service.requests import Mock
 from fastflight.sources import mock
-from fastflight_benchmark import mock_data_service as table
+from fastflight_benchmark import table
 from fastflight_benchmark.contenders import BARE
 from fastflight_benchmark.loading.reading import Answer, read
-from fastflight_benchmark.mock_data_service import BarePeer, WrongPath
+from fastflight_benchmark.table import BarePeer, WrongPath
 from tests.support.servers import FREE_PORT, serving
 
 TABLES = [

@@ -1,0 +1,182 @@
+"""Own sources that misbehave: the client gets a typed error that names the source, and another reader goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from fastflight import FastFlightClient, Source, SourceRequest, create_server
+from fastflight.app.running import RunningServer
+from fastflight.concurrency import watchdog
+from fastflight.errors import RequestError, SourceError, Stopped
+
+SOON = 10.0
+BATCHES = 4
+
+
+class Steady(SourceRequest):
+    type = "steady"
+
+
+class Bad(SourceRequest):
+    type = "bad"
+    how: str = ""
+
+
+def batch(number: int) -> pa.RecordBatch:
+    return pa.record_batch({"n": [number]})
+
+
+def raises(error: BaseException) -> Callable[[], Any]:
+    def give() -> Iterator[pa.RecordBatch]:
+        yield batch(0)
+        raise error
+
+    return give
+
+
+def endless() -> Iterator[pa.RecordBatch]:
+    try:
+        while True:
+            yield batch(0)
+    finally:
+        ENDED.set()
+
+
+def fails_in_clean_up() -> Iterator[pa.RecordBatch]:
+    try:
+        yield batch(0)
+    finally:
+        raise ZeroDivisionError("secret text")
+
+
+def blocks() -> Iterator[pa.RecordBatch]:
+    yield batch(0)
+    RELEASED.wait(SOON)
+
+
+ENDED, RELEASED, GO_ON = threading.Event(), threading.Event(), threading.Event()
+# What each bad source gives, and what its client is told.
+BAD: dict[str, tuple[Callable[[], Any], str]] = {
+    "an error": (raises(ValueError("secret text")), "raised ValueError"),
+    "memory": (raises(MemoryError()), "raised MemoryError"),
+    "exit": (raises(SystemExit(1)), "raised SystemExit"),
+    "interrupt": (raises(KeyboardInterrupt()), "raised KeyboardInterrupt"),
+    "generator exit": (raises(GeneratorExit()), "raised GeneratorExit"),
+    "cancelled": (raises(asyncio.CancelledError()), "raised CancelledError"),
+    "clean-up": (fails_in_clean_up, "raised ZeroDivisionError"),
+    "other columns": (lambda: iter([batch(0), pa.record_batch({"m": [0]})]), "changed its columns"),
+    "another type": (lambda: iter([batch(0), pa.record_batch({"n": ["a"]})]), "n: int64, n: string"),
+    "another frame": (lambda: iter([pd.DataFrame({"n": [0]}), pd.DataFrame({"m": [0]})]), "changed its columns"),
+    "no batch": (lambda: iter([]), "gave no rows, so its columns are not known. Give it a function `describe`"),
+    "no rows": (lambda: iter([{"n": 0}]), "it gave dict, not record batches, tables or DataFrames"),
+}
+
+
+def read(request: Bad) -> Any:
+    if request.how == "refused":
+        raise RequestError("there is none of it", where="how")
+    return {**{how: give for how, (give, _) in BAD.items()}, "endless": endless}[request.how]()
+
+
+async def aread(request: Bad) -> AsyncIterator[Any]:
+    items = blocks() if request.how == "blocks" else read(request)
+    for item in items:
+        await asyncio.sleep(0)
+        yield item
+
+
+def steady(request: Steady) -> Iterator[pa.RecordBatch]:
+    for number in range(BATCHES):
+        if number:
+            GO_ON.wait(SOON)
+        yield batch(number)
+
+
+async def asteady(request: Steady) -> AsyncIterator[pa.RecordBatch]:
+    for number in range(BATCHES):
+        if number:
+            await asyncio.to_thread(GO_ON.wait, SOON)
+        yield batch(number)
+
+
+STEADY = Source(Steady, read=steady, aread=asteady)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RunningServer]:
+    with create_server("grpc://127.0.0.1:0", sources=[Source(Bad, read=read, aread=aread), STEADY]) as running:
+        yield running
+
+
+@pytest.fixture(params=["sync", "async"])
+def mode(request: pytest.FixtureRequest) -> Any:
+    return request.param
+
+
+@pytest.fixture
+def client(server: RunningServer, mode: Any) -> Iterator[FastFlightClient]:
+    """A client; while it is used, another one is in the middle of reading, and must get all of its rows."""
+    with FastFlightClient(server.location) as other, FastFlightClient(server.location) as client:
+        GO_ON.clear()
+        reading = other.read_request(Steady(mode=mode))
+        parts = iter(reading)
+        rows = next(parts).num_rows
+        yield client
+        GO_ON.set()
+        assert rows + sum(part.num_rows for part in parts) == BATCHES
+
+
+@pytest.mark.parametrize("how", BAD)
+def test_a_typed_error_with_its_name(client: FastFlightClient, mode: Any, how: str) -> None:
+    with pytest.raises(SourceError) as caught:
+        client.read_request(Bad(how=how, mode=mode)).to_arrow()
+    assert caught.value.where == "source bad"
+    assert BAD[how][1] in str(caught.value)
+    assert "secret text" not in str(caught.value) and ".py" not in str(caught.value)
+
+
+def test_an_endless_answer_ends_with_its_reader(client: FastFlightClient, mode: Any) -> None:
+    ENDED.clear()
+    reading = client.read_request(Bad(how="endless", mode=mode))
+    next(iter(reading))
+    reading.cancel()
+    assert ENDED.wait(SOON)
+
+
+def test_an_endless_answer_ends_with_the_server(mode: Any) -> None:
+    ENDED.clear()
+    with create_server("grpc://127.0.0.1:0", sources=[Source(Bad, read=read, aread=aread)]) as server:
+        client = FastFlightClient(server.location)
+        reading = client.read_request(Bad(how="endless", mode=mode))
+        parts = iter(reading)
+        next(parts)
+        server.served._registry.stop_all()
+        with client, pytest.raises(Stopped):
+            deque(parts, 0)
+    assert ENDED.wait(SOON)
+
+
+@pytest.mark.parametrize("mode", ["async"])
+def test_a_loop_that_is_blocked(client: FastFlightClient, mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdog, "STUCK_SECONDS", 0.0)
+    monkeypatch.setattr(watchdog, "BLOCKED_SECONDS", 0.0)
+    RELEASED.clear()
+    try:
+        for _ in range(2):  # the one that blocks, and one that finds it blocked
+            with pytest.raises(SourceError, match="source bad: it has blocked its event loop for .* In aread, await"):
+                client.read_request(Bad(how="blocks", mode=mode)).to_arrow()
+    finally:
+        RELEASED.set()
+
+
+def test_errors_for_the_client_are_passed_on(client: FastFlightClient, mode: Any) -> None:
+    with pytest.raises(RequestError, match="how: there is none of it"):
+        client.read_request(Bad(how="refused", mode=mode)).to_arrow()
