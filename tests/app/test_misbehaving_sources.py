@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
+import httpx
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -112,7 +113,9 @@ STEADY = Source(Steady, read=steady, aread=asteady)
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
-    with create_server("grpc://127.0.0.1:0", sources=[Source(Bad, read=read, aread=aread), STEADY]) as running:
+    with create_server(
+        "grpc://127.0.0.1:0", sources=[Source(Bad, read=read, aread=aread), STEADY], http="0"
+    ) as running:
         yield running
 
 
@@ -165,7 +168,9 @@ def test_an_endless_answer_ends_with_the_server(mode: Any) -> None:
 
 
 @pytest.mark.parametrize("mode", ["async"])
-def test_a_loop_that_is_blocked(client: FastFlightClient, mode: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_is_blocked(
+    server: RunningServer, client: FastFlightClient, mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(watchdog, "STUCK_SECONDS", 0.0)
     monkeypatch.setattr(watchdog, "BLOCKED_SECONDS", 0.0)
     RELEASED.clear()
@@ -173,6 +178,8 @@ def test_a_loop_that_is_blocked(client: FastFlightClient, mode: Any, monkeypatch
         for _ in range(2):  # the one that blocks, and one that finds it blocked
             with pytest.raises(SourceError, match="source bad: it has blocked its event loop for .* In aread, await"):
                 client.read_request(Bad(how="blocks", mode=mode)).to_arrow()
+        refused = httpx.post(f"{server.http}/stream", json={"type": "bad", "how": "blocks"})
+        assert (refused.status_code, refused.json()["code"]) == (500, "source"), refused.text
     finally:
         RELEASED.set()
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pyarrow as pa
 import pytest
 
@@ -112,6 +114,15 @@ def test_both_modes_whatever_the_author_wrote(has: dict[str, Any]) -> None:
             assert stream.to_arrow().column("n").to_pylist() == list(range(10))
         assert len(client.endpoints(Numbers())) == 2
         assert client.read_parallel(Numbers()).to_arrow().column("n").to_pylist() == list(range(10))
+
+
+def test_over_http() -> None:
+    with create_server("grpc://127.0.0.1:0", sources=[Source(Numbers, aread=aread)], http="0") as server:
+        body = {"type": "numbers", "first": 8}
+        lines = httpx.post(f"{server.http}/stream", json=body, headers={"accept": "application/jsonl"}).text
+        assert [json.loads(line) for line in lines.splitlines()] == [{"n": 8}, {"n": 9}]
+        refused = httpx.post(f"{server.http}/stream", json={**body, "first": "x"})
+        assert refused.status_code == 400 and "first" in refused.text
 
 
 def test_rows_are_written() -> None:
