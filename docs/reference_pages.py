@@ -156,7 +156,8 @@ def requests_part() -> str:
 
 def request_types() -> list[type[Request]]:
     """Return the product's request types. Tests define more of them."""
-    own = [kind for kind in Request.__subclasses__() if kind.__module__ == Request.__module__]
+    known = [kind for kind in Request.__subclasses__() if kind.__module__ == Request.__module__]
+    own = [kind for kind in known if hasattr(kind, "type")]
     return sorted(own, key=lambda kind: kind.type)
 
 

@@ -12,6 +12,7 @@ import httpx
 import pandas as pd
 import pyarrow as pa
 import pytest
+import structlog
 
 from fastflight import FastFlightClient, Source, SourceRequest, create_server
 from fastflight.app.running import RunningServer
@@ -111,11 +112,20 @@ async def asteady(request: Steady) -> AsyncIterator[pa.RecordBatch]:
 STEADY = Source(Steady, read=steady, aread=asteady)
 
 
+@pytest.fixture(autouse=True)
+def _plain_tracebacks() -> None:
+    """Log tracebacks without colours and source code, which takes long to draw."""
+    renderer = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*structlog.get_config()["processors"][:-1], renderer])
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
     with create_server(
         "grpc://127.0.0.1:0", sources=[Source(Bad, read=read, aread=aread), STEADY], http="0"
     ) as running:
+        with FastFlightClient(running.location) as client:
+            client.health()  # gRPC opens a descriptor for its first connection, and keeps it
         yield running
 
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 # The modules whose names are promised.
 PUBLIC = ("fastflight", "fastflight.client", "fastflight.client.options", "fastflight.errors")
 # The classes that users construct, besides errors. Others are results.
-CONSTRUCTED = ("AsyncFastFlightClient", "Credentials", "FastFlightClient")
+CONSTRUCTED = ("AsyncFastFlightClient", "Credentials", "Estimate", "FastFlightClient", "Source")
 # What makes an object work with `with`, `for`, `await` and other libraries.
 PROTOCOLS = ("enter", "exit", "aenter", "aexit", "iter", "next", "aiter", "anext", "await", "len", "arrow_c_stream")
 
@@ -65,7 +65,8 @@ def described(path: str, value: Any) -> Iterator[str]:
     if is_typeddict(value):
         yield from (f"{path}[{key!r}]: {as_text(kind)}" for key, kind in value.__annotations__.items())
     elif hasattr(value, "model_fields"):
-        yield f"{path}: the request {value.type!r}"  # its keys are on the wire
+        kind = f"the request {value.type!r}" if hasattr(value, "type") else "a base of requests"
+        yield f"{path}: {kind}"  # its keys are on the wire
     elif inspect.isclass(value):
         constructed = path.rpartition(".")[2] in CONSTRUCTED or issubclass(value, FastFlightError)
         yield f"{path}{signature(value) if constructed else ''}"
