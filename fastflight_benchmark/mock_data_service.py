@@ -1,10 +1,9 @@
 """A data service in one file: a table of numbers that comes at the pace that the request sets."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from threading import Event
 
 import numpy as np
@@ -54,6 +53,6 @@ def describe(request: NumbersRequest) -> Estimate:
 NUMBERS = Source(NumbersRequest, read=read, aread=aread, describe=describe)
 
 if __name__ == "__main__":
-    with create_server(sources=[NUMBERS]) as server:
+    with create_server(sources=[NUMBERS]) as server, suppress(KeyboardInterrupt):
         print(f"serving {NUMBERS.name} at {server.location} until Ctrl-C")
         Event().wait()

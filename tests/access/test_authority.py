@@ -17,7 +17,17 @@ from fastflight.errors import AccessError, FastFlightError, Forbidden, RequestEr
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server.actions import own_actions
 from fastflight.service import Catalog, SourceFunctions
-from fastflight.service.requests import DeviceFile, DeviceListing, Doing, FleetFile, Mock, Recording, Request, Verb
+from fastflight.service.requests import (
+    DeviceFile,
+    DeviceListing,
+    Doing,
+    FleetFile,
+    Mock,
+    Recording,
+    Request,
+    SourceRequest,
+    Verb,
+)
 from fastflight.sources import device_actions, device_sources, mock, recording_actions, recording_source
 
 NAMES = ["bench", "demo", "demo-2"]
@@ -257,3 +267,21 @@ def test_a_listing_has_what_may_be_read_and_asks_those_that_may_have_it() -> Non
         assert tuple(name for name in names if listing.takes(kind, name)) == taken
         assert all(Listing(AUTHORITY, ANYBODY).takes(kind, name) for name in names)
     assert all(Listing(AUTHORITY, ANYBODY).has(request) for request, _ in asked)
+
+
+class Sales(SourceRequest):
+    type = "sales"
+
+
+@pytest.mark.parametrize(
+    ("scope", "allowed"),
+    [
+        ("read:sales", {"read", "describe"}),
+        ("read:*", {"read", "describe"}),
+        ("write:sales", {"write"}),
+        ("exec,session:*", set()),
+        ("read,write:demo", set()),
+    ],
+)
+def test_an_own_source_takes_scopes_with_its_name(scope: str, allowed: set[Doing]) -> None:
+    assert {doing for doing in get_args(Doing) if may(named(scope), Sales(), doing)} == allowed
