@@ -93,8 +93,10 @@ async def aread(request: Numbers) -> AsyncIterator[pa.Table]:
 
 
 def write(request: Numbers, rows: pa.RecordBatchReader) -> dict[str, Any] | None:
-    if request.last < 0:
+    if request.last == -1:
         return None
+    if request.last == -2:
+        raise ValueError(f"after {next(rows).num_rows} rows")
     STORED.append(rows.read_all())
     return {"sha256": "abc"}
 
@@ -134,6 +136,8 @@ def test_rows_are_written() -> None:
             assert STORED.pop() == rows
             with pytest.raises(SourceError, match="source numbers: write returned before it had all rows"):
                 client.write_request(Numbers(last=-1), rows)
+            with pytest.raises(SourceError, match="source numbers: write raised ValueError. See the server's log"):
+                client.write_request(Numbers(last=-2), rows)
             with pytest.raises(RequestError, match="numbers cannot be read"):
                 client.read_request(Numbers())
         assert asyncio.run(awrite(server.location, rows)) == 3
