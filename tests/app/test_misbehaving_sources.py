@@ -62,9 +62,10 @@ def fails_in_clean_up() -> Iterator[pa.RecordBatch]:
 def blocks() -> Iterator[pa.RecordBatch]:
     yield batch(0)
     RELEASED.wait(SOON)
+    TURNS_AGAIN.set()
 
 
-ENDED, RELEASED, GO_ON = threading.Event(), threading.Event(), threading.Event()
+ENDED, RELEASED, TURNS_AGAIN, GO_ON = (threading.Event() for _ in range(4))
 # What each bad source gives, and what its client is told.
 BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "an error": (raises(ValueError("secret text")), "raised ValueError"),
@@ -190,6 +191,9 @@ def test_a_loop_that_is_blocked(
                 client.read_request(Bad(how="blocks", mode=mode)).to_arrow()
         refused = httpx.post(f"{server.http}/stream", json={"type": "bad", "how": "blocks"})
         assert (refused.status_code, refused.json()["code"]) == (500, "source"), refused.text
+        GO_ON.set()
+        assert client.read_request(Steady(mode=mode)).to_arrow().num_rows == BATCHES
+        assert not TURNS_AGAIN.is_set()
     finally:
         RELEASED.set()
 

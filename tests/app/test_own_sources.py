@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ import pyarrow as pa
 import pytest
 
 from fastflight import AsyncFastFlightClient, FastFlightClient, Source, SourceRequest, create_server
-from fastflight.app import own_sources
 from fastflight.app.own_sources import load_sources
 from fastflight.errors import RequestError, SourceError
 
@@ -62,14 +60,16 @@ def test_what_is_wrong_with_a_name(names: list[str], says: str) -> None:
         load_sources(names)
 
 
-def test_a_source_by_name_and_one_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("shop", "shop:SALES", own_sources.GROUP)
-    monkeypatch.setattr(own_sources, "entry_points", lambda group: [point] if group == "fastflight.sources" else [])
+def test_a_source_by_name_and_one_that_is_installed(tmp_path: Path) -> None:
+    points = tmp_path / "shop-1.0.dist-info" / "entry_points.txt"
+    points.parent.mkdir()
+    (points.parent / "METADATA").write_text("Metadata-Version: 2.1\nName: shop\nVersion: 1.0\n")
+    points.write_text("[fastflight.sources]\nsales = shop:SALES\n")
     (installed,) = load_sources([])
     assert installed.request.type == "sales"
     assert load_sources(["shop:SALES"]) == (installed,)
-    point = EntryPoint("shop", "shop:NUMBER", own_sources.GROUP)
-    with pytest.raises(RequestError, match="entry point shop: int is no source"):
+    points.write_text("[fastflight.sources]\nnumber = shop:NUMBER\n")
+    with pytest.raises(RequestError, match="entry point number of shop: int is no source"):
         load_sources([])
 
 
