@@ -351,11 +351,13 @@ class Admission:
         streams = "1 stream is" if one else f"{gate.limit} streams are"
         calls = "1 call is" if one else f"{gate.limit} calls are"
         either = "1 stream or call is" if one else f"{gate.limit} streams and calls are"
+        # An own source is limited as a device is, by the name `source NAME`. Names of devices have no spaces.
+        kind = "source" if name.startswith("source ") else "device"
         what = {
             "server": f"{streams} open, as many as the server takes",
             "calls": f"{calls} under way, as many as the server takes",
             "identity": f"{either} open from this client, as many as one may have",
-            "device": f"{either} open on this device, as many as it may have",
+            "device": f"{either} open on this {kind}, as many as it may have",
         }[scope]
         seconds = max(MIN_RETRY_SECONDS, self.limits.wait_seconds)
         return ResourceExhausted(

@@ -57,14 +57,15 @@ def gates(admission: Admission) -> int:
         (limits(2, waiting=0), "2 streams are open, as many as the server takes", "server", ""),
         (limits(per_identity=2, waiting=0), "2 streams and calls are open from this client", "identity", ""),
         (limits(per_device=2, waiting=0), "2 streams and calls are open on this device", "device", "demo"),
+        (limits(per_device=2, waiting=0), "are open on this source, as many", "device", "source sales"),
     ],
 )
 def test_the_limit_that_is_met_is_named(given_limits: Limits, said: str, scope: str, where: str) -> None:
     admission = Admission(given_limits)
     for _ in range(2):
-        acquired(admission, "me", "demo")
+        acquired(admission, "me", where or "demo")
     with pytest.raises(ResourceExhausted) as raised:
-        acquired(admission, "me", "demo")
+        acquired(admission, "me", where or "demo")
     error = raised.value
     assert said in error.what
     assert (error.scope, error.limit, error.retry_after_seconds, error.where) == (scope, 2, SOON, where)
