@@ -13,9 +13,10 @@ from typing import Literal
 
 from fastflight.errors import RequestError
 
-Extra = Literal["http", "plot", "publish", "tls"]
+Extra = Literal["cluster", "http", "plot", "publish", "tls"]
 # The top-level modules of each extra, as in pyproject.toml.
 MODULES: Mapping[Extra, frozenset[str]] = {
+    "cluster": frozenset(("nats", "nkeys")),
     "http": frozenset(("fastapi", "httptools", "nicegui", "starlette", "uvicorn", "websockets")),
     "plot": frozenset(("matplotlib",)),
     "publish": frozenset(("google", "httpx", "opentelemetry", "paho")),

