@@ -13,7 +13,7 @@ from typing import Literal
 
 from fastflight.errors import RequestError
 
-Extra = Literal["cluster", "http", "plot", "publish", "tls"]
+Extra = Literal["cluster", "http", "plot", "publish", "tls", "watch"]
 # The top-level modules of each extra, as in pyproject.toml.
 MODULES: Mapping[Extra, frozenset[str]] = {
     "cluster": frozenset(("nats", "nkeys")),
@@ -21,6 +21,7 @@ MODULES: Mapping[Extra, frozenset[str]] = {
     "plot": frozenset(("matplotlib",)),
     "publish": frozenset(("google", "httpx", "opentelemetry", "paho")),
     "tls": frozenset(("cryptography",)),
+    "watch": frozenset(("watchfiles",)),
 }
 
 

@@ -111,6 +111,10 @@ class BoardFiles:
 
         return BoardDownload(items)
 
+    def remove(self, path: str) -> None:
+        with self._lease() as session:
+            session.remove(path)
+
     def write(self, path: str, file: FileToSend, report: Report | None) -> BoardWrite:
         def run() -> Written:
             keep, resumption = file.resume_at is not None, None

@@ -24,7 +24,6 @@ from fastflight.client.file_copy import GetFile, PutFile
 from fastflight.client.options import (
     FileCopyOptions,
     FileOptions,
-    PutTreeOptions,
     TreeCopyOptions,
     request_keys,
 )
@@ -79,7 +78,7 @@ class LocalBoard:
     def get_file(self, device: str, path: str, local: str | Path, **options: Unpack[FileCopyOptions]) -> Copied:
         return GetFile(self._files(device, request_keys("get_file", options)), path, local, options).run()
 
-    def put_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[PutTreeOptions]) -> CopiedTree:
+    def put_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]) -> CopiedTree:
         return PutTree(self._files(device, request_keys("put_tree", options)), folder, local, options).run()
 
     def get_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]) -> CopiedTree:

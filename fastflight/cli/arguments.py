@@ -89,6 +89,16 @@ def target(text: str, *, folder: bool = False) -> Target:
     return Target(device, path if path.startswith("/") else f"/{path}")
 
 
+def place(path: str) -> Target | str:
+    """Return a path on a device, or the same text if it is a path on this computer.
+
+    A colon after a slash belongs to a name. On Windows a single letter before the colon is a drive.
+    """
+    device, colon, _ = path.partition(":")
+    is_drive = os.name == "nt" and len(device) == 1
+    return path if not colon or "/" in device or os.sep in device or is_drive else target(path, folder=True)
+
+
 def last_name(path: str) -> str:
     """Return the last name of a local path; empty if the path ends in a slash, and for `.` and `..`."""
     name = PurePath(path).name

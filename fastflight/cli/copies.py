@@ -19,7 +19,7 @@ from fastflight.client.tree_copy import FOLDS_CASE
 from fastflight.errors import RequestError
 
 if TYPE_CHECKING:
-    from fastflight.client import FastFlightClient
+    from fastflight.client import CopiedTree, FastFlightClient
 
 # A file in a local folder with more globs to leave out, one in each line.
 IGNORE_FILE = ".fastflightignore"
@@ -35,9 +35,11 @@ class Copies:
     options: FileOptions
     skip_unchanged: bool = False
     resume: bool = True
-    # Globs of files and folders that `put_folder` leaves out.
+    # Globs of files and folders that copies of folders leave out.
     ignore: Sequence[str] = ()
     json: bool = False
+    # Remove files that only the target folder has.
+    delete: bool = False
 
     def get_file(self, at: Target, path: Path) -> None:
         """Copy a file of a device to a local file."""
@@ -74,7 +76,7 @@ class Copies:
             )
         print_file_result(copied, str(at), " written", _paths(at), json=self.json)
 
-    def get_folder(self, at: Target, folder: Path) -> None:
+    def get_folder(self, at: Target, folder: Path) -> CopiedTree:
         """Copy the files of a folder on a device to a local folder."""
 
         def describe_rest(_: str) -> str:
@@ -86,12 +88,15 @@ class Copies:
                 at.path,
                 folder,
                 skip_unchanged=self.skip_unchanged,
+                ignore=self.ignore,
+                delete=self.delete,
                 progress=progress.file,
                 **self.options,
             )
         print_tree_result(tree, str(folder), "read", _paths(at, folder), json=self.json)
+        return tree
 
-    def put_folder(self, source: Path, at: Target) -> None:
+    def put_folder(self, source: Path, at: Target) -> CopiedTree:
         """Copy the files of a local folder to a folder on a device."""
         with copy_progress(str(at), hidden=self.json) as progress:
             tree = self.client.put_tree(
@@ -100,10 +105,12 @@ class Copies:
                 source,
                 skip_unchanged=self.skip_unchanged,
                 ignore=self.ignore,
+                delete=self.delete,
                 progress=progress.file,
                 **self.options,
             )
         print_tree_result(tree, str(at), "written", _paths(at), json=self.json)
+        return tree
 
     def between_files(self, source: Target, at: Target) -> None:
         """Copy a file of a device to a device, by way of a temporary file on this computer."""

@@ -142,6 +142,8 @@ def print_tree_result(tree: CopiedTree, label: str, verb: str, paths: Mapping[st
     parts = [f"{files}, {screen.size(tree.bytes)} {verb}"] if tree.files else []
     if tree.unchanged:
         parts.append(f"{len(tree.unchanged):,} unchanged")
+    if tree.removed:
+        parts.append(f"{len(tree.removed):,} removed")
     parts = parts or ["no files"]
     if tree.ignored:
         parts.append(f"{len(tree.ignored):,} left out")

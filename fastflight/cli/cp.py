@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fastflight.cli.arguments import Target, device_first, last_name, target
+from fastflight.cli.arguments import Target, device_first, last_name, place
 from fastflight.cli.copies import Copies, check_distinct, globs_to_ignore
 from fastflight.cli.exit_codes import usage_errors
 from fastflight.cli.globs import is_glob, matches
@@ -56,28 +56,18 @@ def cp(
     If TARGET is a folder, the copies in it get the names of the sources. Several sources need a folder.
     The old file stays until the new one is complete and verified.
     """
-    given, into = [_place(path) for path in sources], _place(to)
+    given, into = [place(path) for path in sources], place(to)
     if isinstance(into, str) and (local := next((each for each in given if isinstance(each, str)), None)) is not None:
         raise typer.BadParameter(f"{local!r} and {into!r} are both on this computer: write DEVICE:PATH for a device")
     # What is wrong on this computer is reported before a server is called.
-    known = [_local(place, recursive, everything) if isinstance(place, str) else place for place in given]
+    known = [_local(each, recursive, everything) if isinstance(each, str) else each for each in given]
     with server.client() as client:
         found: list[_Source] = []
         for each in known:
             found += [each] if isinstance(each, _Source) else _on_device(client, each, recursive, interrupt)
-        for source, place in zip(found, _places(client, found, into, recursive, interrupt), strict=True):
+        for source, at in zip(found, _places(client, found, into, recursive, interrupt), strict=True):
             options = FileOptions(interrupt=interrupt)
-            _copy(Copies(client, options, skip_unchanged, ignore=source.ignore, json=json), source, place)
-
-
-def _place(path: str) -> Target | str:
-    """Return a path on a device, or the same text if it is a path on this computer.
-
-    A colon after a slash belongs to a name. On Windows a single letter before the colon is a drive.
-    """
-    device, colon, _ = path.partition(":")
-    is_drive = os.name == "nt" and len(device) == 1
-    return path if not colon or "/" in device or os.sep in device or is_drive else target(path, folder=True)
+            _copy(Copies(client, options, skip_unchanged, ignore=source.ignore, json=json), source, at)
 
 
 def _local(name: str, recursive: bool, everything: bool) -> _Source:

@@ -30,6 +30,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Write a local file to a device. It is converted if the endings name different table formats, else copied.",
     ),
     "cp": ("cp", "Copy files as they are: to a device, from a device, or from one device to another."),
+    "sync": (
+        "sync",
+        "Copy what differs between a local folder and a folder on a device, by digests that the board computes.",
+    ),
     "edit": ("edit", "Edit a file of a device in your editor. A file that does not exist is created."),
     "rm": ("files", "Remove files or empty folders of a device."),
     "mkdir": ("files", "Make folders on a device."),
@@ -81,7 +85,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 # The headings of `fastflight --help`, with their subcommands.
 PANELS: Mapping[str, tuple[str, ...]] = {
     "Boards": (
-        *("ls", "cat", "head", "get", "put", "cp", "edit", "rm", "mkdir", "mv", "hash"),
+        *("ls", "cat", "head", "get", "put", "cp", "sync", "edit", "rm", "mkdir", "mv", "hash"),
         *("df", "info", "rtc", "reset", "soft-reset", "bootloader"),
     ),
     "Live": ("repl", "exec", "run", "eval", "tail", "plot"),

@@ -25,7 +25,6 @@ from fastflight.client.interaction_aio import AsyncInteraction
 from fastflight.client.options import (
     FileCopyOptions,
     FleetOptions,
-    PutTreeOptions,
     ReadOptions,
     RecordingOptions,
     SessionOptions,
@@ -143,7 +142,7 @@ class AsyncFastFlightClient:
         return await work_in_thread(GetFile(self._files(device, "get_file", options), path, local, options))
 
     async def put_tree(
-        self, device: str, folder: str, local: str | Path, **options: Unpack[PutTreeOptions]
+        self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]
     ) -> CopiedTree:
         """Copy a local folder to a folder of a device. See `FastFlightClient.put_tree`."""
         return await work_in_thread(PutTree(self._files(device, "put_tree", options), folder, local, options))

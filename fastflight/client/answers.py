@@ -117,7 +117,7 @@ class CopiedTree:
 
     `files` were moved, `bytes` is their total size. `unchanged` were already the same. `skipped` are entries of a local
     folder that are neither files nor folders, such as links. `ignored` are those that the option `ignore` matched; a
-    folder among them ends in a slash.
+    local folder among them ends in a slash. `removed` are files that only the target had, with the option `delete`.
     """
 
     files: tuple[str, ...]
@@ -125,6 +125,7 @@ class CopiedTree:
     unchanged: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
 
 
 def location_of(location: str | None) -> str:

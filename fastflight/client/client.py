@@ -18,7 +18,6 @@ from fastflight.client.credentials import NONE, Credentials
 from fastflight.client.options import (
     FileCopyOptions,
     FleetOptions,
-    PutTreeOptions,
     ReadOptions,
     RecordingOptions,
     SessionOptions,
@@ -175,11 +174,11 @@ class FastFlightClient:
         with reading_bar(options.get("progress")) as progress:
             return GetFile(files, path, local, {**options, "progress": progress}).run()
 
-    def put_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[PutTreeOptions]) -> CopiedTree:
+    def put_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]) -> CopiedTree:
         """Copy the files of a local folder and its subfolders to a folder of a device. Links are not copied.
 
-        The files are verified on the device before they replace the old ones. Other files in its folder stay. Options:
-        `fastflight.client.options.PutTreeOptions`.
+        The files are verified on the device before they replace the old ones. Other files there stay, unless the
+        option `delete` is set. Options: `fastflight.client.options.TreeCopyOptions`.
         """
         from fastflight.client.tree_copy import PutTree
 

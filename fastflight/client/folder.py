@@ -74,6 +74,13 @@ def is_ignored(path: str, ignore: Sequence[str]) -> bool:
     return False
 
 
+def is_left_out(path: str, ignore: Sequence[str]) -> bool:
+    """Whether a glob of `ignore` matches the file at `path`, or a folder that it is in."""
+    names = path.split("/")
+    folders = ("/".join(names[:depth]) + "/" for depth in range(1, len(names)))
+    return any(is_ignored(each, ignore) for each in (path, *folders))
+
+
 def _walk(folder: Path, prefix: str, ignore: Sequence[str]) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """Yield all entries that are no folders, and the folders to ignore, whose paths end in a slash."""
     if prefix.count("/") > MAX_DEPTH:

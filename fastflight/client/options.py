@@ -69,24 +69,19 @@ class FleetOptions(ReadOptions, total=False):
 
 
 class TreeCopyOptions(FileOptions, total=False):
-    """The options of `get_tree`: those of `FileOptions`, and
+    """The options of `put_tree` and `get_tree`: those of `FileOptions`, and
 
     - `skip_unchanged`: do not move files whose size and digest are the same on both sides.
+    - `ignore`: globs of files and folders to leave out. `*.pyc` matches a name in any folder, `docs/*.md` a path
+      relative to the folder that is copied, and `build/` only folders. By default nothing is left out.
+    - `delete`: afterwards remove files of the target that the source does not have, except those that `ignore` matches.
     - `progress`: a `TreeReport`, called as files are moved.
     """
 
     skip_unchanged: bool
-    progress: TreeReport | None
-
-
-class PutTreeOptions(TreeCopyOptions, total=False):
-    """The options of `put_tree`: those of `TreeCopyOptions` and `FileOptions`, and
-
-    - `ignore`: globs of files and folders to leave out. `*.pyc` matches a name in any folder, `docs/*.md` a path
-      relative to the folder that is copied, and `build/` only folders. By default nothing is left out.
-    """
-
     ignore: Sequence[str]
+    delete: bool
+    progress: TreeReport | None
 
 
 class FileCopyOptions(FileOptions, total=False):
@@ -165,13 +160,13 @@ OPTIONS: Mapping[str, type] = {
     "write": WriteOptions,
     "put_file": FileCopyOptions,
     "get_file": FileCopyOptions,
-    "put_tree": PutTreeOptions,
+    "put_tree": TreeCopyOptions,
     "get_tree": TreeCopyOptions,
     "session": SessionOptions,
     "recording": RecordingOptions,
 }
 # Options that the client keeps to itself. All others are keys of the request.
-NOT_SENT = ("ignore", "progress", "resume", "resuming", "skip_unchanged")
+NOT_SENT = ("delete", "ignore", "progress", "resume", "resuming", "skip_unchanged")
 
 
 def request_keys(verb: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -80,6 +80,9 @@ class ServerFiles:
         request = self._file(path, offset=offset, limit=limit)
         return StreamDownload(self._connection.stream(request), _bytes_of)
 
+    def remove(self, path: str) -> None:
+        self._connection.act("file.remove", **self._at(path))
+
     def write(self, path: str, file: FileToSend, report: Report | None) -> Upload:
         request = self._file(path, resume=file.resume_at is not None, sha256=file.sha256)
 

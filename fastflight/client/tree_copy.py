@@ -1,8 +1,8 @@
 """Copies folders between this computer and a device.
 
-Each file is copied to the same relative path; files that only the target has stay. With `skip_unchanged`, the device
-first computes the digests of its files in one pass, and only files that differ are moved. Folders without files are not
-copied.
+Each file is copied to the same relative path; files that only the target has stay, unless `delete` is set. With
+`skip_unchanged`, the device first computes the digests of its files in one pass, and only files that differ are moved.
+Folders without files are neither copied nor removed.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import os
 import posixpath
 import sys
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
 
 from fastflight.client.answers import CopiedTree
 from fastflight.client.device_files import DeviceFiles, ReadableFiles
-from fastflight.client.folder import LocalEntry, LocalFolder, scan
+from fastflight.client.folder import LocalEntry, is_left_out, scan
 from fastflight.client.landing import Landed, RemoteEntry, clash, landing
 from fastflight.client.local_file import os_errors_of
-from fastflight.client.options import PutTreeOptions, TreeCopyOptions
+from fastflight.client.options import TreeCopyOptions
 from fastflight.client.work import Steps
 from fastflight.errors import DataError, DeviceError, FileMissing, ProtocolError, RequestError
 from fastflight.service.choices import LEFT_BEHIND, MAX_FILES, MAX_REQUEST_BYTES
@@ -38,19 +38,21 @@ FOLDS_CASE = os.name == "nt" or sys.platform == "darwin"
 class PutTree(Steps):
     """The `Work` of `put_tree`: copies a local folder to a device."""
 
-    def __init__(self, files: DeviceFiles, folder: str, source: str | Path, options: PutTreeOptions) -> None:
+    def __init__(self, files: DeviceFiles, folder: str, source: str | Path, options: TreeCopyOptions) -> None:
         super().__init__()
         self._files = files
         self._folder = folder
         self._source = Path(source)
         self._skip_unchanged = options.get("skip_unchanged", False)
         self._ignore = options.get("ignore", ())
+        self._delete = options.get("delete", False)
         self._progress = options.get("progress")
 
     def run(self) -> CopiedTree:
         """Send the files: all of them, or with `skip_unchanged` only the files that differ."""
         folder = scan(self._source, self._ignore)
-        wanted = self._wanted(folder)
+        there = remote_digests(self._files, self._folder) if self._skip_unchanged else None
+        wanted = self._different(folder.files, there or {})
         moved = {entry.path for entry in wanted}
         total = sum(entry.size for entry in wanted)
         done = 0
@@ -61,16 +63,27 @@ class PutTree(Steps):
             with self.step(upload.give_up):
                 done += upload.run().bytes
         kept = tuple(entry.path for entry in folder.files if entry.path not in moved)
-        return CopiedTree(tuple(entry.path for entry in wanted), done, kept, folder.skipped, folder.ignored)
+        here = {entry.path for entry in folder.files}
+        removed = self._remove_others(here, self._listed() if there is None else there) if self._delete else ()
+        return CopiedTree(tuple(entry.path for entry in wanted), done, kept, folder.skipped, folder.ignored, removed)
 
-    def _wanted(self, folder: LocalFolder) -> list[LocalEntry]:
-        there = remote_digests(self._files, self._folder) if self._skip_unchanged else None
-        if there is None:
-            return list(folder.files)
+    def _different(self, files: Sequence[LocalEntry], there: Mapping[str, RemoteEntry]) -> list[LocalEntry]:
         with os_errors_of(self._source):
-            return [
-                entry for entry in folder.files if not (entry.path in there and there[entry.path].same(entry.local))
-            ]
+            return [entry for entry in files if not (entry.path in there and there[entry.path].same(entry.local))]
+
+    def _listed(self) -> Mapping[str, RemoteEntry]:
+        try:
+            return listed(self._files, self._folder, self)
+        except FileMissing:
+            return {}
+
+    def _remove_others(self, here: Collection[str], there: Iterable[str]) -> tuple[str, ...]:
+        """Remove the device's files that are not in the local folder. Return their paths."""
+        others = tuple(path for path in there if path not in here and not is_left_out(path, self._ignore))
+        for path in others:
+            with self.step(lambda: None):
+                self._files.remove(posixpath.join("/", self._folder, path))
+        return others
 
     def _report(
         self, lot: Sequence[LocalEntry], before: int, total: int
@@ -96,13 +109,17 @@ class GetTree(Steps):
         self._folder = folder
         self._target = Path(target)
         self._skip_unchanged = options.get("skip_unchanged", False)
+        self._ignore = options.get("ignore", ())
+        self._delete = options.get("delete", False)
         self._progress = options.get("progress")
 
     def run(self) -> CopiedTree:
         """Read the files: all of them, or with `skip_unchanged` only the files that differ."""
         there = remote_digests(self._files, self._folder) if self._skip_unchanged else None
         if there is None:
-            there = self._listed()
+            there = listed(self._files, self._folder, self)
+        ignored = tuple(path for path in there if is_left_out(path, self._ignore))
+        there = {path: entry for path, entry in there.items() if path not in ignored}
         if FOLDS_CASE and (pair := clash(list(there))):
             raise DataError(f"{pair[0]!r} and {pair[1]!r} would be one file here", hint="Rename one on the device")
         with os_errors_of(self._target):
@@ -117,13 +134,18 @@ class GetTree(Steps):
         if missing := set(wanted).difference(landed.paths):
             raise ProtocolError("the server did not send all requested files", where=min(missing))
         kept = tuple(path for path in there if path not in landed.paths)
-        return CopiedTree(tuple(landed.paths), landed.bytes, kept)
+        removed = self._remove_others(places.values()) if self._delete else ()
+        return CopiedTree(tuple(landed.paths), landed.bytes, kept, (), ignored, removed)
 
-    def _listed(self) -> dict[str, RemoteEntry]:
-        listing = self._files.list_tree(self._folder)
-        with listing, self.step(listing.cancel):
-            entries = list(listing)
-        return below(self._folder, ((each.path, RemoteEntry(each.size)) for each in entries if each.kind == "file"))
+    def _remove_others(self, places: Collection[Path]) -> tuple[str, ...]:
+        """Remove the local files that are not on the device. Return their paths. Links stay."""
+        if not self._target.is_dir():
+            return ()
+        others = [entry for entry in scan(self._target, self._ignore).files if entry.local not in places]
+        with os_errors_of(self._target):
+            for entry in others:
+                entry.local.unlink()
+        return tuple(entry.path for entry in others)
 
     def _take(self, lot: Sequence[str], landed: Landed, total: int) -> None:
         sha256 = hashlib.sha256()
@@ -151,6 +173,14 @@ def remote_digests(files: ReadableFiles, folder: str) -> dict[str, RemoteEntry] 
         if type(error) in (FileMissing, DeviceError):
             return None
         raise
+
+
+def listed(files: ReadableFiles, folder: str, work: Steps) -> dict[str, RemoteEntry]:
+    """Return the files below a folder, without digests, as a step of `work`. `FileMissing` if there is none."""
+    listing = files.list_tree(folder)
+    with listing, work.step(listing.cancel):
+        entries = list(listing)
+    return below(folder, ((each.path, RemoteEntry(each.size)) for each in entries if each.kind == "file"))
 
 
 def below(folder: str, entries: Iterable[tuple[str, RemoteEntry]]) -> dict[str, RemoteEntry]:

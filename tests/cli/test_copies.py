@@ -90,7 +90,7 @@ def test_what_was_left_out_is_named(run: Run, app: Path) -> None:
 def test_a_script_reads_what_was_copied(run: Run, app: Path) -> None:
     told = json.loads(run("put", "-r", "app", "demo:/t", "--json").stdout)
     files = ["lib/__init__.py", "lib/a.py", "main.py"]
-    none = {"unchanged": [], "skipped": [], "ignored": []}
+    none = {"unchanged": [], "skipped": [], "ignored": [], "removed": []}
     assert told == {"device": "demo", "path": "/t", "files": files, "bytes": 20, **none}
     (app / "main.py").write_text("changed")
     told = json.loads(run("get", "-r", "demo:/t", "app", "--skip-unchanged", "--json").stdout)
