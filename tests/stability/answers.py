@@ -59,6 +59,7 @@ COMMANDS = (
     "put x.parquet demo:/b.csv --json",
     "cp demo:/a.csv demo:/c.csv --json",
     "cp -r demo:/ copied --json",
+    "sync demo:/ copied --json",
     "hash demo:/a.csv --json",
     "df demo --json",
     "info demo --json",
