@@ -14,6 +14,7 @@ from typer.core import TyperArgument, TyperGroup
 
 import fastflight
 from fastflight.cli import screen
+from fastflight.cli.chain import PLUS, run_chain
 from fastflight.cli.exit_codes import REFUSED
 
 # For each subcommand its module in `fastflight.cli`, and its line of `fastflight --help`: the start of its own help.
@@ -52,6 +53,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "exec": ("run", "Run code on a device and show its output as it arrives."),
     "run": ("run", "Run a local file on a device and show its output as it arrives. Nothing is stored on the device."),
     "eval": ("run", "Show the value of an expression on a device, as the board's prompt does."),
+    "script": ("script", "Run the commands of a script, one on each line, in one process."),
     "tail": ("tail", "Show the live output of a device, without interrupting its program, until Ctrl-C."),
     "plot": ("plot", "Plot columns of a device's live output into a PNG file."),
     "record": ("record", "Record a device on the server, or on this computer without a server (--to DIR)."),
@@ -88,7 +90,7 @@ PANELS: Mapping[str, tuple[str, ...]] = {
         *("ls", "cat", "head", "get", "put", "cp", "sync", "edit", "rm", "mkdir", "mv", "hash"),
         *("df", "info", "rtc", "reset", "soft-reset", "bootloader"),
     ),
-    "Live": ("repl", "exec", "run", "eval", "tail", "plot"),
+    "Live": ("repl", "exec", "run", "eval", "script", "tail", "plot"),
     "Recordings": ("record", "replay", "recordings"),
     "Server": ("serve", "gateway", "bridge", "devices", "ports", "stats", "doctor"),
     "Access": ("token", "cert"),
@@ -134,9 +136,13 @@ class Commands(TyperGroup):
         name, placeholder, rest = super().resolve_command(*args)
         return name, placeholder if name is None else load(name), rest
 
-    def main(self, *args: Any, **options: Any) -> Any:
+    def main(self, *arguments: Any, **options: Any) -> Any:
+        given, *rest = arguments or (options.pop("args", None),)
+        words = sys.argv[1:] if given is None else list(given)
+        if PLUS in words:
+            return run_chain(words, lambda command: self.main(command, *rest, **options))
         try:
-            return super().main(*args, **options)
+            return super().main(words, *rest, **options)
         except OSError as error:
             screen.discard_output(sys.stdout)
             screen.complain(f"error: {error.filename or 'standard output'}: {error.strerror or error}")
@@ -169,7 +175,7 @@ def _print_version(wanted: bool) -> None:
 app = typer.Typer(
     cls=Commands,
     help="Use MicroPython devices as tables. `serve` and `bridge` open devices; most other commands call a "
-    "server, or use the only board that is plugged in.",
+    "server, or use the only board that is plugged in. With + between them, several commands run in one process.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -17,7 +17,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, TypeVar, cast
@@ -26,8 +26,9 @@ from urllib.parse import urlsplit
 import typer
 
 from fastflight.cli import screen
+from fastflight.cli.chain import shared_clients
 from fastflight.cli.exit_codes import usage_errors
-from fastflight.client.answers import DEFAULT_LOCATION
+from fastflight.client.answers import DEFAULT_LOCATION, SERVER_VARIABLE
 from fastflight.errors import RequestError, TransportError
 
 if TYPE_CHECKING:
@@ -64,6 +65,11 @@ class Server:
     or_board: bool = False
 
     @property
+    def is_named(self) -> bool:
+        """Whether the command line names a server or a board. A server in the environment is the default."""
+        return self.device is not None or self.url not in (None, os.environ.get(SERVER_VARIABLE))
+
+    @property
     def location(self) -> str:
         return self.url or DEFAULT_LOCATION
 
@@ -73,7 +79,16 @@ class Server:
             return read_credentials(os.environ, **self.credential_files)
 
     def client(self) -> InterruptibleClient:
-        """Return a client of this server. A wrong URL or credential is reported as a wrong command line."""
+        """Return a client of this server. A wrong URL or credential is reported as a wrong command line.
+
+        Commands of a chain (`chain`) share it.
+        """
+        shared = shared_clients()
+        if shared is None:
+            return self._open()
+        return cast("InterruptibleClient", nullcontext(shared.client(self, self._open)))
+
+    def _open(self) -> InterruptibleClient:
         if self.device is not None:
             return _client_of_board(self.device)
         if self.or_board and self.url is None and not _listens(DEFAULT_LOCATION):
@@ -185,7 +200,7 @@ SERVER_OPTIONS: Mapping[str, Any] = {
         str | None,
         typer.Option(
             "--server",
-            envvar="FASTFLIGHT_SERVER",
+            envvar=SERVER_VARIABLE,
             metavar="URL",
             help=f"URL of the server. By default {DEFAULT_LOCATION}.",
             rich_help_panel=CONNECTION,
@@ -269,7 +284,7 @@ def _with_options(command: Callable[..., R], offered: Mapping[str, Any]) -> Call
     def run(*args: Any, **kwargs: Any) -> R:
         values = {name: kwargs.pop(name) for name in offered}
         url, board = values.pop("server"), values.pop("board", None)
-        if url is not None and board is not None and not os.environ.get("FASTFLIGHT_SERVER"):
+        if url is not None and board is not None and not os.environ.get(SERVER_VARIABLE):
             raise typer.BadParameter("--server and --device exclude each other: leave one of them out")
         return command(*args, **kwargs, server=Server(url, values, board, or_board=offered is DEVICE_OPTIONS))
 

@@ -54,7 +54,12 @@ def run(opened: str) -> Run:
     def invoke(*arguments: str, input: str | None = None) -> Result:
         result = CliRunner().invoke(app, arguments, env={"FASTFLIGHT_SERVER": opened, "COLUMNS": "120"}, input=input)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-        assert "Traceback (most recent call last)" not in result.output or arguments[0] in ("exec", "run", "eval")
+        assert "Traceback (most recent call last)" not in result.output or arguments[0] in (
+            "exec",
+            "run",
+            "eval",
+            "script",
+        )
         return result
 
     return invoke
