@@ -88,7 +88,7 @@ def warn_of_conflicting_package() -> None:
         log.warning(what, hint=advice)
 
 
-class _BestEffortStream(io.TextIOBase):
+class _BestEffortStream:
     """Writes to `stream` and ignores errors, so that a lost log ends no thread."""
 
     def __init__(self, stream: TextIO) -> None:

@@ -44,14 +44,15 @@ def test_a_server_and_a_client_know_each_other(authority: CertificateAuthority, 
     def accept() -> None:
         with at_server.wrap_socket(theirs, server_side=True) as accepted:
             names.append(accepted.getpeercert())
+            accepted.sendall(b"!")
 
     thread = threading.Thread(target=accept)
     thread.start()
     ours.settimeout(SOON)
     with at_client.wrap_socket(ours, server_hostname=host) as connected:
-        connected.recv(1)
+        greeting = connected.recv(1)
     thread.join(SOON)
-    assert "ada" in str(names)
+    assert (greeting, "ada" in str(names)) == (b"!", True)
 
 
 def test_a_server_by_another_name_is_refused(authority: CertificateAuthority, tmp_path: Path) -> None:

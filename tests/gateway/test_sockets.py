@@ -297,7 +297,8 @@ def test_an_idle_one_gives_way_to_a_request_and_a_busy_one_says_how_to_end_it() 
                 continue
             with pytest.raises(urllib.error.HTTPError) as refused:
                 listed(running)
-            error = json.load(refused.value)
+            with refused.value:
+                error = json.load(refused.value)
             assert (refused.value.code, error["code"], error["where"]) == (503, "busy", "demo")
             assert error["holder"] == "an interactive session (a REPL)"
             assert error["hint"].startswith("Close it where it is open, or ask again in ")

@@ -153,7 +153,8 @@ def test_frames_lead_to_the_simulator_and_no_further(board: AttackedBoard, secre
 def test_what_gc_finds_lists_no_folder(board: AttackedBoard) -> None:
     code = """
     load("gc").unfreeze()
-    found = [thing for thing in load("gc").get_objects() if isinstance(thing, dict) and "posix_spawn" in thing]
+    dicts = [thing for thing in load("gc").get_objects() if isinstance(thing, dict)]
+    found = [names for names in dicts if "posix_spawn" in names and callable(names["listdir"])]
     for place in ("/", "/etc", "/proc", "/dev", "/tmp", "/root", "/home"):
         print(attempt(lambda: found[0]["listdir"](place)))
     """
