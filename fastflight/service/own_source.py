@@ -11,12 +11,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 from pydantic import ValidationError
 
+from fastflight.concurrency.timed import Overdue, call_within
 from fastflight.errors import FastFlightError, RequestError, SourceError
 from fastflight.lazy import Logger
 from fastflight.service.own_rows import BatchMaker, is_rows
@@ -45,6 +48,9 @@ log = Logger(__name__)
 TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,79}")
 TYPE_EXAMPLE = 'As in class SalesRequest(fastflight.SourceRequest): type = "sales"'
 FUNCTIONS = ("read", "aread", "write", "describe", "parts")
+# Threads of one source whose function has not returned in time. Each may hold memory, and nothing can end it.
+MAX_OVERDUE = 16
+_END = object()
 
 
 class Source(Generic[R]):
@@ -64,6 +70,11 @@ class Source(Generic[R]):
     Polars. All of an answer have the same columns. `read`, `aread` or `write` is needed. With both `read` and `aread`,
     the key `mode` of the request decides.
 
+    `timeout` is the seconds that each step may take: to begin an answer, and then to give its next rows. After that the
+    client gets a `SourceError`. Without it, a client waits for as long as the source takes. Each step of a function
+    other than `aread` then has a thread of its own, which ends when the function returns. `write` has no limit,
+    because it waits for its client.
+
     Raise an error of `fastflight.errors` to tell the client something. Of all other errors the client gets the type,
     and the server's log has the traceback. Raises `RequestError` if something is missing or wrong.
     """
@@ -77,11 +88,14 @@ class Source(Generic[R]):
         write: Callable[[R, pa.RecordBatchReader], Mapping[str, Any] | None] | None = None,
         describe: Callable[[R], pa.Schema | Estimate] | None = None,
         parts: Callable[[R], Iterable[R]] | None = None,
+        timeout: float | None = None,
     ) -> None:
         _check_request(request)
         self.request = request
         self.name = f"source {request.type}"
-        self._functions = dict(zip(FUNCTIONS, (read, aread, write, describe, parts), strict=True))
+        self.timeout = timeout
+        self._overdue: set[threading.Thread] = set()
+        self._functions: dict[str, Any] = dict(zip(FUNCTIONS, (read, aread, write, describe, parts), strict=True))
         self._check_functions()
 
     @classmethod
@@ -100,7 +114,7 @@ class Source(Generic[R]):
                 f"{_named(given)} is no source",
                 hint="Give a fastflight.Source, or a class with an attribute `request` and a method `read` or `aread`",
             )
-        return Source(request, **{name: getattr(made, name, None) for name in FUNCTIONS})
+        return Source(request, **{name: getattr(made, name, None) for name in (*FUNCTIONS, "timeout")})
 
     @property
     def runs_on_loop(self) -> bool:
@@ -121,6 +135,8 @@ class Source(Generic[R]):
         )
 
     def _check_functions(self) -> None:
+        if self.timeout is not None and not (isinstance(self.timeout, int | float) and self.timeout > 0):
+            raise RequestError(f"timeout is {self.timeout!r}", where=self.name, hint="Give seconds above 0, or None")
         for name, function in self._functions.items():
             if function is not None and not callable(function):
                 raise RequestError(f"{name} is no function but {_named(function)}", where=self.name)
@@ -137,7 +153,7 @@ class Source(Generic[R]):
 
     def _read(self, request: R) -> Reading:
         batches = BatchMaker(self.name, self._schema(request))
-        lots = self._lots(self._call("read", request), batches)
+        lots = self._lots(self._within("read", self._functions["read"], request), batches)
         try:
             first: Lot = next(lots, []) if batches.schema is None else []
             return Reading(batches.known_schema(), lots, first=first)
@@ -152,26 +168,23 @@ class Source(Generic[R]):
         return self._guarded_lots(iter((given,)) if is_rows(given) else self._guard("read", iter, given), batches)
 
     def _guarded_lots(self, items: Iterator[Any], batches: BatchMaker) -> Iterator[Lot]:
+        close = getattr(items, "close", None)
+        is_running = False
         try:
-            while True:
-                try:
-                    item = next(items)
-                except StopIteration:
-                    return
-                except BaseException as error:
-                    raise self._failure("read", error) from None
+            while (item := self._within("read", next, items, _END, late=close)) is not _END:
                 yield batches.lot(item)
+        except _LateError:
+            is_running = True
+            raise
         finally:
-            self._guard("read", getattr(items, "close", lambda: None))
+            if close is not None and not is_running:
+                self._within("read", close)
 
     async def _aread(self, request: R) -> AsyncReading:
         batches = BatchMaker(self.name, await asyncio.to_thread(self._schema, request) if self._describes else None)
-        given = self._call("aread", request)
+        given = self._guard("aread", self._functions["aread"], request)
         if inspect.isawaitable(given):
-            try:
-                given = await given
-            except BaseException as error:
-                raise self._failure("aread", error) from None
+            given = await self._await(given)
         if not is_rows(given) and not isinstance(given, AsyncIterator):
             raise batches.refusal(given, "aread")
         lots = self._alots(_only(given) if is_rows(given) else given, batches)
@@ -184,25 +197,17 @@ class Source(Generic[R]):
 
     async def _alots(self, items: AsyncIterator[Any], batches: BatchMaker) -> Any:
         try:
-            while True:
-                try:
-                    item = await anext(items)
-                except StopAsyncIteration:
-                    return
-                except BaseException as error:
-                    raise self._failure("aread", error) from None
+            while (item := await self._await(anext(items, _END))) is not _END:
                 yield batches.lot(item)
         finally:
             aclose = getattr(items, "aclose", None)
             if aclose is not None:
-                try:
-                    await aclose()
-                except BaseException as error:
-                    raise self._failure("aread", error) from None
+                await self._await(aclose())
 
     def _write(self, request: R, schema: pa.Schema, batches: Sent, acknowledge: Acknowledge) -> Summary:
         rows = _Received(batches, acknowledge)
-        summary = self._call("write", request, pa.RecordBatchReader.from_batches(schema, rows))
+        reader = pa.RecordBatchReader.from_batches(schema, rows)
+        summary = self._guard("write", self._functions["write"], request, reader)
         if summary is not None and not isinstance(summary, Mapping):
             raise SourceError(f"write returned {_named(summary)}", where=self.name, hint="Return a dict or nothing")
         if not rows.ended:
@@ -219,7 +224,7 @@ class Source(Generic[R]):
         return self._describe(request).schema if self._describes else None
 
     def _describe(self, request: R) -> Estimate:
-        described = self._call("describe", request)
+        described = self._within("describe", self._functions["describe"], request)
         if isinstance(described, pa.Schema):
             return Estimate(described)
         if isinstance(described, Estimate) and isinstance(described.schema, pa.Schema):
@@ -236,32 +241,69 @@ class Source(Generic[R]):
             return
 
     def _parts(self, request: R, known: Estimate) -> Parts[R]:
-        parts: list[Any] = self._guard("parts", list, self._call("parts", request))
+        parts: list[Any] = self._within("parts", lambda: list(self._functions["parts"](request)))
         if not 0 < len(parts) <= MAX_ENDPOINTS or not all(type(part) is self.request for part in parts):
             raise SourceError(
                 f"parts returned something else than 1 to {MAX_ENDPOINTS} requests of its type", where=self.name
             )
         return Parts([Part(part) for part in parts])
 
-    def _call(self, name: str, *args: Any) -> Any:
-        function = self._functions[name]
-        assert function is not None
-        return self._guard(name, function, *args)
-
     def _guard(self, name: str, function: Callable[..., T], *args: Any) -> T:
+        """Call a function of the user."""
         try:
             return function(*args)
         except BaseException as error:
             raise self._failure(name, error) from None
 
+    def _within(self, name: str, function: Callable[..., T], *args: Any, late: Callable[[], object] | None = None) -> T:
+        """Call a function of the user. If it is late, raise `_LateError`, and call `late` when it has returned."""
+        if self.timeout is None:
+            return self._guard(name, function, *args)
+        self._check_overdue()
+        try:
+            return self._guard(name, partial(call_within, self.timeout, function, *args, late=late))
+        except Overdue as overdue:
+            self._overdue.add(overdue.thread)
+            raise self._late(name) from None
+
+    async def _await(self, step: Awaitable[T]) -> T:
+        """Await a step of `aread`."""
+        try:
+            async with asyncio.timeout(self.timeout) as limit:
+                return await step
+        except BaseException as error:
+            raise self._late("aread") if limit.expired() else self._failure("aread", error) from None
+
+    def _check_overdue(self) -> None:
+        """Raise `SourceError` if so many threads have not returned that no more may be started."""
+        for thread in tuple(self._overdue):
+            if not thread.is_alive():
+                self._overdue.discard(thread)
+        if len(self._overdue) >= MAX_OVERDUE:
+            raise SourceError(
+                f"{MAX_OVERDUE} of its earlier calls have not returned",
+                where=self.name,
+                hint="Try again when they have, or restart the server",
+            )
+
+    def _late(self, name: str) -> SourceError:
+        log.error("source is late", source=self.request.type, function=name, timeout=self.timeout)
+        return _LateError(
+            f"{name} has given nothing for {self.timeout:g} s", where=self.name, hint="Ask for less, or try again later"
+        )
+
     def _failure(self, name: str, error: BaseException) -> BaseException:
         """Return what to raise for an exception of the user's function `name`; log those that the client cannot see."""
-        if isinstance(error, FastFlightError):
+        if isinstance(error, FastFlightError | Overdue):
             return error
         if isinstance(error, asyncio.CancelledError) and _is_cancelled():
             return error
         log.error("source failed", source=self.request.type, function=name, exc_info=error)
         return SourceError(f"{name} raised {type(error).__name__}", where=self.name, hint="See the server's log")
+
+
+class _LateError(SourceError):
+    """A function has taken longer than the source may. It may still run."""
 
 
 class _Received(Iterator[pa.RecordBatch]):

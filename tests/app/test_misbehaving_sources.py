@@ -18,6 +18,7 @@ from fastflight import FastFlightClient, Source, SourceRequest, create_server
 from fastflight.app.running import RunningServer
 from fastflight.concurrency import watchdog
 from fastflight.errors import RequestError, SourceError, Stopped
+from fastflight.service import own_source
 
 SOON = 10.0
 BATCHES = 4
@@ -30,6 +31,11 @@ class Steady(SourceRequest):
 class Bad(SourceRequest):
     type = "bad"
     how: str = ""
+
+
+class Slow(SourceRequest):
+    type = "slow"
+    where: str = "in the middle"
 
 
 def batch(number: int) -> pa.RecordBatch:
@@ -110,6 +116,31 @@ async def asteady(request: Steady) -> AsyncIterator[pa.RecordBatch]:
         yield batch(number)
 
 
+def slow(request: Slow) -> Any:
+    """Block until RELEASED: before the first rows, or between the first and the second."""
+    if request.where == "at the beginning":
+        RELEASED.wait(SOON)
+    return slow_rows()
+
+
+def slow_rows() -> Iterator[pa.RecordBatch]:
+    try:
+        yield batch(0)
+        RELEASED.wait(SOON)
+        yield batch(1)
+    finally:
+        ENDED.set()
+
+
+async def aslow(request: Slow) -> AsyncIterator[pa.RecordBatch]:
+    try:
+        if request.where == "in the middle":
+            yield batch(0)
+        await asyncio.sleep(SOON)
+    finally:
+        ENDED.set()
+
+
 STEADY = Source(Steady, read=steady, aread=asteady)
 
 
@@ -123,7 +154,9 @@ def _plain_tracebacks() -> None:
 @pytest.fixture(scope="module")
 def server() -> Iterator[RunningServer]:
     with create_server(
-        "grpc://127.0.0.1:0", sources=[Source(Bad, read=read, aread=aread), STEADY], http="0"
+        "grpc://127.0.0.1:0",
+        sources=[Source(Bad, read=read, aread=aread), Source(Slow, read=slow, aread=aslow, timeout=0.1), STEADY],
+        http="0",
     ) as running:
         with FastFlightClient(running.location) as client:
             client.health()  # gRPC opens a descriptor for its first connection, and keeps it
@@ -201,3 +234,32 @@ def test_a_loop_that_is_blocked(
 def test_errors_for_the_client_are_passed_on(client: FastFlightClient, mode: Any) -> None:
     with pytest.raises(RequestError, match="how: there is none of it"):
         client.read_request(Bad(how="refused", mode=mode)).to_arrow()
+
+
+@pytest.mark.parametrize("where", ["at the beginning", "in the middle"])
+def test_a_source_that_is_late(client: FastFlightClient, mode: Any, where: str) -> None:
+    RELEASED.clear()
+    ENDED.clear()
+    rows = 0
+    with pytest.raises(SourceError, match=r"source slow: a?read has given nothing for 0\.1 s"):
+        for part in client.read_request(Slow(where=where, mode=mode)):
+            rows += part.num_rows
+    assert rows == (where == "in the middle")
+    RELEASED.set()
+    if (where, mode) != ("at the beginning", "sync"):  # that one has made no iterator yet
+        assert ENDED.wait(SOON)
+
+
+@pytest.mark.parametrize("mode", ["sync"])
+def test_calls_that_do_not_return_are_limited(
+    client: FastFlightClient, mode: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_source, "MAX_OVERDUE", 1)
+    RELEASED.clear()
+    ENDED.clear()
+    with pytest.raises(SourceError, match="read has given nothing"):
+        client.read_request(Slow(mode=mode)).to_arrow()
+    with pytest.raises(SourceError, match="source slow: 1 of its earlier calls have not returned"):
+        client.read_request(Slow(mode=mode)).to_arrow()
+    RELEASED.set()
+    assert ENDED.wait(SOON)

@@ -47,6 +47,7 @@ async def aread(request: Sales) -> AsyncIterator[pa.Table]:
         (Sales, {"aread": read}, "source sales: aread is not async. Give it as read"),
         (Sales, {"read": read, "describe": aread}, "describe is async. Write it without async"),
         (Sales, {"read": TABLE}, "read is no function but Table"),
+        (Sales, {"read": read, "timeout": 0}, "source sales: timeout is 0. Give seconds above 0, or None"),
         (Nameless, {"read": read}, 'Nameless: it has no type. As in class SalesRequest.*type = "sales"'),
         (Misnamed, {"read": read}, "'my sales' is no name for a type"),
         (dict, {"read": read}, "dict is no class derived from fastflight.SourceRequest"),
