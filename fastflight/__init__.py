@@ -8,11 +8,13 @@ starts without loading Arrow.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastflight.lazy import exports
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fastflight.app.create import create_server
     from fastflight.client import AsyncFastFlightClient, Credentials, FastFlightClient
     from fastflight.service.own_source import Source
@@ -65,7 +67,7 @@ _MODULES = {
     "service.source": ("Estimate",),
 }
 
-__getattr__ = exports(__name__, _MODULES)
+__getattr__: Callable[[str], Any] = exports(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

@@ -124,7 +124,7 @@ class DeviceException(DeviceError):
     def __init__(self, what: str, *, kind: str, traceback: str, where: str = "", hint: str = "") -> None:
         super().__init__(what, where=where, hint=hint)
         self.kind = kind
-        self.traceback = traceback[-MAX_QUOTED_CHARACTERS:]
+        self.traceback: str = traceback[-MAX_QUOTED_CHARACTERS:]
 
 
 class SourceError(FastFlightError):

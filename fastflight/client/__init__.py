@@ -5,11 +5,13 @@ All names are imported on first use: a process that makes one call starts withou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastflight.lazy import exports
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fastflight.client.aio import AsyncFastFlightClient
     from fastflight.client.answers import DEFAULT_LOCATION, Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
     from fastflight.client.client import FastFlightClient
@@ -49,7 +51,7 @@ __all__ = [
     "traced",
 ]
 
-__getattr__ = exports(
+__getattr__: Callable[[str], Any] = exports(
     __name__,
     {
         "aio": ("AsyncFastFlightClient",),

@@ -66,7 +66,7 @@ class AsyncFastFlightClient:
         timeout: float = answers.DEFAULT_TIMEOUT,
         credentials: Credentials = NONE,
     ) -> None:
-        self.location = answers.location_of(location)
+        self.location: str = answers.location_of(location)
         self._connection = ServerConnection(self.location, timeout, credentials)
 
     async def devices(self) -> list[Device]:

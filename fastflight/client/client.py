@@ -72,7 +72,7 @@ class FastFlightClient:
         timeout: float = answers.DEFAULT_TIMEOUT,
         credentials: Credentials = NONE,
     ) -> None:
-        self.location = answers.location_of(location)
+        self.location: str = answers.location_of(location)
         self._connection = self._connection_class(self.location, timeout, credentials)
 
     def devices(self) -> list[Device]:

@@ -46,7 +46,7 @@ class Interaction:
         try:
             with typed_errors(location):
                 writer.begin(SENT)
-            self.rows = RowStream(reader, location, on_summary=self._sending.done)
+            self.rows: RowStream = RowStream(reader, location, on_summary=self._sending.done)
         except FastFlightError as error:
             # The end of the call has the server's reason; the error of a failed writer says less.
             raise self._refusal(error) from error

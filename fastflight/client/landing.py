@@ -79,9 +79,9 @@ class Landed:
         self._sha256 = hashlib.sha256()
         # The sha256 digests, received from the server, of the next files.
         self._digests: deque[str] = deque()
-        self.path = ""
+        self.path: str = ""
         self.paths: list[str] = []
-        self.bytes = 0
+        self.bytes: int = 0
 
     def expect(self, digests: Iterable[str]) -> None:
         """Add the sha256 digests of the next files to be completed, in order."""

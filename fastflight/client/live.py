@@ -121,7 +121,7 @@ class Numbers:
     """The newest numbers of a device, of the last `window` seconds. `read` collects them; `picture` draws them."""
 
     def __init__(self, device: str, stream: RowStream, wanted: Sequence[str] | None, window: float) -> None:
-        self.ended = threading.Event()
+        self.ended: threading.Event = threading.Event()
         self.error: FastFlightError | None = None
         self._device = device
         self._stream = stream

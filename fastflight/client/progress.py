@@ -27,8 +27,8 @@ class Meter:
     def __init__(self, report: Report | None, total_bytes: int | None = None) -> None:
         self.report = report
         self._total = total_bytes
-        self.rows = 0
-        self.bytes = 0
+        self.rows: int = 0
+        self.bytes: int = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows

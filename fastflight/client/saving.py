@@ -38,7 +38,7 @@ class SavedFile:
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self.path = path
-        self.bytes = 0
+        self.bytes: int = 0
         self._schema = schema.remove_metadata()
         self._file: BufferedRandom
         self._encoder: _Encoder | None = None

@@ -36,7 +36,7 @@ class StreamDownload(Generic[T]):
     def __init__(self, stream: RowStream, values: Callable[[RowStream], Iterator[T]]) -> None:
         self._stream = stream
         self._values = values
-        self.cancel = stream.cancel
+        self.cancel: Callable[[], None] = stream.cancel
 
     def __enter__(self) -> Self:
         self._stream.__enter__()

@@ -64,7 +64,7 @@ class StreamOutcome:
         self.gaps: deque[Missed] = deque(maxlen=MAX_KEPT_GAPS)
         self._gaps = 0
         self._chunks = 0
-        self.recording = ""
+        self.recording: str = ""
 
     @property
     def has_summary(self) -> bool:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastflight.lazy import exports
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fastflight.service.catalog import Catalog
     from fastflight.service.source import SourceFunctions
     from fastflight.service.wire import decode, decode_path, encode, make_request
 
 __all__ = ["Catalog", "SourceFunctions", "decode", "decode_path", "encode", "make_request"]
 
-__getattr__ = exports(
+__getattr__: Callable[[str], Any] = exports(
     __name__,
     {
         "catalog": ("Catalog",),

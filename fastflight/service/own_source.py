@@ -92,7 +92,7 @@ class Source(Generic[R]):
     ) -> None:
         _check_request(request)
         self.request = request
-        self.name = f"source {request.type}"
+        self.name: str = f"source {request.type}"
         self.timeout = timeout
         self._overdue: set[threading.Thread] = set()
         self._functions: dict[str, Any] = dict(zip(FUNCTIONS, (read, aread, write, describe, parts), strict=True))

@@ -68,7 +68,9 @@ class Request(BaseModel):
     not declared.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, defer_build=True
+    )
 
     type: ClassVar[str]
     demands: ClassVar[Demands] = {}
@@ -234,7 +236,7 @@ class Ticks(BaseModel):
     `window_seconds`.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
 
     column: Annotated[str, Field(min_length=1)]
     unit: Literal["s", "ms", "us", "ns"] = "ms"

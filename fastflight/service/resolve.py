@@ -37,10 +37,10 @@ class AnswerSchema:
 
     def __init__(self, of: pa.Schema, ticket: bytes, path: Mode) -> None:
         """`of` is the source's schema, `ticket` the request, and `path` the mode that serves it."""
-        self.of = of
+        self.of: pa.Schema = of
         self.path = path
         metadata = {b"fastflight.request": ticket, b"fastflight.path": path.encode()}
-        self.sent = plain(of).with_metadata({**(of.metadata or {}), **metadata})
+        self.sent: pa.Schema = plain(of).with_metadata({**(of.metadata or {}), **metadata})
         # The bytes of a row without nulls, if all columns are numbers or times; else 0.
         flat = all(pa.types.is_primitive(type_) and not pa.types.is_boolean(type_) for type_ in of.types)
         self.row_bytes: int = sum(type_.bit_width for type_ in of.types) // 8 if flat else 0

@@ -13,11 +13,13 @@ All names are imported on first use: a command that reads no table starts withou
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastflight.lazy import exports
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fastflight.tables.batching import Batcher
     from fastflight.tables.codec import Layout, Rejected, RejectedRow, RowReader, RowWriter
     from fastflight.tables.endings import PARQUET, copied_as_is, format_of, is_table
@@ -42,7 +44,7 @@ __all__ = [
     "schema_from_names",
 ]
 
-__getattr__ = exports(
+__getattr__: Callable[[str], Any] = exports(
     __name__,
     {
         "batching": ("Batcher",),

@@ -7,7 +7,7 @@ Source: Flight.proto, and "Encapsulated message format" of Arrow's IPC specifica
 from __future__ import annotations
 
 import io
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any
 
 from nanoarrow import ArrayStream
@@ -57,7 +57,7 @@ class LightRows:
     def __init__(self, messages: Generator[bytes, None, None], location: str) -> None:
         self._messages = messages
         # Cancels the call, if it still runs.
-        self.close = messages.close
+        self.close: Callable[[], None] = messages.close
         self._location = location
         self.summary: Note = {}
 

@@ -26,7 +26,7 @@ class LightDownload(Generic[T]):
     def __init__(self, rows: LightRows, values: Callable[[list[Row], Note], Iterator[T]]) -> None:
         self._rows = rows
         self._values = values
-        self.cancel = rows.close
+        self.cancel: Callable[[], None] = rows.close
 
     def __enter__(self) -> Self:
         return self
