@@ -32,6 +32,7 @@ STEM = f"fastflight_micropython-{fastflight.__version__}"
 # Packages whose distribution has another name.
 DISTRIBUTIONS: Mapping[str, str] = {
     "google": "protobuf",
+    "nats": "nats-py",
     "opentelemetry": "opentelemetry-proto",
     "paho": "paho-mqtt",
     "serial": "pyserial",
@@ -116,7 +117,7 @@ def test_the_metadata_say_what_the_project_says(metadata: Message) -> None:
     assert (metadata["Name"], metadata["Version"]) == (PROJECT["name"], fastflight.__version__)
     assert (metadata["License-Expression"], metadata["License-File"]) == ("MIT", "LICENSE")
     assert metadata["Requires-Python"] == PROJECT["requires-python"]
-    assert set(metadata.get_all("Provides-Extra", [])) == {"all", "http", "plot", "publish", "tls"}
+    assert set(metadata.get_all("Provides-Extra", [])) == set(PROJECT["optional-dependencies"])
     assert metadata.get_payload() == (ROOT / "README.md").read_text(encoding="utf-8")
     assert set(metadata.get_all("Classifier", [])) <= classifiers
 
