@@ -22,6 +22,7 @@ from pydantic import BaseModel
 from fastflight import errors
 from fastflight.access.action import Action, EmptyBody, RawAction
 from fastflight.access.authority import Authority
+from fastflight.app.device_address import PASSWORD_VARIABLE
 from fastflight.app.settings import _Fleet
 from fastflight.cli.main import COMMANDS, PANELS, load
 from fastflight.cli.server_options import TOKEN_VARIABLE
@@ -53,7 +54,10 @@ GRPC_CODES = {
     "FlightInternalError": "INTERNAL",
 }
 # The variables that the commands read but no option names.
-OTHER_VARIABLES = {TOKEN_VARIABLE: "Your token itself. A token file is safer."}
+OTHER_VARIABLES = {
+    TOKEN_VARIABLE: "Your token itself. A token file is safer.",
+    PASSWORD_VARIABLE: "The password of `ws://` devices whose URL does not say where it is.",
+}
 # The Flight call of each operation that a request type declares.
 CALLS = {"read": "do_get", "write": "do_put", "exchange": "do_exchange", "describe": "get_flight_info"}
 

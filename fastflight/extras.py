@@ -13,7 +13,7 @@ from typing import Literal
 
 from fastflight.errors import RequestError
 
-Extra = Literal["cluster", "http", "plot", "publish", "tls", "watch"]
+Extra = Literal["cluster", "http", "plot", "publish", "tls", "watch", "webrepl"]
 # The top-level modules of each extra, as in pyproject.toml.
 MODULES: Mapping[Extra, frozenset[str]] = {
     "cluster": frozenset(("nats", "nkeys")),
@@ -22,6 +22,7 @@ MODULES: Mapping[Extra, frozenset[str]] = {
     "publish": frozenset(("google", "httpx", "opentelemetry", "paho")),
     "tls": frozenset(("cryptography",)),
     "watch": frozenset(("watchfiles",)),
+    "webrepl": frozenset(("websockets",)),
 }
 
 

@@ -15,6 +15,7 @@ from fastflight.access.actions import Actions
 from fastflight.access.authority import Authority
 from fastflight.app.access import access_of
 from fastflight.app.access_settings import check_location
+from fastflight.app.device_address import device_address
 from fastflight.app.running import (
     RunningServer,
     bridge_metrics,
@@ -67,7 +68,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         shards = Shards(settings.shards, owners=[source.name for source in settings.sources if source.runs_on_loop])
         # Here in case the inventory cannot be opened; below, so that it is closed before the inventory.
         parts.callback(shards.close)
-        inventory = parts.enter_context(Inventory(settings.devices, shards=shards))
+        inventory = parts.enter_context(Inventory(settings.devices, shards=shards, parse=device_address))
         # Closed after the shards, when no more lines are read: everything that was read is then recorded.
         recordings = _recordings(settings, inventory, parts)
         parts.enter_context(shards)

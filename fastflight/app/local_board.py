@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 from fastflight.app.board_files import BoardFiles, entry_of
 from fastflight.app.board_terminal import BoardTerminal
+from fastflight.app.device_address import device_address
 from fastflight.client.answers import Copied, CopiedTree, Device, Digest, Entry
 from fastflight.client.device_files import Download
 from fastflight.client.file_copy import GetFile, PutFile
@@ -51,7 +52,7 @@ class LocalBoard:
 
     def __init__(self, url: str) -> None:
         self.url = board_url(url)
-        self._inventory = Inventory({BOARD: self.url})
+        self._inventory = Inventory({BOARD: self.url}, parse=device_address)
 
     def devices(self) -> list[Device]:
         return [Device(BOARD, self.url, open=self._inventory.device(BOARD).is_open, holder=None)]

@@ -10,9 +10,6 @@ In a fleet file, where unknown keys are errors and paths are relative to the fil
 
 from __future__ import annotations
 
-import os
-import stat
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,13 +18,13 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from fastflight.app.access_settings import resolve_path
+from fastflight.app.device_address import read_password
 from fastflight.errors import RequestError
 from fastflight.extras import needs
 from fastflight.publish import OutputAddress, PublishSettings, RowFormat, open_output, parse_output
 
 # Outputs of one device: each has its own connection.
 MAX_OUTPUTS = 8
-MAX_PASSWORD_BYTES = 64 * 1024
 EXAMPLE = 'As in rows = { format = "jsonl", schema = { temperature = "double" } }'
 
 FleetOutputs = Annotated[list[str], Field(max_length=MAX_OUTPUTS)]
@@ -78,20 +75,4 @@ def _with_password(address: OutputAddress, folder: Path, environment: Mapping[st
         return replace(address, password=environment[name])
     if (file := options.get("password_file")) is None:
         return address
-    return replace(address, password=_read(resolve_path(folder, file, "password_file")))
-
-
-def _read(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            content = file.read(MAX_PASSWORD_BYTES)
-        password = content.decode().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "not text"
-        raise RequestError(reason, where=str(path), hint="password_file names a file with the password") from error
-    if sys.platform != "win32" and mode & (stat.S_IROTH | stat.S_IWOTH):
-        raise RequestError("other users may read or write it", where=str(path), hint=f"chmod 600 {path}")
-    if not password:
-        raise RequestError("it is empty", where=str(path), hint="Write the password into it")
-    return password
+    return replace(address, password=read_password(resolve_path(folder, file, "password_file")))

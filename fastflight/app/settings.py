@@ -42,6 +42,7 @@ from fastflight.app.access_settings import (
     check_location,
     is_loopback,
 )
+from fastflight.app.device_address import device_address
 from fastflight.app.http_settings import http_address, http_hosts, http_origins
 from fastflight.app.publish_settings import EXAMPLE as ROWS_EXAMPLE
 from fastflight.app.publish_settings import FleetOutputs, FleetRows, publish_settings
@@ -53,7 +54,7 @@ from fastflight.errors import RequestError, nearest
 from fastflight.publish import PublishSettings
 from fastflight.publish.address import EXAMPLE as PUBLISH_EXAMPLE
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
-from fastflight.transport.url import parse_url, public_url
+from fastflight.transport.url import public_url
 
 if TYPE_CHECKING:
     from fastflight.service.own_source import Source
@@ -257,7 +258,7 @@ def settings_of(
     bridges = {name: _bridge_of(device.bridge) for name, device in file.devices.items() if device.bridge is not None}
     urls = urls or dict(DEFAULT_DEVICES)
     for url in urls.values():
-        parse_url(url)
+        device_address(url)
     recorded = recording_settings(
         urls,
         marked=[name for name, device in file.devices.items() if device.record],

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from fastflight.app.device_address import device_address
 from fastflight.app.process import END_SECONDS, end_within, leave
 from fastflight.app.settings import DRAIN_SECONDS, check_host
 from fastflight.bridge import Bridge, LineFront, Ports, Upstream
@@ -22,7 +23,7 @@ from fastflight.cli.log import JsonLog, log_to_stderr, warn_of_unconfined_boards
 from fastflight.cli.serving_options import Drain
 from fastflight.concurrency.shard import MAX_OFFLOAD_THREADS
 from fastflight.errors import RequestError
-from fastflight.transport import Address, parse_url
+from fastflight.transport import Address
 
 DEFAULT_PORTS = Ports(rfc2217=2217, socket=2218)
 # The device's URL is its name here. The command in an `exec:` URL may have any length.
@@ -58,12 +59,13 @@ def bridge(
 
     Without --rfc2217 and --socket, the ports are 2217 and 2218. Port 0 takes a free port.
 
-    Device URLs: serial:///dev/ttyACM0 (or the bare port), rfc2217://host:port, socket://host:port, exec:COMMAND, sim:
+    Device URLs: serial:///dev/ttyACM0 (or the bare port), rfc2217://host:port, socket://host:port, ws://host:port,
+    exec:COMMAND, sim:
     """
     log_to_stderr(as_json=log_json)
     try:
         check_host(host)
-        address = parse_url(url)
+        address = device_address(url)
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
     warn_of_unconfined_boards([url])

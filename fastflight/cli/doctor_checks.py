@@ -17,6 +17,7 @@ from typing import Literal
 import pyarrow as pa
 
 import fastflight
+from fastflight.app.device_address import device_address
 from fastflight.cli import screen
 from fastflight.client import Credentials, FastFlightClient
 from fastflight.device import Capabilities, Inventory, Session
@@ -80,7 +81,7 @@ def device(name: str, url: str, *, asked: bool, interrupt: bool) -> Subject:
     visible_url = public_url(url)
     subject = Subject(visible_url if name == url else f"{name} ({visible_url})", asked)
     try:
-        with Inventory({name: url}) as inventory:
+        with Inventory({name: url}, parse=device_address) as inventory:
             opened = inventory.device(name)
             with opened.lease("doctor", timeout=LEASE_SECONDS, interrupt=interrupt) as session:
                 subject.findings.extend(_check_board(session))

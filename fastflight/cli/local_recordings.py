@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import typer
 
+from fastflight.app.device_address import device_address
 from fastflight.app.settings import DEVICE_NAME
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import Interrupted, usage_errors
@@ -30,7 +31,7 @@ from fastflight.service.source import Lot, Noted, Reading
 from fastflight.sources import Recordings
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.recordings import RecordingStatus, status_of
-from fastflight.transport.url import parse_url, public_url
+from fastflight.transport.url import public_url
 
 # While a line opens, its state is looked at this often.
 OPENING_LOOK_SECONDS = 0.02
@@ -104,13 +105,13 @@ def record_here(url: str, name: str, folder: Path, seconds: float | None) -> Rec
     if not DEVICE_NAME.fullmatch(name):
         raise typer.BadParameter(f"{name!r} cannot name a recording: use letters, digits, _ . -")
     with usage_errors():
-        parse_url(url)
+        device_address(url)
     log_to_stderr(as_json=False)
     interrupted = False
     end = math.inf if seconds is None else time.monotonic() + seconds
     with ExitStack() as parts:
         shards = Shards()
-        inventory = parts.enter_context(Inventory({name: url}, shards=shards))
+        inventory = parts.enter_context(Inventory({name: url}, shards=shards, parse=device_address))
         recordings = Recordings(folder, inventory, holder=f"fastflight record {public_url(url)}")
         parts.callback(recordings.close)
         parts.enter_context(shards)

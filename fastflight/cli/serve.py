@@ -237,7 +237,8 @@ def serve(
 
     Other computers can connect only with TLS and tokens.
 
-    Device URLs: serial:///dev/ttyACM0 (or the bare port), rfc2217://host:port, socket://host:port, exec:COMMAND, sim:
+    Device URLs: serial:///dev/ttyACM0 (or the bare port), rfc2217://host:port, socket://host:port, ws://host:port,
+    exec:COMMAND, sim:
     """
     # Importing the server takes longer than most commands take to run.
     from fastflight.app.compose import open_server

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from fastflight.concurrency import Shards
 from fastflight.device.device import LEASE_SECONDS, Device
 from fastflight.errors import RequestError, UnknownName, nearest
-from fastflight.transport import parse_url
+from fastflight.transport import Address, parse_url
 
 
 class Inventory:
     """Devices by name. Any thread may look them up, also while another one adds or removes a device."""
 
     def __init__(
-        self, urls: Mapping[str, str], lease_seconds: float = LEASE_SECONDS, shards: Shards | None = None
+        self,
+        urls: Mapping[str, str],
+        lease_seconds: float = LEASE_SECONDS,
+        shards: Shards | None = None,
+        parse: Callable[[str], Address] = parse_url,
     ) -> None:
         """`urls` maps names to device URLs. Raises `RequestError` for a URL that cannot be parsed.
 
         `lease_seconds`: how long a lease waits for another owner if it gives no timeout. `shards`: the event loops on
-        which devices are read; each device uses the shard of its name.
+        which devices are read; each device uses the shard of its name. `parse` returns the address for a URL.
         """
+        self._parse = parse
         self._lease_seconds = lease_seconds
         self._shards = shards
         # Held while a device is added or removed. A change replaces the dict, so readers need no lock.
@@ -85,7 +90,7 @@ class Inventory:
 
     def _new(self, name: str, url: str) -> Device:
         shard = None if self._shards is None else self._shards.of(name)
-        return Device(name, parse_url(url), self._lease_seconds, shard)
+        return Device(name, self._parse(url), self._lease_seconds, shard)
 
     def __enter__(self) -> Inventory:
         return self

@@ -10,12 +10,11 @@ that controls the line.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from fastflight.errors import ProtocolError, TransportError, TransportTimeout
+from fastflight.errors import ProtocolError, TransportError
 from fastflight.protocol.rfc2217 import (
     ModemState,
     Purge,
@@ -28,8 +27,8 @@ from fastflight.protocol.rfc2217 import (
     SetStopBits,
 )
 from fastflight.protocol.rfc2217_client import Request, Rfc2217Client
+from fastflight.transport.framed import Deadline, FramedPort
 from fastflight.transport.port import LineSettings, ModemLines
-from fastflight.transport.rfc2217_connection import Rfc2217Connection
 from fastflight.transport.run import arun, run
 from fastflight.transport.socket import SocketAddress, SocketPort
 
@@ -46,14 +45,14 @@ class Rfc2217Address:
     rts: bool | None = None
 
     def open(self, timeout: float) -> Rfc2217Port:
-        left = _Deadline(timeout)
+        left = Deadline(timeout)
         port = Rfc2217Port(self._endpoint.open(timeout), self.url)
         with self._closing_on_failure(port):
             port.begin(self._requests, left())
         return port
 
     async def aopen(self, timeout: float) -> Rfc2217Port:
-        left = _Deadline(timeout)
+        left = Deadline(timeout)
         port = Rfc2217Port(await self._endpoint.aopen(timeout), self.url)
         with self._closing_on_failure(port):
             await port.abegin(self._requests, left())
@@ -85,13 +84,12 @@ class Rfc2217Address:
             raise
 
 
-class Rfc2217Port:
+class Rfc2217Port(FramedPort):
     """A serial port behind a server. `stream` is the connection to the server. Call `begin` first."""
 
     def __init__(self, stream: SocketPort, where: str) -> None:
-        self._where = where
         self._client = Rfc2217Client(where)
-        self._connection = Rfc2217Connection(stream, self._client)
+        super().__init__(stream, self._client, where)
 
     def begin(self, requests: Sequence[Request], timeout: float) -> None:
         """Negotiate RFC 2217 with the server, and have it execute `requests`, within `timeout` seconds."""
@@ -118,20 +116,11 @@ class Rfc2217Port:
             client.stop_bits or default.stop_bits,
         )
 
-    def read(self, timeout: float) -> bytes:
-        with self._within(timeout, "sent nothing") as left:
-            while not (data := self._client.read()):
-                self._connection.read(left())
-        return data
-
     def write(self, data: bytes, timeout: float) -> None:
         with self._within(timeout, "took no byte") as left:
             while self._client.suspended:
                 self._connection.read(left())
             self._connection.write_text(self._client.encode(data), timeout)
-
-    def close(self) -> None:
-        self._connection.close()
 
     def configure(self, settings: LineSettings, timeout: float) -> None:
         run(self._client.insist(_settings(settings), timeout), self._connection, timeout=timeout)
@@ -148,20 +137,11 @@ class Rfc2217Port:
     def modem(self, timeout: float) -> ModemLines:
         return _lines(run(self._client.modem(timeout), self._connection, timeout=timeout))
 
-    async def aread(self, timeout: float) -> bytes:
-        with self._within(timeout, "sent nothing") as left:
-            while not (data := self._client.read()):
-                await self._connection.aread(left())
-        return data
-
     async def awrite(self, data: bytes, timeout: float) -> None:
         with self._within(timeout, "took no byte") as left:
             while self._client.suspended:
                 await self._connection.aread(left())
             await self._connection.awrite_text(self._client.encode(data), timeout)
-
-    async def aclose(self) -> None:
-        self.close()
 
     async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
         await arun(self._client.insist(_settings(settings), timeout), self._connection, timeout=timeout)
@@ -177,32 +157,6 @@ class Rfc2217Port:
 
     async def amodem(self, timeout: float) -> ModemLines:
         return _lines(await arun(self._client.modem(timeout), self._connection, timeout=timeout))
-
-    @contextmanager
-    def _within(self, timeout: float, what: str) -> Iterator[Callable[[], float]]:
-        """Yield a function that returns what is left of `timeout`. Call it before each wait.
-
-        So a server that sends only commands, and no data, does not extend the time.
-        """
-        try:
-            yield _Deadline(timeout)
-        except TransportTimeout as error:
-            raise TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where) from error
-
-
-class _Deadline:
-    """Calling it returns the seconds left, at least 0. When the time is up, all calls but the first raise instead."""
-
-    def __init__(self, timeout: float) -> None:
-        self._end = time.monotonic() + timeout
-        self._first = True
-
-    def __call__(self) -> float:
-        left = self._end - time.monotonic()
-        if left <= 0 and not self._first:
-            raise TransportTimeout("time is up")
-        self._first = False
-        return max(0.0, left)
 
 
 def _settings(settings: LineSettings) -> list[Request]:

@@ -2,8 +2,9 @@
 
 `serial:///dev/ttyACM0?baud=115200` (a bare `/dev/ttyACM0` or `COM7` means the same; `serial:?serial_number=E66141`
 finds a port by its identity, under any system name), `socket://host:port` (`?baud=115200`), `rfc2217://host:port`
-(`?baud=115200&dtr=0&rts=0`), `relay://host:port` (read-only: the traffic of a relay's target), `exec:COMMAND`
-(`?cwd=DIR`), `sim:` (`?files=DIR&baud=115200&ring=512&telemetry=10`).
+(`?baud=115200&dtr=0&rts=0`), `ws://host:8266` and `wss://host:443` (a board's WebREPL; `?password_file=FILE` or
+`?password_env=NAME`), `relay://host:port` (read-only: the traffic of a relay's target), `exec:COMMAND` (`?cwd=DIR`),
+`sim:` (`?files=DIR&baud=115200&ring=512&telemetry=10`).
 
 `Address.url` is only the public part of the URL (`public_url`), so errors, logs and answers contain no more. It leaves
 out a command's arguments, which may be secrets, and folders of this host. URLs with user names and passwords are
@@ -28,13 +29,17 @@ from fastflight.transport.rfc2217 import Rfc2217Address
 from fastflight.transport.serial import DEFAULT_BAUD, SerialAddress
 from fastflight.transport.sim import SimAddress
 from fastflight.transport.socket import SocketAddress
+from fastflight.transport.webrepl import PASSWORD_ENV, PASSWORD_FILE, WebReplAddress
 
 Options = list[tuple[str, str]]
 
-EXAMPLES = "serial:///dev/ttyACM0?baud=115200, socket://host:2218, rfc2217://host:2217, exec:micropython, sim:"
+EXAMPLES = (
+    "serial:///dev/ttyACM0?baud=115200, socket://host:2218, rfc2217://host:2217, ws://host:8266, exec:micropython, sim:"
+)
 SERIAL_OPTIONS = ("baud", "dtr", "rts", "serial_number", "location", *LIMITS)
 SOCKET_OPTIONS = ("baud",)
 RFC2217_OPTIONS = ("baud", "dtr", "rts")
+WEBREPL_OPTIONS = (PASSWORD_FILE, PASSWORD_ENV)
 EXEC_OPTIONS = ("cwd",)
 SIM_NUMBERS = ("baud", "ring", "capacity", "heap", "no-raw-paste", "no-interrupt", "seed")
 SIM_OPTIONS = ("files", "telemetry", "fault", "without", *SIM_NUMBERS)
@@ -149,6 +154,15 @@ def _rfc2217(url: str, rest: str) -> Address:
     return Rfc2217Address(url, host, port, baud, dtr, rts)
 
 
+def _webrepl(url: str, rest: str) -> Address:
+    host, port = _endpoint(url, rest)
+    options = dict(_options(url, rest, WEBREPL_OPTIONS))
+    if "" in options.values() or len(options) > 1:
+        raise _bad(url, f"one of {PASSWORD_FILE} and {PASSWORD_ENV} names where the password is")
+    tls = url.startswith("wss:")
+    return WebReplAddress(url, host, port, tls, options.get(PASSWORD_FILE), options.get(PASSWORD_ENV))
+
+
 def _relay(url: str, rest: str) -> Address:
     host, port = _endpoint(url, rest)
     _options(url, rest, ())
@@ -202,6 +216,8 @@ SCHEMES: Mapping[str, Callable[[str, str], Address]] = {
     "serial": _serial,
     "socket": _socket,
     "rfc2217": _rfc2217,
+    "ws": _webrepl,
+    "wss": _webrepl,
     "relay": _relay,
     "exec": _exec,
     "sim": _sim,

@@ -31,8 +31,8 @@ STEM = f"fastflight_micropython-{fastflight.__version__}"
 
 # Packages whose distribution has another name.
 DISTRIBUTIONS: Mapping[str, str] = {
-    "google": "protobuf",
     "nats": "nats-py",
+    "google": "protobuf",
     "opentelemetry": "opentelemetry-proto",
     "paho": "paho-mqtt",
     "serial": "pyserial",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from fastflight.bridge import Bridge, LineFront, Ports
@@ -24,9 +24,11 @@ PORTS = Ports(0, 0, 0)
 
 
 @contextmanager
-def bridged(url: str, *, takeover: bool = False) -> Iterator[Mapping[str, str]]:
+def bridged(
+    url: str, *, takeover: bool = False, parse: Callable[[str], Address] = parse_url
+) -> Iterator[Mapping[str, str]]:
     """What to connect to, by the kind of port: `rfc2217`, `socket`, `viewers`."""
-    address = parse_url(url)
+    address = parse(url)
     started: queue.SimpleQueue[Bridge | BaseException] = queue.SimpleQueue()
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()

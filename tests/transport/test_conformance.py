@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -17,6 +18,8 @@ from fastflight.transport.tapped import tapped
 from tests.transport.peers import GOODBYE, PEERS
 from tests.transport.port_reading import PATIENCE, aread_exactly, read_exactly
 from tests.transport.rfc2217_peers import rfc2217_peer
+from tests.transport.webrepl_peers import PEERS as WEBREPL_PEERS
+from tests.transport.webrepl_peers import client_tls
 
 # For waits that are to fail.
 SHORT = 0.05
@@ -26,13 +29,15 @@ ROUNDS = 1000
 EVERY_BYTE = bytes(range(256))
 LARGE = EVERY_BYTE * 4096
 
-KINDS = PEERS | {"rfc2217": rfc2217_peer}
+KINDS = PEERS | {"rfc2217": rfc2217_peer} | WEBREPL_PEERS
 
 Kind = Callable[[bool], AbstractContextManager[Address]]
 
 
 @pytest.fixture(params=list(KINDS))
-def kind(request: pytest.FixtureRequest) -> Kind:
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Kind:
+    if request.param == "wss":
+        monkeypatch.setattr(ssl, "create_default_context", client_tls)
     return KINDS[request.param]
 
 

@@ -1,7 +1,8 @@
-"""The connection below an RFC 2217 port: bytes from and to the server, for several callers at once.
+"""Ports whose bytes are wrapped in a protocol, such as RFC 2217 or WebREPL, on a connection to its server.
 
-Received bytes go to the `Rfc2217Client`. One caller at a time reads from the server. The other waiting callers return
-when the client was fed, and then check whether it has what they need. So `read` returns no bytes: the client has them.
+`FramedConnection` is for several callers at once. Received bytes go to the `Framing`. One caller at a time reads from
+the server. The other waiting callers return when the client was fed, and then check whether it has what they need. So
+`read` returns no bytes: the client has them.
 
 A command that is cut off would swallow the bytes sent after it. So one caller at a time writes, and when a write fails
 or is cancelled, the next write finishes its command first. The client's answers to the server are sent by the caller
@@ -13,21 +14,42 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Protocol
 
 from fastflight.errors import TransportTimeout
-from fastflight.protocol.rfc2217_client import Rfc2217Client
 from fastflight.transport.run import WRITE_SECONDS
 from fastflight.transport.socket import SocketPort
 
 IAC = b"\xff"
 
 
-class Rfc2217Connection:
+class Framing(Protocol):
+    """The client's side of a protocol, without I/O."""
+
+    @property
+    def unsent(self) -> bool:
+        """Whether there is something to `take`."""
+
+    @property
+    def unread(self) -> bool:
+        """Whether there is something to `read`."""
+
+    def take(self) -> bytes:
+        """Remove and return the bytes that must be sent to the server now."""
+
+    def feed(self, data: bytes) -> None:
+        """Process bytes from the server."""
+
+    def read(self) -> bytes:
+        """Remove and return the line's data received so far; may be empty."""
+
+
+class FramedConnection:
     """Feeds `client` with the bytes of `stream`. A `Port` for the client's conversations."""
 
-    def __init__(self, stream: SocketPort, client: Rfc2217Client) -> None:
+    def __init__(self, stream: SocketPort, client: Framing) -> None:
         self._stream = stream
         self._client = client
         # Tasks take `_reading` to read; threads use `_change` and `_being_read`.
@@ -35,6 +57,8 @@ class Rfc2217Connection:
         self._change = threading.Condition()
         self._being_read = False
         self._writing = _ThreadOrTaskLock()
+        # One thread may feed the client while another has it encode.
+        self._encoding = threading.Lock()
         # How often the client was fed in total, and up to each thread's last call of `read`.
         self._fed = 0
         self._seen = threading.local()
@@ -74,11 +98,24 @@ class Rfc2217Connection:
         self._write(data, timeout, commands=True)
 
     def write_text(self, data: bytes, timeout: float) -> None:
-        """Send encoded data. If the write fails, the rest of the data is dropped."""
+        """Send encoded data of a Telnet line. If the write fails, the rest of the data is dropped."""
         self._write(data, timeout, commands=False)
+
+    def send(self, encode: Callable[[], bytes], timeout: float) -> None:
+        """Send what `encode` returns. It is called when nobody else writes: some protocols number what they send."""
+        with self._writing.held_by_thread(timeout), self._with_unfinished(self._locked(encode), True) as whole:
+            self._stream.write(whole, timeout)
+        self._answer()
 
     def close(self) -> None:
         self._stream.close()
+
+    async def asend(self, encode: Callable[[], bytes], timeout: float) -> None:
+        """As `send`."""
+        async with self._writing.held_by_task(timeout):
+            with self._with_unfinished(self._locked(encode), True) as whole:
+                await self._stream.awrite(whole, timeout)
+        await self._aanswer()
 
     async def aread(self, timeout: float) -> bytes:
         """As `read`."""
@@ -115,19 +152,27 @@ class Rfc2217Connection:
         await self._aanswer()
 
     def _feed(self, data: bytes) -> None:
-        self._client.feed(data)
+        with self._encoding:
+            self._client.feed(data)
         self._fed += 1
+
+    def _locked(self, encode: Callable[[], bytes]) -> bytes:
+        with self._encoding:
+            return encode()
 
     def _answer(self) -> None:
         """Send the client's answers, unless another caller is writing, which then sends them afterwards."""
         while self._client.unsent and self._writing.is_free:
-            with self._writing.held_by_thread(WRITE_SECONDS), self._with_unfinished(self._client.take(), True) as whole:
+            with (
+                self._writing.held_by_thread(WRITE_SECONDS),
+                self._with_unfinished(self._locked(self._client.take), True) as whole,
+            ):
                 self._stream.write(whole, WRITE_SECONDS)
 
     async def _aanswer(self) -> None:
         while self._client.unsent and self._writing.is_free:
             async with self._writing.held_by_task(WRITE_SECONDS):
-                with self._with_unfinished(self._client.take(), True) as whole:
+                with self._with_unfinished(self._locked(self._client.take), True) as whole:
                     await self._stream.awrite(whole, WRITE_SECONDS)
 
     @contextmanager
@@ -144,6 +189,59 @@ class Rfc2217Connection:
                 text = whole[old:sent]
                 # In data, each IAC is doubled. After an odd number of them, the second of a pair is missing.
                 self._unfinished = IAC if (len(text) - len(text.rstrip(IAC))) % 2 else b""
+
+
+class FramedPort:
+    """The part that ports share: reading and closing. A port adds its way of writing."""
+
+    def __init__(self, stream: SocketPort, client: Framing, where: str) -> None:
+        self._where = where
+        self._framing = client
+        self._connection = FramedConnection(stream, client)
+
+    def read(self, timeout: float) -> bytes:
+        with self._within(timeout, "sent nothing") as left:
+            while not (data := self._framing.read()):
+                self._connection.read(left())
+        return data
+
+    def close(self) -> None:
+        self._connection.close()
+
+    async def aread(self, timeout: float) -> bytes:
+        with self._within(timeout, "sent nothing") as left:
+            while not (data := self._framing.read()):
+                await self._connection.aread(left())
+        return data
+
+    async def aclose(self) -> None:
+        self.close()
+
+    @contextmanager
+    def _within(self, timeout: float, what: str) -> Iterator[Callable[[], float]]:
+        """Yield a function that returns what is left of `timeout`. Call it before each wait.
+
+        So a server that sends only commands, and no data, does not extend the time.
+        """
+        try:
+            yield Deadline(timeout)
+        except TransportTimeout as error:
+            raise TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where) from error
+
+
+class Deadline:
+    """Calling it returns the seconds left, at least 0. When the time is up, all calls but the first raise instead."""
+
+    def __init__(self, timeout: float) -> None:
+        self._end = time.monotonic() + timeout
+        self._first = True
+
+    def __call__(self) -> float:
+        left = self._end - time.monotonic()
+        if left <= 0 and not self._first:
+            raise TransportTimeout("time is up")
+        self._first = False
+        return max(0.0, left)
 
 
 class _ThreadOrTaskLock:
