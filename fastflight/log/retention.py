@@ -48,14 +48,26 @@ class RetentionCheck:
         if abs((now - before[0]) - (ticks - before[1])) > STEP_SECONDS:
             self._steady_since = ticks
 
+    @property
+    def max_bytes(self) -> int | None:
+        """The limit of size, if there is one."""
+        return self._limits.max_bytes
+
+    def oldest(self) -> float | None:
+        """Return the time (seconds since 1970) before which rows are too old. None if age does not count now."""
+        max_seconds = self._limits.max_seconds
+        if max_seconds is None or self._last[1] - self._steady_since < STEADY_SECONDS:
+            return None
+        return self._clock() - max_seconds
+
     def exceeded(self, parts: Sequence[StorePart]) -> bool:
         """Return whether the oldest of `parts`, which come in order, is too old, or all together are too large."""
-        max_seconds, max_bytes = self._limits.max_seconds, self._limits.max_bytes
-        if max_seconds is not None and self._last[1] - self._steady_since >= STEADY_SECONDS:
+        oldest = self.oldest()
+        if oldest is not None:
             now = int(self._clock() * 1e6)
             # The rows of a part are older than the next part. If the next part has no creation time, or one in the
             # future from a wrong clock, the part after it counts, which was created even later.
             created = next((part.index.created for part in parts[1:] if 0 < part.index.created <= now), now)
-            if now - created > max_seconds * 1e6:
+            if created < oldest * 1e6:
                 return True
-        return max_bytes is not None and sum(part.size for part in parts) > max_bytes
+        return self.max_bytes is not None and sum(part.size for part in parts) > self.max_bytes

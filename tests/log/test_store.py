@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from fastflight.errors import BusyError, DataError, RequestError, SequenceConflict, Stopped, UnknownName
+from fastflight.errors import BusyError, Stopped
 from fastflight.log import (
     Appended,
     Log,
@@ -21,8 +19,7 @@ from fastflight.log import (
     StoreReader,
     compact,
 )
-from fastflight.log.index import MAX_SEQ
-from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers, time_of
+from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
 
 SMALL = 4000
 
@@ -32,49 +29,6 @@ def filled(store: Store, name: str = "demo", rows: int = 100, lot: int = 10) -> 
     for first in range(0, rows, lot):
         log.append(batch_of(name, first, lot)).result()
     return log
-
-
-def test_what_was_acknowledged_is_there_after_opening_again(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        log = store.open("demo", SCHEMA)
-        assert log.append(batch_of("demo", 0, 3)).result() == Appended(0, 2)
-        assert log.append(batch_of("demo", 3, 1), expected=3).result() == Appended(3, 3)
-    with Store(tmp_path) as store:
-        assert store.names() == ["demo"]
-        log = store.log("demo")
-        assert log.schema.equals(SCHEMA, check_metadata=True)
-        assert log.next_seq == 4
-        assert numbers(checked("demo", log.read())) == {0, 1, 2, 3}
-
-
-def test_a_ticket_has_the_numbers_of_its_rows(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
-        ticket = store.open("demo", SCHEMA).append(batch_of("demo", 0, 1))
-        assert ticket.result() == Appended(ticket.first, ticket.last)
-        assert ticket.done
-
-
-def test_an_append_that_expects_another_number_keeps_nothing(tmp_path: Path) -> None:
-    with Store(tmp_path, sync_ms=0) as store:
-        log = filled(store, rows=10)
-        for expected in (9, 11):
-            with pytest.raises(SequenceConflict) as conflict:
-                log.append(batch_of("demo", 0, 1), expected=expected)
-            assert (conflict.value.expected, conflict.value.actual) == (expected, 10)
-        with pytest.raises(SequenceConflict):
-            log.append(batch_of("demo", 0, 1), first=9)
-        assert numbers(log.read()) == set(range(10))
-
-
-def test_rows_that_never_came_are_told_from_rows_that_are_damaged(tmp_path: Path) -> None:
-    with Store(tmp_path, sync_ms=0) as store:
-        log = filled(store, rows=10)
-        log.append(batch_of("demo", 15, 5), first=15).result()
-        items = list(checked("demo", log.read()))
-        assert missing(items) == [(10, 14, "never written")]
-        assert missing(log.read(Range(12, 13))) == [(12, 13, "never written")]
-    with Store(tmp_path) as store:
-        assert list(map(repr, store.log("demo").read())) == list(map(repr, items))
 
 
 def test_rows_that_were_lost_are_counted_and_pauses_are_not(tmp_path: Path) -> None:
@@ -99,56 +53,6 @@ def test_rows_that_were_lost_are_counted_and_pauses_are_not(tmp_path: Path) -> N
         assert log.statistics().lost == 3
     with Store(tmp_path, sync_ms=0) as store:
         assert store.log("a").statistics().lost == StoreReader(tmp_path).log("a").statistics().lost == 3
-
-
-@pytest.mark.parametrize("segment_bytes", [SMALL, 1 << 20])
-def test_ranges_by_number(tmp_path: Path, segment_bytes: int) -> None:
-    with Store(tmp_path, sync_ms=0, segment_bytes=segment_bytes) as store:
-        log = filled(store)
-        filled(store, "other")
-        for first, last in [(0, 99), (5, 5), (9, 10), (15, 63), (99, 99), (95, 500)]:
-            items = list(checked("demo", log.read(Range(first, last))))
-            assert numbers(items) == set(range(first, min(last, 99) + 1))
-            assert not missing(items)
-        assert list(log.read(Range(100, 200))) == []
-
-
-@pytest.mark.parametrize("segment_bytes", [SMALL, 1 << 20])
-def test_ranges_by_time(tmp_path: Path, segment_bytes: int) -> None:
-    with Store(tmp_path, sync_ms=0, segment_bytes=segment_bytes) as store:
-        log = filled(store)
-        for first, end in [(0, 100), (5, 6), (9, 11), (15, 64), (99, 100)]:
-            items = list(checked("demo", log.read(Range(from_time=time_of(first), until_time=time_of(end)))))
-            assert numbers(items) == set(range(first, end))
-        assert numbers(log.read(Range(from_seq=20, from_time=time_of(10), until_time=time_of(30)))) == set(
-            range(20, 30)
-        )
-        assert list(log.read(Range(from_time=time_of(100)))) == []
-
-
-def test_times_that_step_back_are_found_all_the_same(tmp_path: Path) -> None:
-    with Store(tmp_path, sync_ms=0) as store:
-        log = store.open("demo", PLAIN)
-        for seconds in ([5, 9, 7], [1, 2, 8]):
-            times = pa.array([s * 1_000_000 for s in seconds], pa.timestamp("us", "UTC"))
-            log.append(pa.record_batch([times, pa.array([b"x"] * 3)], schema=PLAIN)).result()
-        found = numbers(log.read(Range(from_time=7_000_000, until_time=9_000_000)))
-        assert found == {2, 5}
-
-
-def test_trimmed_rows_are_not_served_and_stay_trimmed(tmp_path: Path) -> None:
-    with Store(tmp_path, sync_ms=0, segment_bytes=SMALL) as store:
-        log = filled(store)
-        log.trim(55).result()
-        assert numbers(log.read()) == set(range(55, 100))
-    with Store(tmp_path, sync_ms=0, segment_bytes=SMALL) as store:
-        log = store.log("demo")
-        assert numbers(checked("demo", log.read())) == set(range(55, 100))
-        assert missing(log.read(Range(50, 60))) == [(50, 54, "trimmed")]
-        assert log.statistics().rows == 45
-        assert log.statistics().first_seq == 55
-        log.trim(10).result()
-        assert log.statistics().first_seq == 55
 
 
 def test_a_trim_stays_whatever_is_appended_right_behind_it(tmp_path: Path) -> None:
@@ -298,44 +202,6 @@ def test_a_second_writer_is_told_at_once_who_writes(tmp_path: Path) -> None:
     Store(tmp_path).close()
 
 
-def test_a_log_has_one_schema(tmp_path: Path) -> None:
-    with Store(tmp_path, sync_ms=0) as store:
-        log = filled(store)
-        assert store.open("demo", SCHEMA) is log
-        with pytest.raises(RequestError, match="another schema"):
-            store.open("demo", PLAIN)
-        with pytest.raises(RequestError, match="needs a column 'time'"):
-            store.open("timeless", pa.schema([("data", pa.binary())]))
-        with pytest.raises(RequestError):
-            store.open("", SCHEMA)
-        with pytest.raises(UnknownName, match="'demo'"):
-            store.log("dem")
-
-
-def test_batches_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    with Store(tmp_path, sync_ms=0) as store:
-        log = store.open("demo", PLAIN)
-        with pytest.raises(DataError, match="another schema"):
-            log.append(batch_of("demo", 0, 1))
-        with pytest.raises(DataError, match="no time"):
-            timeless = pa.array([None], pa.timestamp("us", "UTC"))
-            log.append(pa.record_batch([timeless, pa.array([b""])], schema=PLAIN))
-        with pytest.raises(DataError, match="without rows"):
-            log.append(batch_of("demo", 0, 0, PLAIN))
-        with pytest.raises(RequestError, match="numbers go up"):
-            log.append(batch_of("demo", 0, 1, PLAIN), first=MAX_SEQ)
-        assert log.next_seq == 0
-
-
-def test_a_slice_of_a_batch_is_kept_as_such(tmp_path: Path) -> None:
-    with Store(tmp_path, sync_ms=0) as store:
-        log = store.open("demo", SCHEMA)
-        log.append(batch_of("demo", 0, 300).slice(0, 2)).result()
-        log.append(batch_of("demo", 0, 300).slice(2, 200)).result()
-        assert numbers(checked("demo", log.read())) == set(range(202))
-        assert numbers(log.read(Range(from_time=time_of(150)))) == set(range(150, 202))
-
-
 def test_appends_of_one_moment_share_a_sync(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=10_000) as store:
         tickets = [store.open(f"board{i}", SCHEMA).append(batch_of(f"board{i}", 0, 1)) for i in range(50)]
@@ -361,24 +227,6 @@ def test_closed_is_closed(tmp_path: Path) -> None:
         compact(store)
 
 
-def test_threads_get_numbers_of_their_own(tmp_path: Path) -> None:
-    with Store(tmp_path, sync_ms=0, segment_bytes=SMALL) as store:
-        log = store.open("demo", PLAIN)
-        given: list[Appended] = []
-
-        def append() -> None:
-            for _ in range(50):
-                given.append(log.append(batch_of("x", 0, 2, PLAIN)).result())
-
-        threads = [threading.Thread(target=append) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert sorted(a.first for a in given) == list(range(0, 400, 2))
-        assert numbers(log.read()) == set(range(400))
-
-
 def test_reading_goes_on_over_what_is_removed_under_it(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=0, segment_bytes=SMALL) as store:
         log = filled(store, rows=400)
@@ -391,14 +239,3 @@ def test_reading_goes_on_over_what_is_removed_under_it(tmp_path: Path) -> None:
         gap = next(item for item in rest if isinstance(item, Missing))
         assert gap.last == 199 and gap.reason == "trimmed"
         assert numbers(rest) >= set(range(200, 400))
-
-
-def test_a_hole_counts_in_a_range_of_time_only_next_to_rows_in_it(tmp_path: Path) -> None:
-    with Store(tmp_path, sync_ms=0) as store:
-        log = store.open("a", SCHEMA)
-        log.append(batch_of("a", 0, 5)).result()
-        log.append(batch_of("a", 7, 3), first=7).result()
-        log.append(batch_of("a", 12, 3), first=12).result()
-        assert missing(log.read(Range(from_time=time_of(7)))) == [(5, 6, "never written"), (10, 11, "never written")]
-        assert missing(log.read(Range(from_time=time_of(8)))) == [(10, 11, "never written")]
-        assert missing(log.read(Range(until_time=time_of(9)))) == [(5, 6, "never written")]

@@ -59,9 +59,16 @@ class NatsNode:
 
     def kill(self) -> None:
         """Kill it at once, as a power cut does. Does nothing if it does not run."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Let it end in its own way."""
+        self._end(signal.SIGTERM)
+
+    def _end(self, by: signal.Signals) -> None:
         process, self.process = self.process, None
         if process is not None:
-            process.kill()
+            process.send_signal(by)
             process.wait()
 
     def pause(self) -> None:

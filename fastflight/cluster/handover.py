@@ -1,0 +1,172 @@
+"""Hands the rows that this server records over to JetStream.
+
+Recorders write to the embedded log of this server, the buffer. From there each row is copied to the shared recording
+of the same name, with the same number, and in order. While NATS cannot be used, recording goes on in the buffer, and
+what it holds is handed over later, also by the next process that opens the buffer. The buffer keeps the newest rows up
+to its size, handed over or not; rows that it had to delete before they were handed over are a gap in the shared
+recording, which says how many they are.
+
+If another server has gone on with a recording meanwhile, its rows have larger numbers, and older ones cannot be stored
+before them. Then the rows that were not handed over stay in the buffer, and a warning in the server's log names them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+from collections.abc import Callable, Generator
+from itertools import islice
+
+import structlog
+
+from fastflight.cluster.replicated_store import ReplicatedStore
+from fastflight.concurrency import Shard, off_loop
+from fastflight.errors import BusyError, FastFlightError, Stopped
+from fastflight.log import Log, Missing, NumberedRows, Range, Store, Ticket
+
+log = structlog.get_logger(__name__)
+
+# How often the buffer is checked for new rows.
+CHECK_SECONDS = 0.1
+# Before the next attempt after a failure.
+RETRY_SECONDS = 1.0
+# Logs that are handed over at the same time. Each has one message under way.
+MAX_LOGS = 64
+# Items of a log that are read in one step: records of the buffer, joined.
+STEP_ITEMS = 32
+
+
+class HandOver:
+    """Copies all logs of `buffer` to `shared`, on the shard of the connection, until `close`.
+
+    `token_of` returns the fencing token of the lease of a device, 0 if this server holds none.
+    """
+
+    def __init__(
+        self, buffer: Store, shared: ReplicatedStore, shard: Shard, token_of: Callable[[str], int] = lambda name: 0
+    ) -> None:
+        self._buffer = buffer
+        self._shared = shared
+        self._shard = shard
+        self._token_of = token_of
+        # The number after the last row of each log that is handed over, and after the last one that was looked at.
+        self._handed: dict[str, int] = {}
+        self._seen: dict[str, int] = {}
+        self._copying: dict[str, asyncio.Task[None]] = {}
+        # Why nothing can be handed over at the moment, so that it is logged once.
+        self._trouble = ""
+        self._progress = asyncio.Event()
+        self._limit = asyncio.Semaphore(MAX_LOGS)
+        self._running = shard.submit(self._run())
+
+    def waiting(self, name: str) -> int:
+        """Return how many rows of a log are in the buffer and not in the shared recording yet."""
+        if name not in self._buffer.names():
+            return 0
+        return sum(each.rows for each in self._buffer.log(name).extents(Range(from_seq=self._handed.get(name, 0))))
+
+    def drain(self, name: str, seconds: float) -> bool:
+        """Wait until all rows of a log are handed over, for at most `seconds`. Return whether they are."""
+        return self._shard.submit(self._drained([name], seconds)).result()
+
+    def close(self, seconds: float) -> None:
+        """Hand over what is in the buffer, for at most `seconds`, and stop. The next start hands over the rest."""
+        with contextlib.suppress(Stopped):
+            if not self._shard.submit(self._drained(self._buffer.names(), seconds)).result():
+                log.warning("not all rows are handed over; that goes on at the next start", reason=self._trouble)
+        self._running.cancel()
+        concurrent.futures.wait([self._running])
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                for name in self._buffer.names():
+                    if self._is_behind(name) and name not in self._copying:
+                        task = asyncio.get_running_loop().create_task(self._hand_over(name))
+                        self._copying[name] = task
+                        task.add_done_callback(lambda _, name=name: self._copying.pop(name))  # type: ignore[misc]
+                await asyncio.sleep(CHECK_SECONDS)
+        finally:
+            for task in [*self._copying.values()]:
+                task.cancel()
+
+    def _is_behind(self, name: str) -> bool:
+        return self._buffer.log(name).durable_end > self._seen.get(name, 0)
+
+    async def _drained(self, names: list[str], seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while any(map(self._is_behind, names)):
+                    await self._progress.wait()
+        return not any(map(self._is_behind, names))
+
+    async def _hand_over(self, name: str) -> None:
+        try:
+            async with self._limit:
+                source = self._buffer.log(name)
+                end = source.durable_end
+                await self._copy(source)
+        except FastFlightError as error:
+            if error.what != self._trouble:
+                log.warning(
+                    "recorded rows cannot be handed over; they stay in the buffer", device=name, error=str(error)
+                )
+            self._trouble = error.what
+            await asyncio.sleep(RETRY_SECONDS)
+            return
+        if self._trouble:
+            self._trouble = ""
+            log.info("recorded rows are handed over again", device=name)
+        self._seen[name] = end
+        progress, self._progress = self._progress, asyncio.Event()
+        progress.set()
+
+    async def _copy(self, source: Log) -> None:
+        """Hand over the rows of one log that are in the buffer now."""
+        target = await self._shared.aopen(source.name, source.schema, token=self._token_of(source.name))
+        position = await target.anext_seq()
+        self._note_rows_left(source, position)
+        # A shared recording that begins here has not lost what this server deleted before.
+        paused_until = source.first if not position else 0
+        items = source.read(Range(from_seq=position))
+        pending: list[Ticket] = []
+        try:
+            while step := await off_loop(_next_items, items):
+                for item in step:
+                    if isinstance(item, Missing):
+                        if item.reason == "not recorded" and item.first <= max(position, paused_until):
+                            paused_until = item.last + 1
+                        continue
+                    pending.append(
+                        await target.aappend(item.batch, expected=position, first=item.first, paused_until=paused_until)
+                    )
+                    position = item.last + 1
+                while pending:
+                    self._handed[source.name] = (await pending.pop(0)).last + 1
+        except BusyError:
+            # Another server has gone on with the recording. The next attempt begins after its rows.
+            log.info("another server records the device now", device=source.name)
+            raise
+        finally:
+            await off_loop(items.close)
+
+    def _note_rows_left(self, source: Log, position: int) -> None:
+        """Log a warning if the shared recording has gone on beyond rows that only the buffer has."""
+        handed = self._handed.get(source.name)
+        if position > source.durable_end and handed is not None and position > handed:
+            rows = sum(each.rows for each in source.extents(Range(from_seq=handed)))
+            if rows:
+                log.warning(
+                    "another server went on with a recording; the rows from here that came too late stay in the buffer",
+                    device=source.name,
+                    rows=rows,
+                    from_seq=handed,
+                    until_seq=source.durable_end - 1,
+                    hint="Read them in the folder of recordings",
+                )
+        self._handed[source.name] = max(handed or 0, position)
+
+
+def _next_items(items: Generator[NumberedRows | Missing, None, None]) -> list[NumberedRows | Missing]:
+    return list(islice(items, STEP_ITEMS))

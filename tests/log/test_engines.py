@@ -1,0 +1,276 @@
+"""What both engines do alike: the embedded log, and the one in JetStream."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from fastflight.errors import DataError, RequestError, SequenceConflict, Stopped, UnknownName
+from fastflight.log import Appended, Log, Range, Retention, Store
+from fastflight.log.index import MAX_SEQ
+from tests.log.engines import EmbeddedEngine, Engine, JetStreamEngine
+from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers, time_of
+
+
+@pytest.fixture(scope="module")
+def jetstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JetStreamEngine]:
+    with JetStreamEngine.started(tmp_path_factory.mktemp("nats")) as engine:
+        yield engine
+
+
+@pytest.fixture(params=["embedded", "embedded, many segments", "jetstream"])
+def engine(request: pytest.FixtureRequest, jetstream: JetStreamEngine, tmp_path: Path) -> Engine:
+    if request.param == "jetstream":
+        jetstream.clear()
+        return jetstream
+    return EmbeddedEngine(tmp_path, 4000 if "many" in request.param else 1 << 20)
+
+
+def filled(store: Store, name: str = "demo", rows: int = 100, lot: int = 10) -> Log:
+    log = store.open(name, SCHEMA)
+    for first in range(0, rows, lot):
+        log.append(batch_of(name, first, lot)).result()
+    return log
+
+
+def test_what_was_acknowledged_is_there_after_opening_again(engine: Engine) -> None:
+    with engine.store() as store:
+        log = store.open("demo", SCHEMA)
+        assert log.append(batch_of("demo", 0, 3)).result() == Appended(0, 2)
+        assert log.append(batch_of("demo", 3, 1), expected=3).result() == Appended(3, 3)
+    with engine.store() as store:
+        assert store.names() == ["demo"]
+        log = store.log("demo")
+        assert log.schema.equals(SCHEMA, check_metadata=True)
+        assert log.next_seq == 4
+        assert numbers(checked("demo", log.read())) == {0, 1, 2, 3}
+
+
+def test_a_ticket_has_the_numbers_of_its_rows(engine: Engine) -> None:
+    with engine.store() as store:
+        ticket = store.open("demo", SCHEMA).append(batch_of("demo", 0, 1))
+        assert ticket.result() == Appended(ticket.first, ticket.last)
+        assert ticket.done
+
+
+def test_an_append_that_expects_another_number_keeps_nothing(engine: Engine) -> None:
+    with engine.store() as store:
+        log = filled(store, rows=10)
+        for expected in (9, 11):
+            with pytest.raises(SequenceConflict) as conflict:
+                log.append(batch_of("demo", 0, 1), expected=expected)
+            assert (conflict.value.expected, conflict.value.actual) == (expected, 10)
+        with pytest.raises(SequenceConflict):
+            log.append(batch_of("demo", 0, 1), first=9)
+        assert numbers(log.read()) == set(range(10))
+
+
+def test_rows_that_never_came_are_told_from_rows_that_are_damaged(engine: Engine) -> None:
+    with engine.store() as store:
+        log = filled(store, rows=10)
+        log.append(batch_of("demo", 15, 5), first=15).result()
+        items = list(checked("demo", log.read()))
+        assert missing(items) == [(10, 14, "never written")]
+        assert missing(log.read(Range(12, 13))) == [(12, 13, "never written")]
+    with engine.store() as store:
+        assert list(map(repr, store.log("demo").read())) == list(map(repr, items))
+
+
+def test_ranges_by_number(engine: Engine) -> None:
+    with engine.store() as store:
+        log = filled(store)
+        filled(store, "other")
+        for first, last in [(0, 99), (5, 5), (9, 10), (15, 63), (99, 99), (95, 500)]:
+            items = list(checked("demo", log.read(Range(first, last))))
+            assert numbers(items) == set(range(first, min(last, 99) + 1))
+            assert not missing(items)
+        assert list(log.read(Range(100, 200))) == []
+
+
+def test_ranges_by_time(engine: Engine) -> None:
+    with engine.store() as store:
+        log = filled(store)
+        for first, end in [(0, 100), (5, 6), (9, 11), (15, 64), (99, 100)]:
+            items = list(checked("demo", log.read(Range(from_time=time_of(first), until_time=time_of(end)))))
+            assert numbers(items) == set(range(first, end))
+        assert numbers(log.read(Range(from_seq=20, from_time=time_of(10), until_time=time_of(30)))) == set(
+            range(20, 30)
+        )
+        assert list(log.read(Range(from_time=time_of(100)))) == []
+
+
+def test_times_that_step_back_are_found_all_the_same(engine: Engine) -> None:
+    with engine.store() as store:
+        log = store.open("demo", PLAIN)
+        for seconds in ([5, 9, 7], [1, 2, 8]):
+            times = pa.array([s * 1_000_000 for s in seconds], pa.timestamp("us", "UTC"))
+            log.append(pa.record_batch([times, pa.array([b"x"] * 3)], schema=PLAIN)).result()
+        found = numbers(log.read(Range(from_time=7_000_000, until_time=9_000_000)))
+        assert found == {2, 5}
+
+
+def test_trimmed_rows_are_not_served_and_stay_trimmed(engine: Engine) -> None:
+    with engine.store() as store:
+        log = filled(store)
+        log.trim(55).result()
+        assert numbers(log.read()) == set(range(55, 100))
+    with engine.store() as store:
+        log = store.log("demo")
+        assert numbers(checked("demo", log.read())) == set(range(55, 100))
+        assert missing(log.read(Range(50, 60))) == [(50, 54, "trimmed")]
+        assert log.statistics().rows == 45
+        assert log.statistics().first_seq == 55
+        log.trim(10).result()
+        assert log.statistics().first_seq == 55
+
+
+def test_a_log_has_one_schema(engine: Engine) -> None:
+    with engine.store() as store:
+        log = filled(store)
+        assert store.open("demo", SCHEMA) is log
+        with pytest.raises(RequestError, match="another schema"):
+            store.open("demo", PLAIN)
+        with pytest.raises(RequestError, match="needs a column 'time'"):
+            store.open("timeless", pa.schema([("data", pa.binary())]))
+        with pytest.raises(RequestError):
+            store.open("", SCHEMA)
+        with pytest.raises(UnknownName, match="'demo'"):
+            store.log("dem")
+
+
+def test_batches_that_do_not_fit_are_refused(engine: Engine) -> None:
+    with engine.store() as store:
+        log = store.open("demo", PLAIN)
+        with pytest.raises(DataError, match="another schema"):
+            log.append(batch_of("demo", 0, 1))
+        with pytest.raises(DataError, match="no time"):
+            timeless = pa.array([None], pa.timestamp("us", "UTC"))
+            log.append(pa.record_batch([timeless, pa.array([b""])], schema=PLAIN))
+        with pytest.raises(DataError, match="without rows"):
+            log.append(batch_of("demo", 0, 0, PLAIN))
+        with pytest.raises(RequestError, match="numbers go up"):
+            log.append(batch_of("demo", 0, 1, PLAIN), first=MAX_SEQ)
+        assert log.next_seq == 0
+
+
+def test_a_slice_of_a_batch_is_kept_as_such(engine: Engine) -> None:
+    with engine.store() as store:
+        log = store.open("demo", SCHEMA)
+        log.append(batch_of("demo", 0, 300).slice(0, 2)).result()
+        log.append(batch_of("demo", 0, 300).slice(2, 200)).result()
+        assert numbers(checked("demo", log.read())) == set(range(202))
+        assert numbers(log.read(Range(from_time=time_of(150)))) == set(range(150, 202))
+
+
+def test_threads_get_numbers_of_their_own(engine: Engine) -> None:
+    with engine.store() as store:
+        log = store.open("demo", PLAIN)
+        given: list[Appended] = []
+
+        def append() -> None:
+            for _ in range(50):
+                given.append(log.append(batch_of("x", 0, 2, PLAIN)).result())
+
+        threads = [threading.Thread(target=append) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(a.first for a in given) == list(range(0, 400, 2))
+        assert numbers(log.read()) == set(range(400))
+
+
+def test_a_hole_counts_in_a_range_of_time_only_next_to_rows_in_it(engine: Engine) -> None:
+    with engine.store() as store:
+        log = store.open("a", SCHEMA)
+        log.append(batch_of("a", 0, 5)).result()
+        log.append(batch_of("a", 7, 3), first=7).result()
+        log.append(batch_of("a", 12, 3), first=12).result()
+        assert missing(log.read(Range(from_time=time_of(7)))) == [(5, 6, "never written"), (10, 11, "never written")]
+        assert missing(log.read(Range(from_time=time_of(8)))) == [(10, 11, "never written")]
+        assert missing(log.read(Range(until_time=time_of(9)))) == [(5, 6, "never written")]
+
+
+def test_lost_rows_are_counted_and_pauses_are_not(engine: Engine) -> None:
+    with engine.store() as store:
+        log = store.open("a", SCHEMA)
+        log.append(batch_of("a", 5, 5), first=5, paused_until=5).result()
+        log.append(batch_of("a", 12, 3), first=12).result()
+        log.append(batch_of("a", 100, 3), first=100, paused_until=98).result()
+        log.append(batch_of("a", 103, 1)).result()
+        holes = [(0, 4, "not recorded"), (10, 11, "never written"), (15, 97, "not recorded"), (98, 99, "never written")]
+        assert missing(log.read()) == holes
+        statistics = log.statistics()
+        assert (statistics.lost, statistics.rows) == (4, 12)
+        assert (statistics.first_seq, statistics.next_seq) == (0, 104)
+        assert (statistics.first_time, statistics.last_time) == (time_of(5), time_of(103))
+        log.trim(11).result()
+        statistics = log.statistics()
+        assert (statistics.lost, statistics.rows, statistics.first_seq) == (3, 7, 11)
+
+
+def test_extents_cover_a_range(engine: Engine) -> None:
+    with engine.store() as store:
+        log = filled(store)
+        log.append(batch_of("demo", 120, 10), first=120).result()
+        for wanted, rows in [(Range(), 110), (Range(15, 63), 49), (Range(95, 122), 8), (Range(100, 110), 0)]:
+            found = log.extents(wanted)
+            assert sum(extent.rows for extent in found) == rows
+            assert all(extent.bytes for extent in found)
+        assert log.extents(Range(from_time=time_of(130))) == []
+        found = log.extents(Range(from_time=time_of(125)))
+        assert [extent.last for extent in found] == [129] and found[0].rows >= 5
+
+
+def test_retention_by_size_and_age_forgets_no_number(engine: Engine) -> None:
+    now = time.time()
+    retention = Retention(max_seconds=1000, max_bytes=12_000)
+    with engine.store(retention, lambda: now) as store:
+        quiet = filled(store, "quiet", 10)
+        log = filled(store, rows=200, lot=5)
+        assert store.sweep() > 0
+        kept = numbers(log.read())
+        assert kept == set(range(log.statistics().first_seq, 200)) and 0 < len(kept) < 200
+        assert missing(log.read(Range(from_seq=0))) == [(0, min(kept) - 1, "trimmed")]
+        assert list(quiet.read()) == [] and quiet.statistics().next_seq == 10
+        now += 601  # the clocks have kept pace for ten minutes
+        store.sweep()
+        now += 1001
+        log.append(batch_of("demo", 200, 5)).result()
+        if engine.keeps_times:
+            now += 1001
+            store.sweep()
+        assert max(numbers(checked("demo", log.read()))) == 204
+    with engine.store() as store:
+        assert store.names() == ["demo", "quiet"]
+        store.log("quiet").append(batch_of("quiet", 10, 1), expected=10).result()
+        assert numbers(checked("quiet", store.log("quiet").read())) == {10}
+
+
+def test_appending_on_a_loop(engine: Engine) -> None:
+    async def main(log: Log) -> None:
+        assert await (await log.aappend(batch_of("demo", 0, 5))) == Appended(0, 4)
+        assert await (await log.aappend(batch_of("demo", 8, 2), expected=5, first=8)) == Appended(8, 9)
+        with pytest.raises(SequenceConflict):
+            await log.aappend(batch_of("demo", 8, 2), expected=5)
+
+    with engine.store() as store:
+        log = store.open("demo", SCHEMA)
+        asyncio.run(main(log))
+        items = list(log.read())
+    assert numbers(checked("demo", items)) == {0, 1, 2, 3, 4, 8, 9}
+    assert missing(items) == [(5, 7, "never written")]
+
+
+def test_closed_is_closed(engine: Engine) -> None:
+    with engine.store() as store:
+        log = filled(store)
+    store.close()
+    with pytest.raises(Stopped):
+        log.append(batch_of("demo", 100, 1))
