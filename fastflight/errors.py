@@ -19,7 +19,8 @@ The tree is split first by who must act::
     │   ├── SequenceConflict  another writer appended first: read on from there
     │   └── ResourceExhausted a limit of the server is reached: try again after a while
     ├── RequestError          the caller must change the request
-    │   └── UnknownName       the request names something that does not exist
+    │   ├── UnknownName       the request names something that does not exist
+    │   └── QueryLimit        a query reached a limit: ask for less
     ├── AccessError           the caller has no right to it: another token or scope is needed
     │   ├── Unauthenticated   the caller's identity is not proven
     │   └── Forbidden         the caller's identity is proven, and lacks the right
@@ -198,6 +199,18 @@ class UnknownName(RequestError):
     """The request names something that does not exist here, such as a device or a recording."""
 
     code = "request.unknown_name"
+
+
+class QueryLimit(RequestError):
+    """A query was ended because it reached a limit: `memory`, `seconds` or `rows`. `size` is the size of the limit."""
+
+    code = "request.limit"
+
+    def __init__(self, limit: str, size: float, *, where: str = "query", hint: str = "") -> None:
+        unit = "bytes of memory" if limit == "memory" else limit
+        super().__init__(f"it takes more than {size:,.0f} {unit}", where=where, hint=hint)
+        self.limit = limit
+        self.size = size
 
 
 class AccessError(FastFlightError):

@@ -13,13 +13,14 @@ from typing import Literal
 
 from fastflight.errors import RequestError
 
-Extra = Literal["cluster", "http", "plot", "publish", "tls", "watch", "webrepl"]
+Extra = Literal["cluster", "http", "plot", "publish", "sql", "tls", "watch", "webrepl"]
 # The top-level modules of each extra, as in pyproject.toml.
 MODULES: Mapping[Extra, frozenset[str]] = {
     "cluster": frozenset(("nats", "nkeys")),
     "http": frozenset(("fastapi", "httptools", "nicegui", "starlette", "uvicorn", "websockets")),
     "plot": frozenset(("matplotlib",)),
     "publish": frozenset(("google", "httpx", "opentelemetry", "paho")),
+    "sql": frozenset(("duckdb", "google")),
     "tls": frozenset(("cryptography",)),
     "watch": frozenset(("watchfiles",)),
     "webrepl": frozenset(("websockets",)),

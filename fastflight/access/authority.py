@@ -13,7 +13,7 @@ from typing import TypeVar
 from fastflight.access.action import Action, Body, Result
 from fastflight.access.identity import ANYBODY, NOBODY, Identity, unproven
 from fastflight.errors import AccessError, RequestError, UnknownName, nearest
-from fastflight.service.requests import Doing, FleetFile, Recording, Request, SourceRequest, Verb
+from fastflight.service.requests import Doing, FleetFile, Recording, Request, SourceRequest, Sql, Verb
 from fastflight.service.wire import shortened
 
 R = TypeVar("R", bound=Request)
@@ -51,6 +51,8 @@ class Authority:
         interrupts = bool(getattr(request, "interrupt", False))
         if isinstance(request, FleetFile):
             return request.narrowed(lambda name: _takes(identity, name, interrupts))
+        if isinstance(request, Sql):
+            return request.asked_by(identity)
         if verb is not None:
             _require(identity, verb, request.concerns, *self._names(request))
         if interrupts:

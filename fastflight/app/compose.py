@@ -35,6 +35,8 @@ from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog
 from fastflight.sources import (
     DefaultRecordings,
+    DeviceFiles,
+    FileCache,
     Recordings,
     device_actions,
     device_sources,
@@ -45,6 +47,9 @@ from fastflight.sources import (
 from fastflight.sources.metrics import device_metrics, recording_metrics
 from fastflight.sources.recordings import NoRecordings
 from fastflight.sources.state_actions import server_metrics, state_actions
+from fastflight.sql.engine import SqlEngine
+from fastflight.sql.source import sql_source
+from fastflight.sql.tables import Tables
 
 # Streams have been stopped when the gateway is closed. This is for answers that are still being written.
 GATEWAY_SECONDS = 1.0
@@ -81,7 +86,9 @@ def open_server(settings: ServeSettings) -> RunningServer:
         parts.callback(served.close)
         served.open()
         catalog = Catalog()
-        on_board = device_sources(inventory, settings.limits.idle_seconds)
+        files = DeviceFiles(inventory, FileCache())
+        parts.callback(files.cache.close)
+        on_board = device_sources(inventory, settings.limits.idle_seconds, files)
         own = (source.functions() for source in settings.sources)
         for source in (*on_board, recording_source(recordings), mock.SOURCE, *own):
             catalog.add(source)
@@ -93,6 +100,10 @@ def open_server(settings: ServeSettings) -> RunningServer:
         state = state_actions(registry, shards, metrics)
         authority = Authority(inventory.names, None if recordings is None else recordings.names)
         access = access_of(settings.access, authority)
+        actions = Actions([*state, *on_devices], authority)
+        engine = SqlEngine(Tables(catalog, actions, authority, files))
+        parts.callback(engine.close)
+        catalog.add(sql_source(engine))
         server = flight_server(settings, catalog, on_devices, state, shards, registry, access)
         parts.callback(server.close, 0)
         # Before the server, which closes the event loops.
@@ -103,7 +114,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         if settings.http is not None:
             backend = LocalBackend(
                 catalog,
-                Actions([*state, *on_devices], authority),
+                actions,
                 registry,
                 shards,
                 authority=access.authority,

@@ -52,6 +52,11 @@ MAX_OFFSET = 2**32
 
 # The benchmark table repeats a few batches; this many rows of the default table are 200 GB.
 MAX_MOCK_ROWS = 1_000_000_000
+# Some hundred times what people write, and little enough for a parser.
+MAX_QUERY_CHARACTERS = 100_000
+MAX_PARAMETERS = 1000
+SqlValue = bool | int | float | str | None
+
 # Parts of one flight: enough for clients that read many small parts, a few at a time. The FlightInfo stays far below
 # gRPC's limit for a message.
 MAX_ENDPOINTS = 1024
@@ -124,6 +129,9 @@ class DeviceFile(Request):
     With `describe`, the metadata of the answer's schema has a JSON object under `fastflight.file`, with `kind`, `size`
     and `modified` of the file. For `digest` it also has `algorithm` and `digest`, as computed by the board (empty if
     the board cannot). The board is asked just before the file is read, under the same lease. A folder has no rows.
+
+    With `cached`, the server keeps the file on its disk by the digest that the board computes. The board then sends the
+    file only once for each content. Rows come when the server has the whole file.
     """
 
     type: ClassVar[str] = "device.file"
@@ -143,6 +151,7 @@ class DeviceFile(Request):
     offset: Annotated[int, Field(ge=0, le=MAX_OFFSET)] = 0
     limit: Annotated[int | None, Field(ge=0, le=MAX_OFFSET)] = None
     describe: Literal["size", "digest"] | None = None
+    cached: bool = False
     resume: bool = False
     sha256: Annotated[str | None, Field(pattern="^[0-9a-f]{64}$")] = None
     interrupt: bool = False
@@ -313,6 +322,29 @@ class Recording(Request):
     def concerns(self) -> str | None:
         """The recorded device: a recording takes the same right as a live session."""
         return self.name
+
+
+class Sql(Request):
+    """Reads the result of a query: one SQL statement that only reads, over the tables that the caller may read.
+
+    `parameters` are the values of `?` or `$1` in order, or of `$name` by name. Each table is read with the rights that
+    a request for its file or recording takes.
+    """
+
+    type: ClassVar[str] = "sql"
+    demands: ClassVar[Demands] = {"read": None}
+
+    query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY_CHARACTERS)]
+    parameters: Annotated[list[SqlValue], Field(max_length=MAX_PARAMETERS)] | dict[str, SqlValue] | None = None
+    # The identity of the caller, which decides what tables there are; None: there is no authentication. Not sent on
+    # the wire: each server decides by itself.
+    _identity: Any = PrivateAttr(default=None)
+
+    def asked_by(self, identity: object) -> Self:
+        """Return the same request with the tables that `identity` may read."""
+        asked = self.model_copy()
+        asked._identity = identity
+        return asked
 
 
 class Mock(Request):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Sequence
 
 from fastflight.simulator import landlock, syscalls
 
@@ -42,22 +43,29 @@ def missing() -> str | None:
     return None
 
 
-def enter(root: str, *, file_size: int, memory: int = 0, keep: frozenset[int] = frozenset()) -> None:
+def enter(
+    root: str,
+    *,
+    file_size: int,
+    memory: int = 0,
+    keep: frozenset[int] = frozenset(),
+    readable: Sequence[str] = (),
+) -> None:
     """Confine this thread, and the threads that it starts, to the folder `root`. Raises `OSError`.
 
     `file_size` is the largest size of a file in bytes. `memory` bytes may be allocated in addition to `MEMORY`. The
     standard streams that are not in `keep` are replaced by the null device: board code could otherwise write keystrokes
-    into a terminal, for its user's shell.
+    into a terminal, for its user's shell. The folders in `readable`, as far as they exist, may be read.
     """
     with open(os.devnull, "r+b", buffering=0) as nothing:
         if LINUX:
-            _restrict(root, file_size, memory)
+            _restrict(root, file_size, memory, readable)
         # On every system, because a board would block when its warnings fill a pipe that nobody reads.
         for stream in {0, 1, 2} - keep:
             os.dup2(nothing.fileno(), stream)
 
 
-def _restrict(root: str, file_size: int, memory: int) -> None:
+def _restrict(root: str, file_size: int, memory: int, readable: Sequence[str]) -> None:
     """Do what `enter` does only on Linux."""
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_FSIZE, file_size)
@@ -67,7 +75,8 @@ def _restrict(root: str, file_size: int, memory: int) -> None:
     _check(library.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     if landlock.version():
         # Python's library stays readable, because codecs are imported on first use.
-        landlock.restrict({os.path.realpath(root): landlock.CHANGE, os.path.dirname(os.__file__): landlock.READ})
+        reading = (os.path.dirname(os.__file__), *filter(os.path.isdir, readable))
+        landlock.restrict({os.path.realpath(root): landlock.CHANGE, **dict.fromkeys(reading, landlock.READ)})
     _drop_capabilities(library)
     if syscalls.is_supported():
         syscalls.refuse()

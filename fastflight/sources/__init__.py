@@ -20,6 +20,7 @@ from fastflight.sources.device_file import DeviceFiles
 from fastflight.sources.device_listing import DeviceListings
 from fastflight.sources.device_session import DeviceSessions
 from fastflight.sources.device_tree import DeviceTrees
+from fastflight.sources.file_cache import FileCache
 from fastflight.sources.fleet_file import FleetFiles
 from fastflight.sources.listed import ListingCache
 from fastflight.sources.recording import RecordingSource
@@ -28,6 +29,8 @@ from fastflight.sources.recordings import NoRecordings, Recordings
 
 __all__ = [
     "DefaultRecordings",
+    "DeviceFiles",
+    "FileCache",
     "Recordings",
     "device_actions",
     "device_sources",
@@ -36,12 +39,15 @@ __all__ = [
 ]
 
 
-def device_sources(inventory: Inventory, idle_seconds: float = IDLE_SECONDS) -> list[SourceFunctions[Any]]:
+def device_sources(
+    inventory: Inventory, idle_seconds: float = IDLE_SECONDS, device_files: DeviceFiles | None = None
+) -> list[SourceFunctions[Any]]:
     """Return the sources of all request types that read or write the devices of `inventory`.
 
     An exchange that has sent nothing for `idle_seconds` loses its device as soon as another request asks for it.
+    `device_files` replaces the source of files, as for one with a cache of its own.
     """
-    files = DeviceFiles(inventory).source()
+    files = (device_files or DeviceFiles(inventory)).source()
     assert files.requests is not None
     listings = ListingCache(inventory.names, files.requests)
     fleet = FleetFiles(files, inventory.names, lambda name: inventory.device(name).shard, listings.recent)

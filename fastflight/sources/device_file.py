@@ -39,6 +39,7 @@ from fastflight.service.source import (
     Takes,
 )
 from fastflight.sources.content import FileContent, while_wanted
+from fastflight.sources.file_cache import CachedContent, CacheKey, FileCache, NewContent
 from fastflight.sources.misfits import MisfitNotice
 from fastflight.sources.reading import abegin, begin
 from fastflight.tables import Batcher, Layout, format_of, open_reader
@@ -130,8 +131,10 @@ class FileRows:
 class DeviceFiles:
     """The source of `device.file` requests."""
 
-    def __init__(self, inventory: Inventory) -> None:
+    def __init__(self, inventory: Inventory, cache: FileCache | None = None) -> None:
+        """`cache` is for requests with `cached`; without one, each of them reads the board."""
         self._inventory = inventory
+        self.cache = cache or FileCache()
         # The last listing of each device, shown while the device is busy.
         self._last_listings: WeakKeyDictionary[Device, Sequence[FileEntry]] = WeakKeyDictionary()
 
@@ -251,7 +254,51 @@ class DeviceFiles:
         self._last_listings[device] = entries if len(entries) <= MAX_CACHED_ENTRIES else ()
         return entries
 
+    def fetch(self, request: DeviceFile) -> Generator[Lot, None, CachedContent]:
+        """Return the content of the file, from the cache if the board's digest says so. The caller closes it.
+
+        Yields empty lots while the board sends it.
+        """
+        device = self._inventory.device(request.device)
+        with device.lease(holder(request), interrupt=request.interrupt) as session, errors_name_file(request):
+            entry = session.stat(request.path)
+            key = CacheKey(request.device, entry, *session.hash(request.path))
+            if (found := self.cache.find(key)) is not None:
+                return found
+            with (
+                contextlib.closing(NewContent(self.cache, key)) as new,
+                contextlib.closing(session.read(request.path, transfer=transfer_of(request))) as pieces,
+            ):
+                for piece in pieces:
+                    new.feed(piece)
+                    yield []
+                return new.finish()
+
+    def rows(self, request: DeviceFile, content: CachedContent) -> Reading:
+        """Read a file's content as rows. The caller closes `content` afterwards."""
+        rows = FileRows(request)
+        return begin(rows, _content_lots(request, rows, content))
+
+    async def _afetch(self, request: DeviceFile) -> CachedContent:
+        """As `fetch`, on an event loop."""
+        device = self._inventory.device(request.device)
+        async with device.alease(holder(request), interrupt=request.interrupt) as session:
+            with errors_name_file(request):
+                entry = await session.stat(request.path)
+                key = CacheKey(request.device, entry, *await session.hash(request.path))
+                if (found := await off_loop(self.cache.find, key, discard=_close)) is not None:
+                    return found
+                with contextlib.closing(NewContent(self.cache, key)) as new:
+                    async with contextlib.aclosing(session.read(request.path, transfer=transfer_of(request))) as pieces:
+                        async for piece in pieces:
+                            new.feed(piece)
+                        return new.finish()
+
     def _lots(self, request: DeviceFile, rows: FileRows) -> Generator[Lot, None, None]:
+        if request.cached:
+            with contextlib.closing((yield from self.fetch(request))) as content:
+                yield from _content_lots(request, rows, content)
+            return
         device = self._inventory.device(request.device)
         with (
             device.lease(holder(request), interrupt=request.interrupt) as session,
@@ -271,6 +318,12 @@ class DeviceFiles:
                 yield rows.finish()
 
     async def _alots(self, request: DeviceFile, rows: FileRows) -> AsyncGenerator[Lot, None]:
+        if request.cached:
+            with contextlib.closing(await self._afetch(request)) as content:
+                lots = _content_lots(request, rows, content)
+                while (lot := await off_loop(next, lots, None)) is not None:
+                    yield lot
+            return
         device = self._inventory.device(request.device)
         async with device.alease(holder(request), interrupt=request.interrupt) as session:
             with errors_name_file(request):
@@ -288,6 +341,22 @@ class DeviceFiles:
                     async for piece in pieces:
                         yield rows.feed(piece) if rows.is_quick else await off_loop(rows.feed, piece)
                     yield rows.finish() if rows.is_quick else await off_loop(rows.finish)
+
+
+def _content_lots(request: DeviceFile, rows: FileRows, content: CachedContent) -> Generator[Lot, None, None]:
+    if request.describe is not None:
+        rows.describe(content.key.entry, content.key.algorithm, content.key.digest)
+    if rows.empty:
+        return
+    with errors_name_file(request):
+        for piece in content.pieces(request.offset, request.limit):
+            yield rows.feed(piece)
+        yield rows.finish()
+
+
+def _close(content: CachedContent | None) -> None:
+    if content is not None:
+        content.close()
 
 
 def _layout(request: DeviceFile) -> Layout:
@@ -328,8 +397,9 @@ def content_of(request: DeviceFile, schema: pa.Schema, acknowledge: Acknowledge)
     layout = _layout(request)
     if request.offset:
         raise RequestError("only reading begins at an offset", where="offset", hint="Each row has its own offset")
-    if request.limit is not None or request.describe is not None:
-        raise RequestError("only reading takes this", where="describe" if request.describe else "limit")
+    if request.limit is not None or request.describe is not None or request.cached:
+        key = "cached" if request.cached else "describe" if request.describe else "limit"
+        raise RequestError("only reading takes this", where=key)
     if request.resume and layout.format != "raw":
         raise RequestError(
             f"a write of {layout.format} cannot be resumed", where="resume", hint='Write it with "format": "raw"'

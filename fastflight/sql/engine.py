@@ -1,0 +1,340 @@
+"""`SqlEngine` runs queries: the server's side of the dialogue with a worker process.
+
+Rows of tables go to the worker when it asks for them, and rows of the result come back, in the thread that iterates
+over the result. A query that is closed, or reaches a limit, is ended by killing its worker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from fastflight.access.identity import ANYBODY, Identity
+from fastflight.errors import QueryLimit, RequestError
+from fastflight.service.requests import MAX_PARAMETERS, MAX_QUERY_CHARACTERS
+from fastflight.service.resolve import plain
+from fastflight.service.source import Lot, Noted, Reading
+from fastflight.sql.frames import Frame, Kind
+from fastflight.sql.limits import SqlLimits
+from fastflight.sql.names import shown
+from fastflight.sql.process import Worker, Workers
+from fastflight.sql.pushdown import Narrowing
+from fastflight.sql.tables import Table, TableName, Tables
+
+# How often a query that waits for its worker checks whether its client is still there.
+LOOK_SECONDS = 0.2
+HINTS = {
+    "memory": "Select fewer columns or rows, or group by fewer values",
+    "seconds": "Select a shorter time, or fewer tables",
+    "rows": "Add a limit, or aggregate",
+}
+EXPLAIN_SCHEMA = pa.schema([("explain_key", pa.string()), ("explain_value", pa.string())])
+Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any] | pa.RecordBatch | None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is known of a query before it runs.
+
+    `parameters` has a field for each parameter, in order: `1`, `2`, ... for `?`, else its name. DuckDB does not tell
+    their types, so each is a string, which is converted to what it is compared with.
+    """
+
+    schema: pa.Schema
+    parameters: pa.Schema
+
+
+class SqlEngine:
+    """Runs the queries of one server over `tables`."""
+
+    def __init__(self, tables: Tables, limits: SqlLimits | None = None) -> None:
+        self._tables = tables
+        self._workers = Workers(limits or SqlLimits())
+
+    def prepare(self, query: str, identity: Identity = ANYBODY) -> Prepared:
+        """Check a query and return its columns and parameters. `RequestError` if it is not one that only reads."""
+        with closing(_Run(self._tables, self._workers, identity)) as run:
+            run.ask(query, None, describe=True)
+            run.finish()
+            return Prepared(run.schema, pa.schema([(name, pa.string()) for name in run.plan["parameters"]]))
+
+    def execute(self, query: str, identity: Identity = ANYBODY, parameters: Parameters = None) -> Reading:
+        """Run a query. Closing the lots of the answer ends it.
+
+        `parameters` are values in order or by name, or a batch with one row. `RequestError` for what is wrong with the
+        query, `QueryLimit` if it reaches a limit, and what reading the tables raises.
+        """
+        run = _Run(self._tables, self._workers, identity)
+        try:
+            run.ask(query, _one_row(parameters))
+            if run.plan["explain"]:
+                run.read_to_end()
+                rows = run.explained()
+                run.close()
+                return Reading(rows.schema, first=[rows])
+            return Reading(run.schema, run.lots(), run.summary)
+        except BaseException:
+            run.close()
+            raise
+
+    def tables(
+        self,
+        identity: Identity = ANYBODY,
+        schema: str | None = None,
+        table: str | None = None,
+        *,
+        with_schemas: bool = False,
+    ) -> Iterator[TableName]:
+        """Yield the tables that the caller may read, as `Tables.listing` does."""
+        return self._tables.listing(identity, schema, table, with_schemas=with_schemas)
+
+    def schemas(self, identity: Identity = ANYBODY, schema: str | None = None) -> list[str]:
+        """Return the names of schemas: `fastflight`, and the devices that the caller may read."""
+        return self._tables.schemas(identity, schema)
+
+    def close(self) -> None:
+        """End idle workers. Running queries end with their streams."""
+        self._workers.close()
+
+
+class _Run:
+    """One query. `close` ends it at any point."""
+
+    def __init__(self, tables: Tables, workers: Workers, identity: Identity) -> None:
+        self._tables = tables
+        self._workers = workers
+        self._identity = identity
+        self._limits = workers.limits
+        self._left = self._limits.seconds
+        self._opened = ExitStack()
+        self._open: list[Table] = []
+        self._names: list[list[str]] = []
+        self._scans: dict[int, Iterator[pa.RecordBatch]] = {}
+        self._failure: BaseException | None = None
+        self._ended = False
+        self._read: list[dict[str, int]] = []
+        self.rows = 0
+        self.plan: dict[str, Any] = {}
+        self.schema = pa.schema([])
+        self._began = time.monotonic()
+        self._worker: Worker | None = workers.take()
+
+    def ask(self, query: str, parameters: pa.RecordBatch | None, *, describe: bool = False) -> None:
+        """Send the query, and read the dialogue until the schema of the result is known."""
+        if len(query) > MAX_QUERY_CHARACTERS:
+            raise RequestError(f"more than {MAX_QUERY_CHARACTERS} characters", where="query")
+        self._began = time.monotonic()
+        try:
+            self._send(Kind.ASK, {"query": query, "describe": describe})
+            self._send(Kind.ROWS, b"" if parameters is None else _stream(parameters))
+        except UnicodeEncodeError:
+            raise RequestError("not Unicode", where="query") from None
+        named = self._next(Kind.TABLES).json()
+        try:
+            self._open_tables(named["tables"])
+            if named["lists"]:
+                listed = self._tables.listing(self._identity)
+                self._send(Kind.ROWS, [[each.device, each.name] for each in listed])
+        except BaseException:
+            self._send(Kind.REFUSED)
+            self.finish()
+            raise
+        self.plan = self._next(Kind.PLAN).json()
+        self.schema = pa.ipc.read_schema(pa.py_buffer(self._next(Kind.SCHEMA).payload))
+
+    def _open_tables(self, names: list[list[str]]) -> None:
+        lowered = {tuple(part.lower() for part in name) for name in names}
+        if len(lowered) < len(names):
+            raise RequestError("two tables differ only in upper and lower case", where="query")
+        for name in names:
+            table = self._tables.open(self._identity, name, self._check_time)
+            self._opened.callback(table.close)
+            self._open.append(table)
+            self._names.append(name)
+            self._read.append({"rows": 0})
+            self._send(Kind.SCHEMA, table.schema.serialize())
+
+    def lots(self) -> Generator[Lot, None, None]:
+        """Yield the rows of the result, and empty lots while there are none."""
+        try:
+            yield []
+            self._began = time.monotonic()
+            while (frame := self._message()) is None or frame.kind != Kind.END:
+                lot: Lot = []
+                if frame is not None:
+                    batch = pa.ipc.read_record_batch(pa.py_buffer(frame.payload), self.schema)
+                    self.rows += batch.num_rows
+                    if self.rows > self._limits.rows:
+                        raise self._limit("rows")
+                    lot.append(batch)
+                self._left -= time.monotonic() - self._began
+                yield lot
+                self._began = time.monotonic()
+            self._ended = True
+        finally:
+            self.close()
+
+    def read_to_end(self) -> None:
+        """Run the query without its rows, for `explain analyze`."""
+        while (frame := self._message()) is None or frame.kind != Kind.END:
+            pass
+        self._ended = True
+
+    def finish(self) -> None:
+        """Read the end of a dialogue without rows."""
+        self._next(Kind.END)
+        self._ended = True
+
+    def explained(self) -> pa.RecordBatch:
+        """Return the plan, and for each table what the query needs of it and what was read."""
+        rows = [("plan", self.plan["plan"])]
+        for name, scan, table, read in zip(self._names, self.plan["scans"], self._open, self._read, strict=True):
+            needed = {key: value for key, value in scan.items() if value is not None}
+            facts = {**needed, **table.read()}
+            if self.plan["explain"] == "analyze":
+                facts["read_rows"] = read["rows"]
+            rows.append((shown(name[1:]), ", ".join(f"{key}: {_text(value)}" for key, value in facts.items())))
+        return pa.record_batch([pa.array(column) for column in zip(*rows, strict=True)], schema=EXPLAIN_SCHEMA)
+
+    def summary(self) -> Mapping[str, Any]:
+        """Return what was read of each table."""
+        tables = zip(self._names, self._open, self._read, strict=True)
+        return {"tables": {shown(name[1:]): {**table.read(), **read} for name, table, read in tables}}
+
+    def close(self) -> None:
+        """End the query, and give the worker back if it has ended by itself."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            if self._ended:
+                self._workers.give_back(worker)
+            else:
+                self._workers.discard(worker)
+        scans, self._scans = self._scans, {}
+        for scan in scans.values():
+            scan.close()  # type: ignore[attr-defined]
+        self._opened.close()
+
+    def _message(self) -> Frame | None:
+        """Return the next frame that is not about rows of a table; None after a while without one."""
+        assert self._worker is not None
+        try:
+            while not self._worker.pipe.waits(LOOK_SECONDS):
+                frame = self._worker.pipe.receive()
+                if frame.kind == Kind.FAILED:
+                    self._ended = True
+                    raise self._error(frame.json())
+                if frame.kind != Kind.NEXT:
+                    return frame
+                self._feed(frame)
+                self._check_time()
+        except EOFError:
+            raise self._limit("memory") from None
+        self._check_time()
+        return None
+
+    def _next(self, kind: Kind) -> Frame:
+        while (frame := self._message()) is None:
+            pass
+        if frame.kind != kind:
+            raise RequestError("the query cannot be run", where="query")
+        return frame
+
+    def _feed(self, asked: Frame) -> None:
+        """Send the next rows of a scan to the worker."""
+        try:
+            number, (table,) = asked.number, asked.json()
+            if number not in self._scans:
+                self._scans[number] = self._scan(table)
+            batch = next(self._scans[number], None)
+        except BaseException as error:
+            self._failure = error
+            self._send(Kind.REFUSED)
+            return
+        if batch is None:
+            self._send(Kind.END)
+        else:
+            self._send(Kind.ROWS, batch.serialize())
+
+    def _scan(self, table: int) -> Generator[pa.RecordBatch, None, None]:
+        narrowing = Narrowing(**self.plan["scans"][table])
+        if narrowing.is_empty:
+            return
+        reading = self._open[table].scan(narrowing)
+        columns = narrowing.columns or self._open[table].schema.names
+        schema = pa.schema([self._open[table].schema.field(name) for name in columns])
+        read = self._read[table]
+        with ExitStack() as closing_lots:
+            if not reading.is_whole:
+                closing_lots.callback(reading.lots.close)  # type: ignore[attr-defined]
+            for lot in reading.all_lots():
+                for item in lot:
+                    batch = item.batch if isinstance(item, Noted) else item
+                    if batch.num_rows:
+                        read["rows"] += batch.num_rows
+                        yield batch.select(columns).cast(schema)
+                self._check_time()
+        for key in ("rejected", "gaps", "lost"):
+            if count := reading.summary().get(key):
+                read[key] = read.get(key, 0) + count
+
+    def _error(self, failure: Mapping[str, Any]) -> BaseException:
+        if self._failure is not None:
+            return self._failure
+        if "limit" in failure:
+            return self._limit(failure["limit"])
+        return RequestError(failure["what"], where=failure.get("where", "query"), hint=failure.get("hint", ""))
+
+    def _check_time(self) -> None:
+        if time.monotonic() - self._began > self._left:
+            raise self._limit("seconds")
+
+    def _limit(self, name: str) -> QueryLimit:
+        size = getattr(self._limits, "memory_bytes" if name == "memory" else name)
+        return QueryLimit(name, size, hint=HINTS[name])
+
+    def _send(self, kind: Kind, payload: Any = b"") -> None:
+        assert self._worker is not None
+        try:
+            self._worker.pipe.send(kind, payload)
+        except EOFError:
+            raise self._limit("memory") from None
+
+
+def _one_row(parameters: Parameters) -> pa.RecordBatch | None:
+    """Return parameters as a batch of one row, with times in UTC. `RequestError` if they are something else."""
+    if parameters is None:
+        return None
+    batch: Any = parameters
+    if isinstance(parameters, Mapping | Sequence):
+        named = parameters if isinstance(parameters, Mapping) else dict(enumerate(parameters, 1))
+        try:
+            batch = pa.RecordBatch.from_pydict({str(name): pa.array([value]) for name, value in named.items()})
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise RequestError(f"not values that Arrow can hold: {error}", where="parameters") from None
+    if batch.num_columns > MAX_PARAMETERS:
+        raise RequestError(f"more than {MAX_PARAMETERS} parameters", where="parameters")
+    if batch.num_columns and batch.num_rows != 1:
+        raise RequestError(f"{batch.num_rows} rows are not one", where="parameters", hint="Send one row of values")
+    utc = [
+        field.with_type(pa.timestamp(field.type.unit, "UTC"))
+        if pa.types.is_timestamp(field.type) and field.type.tz
+        else field
+        for field in plain(batch.schema)
+    ]
+    return batch.cast(pa.schema(utc))
+
+
+def _stream(batch: pa.RecordBatch) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def _text(value: Any) -> str:
+    return " ".join(value) if isinstance(value, list) else str(value)

@@ -1,0 +1,99 @@
+"""Frames between the server and a worker process: a kind, a number and a payload, over a socket.
+
+A worker sends `READY` and then waits for a query. That is a dialogue, which the server begins with `ASK`, the query,
+and `ROWS`, its parameters. The worker answers `TABLES`, the tables that the query names. The server sends a `SCHEMA` for
+each, or one `REFUSED`. The worker answers `PLAN`: which columns and rows of each table the query needs, and the query's
+parameters. Then it sends the `SCHEMA` of the result, and its `ROWS` if the query is to be run. In between it sends
+`NEXT` when it needs rows of a table, and the server answers with `ROWS`, or with `END` or `REFUSED`. The dialogue ends
+with the worker's `END`, or with `FAILED` at any time.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import struct
+import threading
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+_HEADER = struct.Struct("<BIQ")
+# A batch of wide rows; a worker that announces more than this is broken.
+MAX_FRAME_BYTES = 1 << 30
+
+
+class Kind(IntEnum):
+    ASK = 1
+    TABLES = 2
+    SCHEMA = 3
+    PLAN = 4
+    NEXT = 5
+    ROWS = 6
+    END = 7
+    REFUSED = 8
+    FAILED = 9
+    READY = 10
+
+
+class Frame(NamedTuple):
+    """One message. `number` is that of a scan of a table, in the frames about rows of a table."""
+
+    kind: Kind
+    number: int
+    payload: bytearray
+
+    def json(self) -> Any:
+        """Return the payload, which is JSON."""
+        return json.loads(self.payload)
+
+
+class Pipe:
+    """One end of the socket. Any thread may send; one thread at a time may receive. Both raise `EOFError`."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        self._stream = stream
+        self._sending = threading.Lock()
+
+    def send(self, kind: Kind, payload: Any = b"", number: int = 0) -> None:
+        """Send a frame. `payload` is bytes, a buffer, or an object for JSON."""
+        if isinstance(payload, dict | list):
+            payload = json.dumps(payload).encode()
+        content = memoryview(payload).cast("B") if len(payload) else b""
+        try:
+            with self._sending:
+                self._stream.sendall(_HEADER.pack(kind, number, len(content)))
+                self._stream.sendall(content)
+        except (OSError, ValueError) as error:
+            raise EOFError("the other end is closed") from error
+
+    def waits(self, seconds: float) -> bool:
+        """Whether nothing has come from the other end for `seconds`."""
+        try:
+            return not select.select([self._stream], [], [], seconds)[0]
+        except (OSError, ValueError) as error:
+            raise EOFError("this end is closed") from error
+
+    def receive(self) -> Frame:
+        """Wait for the next frame and return it."""
+        kind, number, size = _HEADER.unpack(self._exactly(_HEADER.size))
+        if size > MAX_FRAME_BYTES:
+            raise EOFError("the other end sends something else")
+        return Frame(Kind(kind), number, self._exactly(size))
+
+    def close(self) -> None:
+        """Close this end. The other end then gets `EOFError`."""
+        self._stream.close()
+
+    def _exactly(self, size: int) -> bytearray:
+        content = bytearray(size)
+        rest = memoryview(content)
+        while rest:
+            try:
+                count = self._stream.recv_into(rest)
+            except (OSError, ValueError) as error:
+                raise EOFError("the other end is closed") from error
+            if not count:
+                raise EOFError("the other end is closed")
+            rest = rest[count:]
+        return content

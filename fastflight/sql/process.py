@@ -1,0 +1,135 @@
+"""Starts worker processes and keeps idle ones for later queries. POSIX only.
+
+A worker whose query has ended by itself is used again. One that was stopped in the middle is killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+import threading
+
+from fastflight.errors import RequestError, ResourceExhausted, StorageError
+from fastflight.extras import needs
+from fastflight.sql.frames import Kind, Pipe
+from fastflight.sql.limits import SqlLimits
+
+# Starting a worker takes half a second, mostly for importing DuckDB and Arrow. An idle one takes about 100 MB.
+IDLE_WORKERS = 2
+# A worker on a busy computer needs some seconds.
+START_SECONDS = 60.0
+# How long a query waits for others to end.
+WAIT_SECONDS = 10.0
+# Variables that a program may need to start. A worker gets no other, as queries may find a way to read them.
+ENVIRONMENT = frozenset(("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "TMPDIR", "PYTHONPATH"))
+
+
+class Worker:
+    """One process and the server's end of its pipe."""
+
+    def __init__(self, limits: SqlLimits) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._process = subprocess.Popen(  # noqa: S603  # our own program, no shell
+                    [
+                        *(sys.executable, "-P", "-m", "fastflight.sql.worker"),
+                        *(str(theirs.fileno()), str(limits.memory_bytes), str(limits.threads)),
+                    ],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    cwd="/",
+                    # Arrow's own allocator reserves more address space than the worker may have.
+                    env={
+                        **{name: os.environ[name] for name in ENVIRONMENT & os.environ.keys()},
+                        "ARROW_DEFAULT_MEMORY_POOL": "system",
+                    },
+                    start_new_session=True,
+                )
+            except BaseException:
+                ours.close()
+                raise
+        self.pipe = Pipe(ours)
+
+    def wait_ready(self) -> None:
+        """Return when the worker waits for a query. `StorageError` if it does not start."""
+        try:
+            if not self.pipe.waits(START_SECONDS) and self.pipe.receive().kind == Kind.READY:
+                return
+        except EOFError:
+            pass
+        raise StorageError("the process for queries does not start", hint="See what the server has printed")
+
+    def close(self) -> None:
+        """Kill the process. A thread that waits for the pipe gets `EOFError`."""
+        self._process.kill()
+        self._process.wait()
+        self.pipe.close()
+
+
+class Workers:
+    """The workers of a server, as many as `limits.queries` at a time."""
+
+    def __init__(self, limits: SqlLimits) -> None:
+        self.limits = limits
+        self._room = threading.BoundedSemaphore(limits.queries)
+        self._lock = threading.Lock()
+        self._idle: list[Worker] = []
+        self._closed = False
+
+    def take(self) -> Worker:
+        """Return a worker for one query. Call `give_back` or `discard` afterwards."""
+        if sys.platform == "win32":
+            raise RequestError("SQL needs a server on Linux or macOS", where="type")
+        with needs("sql", "SQL"):
+            if importlib.util.find_spec("duckdb") is None:
+                raise ModuleNotFoundError("duckdb", name="duckdb")
+        if not self._room.acquire(timeout=WAIT_SECONDS):
+            raise ResourceExhausted(
+                f"{self.limits.queries} queries are running",
+                scope="sql",
+                limit=self.limits.queries,
+                retry_after_seconds=WAIT_SECONDS,
+                hint="Try again later",
+            )
+        try:
+            with self._lock:
+                worker = self._idle.pop() if self._idle else Worker(self.limits)
+            try:
+                worker.wait_ready()
+            except BaseException:
+                worker.close()
+                raise
+            return worker
+        except BaseException:
+            self._room.release()
+            raise
+
+    def give_back(self, worker: Worker) -> None:
+        """Keep a worker whose dialogue has ended."""
+        with self._lock:
+            kept = not self._closed and len(self._idle) < IDLE_WORKERS
+            if kept:
+                self._idle.append(worker)
+        if not kept:
+            worker.close()
+        self._room.release()
+
+    def discard(self, worker: Worker) -> None:
+        """End a worker that is in the middle of a dialogue."""
+        worker.close()
+        self._room.release()
+
+    def close(self) -> None:
+        """End the idle workers."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            with contextlib.suppress(OSError):
+                worker.close()

@@ -1,0 +1,168 @@
+"""Checks a query before it runs: it is one statement that only reads, and calls no function that reaches beyond it.
+
+DuckDB parses the query; this module looks at the tree that it returns as JSON. The check allows statements, table
+functions and kinds of nodes by name, so what a later DuckDB adds is refused. Scalar functions are refused by name: the
+worker process, which may open no file, is the boundary for those that are not known here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import duckdb
+
+from fastflight.errors import RequestError, nearest
+from fastflight.sql.names import CATALOG, shown
+
+# The schema with the standard's views of all tables. Only these two of its views are served.
+STANDARD = "information_schema"
+STANDARD_VIEWS = frozenset(("tables", "schemata"))
+TABLE_FUNCTIONS = frozenset(
+    ("generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "unnest", "generate_subscripts")
+)
+# They read settings, logs or the plans of other statements, or only take time.
+REFUSED_FUNCTIONS = frozenset(
+    """
+    current_setting currval getenv getvariable json_deserialize_sql json_serialize_plan json_serialize_sql nextval
+    pg_sleep query query_table setseed sleep_ms txid_current write_log
+    """.split()
+)
+QUERIES = frozenset(("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"))
+EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)
+SHOW_TABLES = 'select "schema", "name", "type", sql_name from fastflight."tables" order by all'
+WRITES = "SQL only reads: write a file with `fastflight put` or do_put, run code with `fastflight exec`"
+SETTINGS = "The settings of SQL are those of the server: see the table [sql] of its fleet file"
+HINTS = {
+    **dict.fromkeys(("INSERT", "UPDATE", "DELETE", "MERGE_INTO", "CREATE", "DROP", "ALTER", "COPY", "EXPORT"), WRITES),
+    **dict.fromkeys(("SET", "VARIABLE_SET", "PRAGMA", "LOAD", "ATTACH", "DETACH", "CALL", "VACUUM"), SETTINGS),
+    "MULTI": "Write a pivot as select * from (pivot t on x in ('a', 'b') using sum(y))",
+}
+
+
+@dataclass(slots=True)
+class Statement:
+    """A checked query. `sql` is what to run; `tables` are the names in it, each a path such as `["demo", "a.csv"]`.
+
+    `lists` means that it reads the standard's views of all tables.
+    """
+
+    sql: str
+    explain: Literal["", "plan", "analyze"] = ""
+    parameters: list[str] = field(default_factory=list)
+    tables: list[list[str]] = field(default_factory=list)
+    # How often each of `tables` is named.
+    counts: list[int] = field(default_factory=list)
+    lists: bool = False
+
+
+def check(query: str, connection: duckdb.DuckDBPyConnection) -> Statement:
+    """Return the statement in `query`. `RequestError` if it is not allowed, or not one; `duckdb.Error` if not SQL."""
+    statements = duckdb.extract_statements(query)
+    if len(statements) != 1:
+        raise RequestError(
+            f"{len(statements)} statements are not one", where="query", hint="Send one select statement at a time"
+        )
+    kind, sql = statements[0].type.name, statements[0].query
+    statement = Statement(sql, parameters=_in_order(statements[0].named_parameters))
+    if kind == "EXPLAIN":
+        found = EXPLAIN.match(sql)
+        if found is None:
+            raise RequestError("explain has no options here", where="query", hint="As in explain analyze select ...")
+        statement.explain = "analyze" if found[1] else "plan"
+        statement.sql = sql[found.end() :]
+    elif kind != "SELECT":
+        name = kind.lower().replace("_", " ")
+        raise RequestError(f"{name} is not allowed", where="query", hint=HINTS.get(kind, "Only select is"))
+    _inspect(statement, _tree(statement.sql, connection))
+    return statement
+
+
+def _in_order(names: set[str]) -> list[str]:
+    return sorted(names, key=lambda name: (int(name) if name.isdigit() else 0, name))
+
+
+def _tree(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:
+    found = connection.execute("select json_serialize_sql($1, skip_null := true, skip_default := true)", [sql])
+    tree = json.loads(found.fetchall()[0][0])
+    if tree["error"]:
+        message = tree["error_message"]
+        if "Only SELECT statements" in message:
+            raise RequestError("this is not a select statement", where="query", hint=WRITES)
+        raise RequestError(message, where="query")
+    return tree["statements"]
+
+
+def _inspect(statement: Statement, tree: Any) -> None:
+    nodes = list(_nodes(tree))
+    shows = [node for node in nodes if node.get("type") == "SHOW_REF" and node.get("show_type") == "SHOW_SPECIAL"]
+    if shows:
+        what = str(shows[0].get("table_name")).strip('"')
+        if what not in ("tables", "__show_tables_expanded") or len(nodes) > 8:
+            raise RequestError("only `show tables` is allowed", where="query", hint=SHOW_TABLES)
+        statement.sql, nodes = (
+            SHOW_TABLES,
+            [{"type": "BASE_TABLE", "qualified_name": {"path": ["fastflight", "tables"]}}],
+        )
+    named = {
+        each["key"].lower() for node in nodes for each in (node.get("cte_map") or {}).get("map", []) if "key" in each
+    }
+    for node in nodes:
+        kind = node.get("type")
+        if isinstance(kind, str) and kind.endswith("_NODE") and kind not in QUERIES:
+            raise RequestError("a query that writes is not allowed", where="query", hint=WRITES)
+        if kind == "TABLE_FUNCTION":
+            _refuse_unless(_function(node["function"]), TABLE_FUNCTIONS)
+        elif node.get("class") == "FUNCTION":
+            name = _function(node)
+            if name in REFUSED_FUNCTIONS or name.startswith(("__", "pragma_")):
+                raise RequestError("this function is not allowed", where=f"function {name}")
+        elif kind == "BASE_TABLE":
+            path = list(node["qualified_name"]["path"])
+            if len(path) == 1 and path[0].lower() in named:
+                continue
+            if [part.lower() for part in path[-2:-1]] == [STANDARD]:
+                _refuse_unless(path[-1].lower(), STANDARD_VIEWS, "view")
+                statement.lists = True
+                continue
+            path = _qualified(path)
+            if path in statement.tables:
+                statement.counts[statement.tables.index(path)] += 1
+            else:
+                statement.tables.append(path)
+                statement.counts.append(1)
+
+
+def _qualified(path: list[str]) -> list[str]:
+    """Return catalog, schema and table of a name in a query."""
+    if len(path) == 3 and path[0].lower() == CATALOG:
+        return [CATALOG, *path[1:]]
+    if len(path) != 2:
+        hint = 'Give the device and the file, as in demo."readings.csv"'
+        raise RequestError("no such table", where=shown(path), hint=hint)
+    return [CATALOG, *path]
+
+
+def _function(node: Any) -> str:
+    path = (node.get("qualified_name") or {}).get("path") or [node["function_name"]]
+    return str(path[-1]).lower()
+
+
+def _refuse_unless(name: str, allowed: frozenset[str], what: str = "table function") -> None:
+    if name not in allowed:
+        raise RequestError(f"this {what} is not allowed", where=f"{what} {name}", hint=nearest(name, allowed))
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """Yield all objects of a tree, however deep it is."""
+    left = [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, dict):
+            yield node
+            left.extend(reversed(node.values()))
+        elif isinstance(node, list):
+            left.extend(reversed(node))

@@ -1,0 +1,208 @@
+"""Queries over a board's files and recording: what they give, and what is refused."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from fastflight.access.identity import ANYBODY, Identity, scopes
+from fastflight.errors import DataError, FileMissing, Forbidden, QueryLimit, RequestError, UnknownName
+from fastflight.sql.limits import SqlLimits
+from tests.support.refusals import refused
+
+from .conftest import FIRST_NS, RECORDED, Sql, engine_over
+
+
+def test_files_and_recordings_are_tables_of_their_device(sql: Sql) -> None:
+    assert sql.rows('select sum(v) as total from demo."a.csv"') == [{"total": 61.5}]
+    assert sql.rows('select name from server.demo."logs/b.jsonl" order by t desc') == [{"name": "c"}, {"name": "a"}]
+    assert sql.rows("select count(*) as n, min(seq) as first from demo.recording") == [{"n": RECORDED, "first": 0}]
+    joined = 'select b.name, a.v from demo."a.csv" a join demo."logs/b.jsonl" b using (t) order by t'
+    assert sql.rows(joined) == [{"name": "a", "v": 10.5}, {"name": "c", "v": 30.5}]
+
+
+def test_a_table_is_read_as_often_as_the_query_needs_it(sql: Sql) -> None:
+    query = 'select count(*) as n from demo."a.csv" x, demo."a.csv" y where x.t <= y.t'
+    assert sql.rows(query) == [{"n": 6}]
+    twice = "with r as (select seq from demo.recording where seq < 5) select count(*) as n from r a, r b"
+    assert sql.rows(twice) == [{"n": 25}]
+
+
+def test_columns_may_be_named_with_their_table(sql: Sql) -> None:
+    assert sql.rows("select demo.recording.seq from demo.recording where recording.seq = 7") == [{"seq": 7}]
+
+
+def test_a_recording_has_the_columns_of_its_request(sql: Sql) -> None:
+    (row,) = sql.rows("select * from demo.recording where seq = 10")
+    time = datetime.fromtimestamp(FIRST_NS // 10**9 + 10, UTC)
+    assert row == {"seq": 10, "time": time, "direction": "tx", "data": b"line 10\n"}
+
+
+@pytest.mark.parametrize(
+    ("query", "parameters", "answer"),
+    [
+        ("select ? + ? as x", [1, 2], 3),
+        ("select $2 || $1 as x", ["b", "a"], "ab"),
+        ("select count(*) as x from demo.recording where time >= $since", {"since": "2025-06-15 15:23:10"}, 10),
+        ("select count(*) as x from demo.recording where seq < $n", {"n": "5"}, 5),
+        ("select $1 is null as x", [None], True),
+    ],
+)
+def test_parameters(sql: Sql, query: str, parameters: object, answer: object) -> None:
+    assert sql.rows(query, parameters) == [{"x": answer}]  # type: ignore[arg-type]
+
+
+def test_parameters_may_be_a_batch_of_any_types(sql: Sql) -> None:
+    since = datetime.fromtimestamp(FIRST_NS // 10**9 + 990, UTC)
+    batch = pa.RecordBatch.from_pydict({"1": pa.array([since], pa.timestamp("us", "Europe/Berlin"))})
+    assert sql.rows("select count(*) as n from demo.recording where time >= ?", batch) == [{"n": 10}]
+    with refused(RequestError, where="parameter 2"):
+        sql.rows("select $1, $2", [1])
+
+
+def test_a_query_is_prepared_without_running_it(sql: Sql) -> None:
+    prepared = sql.engine.prepare('select v, $b as b, t + $a as a from demo."a.csv"')
+    assert prepared.schema.names == ["v", "b", "a"] and prepared.schema.field("v").type == pa.float64()
+    assert prepared.parameters.names == ["a", "b"]
+    assert sql.engine.prepare("select count(*) as n from range(1000000000000)").schema.names == ["n"]
+
+
+def test_the_server_itself_has_tables(sql: Sql) -> None:
+    assert sql.rows("select name, holder from fastflight.devices order by name") == [
+        {"name": "demo", "holder": None},
+        {"name": "other", "holder": None},
+    ]
+    files = sql.rows("select path, bytes from fastflight.files where device = 'demo' order by path")
+    assert {"path": "/logs/b.jsonl", "bytes": len(b'{"t": 1, "name": "a"}\n') * 2} in files
+    assert sql.rows("select name, rows, next_seq from fastflight.recordings") == [
+        {"name": "demo", "rows": RECORDED, "next_seq": RECORDED}
+    ]
+
+
+def test_names_are_shown_as_they_must_be_written(sql: Sql) -> None:
+    names = [row["sql_name"] for row in sql.rows("show tables") if row["schema"] == "demo"]
+    assert names == ['demo."a.csv"', 'demo."bad.arrow"', 'demo."logs/b.jsonl"', "demo.recording"]
+    for name in (name for name in names if "bad" not in name):
+        assert sql.rows(f"select count(*) > 0 as filled from {name}") == [{"filled": True}]
+    standard = "select table_name from information_schema.tables where table_schema = 'demo' order by 1"
+    assert [row["table_name"] for row in sql.rows(standard)] == ["a.csv", "bad.arrow", "logs/b.jsonl", "recording"]
+    assert [row["column_name"] for row in sql.rows('describe demo."a.csv"')] == ["t", "v"]
+
+
+def test_a_file_that_cannot_be_understood_is_a_table_whose_reading_says_why(sql: Sql) -> None:
+    with pytest.raises(DataError, match="demo:/bad.arrow"):
+        sql.rows('select * from demo."bad.arrow"')
+    (found,) = sql.engine.tables(schema="demo", table="bad.arrow", with_schemas=True)
+    assert found.schema is None and "bad.arrow" in found.trouble
+
+
+def test_what_is_not_there(sql: Sql) -> None:
+    with refused(FileMissing, where="demo:/none.csv"):
+        sql.rows('select * from demo."none.csv"')
+    with refused(UnknownName, where="nobody"):
+        sql.rows('select * from nobody."a.csv"')
+    with refused(UnknownName, where="other"):
+        sql.rows("select * from other.recording")
+    with refused(RequestError, where="a"):
+        sql.rows("select * from a")
+    with refused(RequestError, where="query"):
+        sql.rows('select nothing from demo."a.csv"')
+
+
+READER = Identity("ada", scopes(["read:demo"]))
+LISTENER = Identity("bob", scopes(["session:*"]))
+
+
+def test_each_table_takes_the_right_of_its_request(sql: Sql) -> None:
+    assert sql.rows('select count(*) as n from demo."a.csv"', identity=READER) == [{"n": 3}]
+    assert sql.rows("select count(*) as n from demo.recording", identity=LISTENER) == [{"n": RECORDED}]
+    with pytest.raises(Forbidden):
+        sql.rows("select * from demo.recording", identity=READER)
+    with pytest.raises(Forbidden):
+        sql.rows('select * from demo."a.csv"', identity=LISTENER)
+    with refused(UnknownName, where="other"):
+        sql.rows('select * from other."readings.csv"', identity=READER)
+
+
+def test_a_table_that_one_may_not_read_is_not_there(sql: Sql) -> None:
+    def seen(identity: Identity) -> set[str]:
+        return {f"{row['schema']}.{row['name']}" for row in sql.rows("show tables", identity=identity)} - {
+            f"fastflight.{name}" for name in ("devices", "files", "recordings", "tables")
+        }
+
+    assert seen(READER) == {"demo.a.csv", "demo.bad.arrow", "demo.logs/b.jsonl"}
+    assert seen(LISTENER) == {"demo.recording"}
+    assert sql.rows("select count(*) as n from fastflight.files where device = 'other'", identity=READER) == [{"n": 0}]
+    assert [row["name"] for row in sql.rows("select name from fastflight.devices", identity=READER)] == ["demo"]
+    assert sql.engine.schemas(READER) == ["fastflight", "demo"]
+    assert sql.rows("select 1 as x from information_schema.tables where table_schema = 'other'", identity=READER) == []
+
+
+@pytest.mark.parametrize(
+    "query",
+    ['insert into demo."a.csv" values (1, 2)', "create table x (a int)", "copy (select 1) to 'x.csv'", "drop table x"],
+)
+def test_a_statement_that_writes_is_refused_with_the_verb_to_use(sql: Sql, query: str) -> None:
+    with pytest.raises(RequestError, match="fastflight put"):
+        sql.rows(query)
+
+
+@pytest.mark.parametrize("query", ["", ";", "select 1; select 2", "select 1; drop table x", "-- nothing"])
+def test_one_statement_at_a_time(sql: Sql, query: str) -> None:
+    with refused(RequestError, where="query"):
+        sql.rows(query)
+
+
+def test_only_the_columns_and_rows_that_a_query_needs_are_read(sql: Sql) -> None:
+    query = "select data from demo.recording where seq between 100 and 109 and time > '2025-06-15'"
+    assert len(sql.rows(query)) == 10
+    said = sql.explained(query)["demo.recording"]
+    assert "from_seq: 100, to_seq: 109" in said and "read_rows: 10" in said and "direction" not in said
+    later = datetime.fromtimestamp(FIRST_NS // 10**9 + 500, UTC)
+    said = sql.explained(f"select count(*) from demo.recording where time >= '{later}' or time is null and false")
+    assert "read_rows: 500" in said["demo.recording"]
+    assert "read_rows: 0" in sql.explained("select 1 from demo.recording where seq > 5 and seq < 3")["demo.recording"]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "seq < 10 or seq > 990",
+        "not (seq >= 10)",
+        "direction = 'tx' and seq <= 100",
+        "seq in (1, 2, 500)",
+        "time - interval 1 hour < '2025-06-15 14:07:00'",
+        "data = 'AND (seq >= 500)'::blob or seq = 1",
+        "seq + 1 = 3",
+        "seq >= 3 and seq < 3",
+        "case when seq > 3 then seq < 5 end",
+    ],
+)
+def test_what_is_pushed_down_changes_no_answer(sql: Sql, condition: str) -> None:
+    every = "with r as materialized (select * from demo.recording)"
+    expected = sql.rows(f"{every} select seq from r where {condition} order by seq")
+    assert sql.rows(f"select seq from demo.recording where {condition} order by seq") == expected
+
+
+def test_the_limits_of_a_query_end_it(tmp_path: Path) -> None:
+    limits = SqlLimits(memory_bytes=64 << 20, seconds=1.0, rows=1000, queries=2)
+    with engine_over(tmp_path, limits) as sql:
+        with refused(QueryLimit, limit="rows", size=1000):
+            sql.rows("select * from range(1001)")
+        with refused(QueryLimit, limit="seconds", size=1.0):
+            sql.rows("select count(*) from range(10000000000000) where random() < 0")
+        with refused(QueryLimit, limit="memory", size=64 << 20):
+            sql.rows("select array_agg(range) from range(100000000)")
+        assert sql.rows("select count(*) as n from range(1000)") == [{"n": 1000}]
+
+
+def test_an_answer_that_is_closed_ends_its_query(tmp_path: Path) -> None:
+    with engine_over(tmp_path, SqlLimits(queries=1)) as sql:
+        reading = sql.engine.execute("select * from range(10000000000000)", ANYBODY)
+        with closing(reading.lots) as lots:  # type: ignore[type-var]
+            assert any(lots)
+        assert sql.rows("select 1 as x") == [{"x": 1}]
