@@ -56,7 +56,7 @@ def test_other_missing_modules_are_not_explained_away() -> None:
 
 def test_each_package_of_an_extra_is_known() -> None:
     extras = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
-    modules_of = {"nats-py": "nats", "opentelemetry-proto": "opentelemetry", "paho-mqtt": "paho"}
+    modules_of = {"nats-py": "nats", "opentelemetry-proto": "opentelemetry", "paho-mqtt": "paho", "protobuf": "google"}
     for extra, modules in MODULES.items():
         names = {line.partition(">")[0].partition("[")[0] for line in extras[extra]}
         assert {modules_of.get(name, name) for name in names - {"seaborn"}} <= modules, extra

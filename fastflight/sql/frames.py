@@ -1,8 +1,8 @@
 """Frames between the server and a worker process: a kind, a number and a payload, over a socket.
 
 A worker sends `READY` and then waits for a query. That is a dialogue, which the server begins with `ASK`, the query,
-and `ROWS`, its parameters. The worker answers `TABLES`, the tables that the query names. The server sends a `SCHEMA` for
-each, or one `REFUSED`. The worker answers `PLAN`: which columns and rows of each table the query needs, and the query's
+and `ROWS`, its parameters. The worker answers `TABLES`, the tables that the query names. The server sends a `SCHEMA`
+for each, or one `REFUSED`. The worker answers `PLAN`: which columns and rows of each table it needs, and its
 parameters. Then it sends the `SCHEMA` of the result, and its `ROWS` if the query is to be run. In between it sends
 `NEXT` when it needs rows of a table, and the server answers with `ROWS`, or with `END` or `REFUSED`. The dialogue ends
 with the worker's `END`, or with `FAILED` at any time.

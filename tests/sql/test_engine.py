@@ -11,6 +11,7 @@ import pytest
 
 from fastflight.access.identity import ANYBODY, Identity, scopes
 from fastflight.errors import DataError, FileMissing, Forbidden, QueryLimit, RequestError, UnknownName
+from fastflight.service.requests import MAX_PARAMETERS, MAX_QUERY_CHARACTERS
 from fastflight.sql.limits import SqlLimits
 from tests.support.refusals import refused
 
@@ -186,6 +187,15 @@ def test_what_is_pushed_down_changes_no_answer(sql: Sql, condition: str) -> None
     every = "with r as materialized (select * from demo.recording)"
     expected = sql.rows(f"{every} select seq from r where {condition} order by seq")
     assert sql.rows(f"select seq from demo.recording where {condition} order by seq") == expected
+
+
+def test_a_query_and_its_parameters_have_limits(sql: Sql) -> None:
+    with refused(RequestError, where="query"):
+        sql.rows("select 1 --" + "x" * MAX_QUERY_CHARACTERS)
+    with refused(RequestError, where="parameters"):
+        sql.rows("select 1", [1] * (MAX_PARAMETERS + 1))
+    with refused(RequestError, where="parameters"):
+        sql.rows("select $1", [object()])
 
 
 def test_the_limits_of_a_query_end_it(tmp_path: Path) -> None:
