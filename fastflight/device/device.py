@@ -30,6 +30,7 @@ from fastflight.transport import Address, Port, arun, run
 from fastflight.transport.chunk_buffer import TapReader
 from fastflight.transport.relayed import RelayedAddress
 from fastflight.transport.tap import Tap
+from fastflight.transport.tapped import Guard, unguarded
 
 log = Logger(__name__)
 
@@ -46,17 +47,23 @@ class Device:
     """One board, known by `name`, reached at `address`."""
 
     def __init__(
-        self, name: str, address: Address, lease_seconds: float = LEASE_SECONDS, shard: Shard | None = None
+        self,
+        name: str,
+        address: Address,
+        lease_seconds: float = LEASE_SECONDS,
+        shard: Shard | None = None,
+        guard: Guard = unguarded,
     ) -> None:
         """`shard` is the event loop on which `listen` reads the line: close it before the device.
 
-        `lease_seconds` is how long a lease waits for another owner if it gives no timeout.
+        `lease_seconds` is how long a lease waits for another owner if it gives no timeout. `guard` is called before
+        each write to the board, and raises if this process may not do that now.
         """
         self.name = name
         self._lease_seconds = lease_seconds
         self._shard = shard
         self._lock = Exclusive(name)
-        self._line = DeviceLine(name, address)
+        self._line = DeviceLine(name, address, guard)
         self._board = OpenBoard()
         # The board once stopped answering when it was asked for raw paste.
         self._raw_paste_hangs = False

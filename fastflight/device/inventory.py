@@ -9,6 +9,7 @@ from fastflight.concurrency import Shards
 from fastflight.device.device import LEASE_SECONDS, Device
 from fastflight.errors import RequestError, UnknownName, nearest
 from fastflight.transport import Address, parse_url
+from fastflight.transport.tapped import Guard, unguarded
 
 
 class Inventory:
@@ -55,8 +56,8 @@ class Inventory:
         """Return the device of that name; None if there is none."""
         return self._devices.get(name)
 
-    def add(self, name: str, url: str) -> Device:
-        """Add a device and return it. Its line is opened when it is first needed.
+    def add(self, name: str, url: str, guard: Guard = unguarded) -> Device:
+        """Add a device and return it. Its line is opened when it is first needed. `guard` is that of `Device`.
 
         Raises `RequestError` if the name is taken, or the URL cannot be parsed.
         """
@@ -65,7 +66,7 @@ class Inventory:
                 raise RequestError(
                     "there is a device of this name", where=name, hint="Choose another name, or remove that one first"
                 )
-            device = self._new(name, url)
+            device = self._new(name, url, guard)
             self._devices = {**self._devices, name: device}
             return device
 
@@ -88,9 +89,9 @@ class Inventory:
         for device in (*self._devices.values(), *self._removed):
             device.close()
 
-    def _new(self, name: str, url: str) -> Device:
+    def _new(self, name: str, url: str, guard: Guard = unguarded) -> Device:
         shard = None if self._shards is None else self._shards.of(name)
-        return Device(name, self._parse(url), self._lease_seconds, shard)
+        return Device(name, self._parse(url), self._lease_seconds, shard, guard)
 
     def __enter__(self) -> Inventory:
         return self

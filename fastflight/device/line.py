@@ -21,7 +21,7 @@ from fastflight.transport.exec import ExecAddress
 from fastflight.transport.relayed import RelayedAddress
 from fastflight.transport.sim import SimAddress
 from fastflight.transport.tap import Tap
-from fastflight.transport.tapped import BACKLOG_SECONDS, TappedPort, receive_backlog, tapped
+from fastflight.transport.tapped import BACKLOG_SECONDS, Guard, TappedPort, receive_backlog, tapped, unguarded
 
 log = Logger(__name__)
 
@@ -32,8 +32,10 @@ OPEN_SECONDS = 10.0
 class DeviceLine:
     """The line to the device `name` at `address`. `port` is the open port, or None."""
 
-    def __init__(self, name: str, address: Address) -> None:
+    def __init__(self, name: str, address: Address, guard: Guard = unguarded) -> None:
+        """`guard` is called before each write: see `tapped`."""
         self.name = name
+        self._guard = guard
         self.address = address
         self.tap = Tap()
         self.port: TappedPort | None = None
@@ -65,7 +67,7 @@ class DeviceLine:
         if self.port is not None:
             return self.port
         self._check_open()
-        port = tapped(self.address.open(OPEN_SECONDS), self.tap)
+        port = tapped(self.address.open(OPEN_SECONDS), self.tap, self._guard)
         if not self._adopt(port):
             close(port)
             raise self._closed_error()
@@ -79,7 +81,7 @@ class DeviceLine:
         if self.port is not None:
             return self.port
         self._check_open()
-        port = tapped(await open_port(self.address), self.tap)
+        port = tapped(await open_port(self.address), self.tap, self._guard)
         if not self._adopt(port):
             await aclose(port)
             raise self._closed_error()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 from fastflight.errors import TransportError, TransportTimeout
@@ -25,6 +25,9 @@ MAX_BACKLOG_BYTES = READ_BYTES
 # The timeout of reading for the tap alone. It wakes the loop once an hour while the board is silent.
 QUIET_SECONDS = 3600.0
 
+# Raises if this process may not write to the device now.
+Guard = Callable[[], None]
+
 
 def receive_backlog() -> Conversation[None]:
     """Receive the bytes that waited in a port that was just opened. Run it for at most `BACKLOG_SECONDS`."""
@@ -34,16 +37,26 @@ def receive_backlog() -> Conversation[None]:
             received += len((yield Receive(BACKLOG_SECONDS)))
 
 
-def tapped(port: Port, tap: Tap) -> TappedPort:
-    """Return `port` with a tap on it. The result is a `SerialControl` if `port` is one."""
-    return TappedSerialPort(port, port, tap) if isinstance(port, SerialControl) else TappedPort(port, tap)
+def unguarded() -> None:
+    """The default guard: this process may always write."""
+
+
+def tapped(port: Port, tap: Tap, guard: Guard = unguarded) -> TappedPort:
+    """Return `port` with a tap on it. The result is a `SerialControl` if `port` is one.
+
+    `guard` is called before each write and each control of the line. It raises if this process may not do that now.
+    """
+    if isinstance(port, SerialControl):
+        return TappedSerialPort(port, port, tap, guard)
+    return TappedPort(port, tap, guard)
 
 
 class TappedPort:
     """A port that copies its traffic to `tap`. A write is copied before it is sent, so before any answer to it."""
 
-    def __init__(self, port: Port, tap: Tap) -> None:
+    def __init__(self, port: Port, tap: Tap, guard: Guard = unguarded) -> None:
         self._port = port
+        self._guard = guard
         self._tap = tap
         # A line without a speed of its own, such as a socket, waits until it is read.
         self._can_wait = port.bytes_per_second is None
@@ -71,6 +84,7 @@ class TappedPort:
         return data
 
     def write(self, data: bytes, timeout: float) -> None:
+        self._guard()
         self.requests.feed("tx", data)
         self._port.write(data, timeout)
 
@@ -107,6 +121,7 @@ class TappedPort:
         return self._can_wait and self._tap.is_ahead
 
     def awrite(self, data: bytes, timeout: float) -> Coroutine[Any, Any, None]:
+        self._guard()
         self.requests.feed("tx", data)
         return self._port.awrite(data, timeout)
 
@@ -122,8 +137,8 @@ class TappedPort:
 class TappedSerialPort(TappedPort):
     """A tapped port that is a real serial line. It passes all control calls on to `control`."""
 
-    def __init__(self, port: Port, control: SerialControl, tap: Tap) -> None:
-        super().__init__(port, tap)
+    def __init__(self, port: Port, control: SerialControl, tap: Tap, guard: Guard = unguarded) -> None:
+        super().__init__(port, tap, guard)
         self._control = control
 
     @property
@@ -131,28 +146,34 @@ class TappedSerialPort(TappedPort):
         return self._control.settings
 
     def configure(self, settings: LineSettings, timeout: float) -> None:
+        self._guard()
         self._control.configure(settings, timeout)
 
     def assign(
         self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
     ) -> None:
+        self._guard()
         self._control.assign(timeout, dtr=dtr, rts=rts, sending_break=sending_break)
 
     def purge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
+        self._guard()
         self._control.purge(timeout, received=received, unsent=unsent)
 
     def modem(self, timeout: float) -> ModemLines:
         return self._control.modem(timeout)
 
     async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
+        self._guard()
         await self._control.aconfigure(settings, timeout)
 
     async def aassign(
         self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
     ) -> None:
+        self._guard()
         await self._control.aassign(timeout, dtr=dtr, rts=rts, sending_break=sending_break)
 
     async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
+        self._guard()
         await self._control.apurge(timeout, received=received, unsent=unsent)
 
     async def amodem(self, timeout: float) -> ModemLines:
