@@ -66,6 +66,9 @@ def open_server(settings: ServeSettings) -> RunningServer:
         with needs("http", "--http"):
             from fastflight.app.gateway import open_local_gateway
             from fastflight.gateway import LocalBackend
+    if settings.cluster is not None:
+        with needs("cluster", "--cluster"):
+            from fastflight.app.cluster import ClusterMember
     # Arrow imports pandas when it first makes an array of Python values. On a busy computer that takes seconds; in the
     # first request it would block an event loop that reads devices.
     pa.array([0])
@@ -73,7 +76,9 @@ def open_server(settings: ServeSettings) -> RunningServer:
         shards = Shards(settings.shards, owners=[source.name for source in settings.sources if source.runs_on_loop])
         # Here in case the inventory cannot be opened; below, so that it is closed before the inventory.
         parts.callback(shards.close)
-        inventory = parts.enter_context(Inventory(settings.devices, shards=shards, parse=device_address))
+        # The devices of a cluster are added when this server owns them.
+        devices = {} if settings.cluster else settings.devices
+        inventory = parts.enter_context(Inventory(devices, shards=shards, parse=device_address))
         # Closed after the shards, when no more lines are read: everything that was read is then recorded.
         recordings = _recordings(settings, inventory, parts)
         parts.enter_context(shards)
@@ -88,17 +93,31 @@ def open_server(settings: ServeSettings) -> RunningServer:
         catalog = Catalog()
         files = DeviceFiles(inventory, FileCache())
         parts.callback(files.cache.close)
-        on_board = device_sources(inventory, settings.limits.idle_seconds, files)
+        member: ClusterMember | None = None
+        if settings.cluster is not None:
+            member = ClusterMember(settings, served, inventory, catalog)
+            parts.callback(member.close)
+        on_board = device_sources(
+            inventory,
+            settings.limits.idle_seconds,
+            files,
+            names=None if member is None else member.names,
+            passed_on=None if member is None else member.forwarding.passed_on,
+        )
         own = (source.functions() for source in settings.sources)
         for source in (*on_board, recording_source(recordings), mock.SOURCE, *own):
             catalog.add(source)
         on_devices = [*device_actions(inventory, publishers.states), *served.actions(), *recording_actions(recordings)]
+        if member is not None:
+            listing, *others = on_devices
+            on_devices = [*member.actions(listing), *map(member.forwarding.action, others)]
         metrics = server_metrics(registry, shards)
         metrics.register(FunctionCollector(lambda: device_metrics(inventory)))
         metrics.register(FunctionCollector(lambda: _recording_metrics(recordings)))
         metrics.register(FunctionCollector(publishers.metrics))
         state = state_actions(registry, shards, metrics)
-        authority = Authority(inventory.names, None if recordings is None else recordings.names)
+        names = inventory.names if member is None else member.names
+        authority = Authority(names, None if recordings is None else recordings.names)
         access = access_of(settings.access, authority)
         actions = Actions([*state, *on_devices], authority)
         engine = SqlEngine(Tables(catalog, actions, authority, files))
@@ -120,12 +139,19 @@ def open_server(settings: ServeSettings) -> RunningServer:
                 authority=access.authority,
                 authenticator=access.authenticator,
             )
-            gateway = open_local_gateway(settings, settings.http, backend, inventory, served.ports)
+            gateway = open_local_gateway(
+                settings, settings.http, backend, inventory, served.ports, shared=member is not None
+            )
             parts.callback(gateway.close, GATEWAY_SECONDS)
             http = gateway.url
+        location = location_of(settings, server)
+        if member is not None:
+            member.open(location, http)
+            # After the streams have ended, and while every edge still answers.
+            parts.callback(member.leave)
         # Runs first, while every edge still answers.
         parts.callback(lambda: drain(registry, settings.drain_seconds, served.bridges_on_shards(), publishers))
-        return RunningServer(location_of(settings, server), settings.devices, served, parts.pop_all(), http)
+        return RunningServer(location, settings.devices, served, parts.pop_all(), http, member)
     raise AssertionError("ExitStack suppresses no exception")
 
 

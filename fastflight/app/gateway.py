@@ -54,10 +54,13 @@ def open_local_gateway(
     backend: LocalBackend,
     inventory: Inventory,
     bridges: Mapping[str, Ports],
+    *,
+    shared: bool = False,
 ) -> Gateway:
     """Serve `backend` over HTTP, with a relay to the targets of `settings` and to devices with a `relay:` URL.
 
-    A stream through the relay to a port of `bridges` counts as one to the bridged device.
+    A stream through the relay to a port of `bridges` counts as one to the bridged device. With `shared`, other servers
+    have devices too, so the live page reads sessions, which are passed on, and not the lines of `inventory`.
     """
     relayed = [device for device in inventory.devices() if device.relayed]
     targets = {device.relayed: device.name for device in relayed}
@@ -77,7 +80,7 @@ def open_local_gateway(
         hosts=settings.http_hosts,
         tls=settings.access.tls,
         taps_of={device.name: device.tap for device in relayed}.get,
-        open_listener=tap_listeners(inventory),
+        open_listener=None if shared else tap_listeners(inventory),
         plots=settings.plots,
         limits=settings.limits,
         timing=settings.log_debug,

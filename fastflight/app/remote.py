@@ -24,13 +24,12 @@ from fastflight.client.interaction import Interaction, leave
 from fastflight.client.meaning import text, understood
 from fastflight.client.rows import UploadRows
 from fastflight.client.stream import RowStream
-from fastflight.concurrency import Channel, off_loop
+from fastflight.concurrency import Channel, iterate_in_thread, off_loop
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.gateway import StreamedAnswer
 from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.gateway.backend import AHEAD_BYTES
-from fastflight.gateway.handover import iterate_in_thread
 from fastflight.runtime.outgoing import Piece
 from fastflight.service import Catalog, SourceFunctions, make_request
 from fastflight.service.requests import (

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -28,6 +28,9 @@ from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
 
+if TYPE_CHECKING:
+    from fastflight.app.cluster import ClusterMember
+
 log = structlog.get_logger(__name__)
 
 
@@ -35,6 +38,7 @@ class RunningServer:
     """A server that answers at `location`, at `http`, and at the ports of its bridges, until it is closed.
 
     `devices` are the names and URLs at the start. `served` holds the present devices, and adds and removes them.
+    `member` is this server in its cluster, None if it is alone.
     """
 
     def __init__(
@@ -44,17 +48,25 @@ class RunningServer:
         served: ServedDevices,
         parts: ExitStack,
         http: str | None = None,
+        member: ClusterMember | None = None,
     ) -> None:
         self.location = location
         self.devices = devices
         self.served = served
         self.http = http
+        self.member = member
         self._parts = parts
 
     @property
     def bridges(self) -> Mapping[str, Ports]:
         """The open ports of bridges, by device."""
         return self.served.ports
+
+    def apply(self, settings: ServeSettings) -> None:
+        """Change the devices to those of `settings`, which were read again."""
+        self.served.apply(settings)
+        if self.member is not None:
+            self.member.apply(settings)
 
     def close(self) -> None:
         """Refuse new calls, drain open streams, then close all that the server owns, the devices last."""

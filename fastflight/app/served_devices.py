@@ -27,11 +27,13 @@ from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
 from fastflight.errors import FastFlightError, RequestError, Stopped
 from fastflight.publish import Publishers
+from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
-from fastflight.service.requests import DeviceName
+from fastflight.service.requests import DeviceName, DeviceSession
 from fastflight.sources import DefaultRecordings, Recordings
 from fastflight.sources.recordings import HINT
 from fastflight.transport.sim import SimAddress
+from fastflight.transport.tapped import Guard, unguarded
 from fastflight.transport.url import MAX_URL_CHARACTERS, parse_url, public_url, scheme_of
 
 log = structlog.get_logger(__name__)
@@ -44,6 +46,7 @@ BRIDGE_SECONDS = 5.0
 # one, such as a call that runs code, keeps the line until it is done.
 RETIRE_SECONDS = 5.0
 REMOVED = "the device was removed from this server, or replaced"
+MOVED = "the device moves to another server of the cluster: ask again"
 RELAY = "relay:"
 
 
@@ -86,7 +89,7 @@ class ServedDevices:
         # One change at a time.
         self._changing = threading.Lock()
         # The URL of each device.
-        self._urls = dict(settings.devices)
+        self._urls = {} if settings.cluster else dict(settings.devices)
         # The names of the devices that clients added.
         self._added: set[str] = set()
         self._listening: dict[str, ExitStack] = {}
@@ -108,7 +111,9 @@ class ServedDevices:
         return [(bridge, self._shards.of(name)) for name, bridge in self._bridges.items()]
 
     def open(self) -> None:
-        """Record and read the devices of the settings."""
+        """Record and read the devices of the settings. In a cluster, `take` does that for each."""
+        if self._settings.cluster is not None:
+            return
         for name in self._recorded:
             self._record(name)
         for name in self._settings.publish:
@@ -119,6 +124,8 @@ class ServedDevices:
 
     def open_bridges(self) -> None:
         """Open the bridges of the settings. `TransportError` if a port is taken."""
+        if self._settings.cluster is not None:
+            return
         for name, settings in self._settings.bridges.items():
             self._open_bridge(name, settings)
 
@@ -134,9 +141,37 @@ class ServedDevices:
             for listening in self._listening.values():
                 listening.close()
 
+    def take(self, device: str, first_seq: int, guard: Guard) -> None:
+        """Begin to use a device of the settings, which this server now owns. See `fastflight.cluster.ownership`."""
+        with self._changing:
+            url = self._settings.devices[device]
+            self._add(device, url, record=device in self._recorded, guard=guard, first=first_seq)
+            if (bridge := self._settings.bridges.get(device)) is not None:
+                with _logged(device):
+                    self._open_bridge(device, bridge)
+
+    def give(self, device: str) -> None:
+        """End the use of a device. Its live sessions with `reconnect` go on at the next owner."""
+        with self._changing:
+            if self._inventory.find(device) is not None:
+                self._remove(device, MOVED, lambda stream: not _follows(stream))
+
+    def is_idle(self, device: str) -> bool:
+        """Whether nothing is transferred from or to a device. Live sessions do not count: they can go on elsewhere."""
+        found = self._inventory.find(device)
+        streams = self._registry.of_device(device)
+        busy = [stream for stream in streams if not isinstance(stream.resolved.request, DeviceSession)]
+        return found is None or (found.holder is None and not busy)
+
+    def next_seq(self, device: str) -> int:
+        """The number of the next chunk of a device's traffic."""
+        found = self._inventory.find(device)
+        return 0 if found is None else found.tap.next_seq
+
     def add(self, name: str, url: str, *, record: bool = False) -> None:
         """Add a device for a client. `RequestError` if the name is taken or the URL is not allowed."""
         _check_remote(url)
+        self._check_alone()
         if record and self._recordings is None:
             raise RequestError("this server keeps no recordings", where="record", hint=HINT)
         with self._changing:
@@ -161,6 +196,10 @@ class ServedDevices:
         Unchanged devices are not touched. What fails for one device is logged, and the others are changed all the same.
         What cannot change while the server runs is logged.
         """
+        if new.cluster is not None:
+            with self._changing:
+                self._settings, self._recorded = new, set(_recorded(new))
+            return
         with self._changing:
             old, self._settings = self._settings, new
             tables = _changed_tables(self._started, new)
@@ -242,7 +281,16 @@ class ServedDevices:
         changed = [name for name, urls in pairs.items() if len(urls) > 1]
         return [f"devices.{name}" for name in changed if any((url or "").startswith(RELAY) for url in pairs[name])]
 
+    def _check_alone(self) -> None:
+        """Raise `RequestError` if the devices belong to a cluster."""
+        if self._settings.cluster is not None:
+            raise RequestError(
+                "the devices of a cluster come from the fleet file",
+                hint="Change it on all servers, and send them SIGHUP",
+            )
+
     def _check_removable(self, name: str) -> None:
+        self._check_alone()
         self._inventory.device(name)
         if self._url(name) is None:
             raise RequestError(
@@ -251,12 +299,14 @@ class ServedDevices:
                 hint="Take it out of the fleet file, and start the server again",
             )
 
-    def _add(self, name: str, url: str, *, record: bool) -> None:
-        device = self._inventory.add(name, url)
+    def _add(self, name: str, url: str, *, record: bool, guard: Guard = unguarded, first: int = 0) -> None:
+        device = self._inventory.add(name, url, guard)
         self._urls[name] = url
         try:
             if self._recordings is not None:
                 self._recordings.number(device)
+            if first > device.tap.next_seq:
+                device.tap.begin_at(first)
             if record:
                 self._record(name)
             self._publish(name)
@@ -265,13 +315,13 @@ class ServedDevices:
             self._remove(name)
             raise
 
-    def _remove(self, name: str) -> bool:
-        """Remove a device. Return whether its line is closed already."""
+    def _remove(self, name: str, why: str = REMOVED, stops: Callable[[Stream], bool] = lambda stream: True) -> bool:
+        """Remove a device, and stop its streams that `stops` chooses. Return whether its line is closed already."""
         device = self._inventory.remove(name)
         self._added.discard(name)
         del self._urls[name]
         try:
-            self._registry.stop_device(name, REMOVED)
+            self._registry.stop_device(name, why, stops)
             self._close_bridge(name)
             # Before the recorder: publishers read from the recording.
             self._publishers.stop(name)
@@ -325,6 +375,11 @@ def _check_remote(url: str) -> None:
             hint=f"Allowed are {', '.join(REMOTE_SCHEMES)} without files=. Put others into the server's fleet file, and"
             " send it SIGHUP",
         )
+
+
+def _follows(stream: Stream) -> bool:
+    request = stream.resolved.request
+    return isinstance(request, DeviceSession) and request.reconnect
 
 
 def _recorded(settings: ServeSettings) -> tuple[str, ...]:

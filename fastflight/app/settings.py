@@ -42,6 +42,8 @@ from fastflight.app.access_settings import (
     check_location,
     is_loopback,
 )
+from fastflight.app.cluster_settings import EXAMPLE as CLUSTER_EXAMPLE
+from fastflight.app.cluster_settings import ClusterSettings, FleetCluster, cluster_settings
 from fastflight.app.device_address import device_address
 from fastflight.app.http_settings import http_address, http_hosts, http_origins
 from fastflight.app.publish_settings import EXAMPLE as ROWS_EXAMPLE
@@ -138,6 +140,8 @@ class ServeSettings:
     drain_seconds: float = DRAIN_SECONDS
     # Tokens and TLS.
     access: AccessSettings = OPEN
+    # None for a server on its own.
+    cluster: ClusterSettings | None = None
     log_json: bool = False
     log_debug: bool = False
     # Accept request ids and trace context from unauthenticated clients, too.
@@ -169,6 +173,8 @@ class _FleetDevice(BaseModel):
     bridge: _FleetBridge | None = None
     record: Annotated[bool, Field(strict=True)] = False
     publish: FleetOutputs = []
+    # The servers of a cluster that can own the device; all that can reach it if this is empty.
+    servers: list[str] = []
     rows: FleetRows | None = None
 
 
@@ -201,6 +207,7 @@ class _Fleet(BaseModel):
     relay: _FleetRelay = _FleetRelay(allow=[])
     auth: FleetAuth | None = None
     tls: FleetTls | None = None
+    cluster: FleetCluster | None = None
 
 
 # The tables of a fleet file that do not name devices.
@@ -210,6 +217,7 @@ TABLES: Mapping[int | str, type[BaseModel]] = {
     "relay": _FleetRelay,
     "auth": FleetAuth,
     "tls": FleetTls,
+    "cluster": FleetCluster,
 }
 TABLE_EXAMPLES: Mapping[int | str, str] = {
     "limits": LIMITS_EXAMPLE,
@@ -217,6 +225,7 @@ TABLE_EXAMPLES: Mapping[int | str, str] = {
     "relay": RELAY_EXAMPLE,
     "auth": AUTH_EXAMPLE,
     "tls": TLS_EXAMPLE,
+    "cluster": CLUSTER_EXAMPLE,
 }
 
 
@@ -238,6 +247,9 @@ def settings_of(
     tls_cert: Path | None = None,
     tls_key: Path | None = None,
     client_ca: Path | None = None,
+    cluster: str | None = None,
+    cluster_name: str | None = None,
+    cluster_location: str | None = None,
 ) -> ServeSettings:
     """Combine the options of a command line with a fleet file. `RequestError` names the option or key that is wrong.
 
@@ -286,6 +298,20 @@ def settings_of(
             raise RequestError("a target of the relay has no line to share", where=name, hint="Leave its bridge out")
         if name in published:
             raise RequestError("a target of the relay has no rows", where=name, hint="Leave its publish out")
+    clustered = None
+    if cluster is not None:
+        clustered = cluster_settings(
+            cluster,
+            file.cluster,
+            folder or Path(),
+            os.environ,
+            name=cluster_name,
+            listening=location,
+            location=cluster_location,
+            access=access,
+            urls=urls,
+            owners={name: device.servers for name, device in file.devices.items()},
+        )
     address = None if http is None else http_address(http, access)
     return ServeSettings(
         location,
@@ -301,6 +327,7 @@ def settings_of(
         limits=_limits(file.limits, limits),
         drain_seconds=drain_seconds,
         access=access,
+        cluster=clustered,
     )
 
 

@@ -32,6 +32,7 @@ from fastflight.cli.first_steps import first_steps
 from fastflight.cli.log import DebugLog, JsonLog, log_to_stderr, warn_of_conflicting_package, warn_of_unconfined_boards
 from fastflight.cli.serving_options import (
     ACCESS,
+    CLUSTER,
     DEVICES,
     LIMITS,
     LOGGING,
@@ -48,7 +49,7 @@ from fastflight.transport.serial import SerialAddress
 from fastflight.transport.url import parse_url, public_url
 
 if TYPE_CHECKING:
-    from fastflight.app.served_devices import ServedDevices
+    from fastflight.app.running import RunningServer
 
 log = structlog.get_logger(__name__)
 
@@ -221,6 +222,34 @@ def serve(
             rich_help_panel=ACCESS,
         ),
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            metavar="URL",
+            envvar="FASTFLIGHT_CLUSTER",
+            help="Share the devices with other servers, by NATS: nats://host:4222, or several URLs with commas.",
+            rich_help_panel=CLUSTER,
+        ),
+    ] = None,
+    cluster_name: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster-name",
+            metavar="NAME",
+            help="This server's name in the cluster. By default the host's name and the port.",
+            rich_help_panel=CLUSTER,
+        ),
+    ] = None,
+    cluster_location: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster-location",
+            metavar="URL",
+            help="The address by which other servers and clients reach this one, if it is not that of --server.",
+            rich_help_panel=CLUSTER,
+        ),
+    ] = None,
     drain: Drain = DRAIN_SECONDS,
     log_json: JsonLog = False,
     log_debug: DebugLog = False,
@@ -270,6 +299,9 @@ def serve(
             tls_cert=tls_cert,
             tls_key=tls_key,
             client_ca=client_ca,
+            cluster=cluster,
+            cluster_name=cluster_name,
+            cluster_location=cluster_location,
         )
         return replace(settings, plots=plots, log_json=log_json, log_debug=log_debug, trace=trace)
 
@@ -301,7 +333,7 @@ def serve(
             if sys.stdout.isatty() and running.devices and settings.access == OPEN:
                 screen.line(first_steps(running.location, running.devices, running.http, os.environ))
             while wait_for_signal() == HANGUP:
-                _read_again(read_settings, running.served)
+                _read_again(read_settings, running)
             screen.complain(
                 f"stopping: open streams have {settings.drain_seconds:g} s to end; press Ctrl-C again to stop at once"
             )
@@ -309,7 +341,7 @@ def serve(
     leave()
 
 
-def _read_again(read_settings: Callable[[], ServeSettings], served: ServedDevices) -> None:
+def _read_again(read_settings: Callable[[], ServeSettings], running: RunningServer) -> None:
     """Read the fleet file again and change the devices. If it has an error, log that and change nothing."""
     try:
         settings = read_settings()
@@ -317,7 +349,7 @@ def _read_again(read_settings: Callable[[], ServeSettings], served: ServedDevice
         log.error("the fleet file has an error: nothing was changed", error=str(error))
         return
     _warn_of_missing_ports(settings.devices)
-    served.apply(settings)
+    running.apply(settings)
 
 
 def _warn_of_missing_ports(devices: Mapping[str, str]) -> None:

@@ -9,9 +9,10 @@ import typer
 from fastflight.app.settings import MAX_DRAIN_SECONDS
 
 # Headings of groups of options in `--help`.
-DEVICES, NETWORK, RECORDINGS, LIMITS, ACCESS, LOGGING = (
+DEVICES, NETWORK, CLUSTER, RECORDINGS, LIMITS, ACCESS, LOGGING = (
     "Devices",
     "Network",
+    "Cluster",
     "Recordings",
     "Limits",
     "Access",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastflight.concurrency.ahead import across, lots_ahead
+from fastflight.concurrency.ahead import across, iterate_in_thread, lots_ahead
 from fastflight.concurrency.channel import Cancelled, Channel, failure_of
 from fastflight.concurrency.exclusive import Exclusive
 from fastflight.concurrency.offload import off_loop
@@ -17,6 +17,7 @@ __all__ = [
     "Shards",
     "across",
     "failure_of",
+    "iterate_in_thread",
     "lots_ahead",
     "off_loop",
 ]

@@ -1,21 +1,24 @@
-"""Iterates an asynchronous source on a shard, ahead of a reader elsewhere.
+"""Iterates a source ahead of a reader elsewhere: an asynchronous one on a shard, a blocking one in a thread.
 
-`lots_ahead` is for a reader that is a blocking thread, `across` for a coroutine of another loop. Both read through a
-`Channel`. The reader ends when the source ends. If the source fails, the reader gets the items before the failure, and
-then the error. If the iteration is stopped from outside, the reader gets an error, never a normal end. Closing the
-reader cancels the iteration and returns when the source's clean-up has run.
+`lots_ahead` is for a reader that is a blocking thread, `across` for a coroutine of another loop. `iterate_in_thread` is
+for a coroutine that reads a blocking iterator. All read through a `Channel`. The reader ends when the source ends. If
+the source fails, the reader gets the items before the failure, and then the error. If the iteration is stopped from
+outside, the reader gets an error, never a normal end. Closing the reader cancels the iteration and returns when the
+source's clean-up has run.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
 from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
 from fastflight.concurrency.channel import Channel, Wake, failure_of, loop_event
+from fastflight.concurrency.offload import off_loop
 from fastflight.concurrency.shard import LOOK_SECONDS, Shard, always
 from fastflight.errors import Stopped
 
@@ -23,6 +26,9 @@ T = TypeVar("T")
 
 # How long a closed reader waits for the source's clean-up: a board's recovery takes about two seconds.
 CLOSE_SECONDS = 5.0
+# How long to wait for the thread of a cancelled channel. It notices the cancellation at the source's next lot: a sync
+# source yields an empty lot now and then.
+JOIN_SECONDS = 5.0
 # After this many items the loop's other tasks get a turn, in case the source never suspends by itself.
 ITEMS_PER_TURN = 16
 
@@ -176,3 +182,43 @@ async def _close(items: object) -> None:
 def _wake(ended: Wake) -> None:
     with contextlib.suppress(RuntimeError):  # the waiter's loop is closed
         ended()
+
+
+async def iterate_in_thread(
+    items: Callable[[], Generator[T, None, None]],
+    *,
+    max_bytes: int,
+    size_of: Callable[[T], int],
+    cancel: Callable[[], None] | None = None,
+) -> AsyncGenerator[T, None]:
+    """Iterate `items()` in a thread of its own and yield what it gives. Closing this generator ends the iteration.
+
+    `cancel` is called when this generator ends: it wakes an iterator that waits and yields nothing meanwhile.
+    """
+    channel = Channel[T](max_bytes)
+    thread = threading.Thread(
+        target=contextvars.copy_context().run,
+        args=(_iterate, items, channel, size_of),
+        name="source-reader",
+        daemon=True,
+    )
+    thread.start()
+    try:
+        async for item in channel:
+            yield item
+    finally:
+        await channel.aclose()
+        if cancel is not None:
+            cancel()
+        await off_loop(thread.join, JOIN_SECONDS)
+
+
+def _iterate(items: Callable[[], Generator[T, None, None]], channel: Channel[T], size_of: Callable[[T], int]) -> None:
+    try:
+        with contextlib.closing(items()) as iterator:
+            for item in iterator:
+                channel.put(item, size_of(item))
+    except BaseException as error:
+        channel.fail(failure_of(error))
+    else:
+        channel.finish()

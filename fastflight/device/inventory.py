@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 
-from fastflight.concurrency import Shards
+from fastflight.concurrency import Shard, Shards
 from fastflight.device.device import LEASE_SECONDS, Device
 from fastflight.errors import RequestError, UnknownName, nearest
 from fastflight.transport import Address, parse_url
@@ -55,6 +55,12 @@ class Inventory:
     def find(self, name: str) -> Device | None:
         """Return the device of that name; None if there is none."""
         return self._devices.get(name)
+
+    def shard_of(self, name: str) -> Shard:
+        """The event loop for a device of that name, whether there is one or not. `RuntimeError` without event loops."""
+        if self._shards is None:
+            raise RuntimeError("the inventory has no event loops")
+        return self._shards.of(name)
 
     def add(self, name: str, url: str, guard: Guard = unguarded) -> Device:
         """Add a device and return it. Its line is opened when it is first needed. `guard` is that of `Device`.

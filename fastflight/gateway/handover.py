@@ -1,9 +1,9 @@
 """Passes rows between the gateway's event loop and a source that runs elsewhere: in a thread, or on a shard.
 
-`iterate_in_thread` reads a blocking iterator on the loop. `run_writer` writes rows of the loop with a writer that
-`writer_on_shard` or `writer_in_thread` makes. Both hand over through a `Channel`, which is bounded by bytes. If the
-rows fail or their client leaves, the writer gets that error before the rows that still wait, and has cleaned up when
-`run_writer` returns.
+`run_writer` writes rows of the loop with a writer that `writer_on_shard` or `writer_in_thread` makes. They hand over
+through a `Channel`, which is bounded by bytes. If the rows fail or their client leaves, the writer gets that error
+before the rows that still wait, and has cleaned up when `run_writer` returns. The other way, from a blocking source to
+the loop, goes `concurrency.iterate_in_thread`.
 """
 
 from __future__ import annotations
@@ -12,22 +12,15 @@ import asyncio
 import concurrent.futures
 import contextvars
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
-from contextlib import closing
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pyarrow as pa
 
-from fastflight.concurrency import Channel, Shard, failure_of, off_loop
+from fastflight.concurrency import Channel, Shard
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.runtime.stream import Stream
 from fastflight.service.source import Sent, Summary, held_bytes
 
-T = TypeVar("T")
-
-# How long to wait for the thread of a cancelled channel. It notices the cancellation at the source's next lot: a sync
-# source yields an empty lot now and then.
-JOIN_SECONDS = 5.0
 # The most bytes of rows that wait for a source that writes. A board at 115200 baud takes a minute for 1 MiB, so more
 # would only wait.
 WAITING_BYTES = 1024 * 1024
@@ -37,46 +30,6 @@ ABORT_SECONDS = 5.0
 Rows = AsyncIterator[pa.RecordBatch]
 RowChannel = Channel[pa.RecordBatch]
 WriterFuture = concurrent.futures.Future[Summary]
-
-
-async def iterate_in_thread(
-    items: Callable[[], Generator[T, None, None]],
-    *,
-    max_bytes: int,
-    size_of: Callable[[T], int],
-    cancel: Callable[[], None] | None = None,
-) -> AsyncGenerator[T, None]:
-    """Iterate `items()` in a thread of its own and yield what it gives. Closing this generator ends the iteration.
-
-    `cancel` is called when this generator ends: it wakes an iterator that waits and yields nothing meanwhile.
-    """
-    channel = Channel[T](max_bytes)
-    thread = threading.Thread(
-        target=contextvars.copy_context().run,
-        args=(_iterate, items, channel, size_of),
-        name="gateway-sync",
-        daemon=True,
-    )
-    thread.start()
-    try:
-        async for item in channel:
-            yield item
-    finally:
-        await channel.aclose()
-        if cancel is not None:
-            cancel()
-        await off_loop(thread.join, JOIN_SECONDS)
-
-
-def _iterate(items: Callable[[], Generator[T, None, None]], channel: Channel[T], size_of: Callable[[T], int]) -> None:
-    try:
-        with closing(items()) as iterator:
-            for item in iterator:
-                channel.put(item, size_of(item))
-    except BaseException as error:
-        channel.fail(failure_of(error))
-    else:
-        channel.finish()
 
 
 def writer_on_shard(

@@ -19,7 +19,7 @@ from fastflight.access.actions import Actions
 from fastflight.access.authenticator import Authenticator
 from fastflight.access.authority import Authority
 from fastflight.access.identity import unproven
-from fastflight.concurrency import Channel, Shards, across, off_loop
+from fastflight.concurrency import Channel, Shards, across, iterate_in_thread, off_loop
 from fastflight.errors import Stopped
 from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.gateway.backend import AHEAD_BYTES, StreamedAnswer
@@ -27,7 +27,6 @@ from fastflight.gateway.handover import (
     WAITING_BYTES,
     RowChannel,
     WriterFuture,
-    iterate_in_thread,
     run_writer,
     writer_in_thread,
     writer_on_shard,

@@ -225,10 +225,14 @@ class StreamRegistry:
             stream.stop("cancelled by CancelFlightInfo")
         return len(streams)
 
-    def stop_device(self, device: str, why: str) -> None:
-        """Stop the open streams of a device. Their clients get `why`."""
-        for stream in self._running():
-            if stream.resolved.device == device:
+    def of_device(self, device: str) -> list[Stream]:
+        """Return the open streams of a device."""
+        return [stream for stream in self._running() if stream.resolved.device == device]
+
+    def stop_device(self, device: str, why: str, stops: Callable[[Stream], bool] = lambda stream: True) -> None:
+        """Stop the open streams of a device that `stops` chooses, by default all. Their clients get `why`."""
+        for stream in self.of_device(device):
+            if stops(stream):
                 stream.stop(why)
 
     def drain(self) -> None:

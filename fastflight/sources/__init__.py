@@ -6,6 +6,7 @@ build these for the catalog; `device_actions` and `recording_actions` build the 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,27 +41,39 @@ __all__ = [
 
 
 def device_sources(
-    inventory: Inventory, idle_seconds: float = IDLE_SECONDS, device_files: DeviceFiles | None = None
+    inventory: Inventory,
+    idle_seconds: float = IDLE_SECONDS,
+    device_files: DeviceFiles | None = None,
+    *,
+    names: Callable[[], Sequence[str]] | None = None,
+    passed_on: Callable[[SourceFunctions[Any]], SourceFunctions[Any]] | None = None,
 ) -> list[SourceFunctions[Any]]:
-    """Return the sources of all request types that read or write the devices of `inventory`.
+    """Return the sources of all request types that read or write devices.
 
     An exchange that has sent nothing for `idle_seconds` loses its device as soon as another request asks for it.
-    `device_files` replaces the source of files, as for one with a cache of its own.
+    `device_files` replaces the source of files, as for one with a cache of its own. If other servers have devices as
+    well, `names` returns all devices, and `passed_on` returns a source which passes the requests for theirs on to them.
     """
-    files = (device_files or DeviceFiles(inventory)).source()
+    names = names or inventory.names
+    passed_on = passed_on or _unchanged
+    files = passed_on((device_files or DeviceFiles(inventory)).source())
     assert files.requests is not None
-    listings = ListingCache(inventory.names, files.requests)
-    fleet = FleetFiles(files, inventory.names, lambda name: inventory.device(name).shard, listings.recent)
+    listings = ListingCache(names, files.requests)
+    fleet = FleetFiles(files, names, inventory.shard_of, listings.recent)
     return [
         replace(files, requests=listings.refresh),
-        fleet.source(),
-        DeviceTrees(inventory).source(),
-        DeviceListings(inventory).source(),
-        DeviceExecs(inventory).source(),
-        DeviceSessions(inventory, idle_seconds).source(),
+        passed_on(fleet.source()),
+        passed_on(DeviceTrees(inventory).source()),
+        passed_on(DeviceListings(inventory).source()),
+        passed_on(DeviceExecs(inventory).source()),
+        passed_on(DeviceSessions(inventory, idle_seconds).source()),
     ]
 
 
 def recording_source(recordings: Recordings | DefaultRecordings | None) -> SourceFunctions[Recording]:
     """Return the source of `recording` requests. With None it lists nothing and refuses every name."""
     return RecordingSource(recordings or NoRecordings()).source()
+
+
+def _unchanged(source: SourceFunctions[Any]) -> SourceFunctions[Any]:
+    return source

@@ -1,0 +1,246 @@
+"""A server's membership of a cluster: connects to NATS, and takes and gives devices as `cluster.ownership` decides.
+
+Importing this module loads nats-py, which only `serve --cluster` needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextlib
+import secrets
+import ssl
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from fastflight.access.action import Action, EmptyBody, Result
+from fastflight.app.cluster_settings import ClusterSettings
+from fastflight.app.forwarding import Forwarding
+from fastflight.app.served_devices import ServedDevices
+from fastflight.app.settings import ServeSettings
+from fastflight.client.credentials import Credentials
+from fastflight.cluster.connection import ClusterConnection, NatsAddress
+from fastflight.cluster.directory import Profile, digest_of
+from fastflight.cluster.ownership import Ownership
+from fastflight.concurrency import Shard
+from fastflight.device import Inventory
+from fastflight.errors import FastFlightError, RequestError
+from fastflight.service import Catalog
+from fastflight.transport.url import public_url
+
+# How long giving up all devices may take at shutdown. Leases that are still there then end by themselves.
+LEAVE_SECONDS = 10.0
+# How often streams from servers that have gone are looked for.
+CHECK_SECONDS = 1.0
+# The action by which servers ask each other for their own devices.
+OWN_DEVICES = "cluster.devices"
+
+
+class ClusterMember:
+    """This server in its cluster. `open` begins to take devices; `close` gives them all up.
+
+    It is the `Owners` of `forwarding`, which the sources and actions of the server use.
+    """
+
+    def __init__(
+        self,
+        settings: ServeSettings,
+        served: ServedDevices,
+        inventory: Inventory,
+        catalog: Catalog,
+    ) -> None:
+        assert settings.cluster is not None
+        self._settings = settings.cluster
+        self._urls = settings.devices
+        address = nats_address(self._settings)
+        self._shard = Shard("cluster").start()
+        try:
+            profile = profile_of(settings, secrets.token_hex(8))
+            self._connection, self._ownership = self._shard.submit(
+                _opened(self._settings, address, profile, served)
+            ).result()
+            encrypted = settings.location.startswith("grpc+tls:")
+            ca = self._settings.server_ca if encrypted else None
+            self.forwarding = Forwarding(inventory, self, catalog, Credentials(self._settings.token, ca=ca))
+        except BaseException:
+            self._shard.close()
+            raise
+        self._running: list[concurrent.futures.Future[None]] = []
+
+    def open(self, location: str, http: str | None) -> None:
+        """Begin to take devices. `location` and `http` are the addresses at which this server listens."""
+        mine = self._ownership.profile
+        self._ownership.describe(replace(mine, location=self._settings.location or location, http=http or ""))
+        self._running = [self._shard.submit(self._ownership.run()), self._shard.submit(self._check())]
+
+    def apply(self, settings: ServeSettings) -> None:
+        """Use the devices of a fleet file that was read again. Those that have changed are taken anew."""
+        self._urls = settings.devices
+        before = self._ownership.profile
+        after = profile_of(settings, before.boot)
+        self._ownership.describe(replace(after, name=before.name, location=before.location, http=before.http))
+
+    def leave(self) -> None:
+        """Give up all devices, so that other servers take them at once."""
+        with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError, FastFlightError):
+            self._shard.submit(self._ownership.leave()).result(LEAVE_SECONDS)
+
+    def close(self) -> None:
+        """Close the connections, to NATS and to other servers."""
+        for running in self._running:
+            running.cancel()
+        self.forwarding.close()
+        with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError, FastFlightError):
+            self._shard.submit(self._connection.aclose()).result(LEAVE_SECONDS)
+        self._shard.close()
+
+    def names(self) -> list[str]:
+        """The devices of all servers that are alive."""
+        return self._ownership.names()
+
+    def location(self, device: str) -> str | None:
+        """The address of the other server that owns the device; None if no other server does at the moment."""
+        owner = self._ownership.owner(device)
+        if owner is None or owner.boot == self._ownership.profile.boot:
+            return None
+        return owner.location
+
+    def locations(self, device: str) -> list[str]:
+        """The addresses of all servers, the owner's first."""
+        owner = self._ownership.owner(device)
+        others = [profile.location for profile in self._ownership.members().values()]
+        return list(dict.fromkeys([*([owner.location] if owner else []), *others]))
+
+    def first_seq(self, device: str) -> int:
+        """The number with which the traffic of the present owner began."""
+        return self._ownership.first_seq(device)
+
+    def others(self) -> list[str]:
+        """The addresses of the other servers."""
+        mine = self._ownership.profile.boot
+        return [profile.location for profile in self._ownership.members().values() if profile.boot != mine]
+
+    def why_gone(self, device: str) -> str:
+        """Why no server can own the device; empty if one will soon."""
+        mine = self._ownership.profile
+        able = [
+            each
+            for each in (mine, *self._ownership.members().values())
+            if device in each.devices.keys() - each.unreachable
+        ]
+        if not able:
+            return "the server with this board is not there"
+        if self._ownership.trouble and all(each.boot == mine.boot for each in able):
+            return f"this server cannot take it over: {self._ownership.trouble}"
+        return ""
+
+    def actions(self, local: Action) -> list[Action]:
+        """Return the actions about the cluster. `local` is the action `devices`; its result has all devices instead."""
+        forwarding = self.forwarding
+
+        def own(_: EmptyBody) -> Iterable[Result]:
+            return [{**each, "server": self._settings.name} for each in local.run(EmptyBody())]
+
+        def everywhere(_: EmptyBody) -> Iterable[Result]:
+            found = {str(each["name"]): each for each in forwarding.everywhere(OWN_DEVICES, lambda: own(EmptyBody()))}
+            return [found.get(name) or self._unowned(name) for name in self.names()]
+
+        def status(_: EmptyBody) -> Iterable[Result]:
+            return [self.status()]
+
+        about = "The servers of the cluster, and the owner of each device."
+        return [
+            replace(local, description=f"{local.description} server: its owner.", run=everywhere),
+            Action(OWN_DEVICES, "As `devices`, only those that this server owns.", EmptyBody, own),
+            Action("cluster.status", about, EmptyBody, status, at_once=True),
+        ]
+
+    def status(self) -> dict[str, Any]:
+        """Return the servers and the owners, as this server sees them."""
+        members = self._ownership.members()
+        owners: dict[str, str | None] = {}
+        for name in self.names():
+            owner = self._ownership.owner(name)
+            owners[name] = None if owner is None else owner.name
+        return {
+            "server": self._settings.name,
+            "fleet": self._settings.fleet,
+            "nats": ",".join(self._settings.servers),
+            "trouble": self._ownership.trouble or None,
+            "servers": [
+                {
+                    "name": name,
+                    "location": profile.location,
+                    "http": profile.http or None,
+                    "devices": sum(owner == name for owner in owners.values()),
+                    "differs": self._ownership.differing.get(name, []),
+                }
+                for name, profile in members.items()
+            ],
+            "devices": [
+                {"name": name, "owner": owner, "why": self.why_gone(name) or None} for name, owner in owners.items()
+            ],
+        }
+
+    def _unowned(self, name: str) -> Mapping[str, Any]:
+        """Return what there is to say of a device that no server owns."""
+        trouble = self.why_gone(name) or "no server owns it at the moment"
+        url = public_url(self._urls[name]) if name in self._urls else ""
+        return {
+            "name": name,
+            "url": url,
+            "open": False,
+            "holder": None,
+            "recording": None,
+            "publishing": [],
+            "trouble": trouble,
+            "last_data": None,
+            "server": None,
+        }
+
+    async def _check(self) -> None:
+        while True:
+            self.forwarding.check()
+            await asyncio.sleep(CHECK_SECONDS)
+
+
+async def _opened(
+    settings: ClusterSettings, address: NatsAddress, profile: Profile, served: ServedDevices
+) -> tuple[ClusterConnection, Ownership]:
+    connection = ClusterConnection(address, f"fastflight {settings.name}")
+    connection.open()
+    ownership = Ownership(connection, profile, served, settings.fleet, servers=len(settings.servers), ttl=settings.ttl)
+    return connection, ownership
+
+
+def profile_of(settings: ServeSettings, boot: str) -> Profile:
+    """Return what a server says of itself, without its addresses."""
+    cluster = settings.cluster
+    assert cluster is not None
+    recorded = () if settings.recordings is None else settings.recordings.devices
+    devices = {
+        name: digest_of(f"{url} {settings.bridges.get(name)} {name in recorded} {settings.publish.get(name)}")
+        for name, url in settings.devices.items()
+    }
+    return Profile(cluster.name, boot, devices=devices, unreachable=cluster.unreachable, local=cluster.local)
+
+
+def nats_address(settings: ClusterSettings) -> NatsAddress:
+    """Return the address of NATS. `RequestError` if the TLS files cannot be used."""
+    tls = None
+    if settings.ca is not None or settings.cert is not None or any(url.startswith("tls:") for url in settings.servers):
+        tls = ssl.create_default_context()
+        try:
+            if settings.ca is not None:
+                tls.load_verify_locations(settings.ca)
+            if settings.cert is not None:
+                tls.load_cert_chain(settings.cert, settings.key)
+        except (OSError, ssl.SSLError) as error:
+            raise RequestError(
+                "the TLS files for NATS cannot be used", where="[cluster]", hint="ca, cert and key are PEM files"
+            ) from error
+    for file in (settings.credentials, settings.nkey):
+        if file is not None and not file.is_file():
+            raise RequestError("no such file", where=str(file), hint="Check credentials and nkey in [cluster]")
+    return NatsAddress(settings.servers, settings.credentials, settings.nkey, settings.user, settings.password, tls)

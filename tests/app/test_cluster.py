@@ -1,0 +1,157 @@
+"""Three servers of one cluster in this process, with boards behind TCP sockets that they all reach."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+
+from fastflight.app.cluster_settings import ClusterSettings
+from fastflight.app.running import RunningServer
+from fastflight.app.settings import BridgeSettings
+from fastflight.bridge import Ports
+from fastflight.client import FastFlightClient
+from fastflight.errors import FileMissing, UnknownName
+from tests.support.nats import NatsServers, nats_servers
+from tests.support.refusals import refused
+from tests.support.servers import serving
+from tests.support.waiting import until
+
+BOARDS = [f"board{number}" for number in range(6)]
+TTL = 1.0
+
+
+@dataclass
+class Cluster:
+    nats: NatsServers
+    urls: dict[str, str]
+    servers: dict[str, RunningServer]
+
+    def start(self, name: str, **settings: object) -> RunningServer:
+        clustered = ClusterSettings(self.nats.urls, name, ttl=TTL)
+        server = serving(self.urls, **{"cluster": clustered, "http": ("127.0.0.1", 0), "shards": 1, **settings})
+        self.servers[name] = server.__enter__()
+        return self.servers[name]
+
+    def owner(self, device: str) -> str:
+        """The owner of a device, on which all servers agree."""
+
+        def agreed() -> set[str | None]:
+            members = [server.member for server in self.servers.values()]
+            found = {owners(member.status())[device] for member in members if member is not None}
+            return found if len(found) == 1 and None not in found else set()
+
+        return str(until(agreed).pop())
+
+    def settle(self) -> None:
+        """Wait until each device is where it should be, so that none moves."""
+        until(lambda: all(self.shares().values()) and sum(self.shares().values()) == len(self.urls))
+
+    def shares(self) -> dict[str, int]:
+        any_server = next(iter(self.servers.values())).member
+        assert any_server is not None
+        return {each["name"]: each["devices"] for each in any_server.status()["servers"]}
+
+    def other_than(self, name: str) -> RunningServer:
+        return next(server for each, server in self.servers.items() if each != name)
+
+
+def owners(status: dict[str, object]) -> dict[str, str | None]:
+    return {each["name"]: each["owner"] for each in status["devices"]}  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    bridges = {name: BridgeSettings(Ports(socket=0)) for name in BOARDS}
+    with contextlib.ExitStack() as stack:
+        nats = stack.enter_context(nats_servers(tmp_path))
+        boards = stack.enter_context(serving(dict.fromkeys(BOARDS, "sim:?telemetry=20"), bridges=bridges))
+        urls = {name: f"socket://127.0.0.1:{ports.socket}" for name, ports in boards.bridges.items()}
+        cluster = Cluster(nats, urls, {})
+        for name in ("alpha", "beta", "gamma"):
+            cluster.start(name)
+        stack.callback(lambda: [server.close() for server in cluster.servers.values()])
+        cluster.settle()
+        yield cluster
+
+
+def test_every_server_answers_for_every_device(cluster: Cluster) -> None:
+    board = BOARDS[0]
+    owner = cluster.owner(board)
+    answers = set()
+    for name, server in cluster.servers.items():
+        with FastFlightClient(server.location) as client:
+            assert sorted(each.name for each in client.devices()) == BOARDS
+            rows = client.read(board, "/readings.csv", interrupt=True)
+            answers.add((rows.to_arrow().num_rows, str(rows.schema), rows.summary["sha256"]))
+            assert client.write(board, f"/{name}.csv", pa.table({"a": [1, 2]}), interrupt=True).rows == 2
+            assert client.stat(board, f"/{name}.csv", interrupt=True).size == len("a\n1\n2\n")
+            assert {entry.path for entry in client.ls(board, interrupt=True)} >= {f"/{name}.csv", "/readings.csv"}
+            with client.exec(board, "print(6*7)", interrupt=True) as output:
+                assert output.to_arrow()["text"].to_pylist() == ["42"]
+            with refused(FileMissing, where=f"{board}:/nothing.csv"):
+                client.read(board, "/nothing.csv", interrupt=True).to_arrow()
+            with refused(UnknownName):
+                client.read("nobody", "/readings.csv").to_arrow()
+            with client.interact(board) as repl:
+                repl.send("\x03\x03print(6 * 7)\r")
+                assert b"42" in repl.read_until(b"42", timeout=30)
+        with flight.connect(server.location) as plain:
+            info = plain.get_flight_info(flight.FlightDescriptor.for_path(board, "/readings.csv"))
+            found = [location.uri.decode() for location in info.endpoints[0].locations]
+            assert found[0] == cluster.servers[owner].location and len(set(found)) == 3
+            flights = plain.list_flights(b"board*/readings.csv")
+            assert sorted(each.descriptor.path[0].decode() for each in flights) == BOARDS
+    assert len(answers) == 1
+
+
+def test_a_fleet_is_read_through_any_server(cluster: Cluster) -> None:
+    for server in cluster.servers.values():
+        with FastFlightClient(server.location) as client:
+            rows = client.read_fleet("*", "/readings.csv", interrupt=True)
+            table = rows.to_arrow()
+            assert sorted(set(table["device"].to_pylist())) == BOARDS and not rows.summary.get("failed")
+
+
+def test_http_is_passed_on_too(cluster: Cluster) -> None:
+    board = BOARDS[1]
+    other = cluster.other_than(cluster.owner(board))
+    with urllib.request.urlopen(f"{other.http}/devices", timeout=60) as answer:
+        assert sorted(each["name"] for each in json.load(answer)["devices"]) == BOARDS
+    body = {"type": "device.file", "device": board, "path": "/readings.csv", "interrupt": True}
+    sent = {"Content-Type": "application/json", "Accept": "application/x-ndjson"}
+    stream = urllib.request.Request(f"{other.http}/stream", json.dumps(body).encode(), sent)
+    with urllib.request.urlopen(stream, timeout=60) as answer:
+        assert b"temperature" in answer.readline()
+
+
+def test_a_live_session_goes_on_when_its_device_moves(cluster: Cluster) -> None:
+    board = BOARDS[2]
+    owner = cluster.owner(board)
+    with FastFlightClient(cluster.other_than(owner).location) as client:
+        session = client.session(board, reconnect=True, format="lines")
+        seqs: list[int] = []
+        outages = []
+        pieces = session.pieces()
+        while len(seqs) < 5:
+            seqs += next(pieces)[0]["seq"].to_pylist()
+        cluster.servers.pop(owner).close()
+        after = 0
+        while after < 5:
+            batch, note = next(pieces)
+            outages += [note["outage"]] if note and "outage" in note else []
+            after += batch.num_rows if outages else 0
+            seqs += batch["seq"].to_pylist()
+        session.cancel()
+    assert len(outages) == 1 and seqs == sorted(set(seqs))
+    assert seqs[-after] >= outages[0]["next_seq"] > seqs[-after - 1]
+    assert cluster.owner(board) != owner
+    cluster.start(owner)
+    cluster.settle()
