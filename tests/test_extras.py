@@ -32,6 +32,7 @@ RUN = (
         ("uvicorn", ["gateway", "--http", "0"], "the gateway needs the package uvicorn"),
         ("cryptography", ["cert", "server", "localhost"], "`cert` needs the package cryptography"),
         ("paho", ["serve", "--fleet", "../fleet.toml"], "devices.demo.publish needs the package paho"),
+        ("nats", ["serve", "--cluster", "nats://127.0.0.1:1"], "--cluster needs the package nats"),
         ("matplotlib", ["plot", "demo", "--column", "celsius"], "`plot` needs the package matplotlib"),
     ],
 )
@@ -47,6 +48,17 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     assert done.returncode == (2 if "--fleet" in words else 1)
     assert said in done.stderr and "pip install 'fastflight-micropython[" in done.stderr, done.stderr
     assert "Traceback" not in done.stderr and list(folder.iterdir()) == []
+
+
+def test_a_server_on_its_own_loads_nothing_of_nats() -> None:
+    code = (
+        "import sys\n"
+        "from fastflight.app.compose import open_server\n"
+        "from fastflight.app.settings import ServeSettings\n"
+        "open_server(ServeSettings('grpc://127.0.0.1:0')).close()\n"
+        "sys.exit('nats' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=SECONDS)
 
 
 def test_other_missing_modules_are_not_explained_away() -> None:
