@@ -21,19 +21,26 @@ from fastflight.device.execute import execute
 from fastflight.device.listing import FileEntry
 from fastflight.device.transfer import digest, orphaned_transfer, staging
 from fastflight.device.transfer.download import download
-from fastflight.device.transfer.link import BoardLink
+from fastflight.device.transfer.link import BoardLink, receive_window
 from fastflight.device.transfer.staging import StagedFile
 from fastflight.device.transfer.tree import Tree
 from fastflight.device.transfer.types import FileDigest, PartialWrite, Resumption, Transfer, WrittenFile
 from fastflight.device.transfer.upload import FileUpload
 from fastflight.errors import BusyError, DeviceError, ProtocolError, RequestError, TransportTimeout
-from fastflight.protocol import Conversation, Output, RawRepl, Send, on_silence, ticking
+from fastflight.protocol import Conversation, Output, RawRepl, on_silence, ticking
+from fastflight.protocol.agent import ANSWER_SECONDS, AgentRepl
+from fastflight.protocol.aiorepl import AioRepl
+from fastflight.protocol.raw_repl import Splitter
 
 T = TypeVar("T")
 
 # After opening or a hard reset a board may still be booting and not answer: this many attempts, of a second each.
 FIRST_ATTEMPTS = 3
 SHORT_SECONDS = 15.0
+# An idle agent answers within 20 ms. It gets more time when the board does not answer at its prompt either.
+AGENT_SECONDS = 0.5
+# What the friendly REPL prints before it enters the raw REPL; only the line end if its prompt was read before.
+OWN_PROMPT = b">>> \r\n"
 # The probe is a long piece of code: on a line that sometimes loses a byte it may need another attempt.
 PROBE_ATTEMPTS = 3
 # How often a stream delivers an empty piece while the board is silent.
@@ -61,19 +68,23 @@ HARD_RESET = b"import machine\nmachine.reset()\n"
 class OpenBoard:
     """One open board. Its methods are conversations; `wake` and `learn` come first, `end` last."""
 
-    def __init__(self, paste: bool | None = None) -> None:
-        """`paste`: whether the board supports raw paste; None to find out."""
+    def __init__(self, paste: bool | None = None, *, agent: bool = False) -> None:
+        """`paste`: whether the board supports raw paste; None to find out. `agent`: its program may run the agent."""
         self.repl = RawRepl(paste)
+        # The agent is asked first. Set when it has announced itself.
+        self.agent = agent
         self._paste = paste
         self.dirty = False
         self._booting = True
         self._link: BoardLink | None = None
+        # The retries on earlier links.
+        self._lost_retries = 0
         self._staged: list[StagedFile] = []
 
     @property
     def retries(self) -> int:
         """How often a part of a transfer was lost or changed on the line and sent again."""
-        return 0 if self._link is None else self._link.retries
+        return self._lost_retries + (0 if self._link is None else self._link.retries)
 
     @property
     def link(self) -> BoardLink:
@@ -90,7 +101,18 @@ class OpenBoard:
     @property
     def hung_by_probe(self) -> bool:
         """Whether the board stopped answering when it was asked for raw paste, as the WebAssembly port does."""
-        return self._paste is None and self.repl.paste is False and self._link is None
+        hung = self._paste is None and self.repl.paste is False and self._link is None
+        return hung and self.repl.splitter is None
+
+    @property
+    def leaves(self) -> int:
+        """How often the raw REPL was left."""
+        return self.repl.leaves
+
+    @property
+    def splitter(self) -> Splitter | None:
+        """How answers are told from the output of a program that goes on; None if no program does."""
+        return self.repl.splitter
 
     def wake(self, *, interrupt: bool) -> Conversation[None]:
         """Enter the raw REPL, so that other conversations can run.
@@ -98,17 +120,61 @@ class OpenBoard:
         With `interrupt`, stop a program that runs on the board; without it, raise `BusyError`. A transfer that another
         host abandoned is always stopped (`orphaned_transfer`).
         """
-        if self.dirty:
+        if self.dirty and not (interrupt and self.repl.splitter):
             # The board still runs fastflight's code, or ran it when the line broke.
             yield from self.mend()
-        else:
+        elif interrupt or not self.agent or not (yield from self._enter_agent(AGENT_SECONDS)):
             try:
-                yield from self.repl.enter(interrupt=interrupt, attempts=FIRST_ATTEMPTS if self._booting else 1)
+                yield from self._enter(interrupt)
             except BusyError:
-                if not (yield from orphaned_transfer.is_orphaned(self.repl)):
+                if self.agent and (yield from self._enter_agent(ANSWER_SECONDS)):
+                    pass
+                elif not (yield from orphaned_transfer.is_orphaned(self.repl)):
                     raise
-                yield from self.mend()
+                else:
+                    yield from self.mend()
         self._booting = False
+        if self._link is not None and self._link.repl is not self.repl:
+            # Another REPL than before: the board may have been reset.
+            self._lost_retries += self._link.retries
+            self._link = None
+
+    def _enter_agent(self, within: float) -> Conversation[bool]:
+        """Reach the agent on the board. Return false if it does not answer."""
+        agent = self.repl if isinstance(self.repl, AgentRepl) else AgentRepl()
+        self._use(agent)
+        if not (yield from agent.reach(within)):
+            self._use(RawRepl(self._paste))
+            return False
+        agent.window = receive_window(agent.platform)
+        return True
+
+    def _enter(self, interrupt: bool) -> Conversation[None]:
+        """Enter the raw REPL of the board, or the raw mode of the aiorepl that its program runs."""
+        if interrupt and self.repl.splitter is not None:
+            self._use(RawRepl(self._paste))
+        attempts = FIRST_ATTEMPTS if self._booting and not self.agent else 1
+        yield from self.repl.enter(interrupt=interrupt, attempts=attempts)
+        if self.repl.before.endswith(OWN_PROMPT) or self.repl.before == b"\r\n":
+            # No program has printed this.
+            if isinstance(self.repl, AioRepl):
+                self._use(RawRepl(self._paste))
+        elif not isinstance(self.repl, AioRepl):
+            raw, aiorepl = self.repl, AioRepl()
+            self._use(aiorepl)
+            running = yield from aiorepl.is_running()
+            if not running or interrupt:
+                self._use(raw)
+            if running and interrupt:
+                yield from aiorepl.end_program()
+                yield from raw.recover()
+        self.repl.entered = True
+
+    def _use(self, repl: RawRepl) -> None:
+        """Continue with `repl`, on the same line."""
+        if repl is not self.repl:
+            repl.inbox, repl.leaves, repl.entered = self.repl.inbox, self.repl.leaves, False
+            self.repl = repl
 
     def learn(self) -> Conversation[None]:
         """Probe what the board can do, unless that is known already."""
@@ -181,6 +247,7 @@ class OpenBoard:
             storage_bytes=size,
             storage_free=free,
             raw_paste=bool(self.repl.paste),
+            capabilities=self.repl.beside,
             features=tuple(sorted(known.features)),
         )
 
@@ -245,12 +312,12 @@ class OpenBoard:
 
     def execute(self, code: str, within: float) -> Conversation[Output]:
         """Run a short piece of code and return its output and traceback."""
-        yield from self.repl.submit(code.encode())
+        yield from self.repl.submit_in_program(code.encode())
         return (yield from self._stop_when_silent(self.repl.output(within), within))
 
     def follow(self, code: str, within: float) -> Conversation[None]:
         """Run code and deliver its output as it comes. If it raises, raise the `DeviceError` for that at the end."""
-        yield from self.repl.submit(code.encode())
+        yield from self.repl.submit_in_program(code.encode())
         stderr = yield from self._stop_when_silent(self.repl.deliver(within), within)
         if stderr:
             raise failure(stderr, where="", platform=self.capabilities.platform)
@@ -278,7 +345,7 @@ class OpenBoard:
         """Restart the board. It stops answering, and its port may disappear for a while."""
         self._require("machine.reset", "machine.reset", "reset")
         self.link.resident.forget()
-        yield Send(HARD_RESET + b"\x04")
+        yield from self.repl.send_code(HARD_RESET)
         self.repl.entered = False
         self._booting = True
 

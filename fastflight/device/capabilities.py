@@ -122,6 +122,8 @@ class DeviceInfo:
     storage_bytes: int | None
     storage_free: int | None
     raw_paste: bool
+    # What lets requests work while the board's program runs: `aiorepl`, `agent` or `none`.
+    capabilities: str
     features: tuple[str, ...]
 
 

@@ -30,7 +30,7 @@ from fastflight.transport import Address, Port, arun, run
 from fastflight.transport.chunk_buffer import TapReader
 from fastflight.transport.relayed import RelayedAddress
 from fastflight.transport.tap import Tap
-from fastflight.transport.tapped import Guard, unguarded
+from fastflight.transport.tapped import Guard, TappedPort, unguarded
 
 log = Logger(__name__)
 
@@ -53,8 +53,12 @@ class Device:
         lease_seconds: float = LEASE_SECONDS,
         shard: Shard | None = None,
         guard: Guard = unguarded,
+        *,
+        agent: bool = False,
     ) -> None:
-        """`shard` is the event loop on which `listen` reads the line: close it before the device.
+        """`agent`: the board's program runs the agent, also if it has not announced itself on this line.
+
+        `shard` is the event loop on which `listen` reads the line: close it before the device.
 
         `lease_seconds` is how long a lease waits for another owner if it gives no timeout. `guard` is called before
         each write to the board, and raises if this process may not do that now.
@@ -63,8 +67,9 @@ class Device:
         self._lease_seconds = lease_seconds
         self._shard = shard
         self._lock = Exclusive(name)
-        self._line = DeviceLine(name, address, guard)
+        self._line = DeviceLine(name, address, guard, agent=agent)
         self._board = OpenBoard()
+        self._agent = agent
         # The board once stopped answering when it was asked for raw paste.
         self._raw_paste_hangs = False
         # The retries of the earlier `OpenBoard`s.
@@ -276,7 +281,7 @@ class Device:
         """Return the open port, with the board ready for conversations."""
         idle = self._line.port is not None
         port = self._line.ensure_open()
-        port.requests.begin(self._board.repl)
+        self._begin(port)
         try:
             run(self._board.wake(interrupt=interrupt), port, timeout=WAKE_SECONDS)
             run(self._board.learn(), port, timeout=LEARN_SECONDS)
@@ -293,7 +298,7 @@ class Device:
         """As `_prepare`. `wake` is not cancelled half way: the next request would take its late answer for its own."""
         idle = self._line.port is not None
         port = await self._line.aensure_open()
-        port.requests.begin(self._board.repl)
+        self._begin(port)
         try:
             await unbroken(arun(self._board.wake(interrupt=interrupt), port, timeout=WAKE_SECONDS))
             await arun(self._board.learn(), port, timeout=LEARN_SECONDS)
@@ -305,6 +310,11 @@ class Device:
                 raise
             return await self._aprepare(interrupt)
         return port
+
+    def _begin(self, port: TappedPort) -> None:
+        """Begin the traffic of a request, and note whether an agent has announced itself."""
+        port.requests.begin(self._board)
+        self._board.agent = self._agent or port.requests.announced
 
     def _end(self, port: Port) -> None:
         """Bring the board back to its prompt. If that fails, close the port; the next lease opens it again."""

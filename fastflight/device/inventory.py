@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from fastflight.concurrency import Shard, Shards
 from fastflight.device.device import LEASE_SECONDS, Device
@@ -21,15 +21,18 @@ class Inventory:
         lease_seconds: float = LEASE_SECONDS,
         shards: Shards | None = None,
         parse: Callable[[str], Address] = parse_url,
+        agents: Collection[str] = (),
     ) -> None:
         """`urls` maps names to device URLs. Raises `RequestError` for a URL that cannot be parsed.
 
         `lease_seconds`: how long a lease waits for another owner if it gives no timeout. `shards`: the event loops on
-        which devices are read; each device uses the shard of its name. `parse` returns the address for a URL.
+        which devices are read; each device uses the shard of its name. `parse` returns the address for a URL. `agents`:
+        the devices whose program runs the agent.
         """
         self._parse = parse
         self._lease_seconds = lease_seconds
         self._shards = shards
+        self._agents = frozenset(agents)
         # Held while a device is added or removed. A change replaces the dict, so readers need no lock.
         self._changing = threading.Lock()
         self._devices = {name: self._new(name, url) for name, url in urls.items()}
@@ -97,7 +100,8 @@ class Inventory:
 
     def _new(self, name: str, url: str, guard: Guard = unguarded) -> Device:
         shard = None if self._shards is None else self._shards.of(name)
-        return Device(name, self._parse(url), self._lease_seconds, shard, guard)
+        agent = name in self._agents
+        return Device(name, self._parse(url), self._lease_seconds, shard, guard, agent=agent)
 
     def __enter__(self) -> Inventory:
         return self

@@ -10,8 +10,9 @@ or is closed early, the board's state is unknown: run `recover` before any other
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from fastflight.errors import BusyError, DeviceMemory, ProtocolError, TransportTimeout
 from fastflight.protocol import raw_paste
@@ -24,7 +25,8 @@ CTRL_C = b"\x03"
 CTRL_D = b"\x04"
 END = b"\x04"
 
-BANNER = b"raw REPL; CTRL-B to exit\r\n"
+HEADING = b"raw REPL; CTRL-B to exit"
+BANNER = HEADING + b"\r\n"
 PROMPT = BANNER + b">"
 SOFT_REBOOT = b"soft reboot\r\n"
 # The first part of the line that a board prints when it starts.
@@ -49,6 +51,19 @@ MAX_TRACEBACK_BYTES = 64 * 1024
 MAX_ANSWER_BYTES = 16 << 20
 
 
+class Splitter(Protocol):
+    """Splits what the board sends, while its program goes on."""
+
+    # Whether it also splits what the board sends between requests.
+    always: bool
+
+    def feed(self, data: bytes) -> Iterable[tuple[bytes, bool]]:
+        """Return pieces of what was received, and whether each belongs to a request."""
+
+    def flush(self) -> bytes:
+        """Return the bytes that are held back."""
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """The output of a piece of code, and the board's traceback (empty if the code raised nothing)."""
@@ -64,6 +79,11 @@ class RawRepl:
     works; it is None until the first code is submitted.
     """
 
+    # What lets the board's program go on during requests: nothing here, `aiorepl` or `agent` in subclasses.
+    beside = "none"
+    # Tells the answers to requests from the output of a program that goes on. None: no program does.
+    splitter: Splitter | None = None
+
     def __init__(self, paste: bool | None = None) -> None:
         self.inbox = Inbox()
         self.entered = False
@@ -73,6 +93,8 @@ class RawRepl:
         # Whether an answer missed its deadline. It may still arrive, and look like the answer to a later request.
         self._late_answer = False
         self._echoes = 0
+        # What the board sent before it answered to the last Ctrl-A.
+        self.before = b""
 
     def enter(self, *, interrupt: bool, attempts: int = 1) -> Conversation[None]:
         """Enter the raw REPL from the prompt. With `interrupt`, stop the running code first (`recover`).
@@ -87,7 +109,8 @@ class RawRepl:
         for attempt in range(1, attempts + 1):
             yield Send(CTRL_A)
             try:
-                yield from self.inbox.until(PROMPT, ANSWER_SECONDS)
+                self.before = yield from self.inbox.until(HEADING, ANSWER_SECONDS)
+                yield from self.inbox.until(b"\n>", ANSWER_SECONDS)
                 if self._late_answer:  # each Ctrl-A has its banner: this one may answer an earlier Ctrl-A
                     yield from self._echo()
                 self.entered = True
@@ -101,7 +124,8 @@ class RawRepl:
                 raise BusyError(
                     "the board does not answer at its prompt: a program is running on it, or it is not MicroPython",
                     holder="the board's own program",
-                    hint="Wait for the program to end, or ask with interrupt=true to stop it",
+                    hint="Wait for the program to end, or ask with interrupt=true to stop it. Beside a program, requests "
+                    "need aiorepl or fastflight's agent in it: `fastflight agent install`",
                 ) from error
 
     def _echo(self) -> Conversation[None]:
@@ -132,7 +156,8 @@ class RawRepl:
             yield Pause(0.01)
             yield Send(CTRL_A)
             try:
-                yield from self.inbox.until(PROMPT, ANSWER_SECONDS)
+                self.before = yield from self.inbox.until(HEADING, ANSWER_SECONDS)
+                yield from self.inbox.until(b"\n>", ANSWER_SECONDS)
                 yield from self._echo()
                 self.entered = True
                 return
@@ -143,6 +168,10 @@ class RawRepl:
             "the board does not answer to Ctrl-C and Ctrl-A",
             hint="Check that it runs MicroPython and that the speed is right, reset it, or plug it in again",
         ) from last
+
+    def send_code(self, code: bytes) -> Conversation[None]:
+        """Send `code`, which resets the board: no answer is awaited."""
+        yield Send(code + CTRL_D)
 
     def execute(self, code: bytes, within: float) -> Conversation[Output]:
         """Run `code` to its end and collect its output, at most `MAX_ANSWER_BYTES`.
@@ -210,6 +239,10 @@ class RawRepl:
             # Try once more: the second attempt begins by freeing what the first one left on the heap.
             yield from self._assemble(code)
         yield from self._send_plain(b"exec(_c)")
+
+    def submit_in_program(self, code: bytes) -> Conversation[None]:
+        """As `submit`, for a user's code. Beside a program, it runs among the program's global names."""
+        yield from self.submit(code)
 
     def _assemble(self, code: bytes) -> Conversation[None]:
         """Send long code in pieces to the variable `_c` on the board, and wait for the answer to each piece."""

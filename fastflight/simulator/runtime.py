@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from fastflight.simulator.console import TextIn, TextOut
-from fastflight.simulator.modules import build
+from fastflight.simulator.modules import FROZEN, build
 from fastflight.simulator.oserror import BoardOSError
 from fastflight.simulator.timers import Timers
 from fastflight.simulator.trace import PREFIX, format_exception
@@ -67,6 +67,10 @@ class Outcome(Enum):
     DONE = "done"
     RAISED = "raised"
     SOFT_RESET = "soft reset"
+
+
+class Names:
+    """A module whose attributes are the names of a namespace: `__main__` or `builtins`."""
 
 
 class Runtime:
@@ -250,6 +254,10 @@ class Runtime:
     def _load(self, name: str, parent: Any) -> Any:
         if name in self.loaded:
             return self.loaded[name]
+        if name in ("__main__", "builtins"):
+            module = Names()
+            module.__dict__ = self.globals if name == "__main__" else self.builtins
+            return module
         if name in self.modules:
             self.loaded[name] = self.modules[name]
             return self.modules[name]
@@ -262,6 +270,8 @@ class Runtime:
                 except BoardOSError:
                     continue
                 return self._run_module(name, path, base if package else "", source)
+        if name in FROZEN:
+            return self._run_module(name, f"{name}.py", "", FROZEN[name])
         raise ImportError(f"no module named '{name}'")
 
     def _run_module(self, name: str, path: str, package: str, source: bytes) -> ModuleType:

@@ -12,6 +12,9 @@ the prompt has come back, does not. One read may contain both: it is then split.
 
 In ENTERING and LEAVING, bytes that may be the beginning of the REPL's answer are held back until the next bytes decide.
 A board whose program keeps running never gets to TALKING, so none of its output counts as traffic of a request.
+
+If a program goes on beside requests (`repl.splitter`), there is no such time: each answer is told from the program's
+output by itself, and requests do not interrupt that output.
 """
 
 from __future__ import annotations
@@ -19,8 +22,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable
+from typing import Protocol
 
-from fastflight.protocol.raw_repl import PROMPT, RawRepl
+from fastflight.protocol.agent_frames import ANNOUNCEMENT, MARK, Frame, FrameReader
+from fastflight.protocol.raw_repl import PROMPT, Splitter
 from fastflight.transport.chunk_buffer import Direction
 from fastflight.transport.tap import Tap
 
@@ -39,6 +44,20 @@ _MAYBE_PROMPTS = re.compile(rb"(?:(?:\r?\n)?>>> )*(?:\r?\n?>{0,3})\Z")
 _MOST_PROMPT_BYTES = 64
 
 
+# More than an announcement of the agent has.
+_MOST_ANNOUNCEMENT_BYTES = 64
+
+
+class Repl(Protocol):
+    """What the filter looks at: how often the raw REPL was left, and how answers are told from a program's output."""
+
+    @property
+    def leaves(self) -> int: ...
+
+    @property
+    def splitter(self) -> Splitter | None: ...
+
+
 class RequestFilter:
     """Feeds `tap` with the bytes of a line, and marks the bytes that belong to requests.
 
@@ -48,7 +67,13 @@ class RequestFilter:
     def __init__(self, tap: Tap, clock: Callable[[], float] = time.monotonic) -> None:
         self._tap = tap
         self._clock = clock
-        self._repl: RawRepl | None = None
+        self._repl: Repl | None = None
+        self._splitter: Splitter | None = None
+        # An agent on the board has announced itself. The owner of the line may reset it.
+        self.announced = False
+        self._sniffed = b""
+        # Line ends before the answer of the raw REPL, and that answer, until it is known whether a program printed them.
+        self._entry = b"", b""
         self._leaves = 0
         self._talking = False
         # In LEAVING: until when to wait for the answer to Ctrl-B.
@@ -56,13 +81,20 @@ class RequestFilter:
         # Received bytes that are held back.
         self._pending = b""
 
-    def begin(self, repl: RawRepl) -> None:
+    def begin(self, repl: Repl) -> None:
         """Call this when a request starts. The request uses the line through `repl`."""
         self._repl = repl
         self._leaves = repl.leaves
 
     def end(self) -> None:
         """Call this when the request has ended."""
+        self._feed_entry(is_request=True)
+        if self._splitter is not None:
+            self._talking = False
+            if not self._splitter.always:
+                self._leave_deadline = self._clock() + LEAVE_SECONDS
+            self._repl = None
+            return
         self._check_left()
         if self._talking:
             self._talking = False
@@ -73,6 +105,10 @@ class RequestFilter:
 
     def feed(self, direction: Direction, data: bytes) -> None:
         """Pass bytes that crossed the line on to the tap, at once or when it is known whether they are a request's."""
+        if direction == "rx" and (self._sniffed or MARK in data):
+            self._sniff(data)
+        if self._splits(direction, data):
+            return
         if self._repl is None and self._leave_deadline is None:
             self._tap.feed(direction, data)
             return
@@ -87,6 +123,47 @@ class RequestFilter:
             self._tap.feed("tx", data, request=self._repl is not None)
         else:
             self._split(data)
+
+    def _splits(self, direction: Direction, data: bytes) -> bool:
+        """Pass bytes on if answers are told from a program's output by themselves. Return whether they are."""
+        if self._repl is not None and self._repl.splitter is not self._splitter:
+            self._tap.feed("rx", self._splitter.flush() if self._splitter is not None else b"")
+            self._splitter = self._repl.splitter
+            if self._splitter is not None:
+                self._feed_entry(is_request=False)
+                self._release()
+                self._leave_deadline = None
+        if self._splitter is None:
+            self._feed_entry(is_request=True)
+            return False
+        if self._repl is None and not self._splitter.always:
+            if direction == "tx" or (self._leave_deadline is not None and self._clock() >= self._leave_deadline):
+                # What comes now is no answer to the last request.
+                self._tap.feed("rx", self._splitter.flush())
+                self._splitter = self._leave_deadline = None
+                return False
+        if direction == "tx":
+            self._tap.feed("tx", data, request=self._repl is not None)
+        else:
+            for piece, is_answer in self._splitter.feed(data):
+                self._tap.feed("rx", piece, request=is_answer)
+        return True
+
+    def _feed_entry(self, *, is_request: bool) -> None:
+        """Pass on the answer of the raw REPL. `is_request`: the line ends before it belong to it."""
+        before, answer = self._entry
+        if answer:
+            self._entry = b"", b""
+            self._tap.feed("rx", before, request=is_request)
+            self._tap.feed("rx", answer, request=True)
+
+    def _sniff(self, data: bytes) -> None:
+        """Look for the announcement of an agent in what the board sends."""
+        self._sniffed = (self._sniffed + data)[-_MOST_ANNOUNCEMENT_BYTES - len(data) :]
+        for each in FrameReader().feed(self._sniffed):
+            if isinstance(each, Frame) and each.kind == ANNOUNCEMENT:
+                self.announced = True
+        self._sniffed = self._sniffed[-_MOST_ANNOUNCEMENT_BYTES:] if MARK in self._sniffed[-64:] else b""
 
     def _check_left(self) -> None:
         """Change to LEAVING if the request has left the raw REPL."""
@@ -132,7 +209,7 @@ class RequestFilter:
             return b""
         start = _answer_start(_PROMPTS, data, at)
         self._tap.feed("rx", data[:start])
-        self._tap.feed("rx", data[start:], request=True)
+        self._entry = data[start:at], data[at:]
         self._talking = True
         return b""
 

@@ -19,7 +19,8 @@ import zlib
 
 from fastflight.device import answers
 from fastflight.device.answers import routine_failure
-from fastflight.device.execute import seal_code
+from fastflight.device.execute import execute, seal_code
+from fastflight.device.transfer import agent_download
 from fastflight.device.transfer.frames import WINDOW_BITS
 from fastflight.device.transfer.link import BoardLink
 from fastflight.device.transfer.types import AUTO, Transfer
@@ -55,13 +56,16 @@ def _ff(o,l):
    print(c,{form!r},{data})
  finally:
   f.close()
-_ff({offset},{count})
 """
+CALL = "_ff({offset},{count})"
 BASE64 = "binascii.b2a_base64(d)"
 # The check of a line continues that of the previous line, so a lost line and swapped lines are detected.
 CRC32 = "binascii.crc32(d,c)&0xffffffff"
 # For boards without crc32. Its values fit into small integers, which need no memory on the heap.
 SUM = "(c*7+sum(d))&0xffffff"
+
+# How many blocks one command sends beside a program, which stands still meanwhile.
+PART_BLOCKS = 2
 
 # The longest line of the text form: four characters a byte, the check, and the quotes.
 LINE_LIMIT = 4 * 2048 + 64
@@ -74,6 +78,9 @@ def download(
 
     Raise `DeviceError` if the board cannot read the file, `TransportTimeout` or `ProtocolError` after too many losses.
     """
+    if link.agent is not None:
+        yield from agent_download.download(link, link.agent, path, offset, limit)
+        return
     rest = _Download(link, path, link.download_method(transfer, path), offset, limit)
     routine = "zget" if rest.method == "binary" and link.deflate_downloads(transfer.deflate) else "get"
     fruitless = 0
@@ -112,7 +119,7 @@ class _Download:
         """Have the board send the rest, and deliver it."""
         link, repl = self._link, self._link.repl
         native_path = link.capabilities.native_path(self._path)
-        size = link.capabilities.block_bytes
+        size = link.statement_bytes
         if self.method == "binary":
             size = link.block
             yield from link.resident.call(routine, native_path, self.offset, self._remaining, size, where=self._path)
@@ -126,10 +133,29 @@ class _Download:
                 size=size,
                 form="b" if base64 else "r",
                 data=BASE64 if base64 else "d",
-                offset=self.offset,
-                count=self._remaining,
             )
+            if link.is_beside:
+                yield from execute(repl, link.capabilities, code, self._path, STALL_SECONDS)
+                yield from self._in_parts()
+                return
+            code += CALL.format(offset=self.offset, count=self._remaining)
             yield from repl.submit(seal_code(repl, link.capabilities, code))
+        yield from self._take(size)
+
+    def _in_parts(self) -> Conversation[None]:
+        """Have the board send a part with each command, so that its program goes on in between."""
+        size = self._link.statement_bytes
+        while self._remaining:
+            count = PART_BLOCKS * size if self._remaining < 0 else min(PART_BLOCKS * size, self._remaining)
+            end = self.offset + count
+            yield from self._link.repl.submit(CALL.format(offset=self.offset, count=count).encode())
+            yield from self._take(size)
+            if self.offset < end:
+                break
+
+    def _take(self, size: int) -> Conversation[None]:
+        """Receive and deliver the blocks that the board sends, of at most `size` bytes, up to an empty one."""
+        link, repl = self._link, self._link.repl
         check, ended = 0, False
         checked = bytearray()
         while (mark := (yield from repl.inbox.exactly(1, STALL_SECONDS))[0]) != END:

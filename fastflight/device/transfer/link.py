@@ -13,6 +13,7 @@ from fastflight.device.transfer.resident import Resident
 from fastflight.device.transfer.types import Transfer
 from fastflight.errors import ProtocolError, RequestError
 from fastflight.protocol import RawRepl
+from fastflight.protocol.agent import AgentRepl
 
 # Sizes of boards' receive rings, in bytes. On some boards a ring holds one byte less than its size.
 RINGS = {"esp32": 260, "esp8266": 256, "samd": 128, "nrf": 64}
@@ -34,6 +35,15 @@ NETWORK_SECONDS = 5.0
 DEFLATED_BELOW_BYTES_PER_SECOND = 100_000
 
 
+# The longest part of a command for a program that goes on: what it stands still for.
+SHORT_BLOCK = 512
+
+
+def receive_window(platform: str) -> int:
+    """Return how many bytes the receive ring of a board holds."""
+    return RINGS.get(platform, USUAL_RING) - RING_MARGIN
+
+
 class BoardLink:
     """The state of one open line. `pace` is its speed in bytes per second, None if not known."""
 
@@ -42,8 +52,14 @@ class BoardLink:
         self.capabilities = capabilities
         self.resident = Resident(repl, capabilities)
         self.pace: float | None = None
-        self.window = RINGS.get(capabilities.platform, USUAL_RING) - RING_MARGIN
+        self.window = receive_window(capabilities.platform)
         self.block = capabilities.block_bytes
+        # The agent of the board, if its program runs one.
+        self.agent = repl if isinstance(repl, AgentRepl) else None
+        # A program goes on beside requests: whatever stops it must be short.
+        self.is_beside = repl.splitter is not None
+        # How many bytes of a file one statement holds.
+        self.statement_bytes = min(capabilities.block_bytes, SHORT_BLOCK) if self.is_beside else capabilities.block_bytes
         # The board ran out of memory when it was to install or run the routine that receives files.
         self.lacks_upload_memory = False
         # How often bytes were lost or changed on the line and sent again.
@@ -99,7 +115,7 @@ class BoardLink:
 
     def download_method(self, transfer: Transfer, where: str) -> str:
         """As `upload_method`, for a download."""
-        binary = self.capabilities.has("stdout.buffer", "binascii.crc32", "struct.pack_into")
+        binary = self.capabilities.has("stdout.buffer", "binascii.crc32", "struct.pack_into") and not self.is_beside
         return self._method(transfer, binary, "send", where)
 
     def _method(self, transfer: Transfer, binary: bool, verb: str, where: str) -> str:

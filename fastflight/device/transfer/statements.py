@@ -51,7 +51,7 @@ def send(
         mode="ab" if sent.size else "wb",
     )
     yield from execute(repl, capabilities, code, path, WRITE_SECONDS)
-    size = capabilities.block_bytes
+    size = link.statement_bytes
     if piece is None:
         piece = yield Fetch()
     while piece:

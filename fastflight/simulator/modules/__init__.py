@@ -9,18 +9,21 @@ from __future__ import annotations
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from fastflight.simulator.modules import data, system
+from fastflight.simulator.modules import aiorepl, data, system
+from fastflight.simulator.modules.loop import Loop
 
 if TYPE_CHECKING:
     from fastflight.simulator.runtime import Runtime
 
 # Modules that never had a name with a leading `u` in MicroPython.
 ONE_NAME = frozenset({"gc", "machine", "micropython", "simulator", "deflate", "math"})
+# Modules that are Python code of the board.
+FROZEN = {"aiorepl": aiorepl.SOURCE.encode()}
 
 
 def build(runtime: Runtime) -> dict[str, Any]:
     """Build the module objects, by name."""
-    contents = system.contents(runtime) | data.contents(runtime)
+    contents = system.contents(runtime) | data.contents(runtime) | {"asyncio": Loop(runtime).contents()}
     modules: dict[str, Any] = {}
     for name, attributes in contents.items():
         module = ModuleType(name)

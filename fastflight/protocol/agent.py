@@ -1,0 +1,300 @@
+"""A board whose program runs fastflight's agent: code runs on it as in the raw REPL, and the program goes on.
+
+`AgentRepl` has the methods of `RawRepl`, and `write` and `read` for the file that the agent has open. Code goes to the
+agent in frames (`agent_frames`), its output and its traceback come back in frames. All other bytes from the board are
+output of its program, and no answer.
+
+The agent answers a frame when the program lets it run: between two steps of an asyncio program, or within 5 ms from a
+timer. A lost frame is sent again, but code never runs twice: if its answer is lost, that is a `ProtocolError`. The
+agent's file and its position are `fastflight_agent.f` and `fastflight_agent.pos`; code opens the file and sets both.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from fastflight.errors import BusyError, DeviceMemory, ProtocolError, TransportTimeout
+from fastflight.protocol import agent_frames as frames
+from fastflight.protocol.agent_frames import Frame, FrameReader
+from fastflight.protocol.conversation import Conversation, Deliver, Send
+from fastflight.protocol.raw_repl import CTRL_C, MAX_ANSWER_BYTES, MAX_TRACEBACK_BYTES, Output, RawRepl
+
+# An idle agent answers within 20 ms. A program that computes, or waits without asyncio, delays it.
+ANSWER_SECONDS = 2.0
+ATTEMPTS = 3
+# Output of the program without an answer in it, in bytes and in reads: then the answer counts as lost. A program that
+# prints without pause would otherwise keep a request waiting for ever.
+MAX_OUTPUT_BYTES = 16 * 1024
+MAX_OUTPUT_READS = 128
+# How much of the program's output is kept to find out whether the board was reset.
+KEPT_OUTPUT_BYTES = 4096
+# The longest payload that the agent takes.
+MAX_SENT_BYTES = 255
+# How much content a single request asks for: what a host that goes away leaves on the line.
+READ_BYTES = 32 * 1024
+
+
+class TrafficSplitter:
+    """Tells the frames of the agent from the output of the program, for the tap of the line."""
+
+    # Frames may come at any time, not only in requests.
+    always = True
+
+    def __init__(self) -> None:
+        self._reader = FrameReader()
+
+    def feed(self, data: bytes) -> Iterator[tuple[bytes, bool]]:
+        """Yield pieces of what was received, and whether each belongs to a request."""
+        for each in self._reader.feed(data):
+            if isinstance(each, Frame):
+                yield frames.encode(each.kind, each.number, each.payload), True
+            else:
+                yield each, False
+
+    def flush(self) -> bytes:
+        """Return the bytes that are held back."""
+        return self._reader.flush()
+
+
+class AgentRepl(RawRepl):
+    """The agent of one board. `window` is how many unanswered bytes its receive ring holds."""
+
+    beside = "agent"
+
+    def __init__(self, window: int = MAX_SENT_BYTES) -> None:
+        super().__init__(paste=False)
+        self.splitter = TrafficSplitter()
+        self.window = window
+        self.platform = ""
+        self._reader = FrameReader()
+        self._frames: deque[Frame] = deque()
+        self._number = 0
+        self._skipped = b""
+        # How often content was lost on the line and sent again.
+        self.losses = 0
+        # Code was sent and has not ended.
+        self._running = False
+
+    def enter(self, *, interrupt: bool = False, attempts: int = 1) -> Conversation[None]:
+        """Ask the agent to announce itself. Raise `BusyError` if it does not."""
+        self.inbox.clear()
+        for _ in range(attempts):
+            if (yield from self.reach(ANSWER_SECONDS)):
+                return
+        raise BusyError(
+            "the agent on the board does not answer",
+            holder="the board's own program",
+            hint="Its program may be busy, or may not run the agent: ask with interrupt=true to stop it",
+        )
+
+    def reach(self, within: float) -> Conversation[bool]:
+        """Ask the agent to announce itself. Return whether it does, within so many seconds."""
+        self.inbox.clear()
+        self.entered = (yield from self._hello(within)) is not None
+        return self.entered
+
+    def leave(self) -> Conversation[None]:
+        """End the request. Nothing is sent: the agent waits for the next one."""
+        self.entered = False
+        self.leaves += 1
+        yield from ()
+
+    def recover(self) -> Conversation[None]:
+        """Reach the idle agent: code that still runs is interrupted. `TransportTimeout` if it does not answer."""
+        self.inbox.clear()
+        for _ in range(ATTEMPTS):
+            if (yield from self._hello()) is not None:
+                self._running = False
+                self.entered = True
+                return
+            if self._running:
+                # While code runs the agent has the board, so this reaches the code and not the program.
+                yield Send(CTRL_C)
+                self._running = False
+        raise TransportTimeout(
+            "the agent on the board does not answer", hint="Ask with interrupt=true, reset it, or plug it in again"
+        )
+
+    def soft_reset(self) -> Conversation[None]:
+        """Not possible beside a program. Raises `BusyError`."""
+        raise BusyError(
+            "a program is running on the board",
+            holder="the board's own program",
+            hint="Ask with interrupt=true to stop it, or reset the chip",
+        )
+        yield from ()
+
+    def submit(self, code: bytes) -> Conversation[None]:
+        """Send fastflight's own `code`. Its output comes next: call `output` or `deliver`."""
+        yield from self._submit(code, frames.RUN_OWN)
+
+    def submit_in_program(self, code: bytes) -> Conversation[None]:
+        """As `submit`, for code that runs among the global names of the board's program."""
+        yield from self._submit(code, frames.RUN)
+
+    def _submit(self, code: bytes, kind: int) -> Conversation[None]:
+        for attempt in range(ATTEMPTS):
+            size = min(self.window // 2, MAX_SENT_BYTES)
+            pieces = [code[start : start + size] for start in range(0, len(code), size)] or [b""]
+            try:
+                for piece in pieces[:-1]:
+                    yield from self._request(frames.CODE, piece)
+                self._running = True
+                yield from self._request(kind, pieces[-1])
+                return
+            except (TransportTimeout, ProtocolError):
+                last = self._number
+                ran = yield from self._hello()
+                if ran is None or ran == last or attempt == ATTEMPTS - 1:
+                    raise
+
+    def send_code(self, code: bytes) -> Conversation[None]:
+        """Send `code`, which resets the board: no answer is awaited."""
+        yield from self.submit(code)
+
+    def output(self, within: float) -> Conversation[Output]:
+        """Collect the output of code that `submit` has sent. `within` is the longest silence, in seconds."""
+        pieces: list[bytes] = []
+        stderr = yield from self._collect(within, pieces)
+        return Output(b"".join(pieces), stderr)
+
+    def deliver(self, within: float) -> Conversation[bytes]:
+        """Deliver the output of code that `submit` has sent. Return the traceback, empty if the code raised nothing."""
+        return (yield from self._collect(within, None))
+
+    def _collect(self, within: float, pieces: list[bytes] | None) -> Conversation[bytes]:
+        count = 0
+        while True:
+            frame = yield from self._answer(within)
+            if frame.kind == frames.OUTPUT:
+                count += len(frame.payload)
+                if pieces is None:
+                    yield Deliver(frame.payload)
+                elif count <= MAX_ANSWER_BYTES:
+                    pieces.append(frame.payload)
+            elif frame.kind == frames.ENDED:
+                self._running = False
+                if int.from_bytes(frame.payload[:4], "little") != count:
+                    raise _lost("a part of the output was lost on the line")
+                return frame.payload[4 : MAX_TRACEBACK_BYTES + 4]
+
+    def write(self, position: int, data: bytes, size: int) -> Conversation[bytes]:
+        """Write `data` to the agent's file at `position`, in blocks of at most `size` bytes.
+
+        Return the traceback if that failed, else nothing. `ProtocolError` if too much is lost on the line.
+        """
+        sent = done = lost = 0
+        # For each frame that is not acknowledged: its number, its size on the line, and where its content ends.
+        flight: deque[tuple[int, int, int]] = deque()
+        while done < len(data):
+            while sent < len(data):
+                block = data[sent : sent + size]
+                number = (self._number + 1) % 256
+                wire = frames.to_board(frames.WRITE, number, (position + sent).to_bytes(4, "little") + block)
+                if flight and sum(each[1] for each in flight) + len(wire) > self.window:
+                    break
+                self._number = number
+                sent += len(block)
+                flight.append((number, len(wire), sent))
+                yield Send(wire)
+            try:
+                frame = yield from self._frame(ANSWER_SECONDS)
+                if all(each[0] != frame.number for each in flight):
+                    continue  # the answer to a frame that was sent again
+                if frame.kind == frames.ENDED:
+                    return frame.payload[4:]
+                end = 0
+                while flight and flight[0][0] != frame.number:
+                    flight.popleft()
+                end = flight.popleft()[2]
+                reached = int.from_bytes(frame.payload[:4], "little") - position
+                if done < reached <= end:
+                    done, lost = reached, 0
+                if reached != end:
+                    raise _lost("content was lost on the line")
+            except (TransportTimeout, ProtocolError):
+                lost += 1
+                if lost >= ATTEMPTS:
+                    raise
+                self.losses += 1
+                flight.clear()
+                sent = done
+        return b""
+
+    def read(self, position: int, count: int, size: int) -> Conversation[tuple[int, bytes]]:
+        """Deliver `count` bytes of the agent's file, which is at `position`; fewer at its end.
+
+        Return how many bytes came, and the traceback if reading failed. The agent sends blocks of `size` bytes.
+        """
+        self._number = (self._number + 1) % 256
+        yield Send(frames.to_board(frames.READ, self._number, count.to_bytes(4, "little") + size.to_bytes(2, "little")))
+        done = 0
+        while done < count:
+            frame = yield from self._answer(ANSWER_SECONDS)
+            if frame.kind == frames.ENDED:
+                return done, frame.payload[4:]
+            if int.from_bytes(frame.payload[:4], "little") != position + done:
+                raise _lost("content was lost on the line")
+            if len(frame.payload) <= 4:
+                break
+            done += len(frame.payload) - 4
+            yield Deliver(frame.payload[4:])
+        return done, b""
+
+    def _hello(self, within: float = ANSWER_SECONDS) -> Conversation[int | None]:
+        """Ask for the announcement. Return the number of the last frame that the agent received, None if it is silent.
+
+        The agent forgets the pieces of code that it has not run.
+        """
+        yield Send(frames.HELLO)
+        try:
+            while (frame := (yield from self._frame(within))).kind != frames.ANNOUNCEMENT:
+                pass
+        except (TransportTimeout, ProtocolError):
+            return None
+        self._frames.clear()
+        self._number = frame.number
+        self.platform = frame.payload.decode("ascii", "replace").rpartition(" ")[2]
+        return frame.number
+
+    def _request(self, kind: int, payload: bytes) -> Conversation[None]:
+        """Send a piece of code, and wait until the agent has it."""
+        self._number = (self._number + 1) % 256
+        yield Send(frames.to_board(kind, self._number, payload))
+        if (yield from self._answer(ANSWER_SECONDS)).kind != frames.ACKNOWLEDGED:
+            raise DeviceMemory(
+                "the board has no memory for the code", hint="Send less, or soft-reset it to free its heap"
+            )
+
+    def _answer(self, within: float) -> Conversation[Frame]:
+        """Return the next answer to the last frame that was sent."""
+        while (frame := (yield from self._frame(within))).number != self._number or frame.kind == frames.ANNOUNCEMENT:
+            pass
+        return frame
+
+    def _frame(self, within: float) -> Conversation[Frame]:
+        """Return the next frame, and skip the output of the program before it."""
+        skipped = reads = 0
+        while not self._frames:
+            for each in self._reader.feed((yield from self.inbox.some(within))):
+                if isinstance(each, Frame):
+                    self._frames.append(each)
+                else:
+                    skipped += len(each)
+                    self._skipped = (self._skipped + each)[-KEPT_OUTPUT_BYTES:]
+            reads += 1
+            if not self._frames and (skipped > MAX_OUTPUT_BYTES or reads > MAX_OUTPUT_READS):
+                raise TransportTimeout("the program prints, and the agent on the board does not answer")
+        return self._frames.popleft()
+
+    def restarted(self) -> bool:
+        """Return whether the output of the program shows that the board restarted."""
+        self.inbox.put_back(self._skipped)
+        result = super().restarted()
+        self.inbox.take()
+        return result
+
+
+def _lost(what: str) -> ProtocolError:
+    return ProtocolError(what, hint="Try again; if it happens often, use a lower speed or a better cable")

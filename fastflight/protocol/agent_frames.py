@@ -1,0 +1,108 @@
+"""The frames between a host and the agent on a board, which share the line with what the board's program prints.
+
+A frame is `MARK`, then a head and the payload. The head is the kind (a letter), a number, the length of the payload (2
+bytes) and the crc32 of all but itself (4 bytes), little endian. `FrameReader` splits what a board sends into frames and
+the program's own output: bytes that are no intact frame are output.
+
+Frames to the board are escaped (`to_board`), so that none holds Ctrl-C, which would interrupt the program, and `MARK`
+always begins a frame. `HELLO` asks the agent to announce itself. It has no letters: a board at its prompt ignores it.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+import struct
+from dataclasses import dataclass
+
+MARK = b"\x16"
+HELLO = MARK + b"\x1c"
+# Kinds of frames to the agent: a piece of code; the last piece of fastflight's own code, or of code that runs among the
+# global names of the program; content for the agent's file, a request for content.
+CODE, RUN_OWN, RUN, WRITE, READ = b"CXYWR"
+# Kinds of its answers: its announcement, an acknowledgement, output of code, the end of code or an error, content.
+ANNOUNCEMENT, ACKNOWLEDGED, OUTPUT, ENDED, CONTENT = b"haoed"
+ANSWERS = frozenset((ANNOUNCEMENT, ACKNOWLEDGED, OUTPUT, ENDED, CONTENT))
+
+HEAD = struct.Struct("<BBHI")
+# The agent sends blocks of at most 2048 bytes with their position.
+MAX_PAYLOAD_BYTES = 4096
+
+_ESCAPED = re.compile(rb"[\x03\x10\x16]")
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """An intact frame. `number` is that of the frame that it answers."""
+
+    kind: int
+    number: int
+    payload: bytes
+
+
+def encode(kind: int, number: int, payload: bytes) -> bytes:
+    """Return a frame as the agent sends it."""
+    head = struct.pack("<BBH", kind, number, len(payload))
+    return MARK + head + binascii.crc32(payload, binascii.crc32(head)).to_bytes(4, "little") + payload
+
+
+def to_board(kind: int, number: int, payload: bytes) -> bytes:
+    """Return a frame as it is sent to the agent."""
+    body = encode(kind, number, payload)[len(MARK) :]
+    return MARK + _ESCAPED.sub(lambda found: bytes((0x10, found[0][0] | 0x40)), body)
+
+
+class FrameReader:
+    """Splits received bytes into frames and output. At most one incomplete frame is held back."""
+
+    def __init__(self) -> None:
+        self._held = b""
+
+    def feed(self, data: bytes) -> list[bytes | Frame]:
+        """Return what is complete, in its order: frames, and pieces of output."""
+        if not self._held and MARK not in data:
+            return [data] if data else []
+        data = self._held + data
+        found: list[bytes | Frame] = []
+        # The output that is not returned yet begins at `start`; a frame may begin at `at`.
+        start = at = 0
+        while (at := data.find(MARK, at)) >= 0:
+            size = _size(data, at)
+            if size > len(data) - at:
+                break
+            frame = _decode(data[at + 1 : at + size]) if size else None
+            if frame is None:
+                at += 1
+                continue
+            found += [data[start:at]] if at > start else []
+            found.append(frame)
+            start = at = at + size
+        end = len(data) if at < 0 else at
+        found += [data[start:end]] if end > start else []
+        self._held = data[end:]
+        return found
+
+    def flush(self) -> bytes:
+        """Return the bytes that are held back: no more bytes come that could complete a frame."""
+        held, self._held = self._held, b""
+        return held
+
+
+def _size(data: bytes, at: int) -> int:
+    """Return the size of the frame that begins at `at`, or of its head if that is incomplete. 0 if there is none."""
+    if at + 1 < len(data) and data[at + 1] not in ANSWERS:
+        return 0
+    size = len(MARK) + HEAD.size
+    if at + size > len(data):
+        return size
+    length = HEAD.unpack_from(data, at + 1)[2]
+    return size + length if length <= MAX_PAYLOAD_BYTES else 0
+
+
+def _decode(body: bytes) -> Frame | None:
+    """Return the frame whose bytes after the mark these are, or None if it is damaged."""
+    kind, number, _, check = HEAD.unpack_from(body)
+    payload = body[HEAD.size :]
+    if binascii.crc32(payload, binascii.crc32(body[:4])) != check:
+        return None
+    return Frame(kind, number, payload)

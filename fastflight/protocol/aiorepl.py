@@ -1,0 +1,278 @@
+"""A board whose program runs micropython-lib's `aiorepl`: an asyncio task that offers a REPL beside the program.
+
+Its raw mode takes our conversations with these differences, which `AioRepl` covers:
+
+- The program prints between two commands, also while one is being received. Each command here begins its output with a
+  mark, and the board sends everything from `OK` to the next prompt in one go, because no other task runs meanwhile.
+- There is no flow control that a program cannot disturb: code goes in short pieces, each with an answer. Raw paste is
+  not used; a Ctrl-C in it ends the board's program.
+- Ctrl-C does not interrupt a command. The program stands still until the command ends, so commands must be short.
+- A command that raises an exception may be printed before its traceback (micropython-lib since 2025).
+
+Source: micropython-lib, `micropython/aiorepl`, and its README.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fastflight.errors import DeviceMemory, ProtocolError, TransportTimeout
+from fastflight.protocol.conversation import Conversation, Deliver, Pause, Send
+from fastflight.protocol.raw_repl import (
+    CTRL_A,
+    CTRL_B,
+    CTRL_D,
+    END,
+    HEADING,
+    MAX_ANSWER_BYTES,
+    MAX_TRACEBACK_BYTES,
+    REBOOT_SECONDS,
+    RECOVERY_ATTEMPTS,
+    SOFT_REBOOT,
+    Output,
+    RawRepl,
+    pieces,
+)
+
+# The task reads a byte at a time, and other tasks run in between.
+ANSWER_SECONDS = 3.0
+# The most output of the program before an answer. A program that prints without end would keep a request waiting.
+MAX_OUTPUT_BYTES = 16 * 1024
+# Time for the program to end.
+END_SECONDS = 0.3
+# Whether aiorepl is loaded. It may have ended since.
+LOADED = b"print('aiorepl' in __import__('sys').modules)"
+# Run the code that was sent in pieces, among the global names of the program or of our own. `FAILED` separates its
+# output from its traceback. Longer than a piece: boards that have asyncio have receive rings of at least 128 bytes.
+SYSTEM = b"_s=__import__('sys')"
+RUN = b"try:exec(_c%b)\nexcept Exception as _e:print(end='\\4\\x1f');_s.print_exception(_e)"
+OWN_NAMES = b",_s.modules.setdefault('_ff',{})"
+FAILED = b"\x04\x1f"
+
+Marks = tuple[bytes, ...]
+HEADINGS: Marks = (HEADING + b"\r\n>", HEADING + b"\n>")
+PROMPTS: Marks = (b"\r\n--> ", b"\n--> ")
+# The answer to a piece of code: nothing, or the piece itself and a traceback.
+PIECES: Marks = (b"OK\x04", b"OK_c", b"OK_s")
+
+
+class TrafficSplitter:
+    """Tells the answers of aiorepl from the output of the program, for the tap of the line.
+
+    `expect` says which answers may come next. Bytes before the beginning of an answer are output of the program.
+    """
+
+    # Between requests everything is output of the program.
+    always = False
+
+    def __init__(self) -> None:
+        # The beginnings of each expected answer, and whether it goes on to the next prompt of the raw mode.
+        self._expected: list[tuple[Marks, bool]] = []
+        self._inside = False
+        self._held = b""
+
+    def expect(self, marks: Marks, *, closed: bool = False) -> None:
+        """Expect an answer that begins with one of `marks`. `closed`: it goes on to the next prompt of the raw mode."""
+        self._expected.append((marks, closed))
+
+    def forget(self) -> None:
+        """Expect nothing any more."""
+        self._expected.clear()
+        self._inside = False
+
+    def feed(self, data: bytes) -> Iterator[tuple[bytes, bool]]:
+        """Yield pieces of what was received, and whether each belongs to a request."""
+        data, self._held = self._held + data, b""
+        while data:
+            if self._inside:
+                at = data.find(END + b">")
+                end = at + 2 if at >= 0 else len(data) - data.endswith(END)
+                self._inside = at < 0
+                self._held = data[end:] if at < 0 else b""
+                yield data[:end], True
+                data = b"" if at < 0 else data[end:]
+                continue
+            found = self._find(data)
+            if found is None:
+                end = len(data) - max((_overlap(data, mark) for marks, _ in self._expected for mark in marks), default=0)
+                self._held = data[end:]
+                yield data[:end], False
+                return
+            start, end, number = found
+            self._inside = self._expected[number][1]
+            del self._expected[: number + 1]
+            yield data[:start], False
+            # `\x04` at the end of the mark may begin the end of the answer.
+            end -= self._inside and data[end - 1 : end] == END
+            yield data[start:end], True
+            data = data[end:]
+
+    def _find(self, data: bytes) -> tuple[int, int, int] | None:
+        """Return where the first expected answer begins, where its mark ends, and its number in `_expected`."""
+        found = [
+            (at, at + len(mark), number)
+            for number, (marks, _) in enumerate(self._expected)
+            for mark in marks
+            if (at := data.find(mark)) >= 0
+        ]
+        return min(found, default=None)
+
+    def flush(self) -> bytes:
+        """Return the bytes that are held back."""
+        held, self._held = self._held, b""
+        return held
+
+
+class AioRepl(RawRepl):
+    """The aiorepl of one board, with the methods of `RawRepl`."""
+
+    beside = "aiorepl"
+
+    def __init__(self) -> None:
+        super().__init__(paste=False)
+        self.traffic = self.splitter = TrafficSplitter()
+        self._commands = 0
+
+    def enter(self, *, interrupt: bool = False, attempts: int = 1) -> Conversation[None]:
+        """As `RawRepl.enter`. A program is not interrupted: Ctrl-C does not reach it."""
+        self.traffic.expect(HEADINGS)
+        yield from super().enter(interrupt=False, attempts=attempts)
+
+    def is_running(self) -> Conversation[bool]:
+        """Return whether it is aiorepl that has answered to Ctrl-A, and not the board's own REPL."""
+        yield from self._command(LOADED)
+        if (yield from self.output(ANSWER_SECONDS)).stdout.strip() != b"True":
+            return False
+        # Its program may have ended. Only the board's own prompt prints a banner.
+        self.traffic.expect(PROMPTS)
+        self.traffic.expect(HEADINGS)
+        yield Send(CTRL_B + CTRL_A)
+        before = yield from self.inbox.until(HEADING, ANSWER_SECONDS, MAX_OUTPUT_BYTES)
+        yield from self.inbox.until(b"\n>", ANSWER_SECONDS)
+        return b">>> " not in before
+
+    def end_program(self) -> Conversation[None]:
+        """End the program: Ctrl-D at the prompt of aiorepl shuts asyncio down."""
+        yield from self.leave()
+        yield Send(CTRL_D)
+        yield Pause(END_SECONDS)
+
+    def leave(self) -> Conversation[None]:
+        """Return to the prompt of aiorepl."""
+        self.traffic.forget()
+        self.traffic.expect(PROMPTS)
+        yield from super().leave()
+
+    def recover(self) -> Conversation[None]:
+        """Reach the raw mode again, when the present command has ended. `TransportTimeout` if there is no answer."""
+        last: Exception | None = None
+        for _ in range(RECOVERY_ATTEMPTS):
+            self.inbox.clear()
+            self.traffic.forget()
+            self.traffic.expect(PROMPTS)
+            self.traffic.expect(HEADINGS)
+            try:
+                # Ctrl-B drops a command that is not complete, and does nothing at the prompt.
+                yield Send(CTRL_B + CTRL_A)
+                yield from self.inbox.until(HEADING, ANSWER_SECONDS, MAX_OUTPUT_BYTES)
+                yield from self.inbox.until(b"\n>", ANSWER_SECONDS)
+                yield from self._echo()
+                self.entered = True
+                return
+            except (TransportTimeout, ProtocolError) as error:
+                last = error
+        raise TransportTimeout(
+            "the program's aiorepl does not answer",
+            hint="Code that runs there cannot be stopped: reset the board, or plug it in again",
+        ) from last
+
+    def soft_reset(self) -> Conversation[None]:
+        """End the program and restart the interpreter."""
+        yield from self.submit(b"import machine\nmachine.soft_reset()")
+        self.entered = False
+        self.leaves += 1
+        yield from self.inbox.until(SOFT_REBOOT, REBOOT_SECONDS)
+
+    def submit(self, code: bytes) -> Conversation[None]:
+        """Send fastflight's own `code` and wait until it begins to run. Its output comes next: call `output`."""
+        yield from self._submit(code, OWN_NAMES)
+
+    def submit_in_program(self, code: bytes) -> Conversation[None]:
+        """As `submit`, for code that runs among the global names of the board's program."""
+        yield from self._submit(code, b"")
+
+    def _submit(self, code: bytes, names: bytes) -> Conversation[None]:
+        yield from self._run_piece(b"_c=''")
+        for piece in pieces(code.decode()):
+            yield from self._run_piece(piece)
+        yield from self._run_piece(SYSTEM)
+        yield from self._command(RUN % names)
+
+    def send_code(self, code: bytes) -> Conversation[None]:
+        """Send `code`, which resets the board: no answer is awaited."""
+        yield from self.submit(code)
+
+    def output(self, within: float) -> Conversation[Output]:
+        """Collect the output of code that `submit` has sent. `within` is the longest silence, in seconds."""
+        return _parse((yield from self.inbox.until(END + b">", within, MAX_ANSWER_BYTES)))
+
+    def deliver(self, within: float) -> Conversation[bytes]:
+        """Deliver the output of code that `submit` has sent. Return the traceback, empty if the code raised nothing."""
+        data = b""
+        while True:
+            data += yield from self.inbox.some(within)
+            end = data.find(END + b">")
+            if end >= 0:
+                self.inbox.put_back(data[end + 2 :])
+                output = _parse(data[:end])
+                yield Deliver(output.stdout)
+                return output.stderr
+            first = data.find(END)
+            first = len(data) if first < 0 or len(data) - first > MAX_TRACEBACK_BYTES else first
+            yield Deliver(data[:first])
+            data = data[first:]
+
+    def _command(self, code: bytes) -> Conversation[None]:
+        """Send a short command, and wait until it begins to run."""
+        self._commands += 1
+        mark = b"\x1f%d\x1f" % self._commands
+        self.traffic.expect((b"OK" + mark,), closed=True)
+        yield Send(b"print(end='" + mark + b"')\n" + code + CTRL_D)
+        yield from self.inbox.until(b"OK" + mark, ANSWER_SECONDS, MAX_OUTPUT_BYTES)
+
+    def _echo(self) -> Conversation[None]:
+        """Run a command without effect, and drop everything before its answer."""
+        yield from self._command(b"0")
+        yield from self.output(ANSWER_SECONDS)
+        self._late_answer = False
+
+    def _run_piece(self, code: bytes) -> Conversation[None]:
+        """As `RawRepl._run_piece`. The output of the program may come before the answer."""
+        self.traffic.expect(PIECES, closed=True)
+        yield Send(code + CTRL_D)
+        answer = yield from self.inbox.until(END + b">", ANSWER_SECONDS, MAX_OUTPUT_BYTES + MAX_TRACEBACK_BYTES)
+        if answer.endswith(b"OK" + END):
+            return
+        if b"MemoryError" in answer:
+            raise DeviceMemory(
+                "the board has no memory for the code", hint="Send less, or soft-reset it to free its heap"
+            )
+        raise ProtocolError(
+            "the board did not take a piece of code as it was sent",
+            hint="Try again; if it happens often, use a lower speed or a better cable",
+        )
+
+
+def _parse(answer: bytes) -> Output:
+    """Split the answer to a command into its output and its traceback."""
+    output, _, traceback = answer.removesuffix(END).rpartition(FAILED)
+    if answer.endswith(END):
+        return Output(output, traceback) if FAILED in answer else Output(traceback, b"")
+    # aiorepl could not run the command itself, for lack of memory.
+    output, _, traceback = answer.rpartition(END)
+    return Output(output, traceback)
+
+
+def _overlap(data: bytes, mark: bytes) -> int:
+    """Return how many of the last bytes of `data` may be the beginning of `mark`."""
+    return next((size for size in range(min(len(data), len(mark) - 1), 0, -1) if mark.startswith(data[-size:])), 0)
