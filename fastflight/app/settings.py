@@ -146,6 +146,8 @@ class ServeSettings:
     log_debug: bool = False
     # Accept request ids and trace context from unauthenticated clients, too.
     trace: bool = False
+    # The devices whose programs run the agent.
+    agents: frozenset[str] = frozenset()
 
 
 _TcpPort = Annotated[int, Field(ge=0, le=65535, strict=True)]
@@ -172,6 +174,7 @@ class _FleetDevice(BaseModel):
     url: str
     bridge: _FleetBridge | None = None
     record: Annotated[bool, Field(strict=True)] = False
+    agent: Annotated[bool, Field(strict=True)] = False
     publish: FleetOutputs = []
     # The servers of a cluster that can own the device; all that can reach it if this is empty.
     servers: list[str] = []
@@ -318,6 +321,7 @@ def settings_of(
         urls,
         bridges,
         shards or default_shards(),
+        agents=frozenset(name for name, device in file.devices.items() if device.agent),
         http=address,
         http_hosts=http_hosts(http_host, address),
         relay=allowed,

@@ -49,6 +49,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "reset": ("devices", "Restart a device."),
     "soft-reset": ("board", "Restart the interpreter of a board, which then runs main.py. The chip is not reset."),
     "bootloader": ("board", "Start the bootloader of a board, for new firmware. Its line goes away until it is reset."),
+    "agent": ("agent", "Put fastflight's agent on a board, for requests beside its program, or remove it."),
     "repl": ("repl", "Type at a board's prompt. Ctrl-] leaves; all other keys go to the board, also Ctrl-C."),
     "exec": ("run", "Run code on a device and show its output as it arrives."),
     "run": ("run", "Run a local file on a device and show its output as it arrives. Nothing is stored on the device."),
@@ -88,7 +89,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 PANELS: Mapping[str, tuple[str, ...]] = {
     "Boards": (
         *("ls", "cat", "head", "get", "put", "cp", "sync", "edit", "rm", "mkdir", "mv", "hash"),
-        *("df", "info", "rtc", "reset", "soft-reset", "bootloader"),
+        *("df", "info", "rtc", "reset", "soft-reset", "bootloader", "agent"),
     ),
     "Live": ("repl", "exec", "run", "eval", "script", "tail", "plot"),
     "Recordings": ("record", "replay", "recordings"),

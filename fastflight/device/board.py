@@ -62,6 +62,12 @@ else:
 MKDIR = "import os\nos.mkdir({path!r})\n"
 RENAME = "import os\nos.rename({path!r},{to!r})\n"
 STORAGE = "import os\ns=os.statvfs('/')\nprint(repr((s[1]*s[2],s[1]*s[3])))\n"
+STOP_AGENT = b"""\
+import sys
+_a=sys.modules.get('fastflight_agent')
+if _a and _a.t:_a.t.deinit()
+del _a
+"""
 HARD_RESET = b"import machine\nmachine.reset()\n"
 
 
@@ -169,6 +175,9 @@ class OpenBoard:
                 yield from aiorepl.end_program()
                 yield from raw.recover()
         self.repl.entered = True
+        if interrupt and self.agent:
+            # A timer goes on when its program has ended, and would take input from the prompt.
+            yield from self.repl.execute(STOP_AGENT, SHORT_SECONDS)
 
     def _use(self, repl: RawRepl) -> None:
         """Continue with `repl`, on the same line."""

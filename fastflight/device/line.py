@@ -32,10 +32,14 @@ OPEN_SECONDS = 10.0
 class DeviceLine:
     """The line to the device `name` at `address`. `port` is the open port, or None."""
 
-    def __init__(self, name: str, address: Address, guard: Guard = unguarded) -> None:
-        """`guard` is called before each write: see `tapped`."""
+    def __init__(self, name: str, address: Address, guard: Guard = unguarded, *, agent: bool = False) -> None:
+        """`guard` is called before each write: see `tapped`.
+
+        `agent`: the board's program runs the agent, whose frames come between its output.
+        """
         self.name = name
         self._guard = guard
+        self._agent = agent
         self.address = address
         self.tap = Tap()
         self.port: TappedPort | None = None
@@ -122,6 +126,8 @@ class DeviceLine:
             if self._closed:
                 return False
             self.port = port
+        if self._agent:
+            port.requests.expect_agent()
         # The bytes of this port do not continue those of an earlier one.
         if not self._read_only:
             self.tap.cut(f"the line was lost: {self.trouble}" if self.trouble else "the line was opened")

@@ -118,12 +118,12 @@ class AgentRepl(RawRepl):
 
     def soft_reset(self) -> Conversation[None]:
         """Not possible beside a program. Raises `BusyError`."""
+        yield from ()
         raise BusyError(
             "a program is running on the board",
             holder="the board's own program",
             hint="Ask with interrupt=true to stop it, or reset the chip",
         )
-        yield from ()
 
     def submit(self, code: bytes) -> Conversation[None]:
         """Send fastflight's own `code`. Its output comes next: call `output` or `deliver`."""

@@ -94,7 +94,9 @@ class TrafficSplitter:
                 continue
             found = self._find(data)
             if found is None:
-                end = len(data) - max((_overlap(data, mark) for marks, _ in self._expected for mark in marks), default=0)
+                end = len(data) - max(
+                    (_overlap(data, mark) for marks, _ in self._expected for mark in marks), default=0
+                )
                 self._held = data[end:]
                 yield data[:end], False
                 return
@@ -215,6 +217,11 @@ class AioRepl(RawRepl):
     def output(self, within: float) -> Conversation[Output]:
         """Collect the output of code that `submit` has sent. `within` is the longest silence, in seconds."""
         return _parse((yield from self.inbox.until(END + b">", within, MAX_ANSWER_BYTES)))
+
+    def traceback(self, within: float) -> Conversation[bytes]:
+        """As `RawRepl.traceback`."""
+        answer = yield from super().traceback(within)
+        return _parse(END + answer).stderr
 
     def deliver(self, within: float) -> Conversation[bytes]:
         """Deliver the output of code that `submit` has sent. Return the traceback, empty if the code raised nothing."""

@@ -124,8 +124,8 @@ class RawRepl:
                 raise BusyError(
                     "the board does not answer at its prompt: a program is running on it, or it is not MicroPython",
                     holder="the board's own program",
-                    hint="Wait for the program to end, or ask with interrupt=true to stop it. Beside a program, requests "
-                    "need aiorepl or fastflight's agent in it: `fastflight agent install`",
+                    hint="Wait for the program to end, or ask with interrupt=true to stop it. "
+                    "For requests beside a program, run aiorepl in it or install the agent: `fastflight agent install`",
                 ) from error
 
     def _echo(self) -> Conversation[None]:
@@ -186,6 +186,10 @@ class RawRepl:
         stdout = yield from self.inbox.until(END, within, MAX_ANSWER_BYTES)
         stderr = yield from self.inbox.until(END + b">", within, MAX_ANSWER_BYTES)
         return Output(stdout, stderr)
+
+    def traceback(self, within: float) -> Conversation[bytes]:
+        """Receive what follows the `\\x04` after the output of code: its traceback, or nothing."""
+        return (yield from self.inbox.until(END + b">", within, MAX_ANSWER_BYTES))
 
     def follow(self, code: bytes, within: float) -> Conversation[bytes]:
         """Run `code` and deliver its output as it arrives. Return the traceback, empty if the code raised nothing.

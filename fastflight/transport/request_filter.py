@@ -24,8 +24,9 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from fastflight.protocol.agent import TrafficSplitter as AgentTraffic
 from fastflight.protocol.agent_frames import ANNOUNCEMENT, MARK, Frame, FrameReader
-from fastflight.protocol.raw_repl import PROMPT, Splitter
+from fastflight.protocol.raw_repl import HEADING, PROMPT, Splitter
 from fastflight.transport.chunk_buffer import Direction
 from fastflight.transport.tap import Tap
 
@@ -34,6 +35,9 @@ from fastflight.transport.tap import Tap
 LEAVE_SECONDS = 1.0
 # What the REPL answers to Ctrl-B: an empty line, a banner of two lines on most ports, and the prompt.
 _LEFT = re.compile(rb"(?:\r?\n)?(?:MicroPython [^\n]{1,200}\n[^\n]{0,200}\n)?>>> ")
+# The answer to Ctrl-A. The line end of aiorepl has no `\r` where the standard output adds none.
+_BARE_PROMPT = HEADING + b"\n>"
+_ENTERED = re.compile(HEADING + rb"\r?\n>")
 # The possible beginnings of that answer, and of the answer to the Ctrl-A of the next request.
 _BEGINNINGS = (b"\r\nMicroPython ", b"\r\n>>> ", PROMPT)
 _BANNER = re.compile(rb"(?:\r?\n)?MicroPython [^\n]{0,200}(?:\n[^\n]{0,200}(?:\n>{0,3})?)?\Z")
@@ -72,7 +76,7 @@ class RequestFilter:
         # An agent on the board has announced itself. The owner of the line may reset it.
         self.announced = False
         self._sniffed = b""
-        # Line ends before the answer of the raw REPL, and that answer, until it is known whether a program printed them.
+        # Line ends before the answer of the raw REPL, and that answer, until it is known whose line ends they are.
         self._entry = b"", b""
         self._leaves = 0
         self._talking = False
@@ -80,6 +84,11 @@ class RequestFilter:
         self._leave_deadline: float | None = None
         # Received bytes that are held back.
         self._pending = b""
+
+    def expect_agent(self) -> None:
+        """Tell the frames of an agent from the output of its program, also before the first request."""
+        if self._splitter is None:
+            self._splitter = AgentTraffic()
 
     def begin(self, repl: Repl) -> None:
         """Call this when a request starts. The request uses the line through `repl`."""
@@ -163,6 +172,8 @@ class RequestFilter:
         for each in FrameReader().feed(self._sniffed):
             if isinstance(each, Frame) and each.kind == ANNOUNCEMENT:
                 self.announced = True
+                if self._repl is None:
+                    self.expect_agent()
         self._sniffed = self._sniffed[-_MOST_ANNOUNCEMENT_BYTES:] if MARK in self._sniffed[-64:] else b""
 
     def _check_left(self) -> None:
@@ -191,7 +202,7 @@ class RequestFilter:
             self._tap.end_of_request(begins_line=True)
             self._leave_deadline = None
             return data[found.end() :]
-        entered = self._repl is not None and PROMPT in data
+        entered = self._repl is not None and _ENTERED.search(data) is not None
         if entered or (self._leave_deadline is not None and self._clock() >= self._leave_deadline):
             self._leave_deadline = None
             return data
@@ -201,12 +212,13 @@ class RequestFilter:
 
     def _split_entering(self, data: bytes) -> bytes:
         """Find the answer to Ctrl-A, and feed it and the bytes after it as traffic of the request. Return no bytes."""
-        at = data.find(PROMPT)
-        if at < 0:
-            at = len(data) - _overlap(data, PROMPT)
+        found = _ENTERED.search(data)
+        if found is None:
+            at = len(data) - max(_overlap(data, PROMPT), _overlap(data, _BARE_PROMPT))
             start = _answer_start(_MAYBE_PROMPTS, data, at)
             self._hold(data, start if len(data) - start <= _MOST_PROMPT_BYTES else len(data))
             return b""
+        at = found.start()
         start = _answer_start(_PROMPTS, data, at)
         self._tap.feed("rx", data[:start])
         self._entry = data[start:at], data[at:]

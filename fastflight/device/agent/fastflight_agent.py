@@ -21,7 +21,10 @@ o = {}  # the global names of the host's own code
 def send(k, d=b""):
     h = bytes((k, n)) + len(d).to_bytes(2, "little")
     w = sys.stdout.buffer.write
-    w(b"\x16" + h + crc32(d, crc32(h)).to_bytes(4, "little"))
+    h = b"\x16" + h + crc32(d, crc32(h)).to_bytes(4, "little")
+    if len(d) < 99:
+        return w(h + d)
+    w(h)
     w(d)
 
 
@@ -136,10 +139,14 @@ def turn(_=None):
         else:
             return
         r(m[263:])
-        if m[263] == 0x16:
+        c = m[263]
+        if c == 0x16:
             take()
             till = time.ticks_add(s, 500)
             w = 2
+        elif t and (c == 13 or 31 < c < 127) and time.ticks_diff(till, s) < 0:
+            # Somebody types: the program has ended, and the timer must leave the input to the prompt.
+            return t.deinit()
 
 
 async def task():
@@ -150,7 +157,7 @@ async def task():
         t.deinit()
     while 1:
         turn()
-        await sleep_ms(0 if time.ticks_diff(till, time.ticks_ms()) > 0 else 20)
+        await sleep_ms(1 if time.ticks_diff(till, time.ticks_ms()) > 0 else 20)
 
 
 try:

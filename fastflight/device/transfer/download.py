@@ -41,7 +41,7 @@ END = 4
 # More than any block of a board inflates to: the limit for a block that is wrong in spite of its crc32.
 MOST_INFLATED = 64 * 1024
 
-TEXT = """\
+DEFINE = """\
 def _ff(o,l):
 {imports} f=open({path!r},'rb')
  try:
@@ -57,7 +57,8 @@ def _ff(o,l):
  finally:
   f.close()
 """
-CALL = "_ff({offset},{count})"
+CALL = "_ff({offset},{count})\n"
+TEXT = DEFINE + CALL
 BASE64 = "binascii.b2a_base64(d)"
 # The check of a line continues that of the previous line, so a lost line and swapped lines are detected.
 CRC32 = "binascii.crc32(d,c)&0xffffffff"
@@ -126,7 +127,7 @@ class _Download:
         else:
             base64 = self.method == "base64"
             crc32 = link.capabilities.has("binascii.crc32")
-            code = TEXT.format(
+            code = DEFINE.format(
                 imports=" import binascii\n" if base64 or crc32 else "",
                 check=CRC32 if crc32 else SUM,
                 path=native_path,
@@ -169,7 +170,7 @@ class _Download:
             if len(checked) >= PIECE_BYTES or len(repl.inbox) <= size + HEADER.size:
                 yield from self._deliver(checked)
         yield from self._deliver(checked)
-        stderr = yield from repl.inbox.until(b"\x04>", STALL_SECONDS)
+        stderr = yield from repl.traceback(STALL_SECONDS)
         if stderr:
             raise routine_failure(stderr, where=self._path, platform=link.capabilities.platform)
         if not ended:

@@ -59,7 +59,9 @@ class BoardLink:
         # A program goes on beside requests: whatever stops it must be short.
         self.is_beside = repl.splitter is not None
         # How many bytes of a file one statement holds.
-        self.statement_bytes = min(capabilities.block_bytes, SHORT_BLOCK) if self.is_beside else capabilities.block_bytes
+        self.statement_bytes = (
+            min(capabilities.block_bytes, SHORT_BLOCK) if self.is_beside else capabilities.block_bytes
+        )
         # The board ran out of memory when it was to install or run the routine that receives files.
         self.lacks_upload_memory = False
         # How often bytes were lost or changed on the line and sent again.

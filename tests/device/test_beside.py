@@ -1,0 +1,248 @@
+"""Requests while the board's program goes on: aiorepl and the agent, on the simulated board and on MicroPython."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from fastflight.concurrency import Shard
+from fastflight.device import Device
+from fastflight.errors import BusyError, DeviceException, FileMissing, TransportTimeout
+from fastflight.protocol import agent_frames as frames
+from fastflight.simulator.modules.aiorepl import SOURCE
+from fastflight.transport import parse_url
+from fastflight.transport.chunk_buffer import Chunk
+from tests.support import targets
+from tests.support.waiting import until
+
+AGENT = (resources.files("fastflight.device") / "agent/fastflight_agent.py").read_bytes()
+MEMORY = Path(targets.__file__).with_name("wasm_memory.mjs")
+PROGRAM = Path(targets.__file__).with_name("wasm_program.mjs")
+
+ROWS = """\
+async def rows():
+    global number
+    while True:
+        print("row", number)
+        number += 1
+        await asyncio.sleep_ms(20)
+
+"""
+# The programs of boards, by what they offer. `run` starts the main coroutine: MicroPython in WebAssembly has no
+# `asyncio.run`.
+PROGRAMS = {
+    "aiorepl": "import asyncio, aiorepl\nnumber = 0\n" + ROWS + "asyncio.create_task(rows())\n{run}(aiorepl.task())\n",
+    "task": "import asyncio, fastflight_agent\nnumber = 0\n"
+    + ROWS
+    + "asyncio.create_task(fastflight_agent.task())\n{run}(rows())\n",
+    "timer": "import time, fastflight_agent\nnumber = 0\nwhile True:\n"
+    " print('row', number)\n number += 1\n time.sleep(0.02)\n",
+}
+BESIDE = {"aiorepl": "aiorepl", "task": "agent", "timer": "agent"}
+CONTENT = bytes(range(256)) * 20
+
+
+@dataclass
+class Running:
+    """A board whose program runs, and its device."""
+
+    device: Device
+    kind: str
+
+    def rows(self) -> list[int]:
+        """The numbers of the rows that its session shows, which must be complete lines."""
+        text = b"".join(
+            each.data
+            for each in self.device.tap.reader(seq=0).rest()
+            if isinstance(each, Chunk) and each.direction == "rx"
+        )
+        lines = text.replace(b"\r", b"").split(b"\n")[:-1]
+        if self.kind == "aiorepl":  # what it prints before the first request
+            lines = [line.removeprefix(b"--> ") for line in lines if line != b"Starting asyncio REPL..."]
+        assert all(re.fullmatch(rb"row \d+", line) for line in lines), lines
+        return [int(line[4:]) for line in lines]
+
+
+@contextmanager
+def running(folder: Path, kind: str, *, real: bool = False, options: str = "") -> Iterator[Running]:
+    """Start the program `kind` on a simulated board, or with `real` in the WebAssembly VM."""
+    (folder / "fastflight_agent.py").write_bytes(AGENT)
+    (folder / "main.py").write_text(PROGRAMS[kind].format(run="await " if real else "asyncio.run"))
+    url = f"sim:?files={folder}&telemetry=0{options}"
+    if real:
+        (folder / "aiorepl.py").write_text(SOURCE)
+        with targets.webassembly() as repl:
+            node, _, package, *_ = shlex.split(repl.removeprefix("exec:"))
+            url = "exec:" + shlex.join([node, str(PROGRAM), package, str(folder / "main.py")])
+    with Shard("board") as shard:
+        device = Device("board", parse_url(url), shard=shard, agent=BESIDE[kind] == "agent")
+        try:
+            yield Running(device, kind)
+        finally:
+            device.close()
+
+
+@pytest.fixture(
+    params=[(kind, False) for kind in PROGRAMS]
+    + [pytest.param((kind, True), marks=pytest.mark.firmware) for kind in ("aiorepl", "task")],
+    ids=lambda kind: f"{kind[0]}-{'micropython' if kind[1] else 'simulated'}",
+)
+def board(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Running]:
+    kind, real = request.param
+    with running(tmp_path, kind, real=real) as started:
+        yield started
+
+
+def test_requests_work_and_the_program_goes_on(board: Running) -> None:
+    with board.device.lease("a test") as session:
+        first = int(session.exec("print(number)").stdout)
+        assert session.info().capabilities == BESIDE[board.kind]
+        session.mkdir("/data")
+        written = session.write("/data/new.bin", [CONTENT[:1000], CONTENT[1000:]])
+        assert (written.bytes, written.verified) == (len(CONTENT), "sha256")
+        assert b"".join(session.read("/data/new.bin")) == CONTENT
+        assert b"".join(session.read("/data/new.bin", offset=70, limit=2000)) == CONTENT[70:2070]
+        assert session.hash("/data/new.bin") == ("sha256", written.sha256)
+        assert [each.path for each in session.hashes("/data")] == ["/data/new.bin"]
+        tree = session.write_tree("/data", [("a.txt", [b"one"]), ("b/c.txt", [b"two"])])
+        assert [path for path, _ in tree.files] == ["/data/a.txt", "/data/b/c.txt"]
+        assert [each.path for each in session.list("/data")] == ["/data/a.txt", "/data/b", "/data/new.bin"]
+        session.remove("/data/a.txt")
+        with pytest.raises(FileMissing):
+            list(session.read("/data/a.txt"))
+        assert b"".join(session.follow("for i in range(3): print(i)")).split() == [b"0", b"1", b"2"]
+        assert b"ZeroDivisionError" in session.exec("print(1)\n1 / 0").stderr
+        with pytest.raises(DeviceException):
+            list(session.follow("not code"))
+        until(lambda: int(session.exec("print(number)").stdout) > first)
+
+
+def test_no_row_of_the_program_is_lost_or_mixed_with_answers(board: Running) -> None:
+    with board.device.listen():
+        with board.device.lease("a test") as session:
+            session.write("/new.bin", [CONTENT])
+            assert b"".join(session.read("/new.bin")) == CONTENT
+        seen = len(board.rows())
+        until(lambda: len(board.rows()) > seen + 3)
+        with board.device.lease("a test") as session:
+            last = int(session.exec("print(number)").stdout)
+        rows = until(lambda: found if (found := board.rows())[-1] >= last else None)
+    assert rows == list(range(len(rows)))
+
+
+def test_names_of_the_program_stay(board: Running) -> None:
+    with board.device.lease("a test") as session:
+        session.exec("n = m = a = k = f = sys = 'mine'")
+        session.info()
+        session.list("/")
+        session.write("/new.bin", [CONTENT])
+        assert session.exec("print(n, m, a, k, f, sys)").stdout.split() == [b"mine"] * 6
+
+
+@pytest.mark.parametrize("kind", ["timer", "task"])
+def test_a_host_that_stops_within_a_frame_does_not_stop_the_program(tmp_path: Path, kind: str) -> None:
+    with running(tmp_path, kind) as board, board.device.listen():
+        until(board.rows)
+        with board.device.line("another host") as line:
+            line.write(frames.to_board(frames.RUN, 7, b"x" * 100)[:50], 1.0)
+        seen = len(board.rows())
+        until(lambda: len(board.rows()) > seen + 5)
+        with board.device.lease("a test") as session:
+            assert session.exec("print(6 * 7)").stdout == b"42\n"
+
+
+@pytest.mark.parametrize("kind", ["timer", "task"])
+def test_ctrl_c_stops_the_program_when_no_frame_is_open(tmp_path: Path, kind: str) -> None:
+    with running(tmp_path, kind) as board:
+        with board.device.lease("a test") as session:
+            session.list("/")
+        with board.device.lease("a test", interrupt=True) as session:
+            assert session.info().capabilities == "none"
+        with board.device.lease("a test") as session:  # the agent does not answer any more
+            assert session.info().capabilities == "none"
+
+
+def test_interrupt_ends_a_program_with_aiorepl(tmp_path: Path) -> None:
+    with running(tmp_path, "aiorepl") as board:
+        with board.device.lease("a test") as session:
+            assert session.info().capabilities == "aiorepl"
+        with board.device.lease("a test", interrupt=True) as session:
+            assert session.info().capabilities == "none"
+
+
+def test_code_without_end_is_interrupted_and_the_program_goes_on(tmp_path: Path) -> None:
+    with running(tmp_path, "timer") as board, board.device.lease("a test") as session:
+        with pytest.raises(TransportTimeout):
+            session.exec("while True: pass", timeout=0.5)
+        assert session.exec("print(number)").stdout != b""
+
+
+def test_the_agent_is_found_by_its_announcement(tmp_path: Path) -> None:
+    with running(tmp_path, "timer") as board:
+        board.device._agent = False
+        with board.device.listen():
+            until(board.rows)
+            with board.device.lease("a test") as session:
+                assert session.info().capabilities == "agent"
+
+
+def test_a_lossy_line_changes_no_file(tmp_path: Path) -> None:
+    faults = "&fault=lose-rx=4000&fault=flip-rx=9000&fault=lose-tx=6000&fault=flip-tx=12000"
+    content = os.urandom(20_000)
+    with running(tmp_path, "timer", options=faults) as board, board.device.lease("a test") as session:
+        session.write("/new.bin", [content])
+        assert b"".join(session.read("/new.bin")) == content
+    assert (tmp_path / "new.bin").read_bytes() == content
+    assert board.device.retries > 0
+
+
+def test_a_program_without_either_is_left_alone_and_the_refusal_names_both(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text("import time\nwhile True:\n print('row')\n time.sleep(0.02)\n")
+    device = Device("board", parse_url(f"sim:?files={tmp_path}&telemetry=0"))
+    try:
+        with pytest.raises(BusyError, match="aiorepl.*agent install"), device.lease("a test"):
+            pass
+        sent = b"".join(
+            each.data for each in device.tap.reader(seq=0).rest() if isinstance(each, Chunk) and each.direction == "tx"
+        )
+        assert sent.strip(b"\x01\x02") == b""
+    finally:
+        device.close()
+
+
+@pytest.mark.firmware
+def test_the_microbit_refuses() -> None:
+    with targets.microbit() as url:
+        device = Device("board", parse_url(url))
+        try:
+            with device.lease("a test") as session:
+                session.write("/main.py", [b"from microbit import sleep\nwhile True:\n sleep(50)\n"])
+                session.soft_reset()
+            with pytest.raises(BusyError, match="aiorepl.*agent install"), device.lease("a test"):
+                pass
+            with device.lease("a test", interrupt=True) as session:
+                assert session.info().capabilities == "none"
+        finally:
+            device.close()
+
+
+def test_the_agent_is_small() -> None:
+    assert len(AGENT) < 6000
+
+
+@pytest.mark.firmware
+def test_the_agent_takes_little_memory() -> None:
+    file = resources.files("fastflight.device") / "agent/fastflight_agent.py"
+    with targets.webassembly() as url, resources.as_file(file) as path:
+        node, _, package, *_ = shlex.split(url.removeprefix("exec:"))
+        size = subprocess.run([node, str(MEMORY), package, str(path)], capture_output=True, timeout=60, check=True)
+    assert 1000 < int(size.stdout) < 4096
