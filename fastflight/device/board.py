@@ -28,7 +28,7 @@ from fastflight.device.transfer.types import FileDigest, PartialWrite, Resumptio
 from fastflight.device.transfer.upload import FileUpload
 from fastflight.errors import BusyError, DeviceError, ProtocolError, RequestError, TransportTimeout
 from fastflight.protocol import Conversation, Output, RawRepl, on_silence, ticking
-from fastflight.protocol.agent import ANSWER_SECONDS, AgentRepl
+from fastflight.protocol.agent import AgentRepl
 from fastflight.protocol.aiorepl import AioRepl
 from fastflight.protocol.raw_repl import Splitter
 
@@ -39,6 +39,8 @@ FIRST_ATTEMPTS = 3
 SHORT_SECONDS = 15.0
 # An idle agent answers within 20 ms. It gets more time when the board does not answer at its prompt either.
 AGENT_SECONDS = 0.5
+BUSY_AGENT_SECONDS = 1.0
+BUSY_AGENT_ATTEMPTS = 3
 # What the friendly REPL prints before it enters the raw REPL; only the line end if its prompt was read before.
 OWN_PROMPT = b">>> \r\n"
 # The probe is a long piece of code: on a line that sometimes loses a byte it may need another attempt.
@@ -133,7 +135,7 @@ class OpenBoard:
             try:
                 yield from self._enter(interrupt)
             except BusyError:
-                if self.agent and (yield from self._enter_agent(ANSWER_SECONDS)):
+                if self.agent and (yield from self._enter_agent(BUSY_AGENT_SECONDS, attempts=BUSY_AGENT_ATTEMPTS)):
                     pass
                 elif not (yield from orphaned_transfer.is_orphaned(self.repl)):
                     raise
@@ -145,15 +147,16 @@ class OpenBoard:
             self._lost_retries += self._link.retries
             self._link = None
 
-    def _enter_agent(self, within: float) -> Conversation[bool]:
+    def _enter_agent(self, within: float, attempts: int = 1) -> Conversation[bool]:
         """Reach the agent on the board. Return false if it does not answer."""
         agent = self.repl if isinstance(self.repl, AgentRepl) else AgentRepl()
         self._use(agent)
-        if not (yield from agent.reach(within)):
-            self._use(RawRepl(self._paste))
-            return False
-        agent.window = receive_window(agent.platform)
-        return True
+        for _ in range(attempts):
+            if (yield from agent.reach(within)):
+                agent.window = receive_window(agent.platform)
+                return True
+        self._use(RawRepl(self._paste))
+        return False
 
     def _enter(self, interrupt: bool) -> Conversation[None]:
         """Enter the raw REPL of the board, or the raw mode of the aiorepl that its program runs."""

@@ -85,8 +85,12 @@ def running(folder: Path, kind: str, *, real: bool = False, options: str = "") -
             url = "exec:" + shlex.join([node, str(PROGRAM), package, str(folder / "main.py")])
     with Shard("board") as shard:
         device = Device("board", parse_url(url), shard=shard, agent=BESIDE[kind] == "agent")
+        started = Running(device, kind)
         try:
-            yield Running(device, kind)
+            if real:
+                with device.listen():  # the VM takes a while to start
+                    until(started.rows)
+            yield started
         finally:
             device.close()
 
