@@ -52,7 +52,8 @@ class Recorded:
     `state`: `recording`; `recording failed: ` and the reason; or `kept` if nothing is being added. `rows` and `bytes`
     are the stored rows and their size on disk. `first_seq` and `next_seq` are the sequence number of the first row and
     the one after the last. `lost`: chunks missing in between; a replay reports them as gaps. `failures`: failed
-    attempts to record since the server started. `damage`: places in the files that cannot be read.
+    attempts to record since the server started. `damage`: places in the files that cannot be read. `waiting`: rows
+    that a server of a cluster has recorded and not stored in the shared recording yet.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Recorded:
     damage: tuple[str, ...]
     # Where it is stored on the server's computer. Only `start_recording` reports it.
     folder: str = ""
+    waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,7 @@ def recorded_of(fields: Mapping[str, Any]) -> Recorded:
             last_time=last,
             damage=tuple(map(text, fields["damage"])),
             folder=text(fields.get("folder", "")),
+            waiting=whole(fields.get("waiting", 0)),  # older servers do not have it
             **{key: whole(fields[key]) for key in numbers},
         )
 

@@ -26,7 +26,7 @@ from nats.js import JetStreamContext, api, errors
 
 from fastflight.cluster.connection import ANSWER_SECONDS, ClusterConnection, understood
 from fastflight.cluster.record import Record, decode_record
-from fastflight.errors import StorageError, TransportError
+from fastflight.errors import RequestError, StorageError, TransportError
 from fastflight.log.content import LogState, decode_state, encode_state, log_number
 
 T = TypeVar("T")
@@ -99,24 +99,34 @@ class LogStream:
     Methods raise `TransportError` if NATS cannot be used, and `StorageError` if it fails.
     """
 
-    def __init__(self, connection: ClusterConnection, replicas: int) -> None:
+    def __init__(self, connection: ClusterConnection, fleet: str, replicas: int) -> None:
         self._connection = connection
+        self._fleet = fleet
         self._replicas = replicas
         self._ready = False
 
     async def jetstream(self) -> JetStreamContext:
-        """Return JetStream. The first time, create the stream and the bucket if they do not exist."""
+        """Return JetStream. The first time, create the stream and the bucket if they do not exist.
+
+        `RequestError` if they belong to another fleet.
+        """
         jetstream = self._connection.jetstream
         if not self._ready:
             with understood(WHERE):
-                try:
-                    await jetstream.stream_info(STREAM)
-                except errors.NotFoundError:
-                    await jetstream.add_stream(stream_config(self._replicas))
-                try:
-                    await jetstream.key_value(BUCKET)
-                except errors.NotFoundError:
-                    await jetstream.create_key_value(bucket_config(self._replicas))
+                # Another server may create them at the same moment; `stream_info` then has what it created.
+                with contextlib.suppress(errors.BadRequestError):
+                    await jetstream.add_stream(stream_config(self._fleet, self._replicas))
+                with contextlib.suppress(errors.BadRequestError):
+                    await jetstream.create_key_value(bucket_config(self._fleet, self._replicas))
+                for name in (STREAM, f"KV_{BUCKET}"):
+                    found = (await jetstream.stream_info(name)).config.description
+                    if found != description(self._fleet):
+                        raise RequestError(
+                            f"the stream {name} is for something else: {found or 'it has no description'!r}",
+                            where=f"the fleet {self._fleet}",
+                            hint="Give each fleet a NATS account of its own, or the same name in [cluster] of all its "
+                            "fleet files",
+                        )
             self._ready = True
         return jetstream
 
@@ -326,10 +336,16 @@ class LogStream:
         await self._ask(lambda jetstream: jetstream.purge_stream(STREAM, before, subject))
 
 
-def stream_config(replicas: int) -> api.StreamConfig:
+def description(fleet: str) -> str:
+    """Return the description of the stream and the bucket of a fleet, by which they are recognized."""
+    return f"fastflight: recordings of the fleet {fleet}"
+
+
+def stream_config(fleet: str, replicas: int) -> api.StreamConfig:
     """Return how the stream of recordings is set up."""
     return api.StreamConfig(
         name=STREAM,
+        description=description(fleet),
         subjects=[SUBJECTS],
         storage=api.StorageType.FILE,
         discard=api.DiscardPolicy.NEW,
@@ -338,6 +354,13 @@ def stream_config(replicas: int) -> api.StreamConfig:
     )
 
 
-def bucket_config(replicas: int) -> api.KeyValueConfig:
+def bucket_config(fleet: str, replicas: int) -> api.KeyValueConfig:
     """Return how the bucket of logs is set up."""
-    return api.KeyValueConfig(bucket=BUCKET, history=1, storage=api.StorageType.FILE, replicas=replicas, direct=False)
+    return api.KeyValueConfig(
+        bucket=BUCKET,
+        description=description(fleet),
+        history=1,
+        storage=api.StorageType.FILE,
+        replicas=replicas,
+        direct=False,
+    )

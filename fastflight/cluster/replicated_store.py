@@ -370,14 +370,15 @@ class ReplicatedStore:
         self,
         connection: ClusterConnection,
         shard: Shard,
+        fleet: str = "fleet",
         *,
         replicas: int = 1,
         retention: Retention | None = None,
         clock: Callable[[], float] = time.time,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`replicas` is how many NATS nodes have each message, if the stream is still to be created."""
-        self.stream = LogStream(connection, replicas)
+        """`fleet` is whose recordings these are. A new stream has `replicas` copies of each message."""
+        self.stream = LogStream(connection, fleet, replicas)
         # Guards the queues of all logs, and what follows.
         self.lock = threading.RLock()
         self.waiting_bytes = 0

@@ -14,7 +14,8 @@ import structlog
 
 from fastflight.device import Device, Inventory
 from fastflight.errors import BusyError, FastFlightError, RequestError, StorageError, UnknownName, nearest
-from fastflight.log import Log, LogReader, StoreReader
+from fastflight.log import StoreReader
+from fastflight.sources.recording import Readable
 from fastflight.sources.recordings import (
     NoRecordings,
     Recordings,
@@ -57,7 +58,7 @@ class DefaultRecordings:
         """Return the names of all recordings."""
         return list(self._ends) if self.opened is None else self.opened.names()
 
-    def log(self, name: str) -> Log | LogReader:
+    def log(self, name: str) -> Readable:
         """Return one recording. `UnknownName` if there is none."""
         if self.opened is not None:
             return self.opened.log(name)
@@ -130,6 +131,6 @@ class DefaultRecordings:
             ) from error
         except StorageError as error:
             raise StorageError(error.what, hint=f"Mend that, or {OTHER_FOLDER}") from error
-        ends = {name: opened.log(name).next_seq for name in opened.names()}
+        ends = {name: opened.store.log(name).next_seq for name in opened.names()}
         self._continued = {name for name, end in ends.items() if end != self._ends.get(name, 0)}
         return opened

@@ -16,7 +16,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -25,10 +25,11 @@ import structlog
 
 from fastflight.device import Device, Inventory
 from fastflight.errors import RequestError, Stopped, StorageError, UnknownName
-from fastflight.log import Log, LogReader, LogStatistics, Retention, Store, compact
+from fastflight.log import Log, LogStatistics, Retention, Store, compact
 from fastflight.log.disk import Disk
 from fastflight.sources.recorded_rows import LOG_SCHEMA, format_damage, log_batch
 from fastflight.sources.recorder import Recorder
+from fastflight.sources.recording import Readable, ReadableStore
 from fastflight.transport.chunk_buffer import Chunk
 
 log = structlog.get_logger(__name__)
@@ -69,7 +70,8 @@ class RecordingStatus:
 
     `state`: `recording`, `recording failed: ` and the reason, or `kept` while no rows are added. `lost`: the number of
     chunks that are missing from `first_seq` on; reading reports them as gaps. `failures`: tries that failed since this
-    server began to record. `damage`: places in the files that cannot be read.
+    server began to record. `damage`: places in the files that cannot be read. `waiting`: in a cluster, the rows that
+    this server has recorded and not handed over yet.
     """
 
     name: str
@@ -83,6 +85,7 @@ class RecordingStatus:
     lost: int = 0
     failures: int = 0
     damage: tuple[str, ...] = ()
+    waiting: int = 0
 
 
 def status_of(name: str, statistics: LogStatistics, recorder: Recorder | None = None) -> RecordingStatus:
@@ -130,8 +133,30 @@ class _RunningRecorder:
             ended.set_result(None)
 
 
+class SharedLogs(Protocol):
+    """The recordings of all servers of a cluster: `fastflight.cluster.shared_recordings`."""
+
+    def names(self) -> list[str]: ...
+
+    def log(self, name: str) -> Readable: ...
+
+    def sweep(self) -> int: ...
+
+    def take(self, buffer: Store) -> None: ...
+
+    def waiting(self, name: str) -> int: ...
+
+    def drain(self, name: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Recordings:
-    """The store in `folder`, and the recorders that write to it."""
+    """The store in `folder`, and the recorders that write to it.
+
+    With `shared`, the store is only the buffer of this server, whose rows are handed over to the shared recordings.
+    Reading is from those.
+    """
 
     def __init__(
         self,
@@ -143,6 +168,7 @@ class Recordings:
         holder: str = "",
         disk: Disk | None = None,
         numbered: bool = False,
+        shared: SharedLogs | None = None,
     ) -> None:
         """Open the store. `BusyError` if another process writes to it, `StorageError` if the disk fails.
 
@@ -153,6 +179,8 @@ class Recordings:
         store_ms = min(STORE_SYNC_MS, sync_ms / 2)
         self._gather_seconds = (sync_ms - store_ms) / 1000
         self.store = Store(folder, sync_ms=store_ms, retention=retention, holder=holder, disk=disk)
+        self._shared = shared
+        self._logs: ReadableStore = self.store if shared is None else shared
         if not self.store.is_private:
             log.warning("other users may look into the folder of recordings", folder=str(folder), hint="chmod 700")
         damage = [format_damage(each) for each in self.store.statistics().damage if not each.torn]
@@ -170,16 +198,18 @@ class Recordings:
             except BaseException:
                 self.store.close()  # its thread would outlive the failure
                 raise
-        self._tidy = Tidying(self.store)
+        if shared is not None:
+            shared.take(self.store)
+        self._tidy = Tidying(self.store, shared)
 
     def names(self) -> list[str]:
         """Return the names of all recordings, including those of devices that this server does not have."""
-        return self.store.names()
+        return self._logs.names()
 
-    def log(self, name: str) -> Log:
+    def log(self, name: str) -> Readable:
         """Return the log of a recording. `UnknownName` if there is none."""
         with explain_missing(name, self._inventory):
-            return self.store.log(name)
+            return self._logs.log(name)
 
     def start(self, name: str) -> RecordingStatus:
         """Record a device from now on. Does nothing if it is recorded already.
@@ -207,8 +237,9 @@ class Recordings:
 
     def number(self, device: Device) -> None:
         """Number the traffic of a new device after its recording, if there is one. Call it before its line is read."""
-        if device.name in self.store.names():
-            number_after(self.store, [device])
+        for logs in (self.store, *((self._shared,) if self._shared is not None else ())):
+            if device.name in logs.names():
+                number_after(logs, [device])
 
     def forget(self, name: str) -> None:
         """As `stop`, for a device that has been removed. Does nothing if it is not recorded."""
@@ -219,7 +250,9 @@ class Recordings:
     def status(self, name: str) -> RecordingStatus:
         """Return the status of a recording. `UnknownName` if there is none."""
         running = self._recorders.get(name)
-        return status_of(name, self.store.log(name).statistics(), running.recorder if running is not None else None)
+        recorder = running.recorder if running is not None else None
+        status = status_of(name, self._logs.log(name).statistics(), recorder)
+        return status if self._shared is None else replace(status, waiting=self._shared.waiting(name))
 
     def statuses(self) -> list[RecordingStatus]:
         """Return the status of all recordings."""
@@ -237,6 +270,8 @@ class Recordings:
         ended.result()
         with contextlib.suppress(concurrent.futures.CancelledError):
             running.running.result()
+        if self._shared is not None:
+            self._shared.drain(name)  # before another server goes on with the recording
 
     def close(self) -> None:
         """Store what was read, and close the store. Call it after the loops have ended, so that no more is read."""
@@ -249,6 +284,8 @@ class Recordings:
                 else:
                     concurrent.futures.wait([each.ended])
             self._recorders.clear()
+        if self._shared is not None:
+            self._shared.close()
         self.store.close()
 
 
@@ -275,10 +312,14 @@ class NoRecordings:
 
 
 class Tidying:
-    """A thread that sweeps and compacts a store every `TIDY_SECONDS`."""
+    """A thread that sweeps and compacts a store every `TIDY_SECONDS`.
 
-    def __init__(self, store: Store) -> None:
+    With `shared` recordings it sweeps those as well, and compacts nothing: the store is only a buffer.
+    """
+
+    def __init__(self, store: Store, shared: SharedLogs | None = None) -> None:
         self._store = store
+        self._shared = shared
         self._closing = threading.Event()
         # The thread's processor time at the end of its last rest.
         self._rested_at = 0.0
@@ -303,7 +344,9 @@ class Tidying:
         """
         try:
             swept = self._store.sweep()
-            many = len(self._store.closed_segments()) >= COMPACT_SEGMENTS
+            if self._shared is not None:
+                swept += self._shared.sweep()
+            many = self._shared is None and len(self._store.closed_segments()) >= COMPACT_SEGMENTS
             made = compact(self._store, self._rest) if many else []
         except Stopped:
             return
@@ -331,16 +374,11 @@ class Tidying:
         return max(REST_PER_WORK * COMPACT_SEGMENTS / waiting, LEAST_REST_PER_WORK)
 
 
-class _ReadableStore(Protocol):
-    """A store of recordings, or a reader of one."""
-
-    def log(self, name: str) -> Log | LogReader: ...
-
-
-def number_after(recordings: _ReadableStore, devices: Iterable[Device]) -> None:
+def number_after(recordings: ReadableStore, devices: Iterable[Device]) -> None:
     """Number the traffic of recorded devices after their recordings. Call it before the first byte crosses a line."""
     for device in devices:
-        device.tap.begin_at(first_number(recordings.log(device.name).statistics(), time.time()))
+        first = first_number(recordings.log(device.name).statistics(), time.time())
+        device.tap.begin_at(max(first, device.tap.next_seq))
 
 
 def first_number(recorded: LogStatistics, now: float) -> int:

@@ -1,0 +1,81 @@
+"""The recordings that the servers of a cluster share: a connection to NATS of their own, and the hand-over to it.
+
+The connection is not the one of the leases, so that a lease never waits behind recorded rows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+
+from fastflight.cluster.connection import ClusterConnection, NatsAddress
+from fastflight.cluster.handover import HandOver
+from fastflight.cluster.replicated_store import ReplicatedLog, ReplicatedStore
+from fastflight.concurrency import Shard
+from fastflight.errors import FastFlightError
+from fastflight.log import Retention, Store
+
+# How long the end of a recorder, and of the server, waits for the hand-over of its last rows.
+DRAIN_SECONDS = 5.0
+# As many nodes have each message as there are in the address, at most this many: three bear the loss of one.
+MAX_REPLICAS = 3
+
+
+class SharedRecordings:
+    """Reads the recordings of all servers, and hands over those of this one. Any thread may use it.
+
+    Its methods raise `TransportError` if NATS cannot be used. `token_of` returns the fencing token of the lease of a
+    device; it may be set later.
+    """
+
+    def __init__(self, address: NatsAddress, name: str, fleet: str, retention: Retention) -> None:
+        self.token_of: Callable[[str], int] = lambda device: 0
+        self._shard = Shard("recordings-nats").start()
+        try:
+            self._connection = self._shard.submit(_opened(address, name)).result()
+        except BaseException:
+            self._shard.close()
+            raise
+        replicas = MAX_REPLICAS if len(address.servers) >= MAX_REPLICAS else 1
+        self._store = ReplicatedStore(self._connection, self._shard, fleet, replicas=replicas, retention=retention)
+        self._hand_over: HandOver | None = None
+
+    def names(self) -> list[str]:
+        """Return the names of all recordings of the fleet, sorted."""
+        return self._store.names()
+
+    def log(self, name: str) -> ReplicatedLog:
+        """Return a recording, to read. `UnknownName` if there is none of that name."""
+        return self._store.log(name)
+
+    def sweep(self) -> int:
+        """Delete the oldest rows that exceed the retention. Any server may do that."""
+        return self._store.sweep()
+
+    def take(self, buffer: Store) -> None:
+        """Hand over what is written to `buffer`, from now on until `close`."""
+        self._hand_over = HandOver(buffer, self._store, self._shard, lambda device: self.token_of(device))
+
+    def waiting(self, name: str) -> int:
+        """Return how many rows of a recording are still to be handed over by this server."""
+        return 0 if self._hand_over is None else self._hand_over.waiting(name)
+
+    def drain(self, name: str) -> None:
+        """Wait until the rows of a recording are handed over, but not long."""
+        if self._hand_over is not None:
+            self._hand_over.drain(name, DRAIN_SECONDS)
+
+    def close(self) -> None:
+        """Hand over what there is, but not for long, and close the connection."""
+        if self._hand_over is not None:
+            self._hand_over.close(DRAIN_SECONDS if self._connection.is_connected else 0)
+        self._store.close()
+        with contextlib.suppress(FastFlightError):
+            self._shard.submit(self._connection.aclose()).result()
+        self._shard.close()
+
+
+async def _opened(address: NatsAddress, name: str) -> ClusterConnection:
+    connection = ClusterConnection(address, name)
+    connection.open()
+    return connection

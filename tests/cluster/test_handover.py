@@ -1,0 +1,169 @@
+"""The hand-over of recorded rows to JetStream: in order, each once, also after NATS was away, with exact gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from fastflight.cluster.connection import NatsAddress
+from fastflight.cluster.shared_recordings import SharedRecordings
+from fastflight.errors import TransportError
+from fastflight.log import Log, Range, Retention, Store
+from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
+from tests.support.nats import NatsServers, nats_servers
+from tests.support.refusals import refused
+from tests.support.waiting import until
+
+
+@pytest.fixture
+def nats(tmp_path: Path) -> Iterator[NatsServers]:
+    (tmp_path / "nats").mkdir()
+    with nats_servers(tmp_path / "nats") as servers:
+        yield servers
+
+
+class Server:
+    """What a server has of the shared recordings: its buffer, and the hand-over."""
+
+    def __init__(self, nats: NatsServers, folder: Path, buffer_bytes: int | None = None, token: int = 0) -> None:
+        self.buffer = Store(folder, sync_ms=0, segment_bytes=2000, retention=Retention(max_bytes=buffer_bytes))
+        self.shared = SharedRecordings(NatsAddress(nats.urls), "a test", "fleet", Retention())
+        self.shared.token_of = lambda device: token
+        self.shared.take(self.buffer)
+
+    def record(self, first: int, rows: int = 10, name: str = "demo", paused: bool = False) -> Log:
+        log = self.buffer.open(name, SCHEMA)
+        log.append(batch_of(name, first, rows), first=first, paused_until=first if paused else 0).result()
+        return log
+
+    def close(self) -> None:
+        self.shared.close()
+        self.buffer.close()
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def has(server: Server, end: int, name: str = "demo") -> bool:
+    """Whether the shared recording has all rows up to `end`."""
+    if not server.shared._connection.is_connected:
+        return False
+    return name in server.shared.names() and server.shared.log(name).statistics().next_seq >= end
+
+
+def test_rows_are_handed_over_with_their_numbers_and_gaps(nats: NatsServers, tmp_path: Path) -> None:
+    with Server(nats, tmp_path / "a") as server:
+        server.record(1000, paused=True)
+        server.record(1010)
+        server.record(1025)
+        until(lambda: server.shared.waiting("demo") == 0)
+        items = list(checked("demo", server.shared.log("demo").read()))
+        assert missing(items) == [(0, 999, "not recorded"), (1020, 1024, "never written")]
+        assert numbers(items) == {*range(1000, 1020), *range(1025, 1035)}
+        assert server.shared.log("demo").statistics().lost == 5
+
+
+def test_recording_goes_on_while_nats_is_away_and_is_handed_over_when_it_is_back(
+    nats: NatsServers, tmp_path: Path
+) -> None:
+    with Server(nats, tmp_path / "a") as server:
+        server.record(0)
+        until(lambda: has(server, 10))
+        nats.nodes[0].kill()
+        until(lambda: not server.shared._connection.is_connected)
+        for first in range(10, 500, 10):
+            server.record(first)
+        with refused(TransportError):
+            server.shared.log("demo").statistics()
+        assert server.shared.waiting("demo") == 490
+        nats.nodes[0].start()
+        until(lambda: server.shared.waiting("demo") == 0)
+        items = list(checked("demo", server.shared.log("demo").read()))
+        assert missing(items) == [] and numbers(items) == set(range(500))
+
+
+def test_beyond_the_size_of_the_buffer_the_gap_says_how_many_rows_are_lost(nats: NatsServers, tmp_path: Path) -> None:
+    with Server(nats, tmp_path / "a", buffer_bytes=8000) as server:
+        server.record(0)
+        until(lambda: has(server, 10))
+        nats.nodes[0].kill()
+        until(lambda: not server.shared._connection.is_connected)
+        for first in range(10, 500, 10):
+            log = server.record(first)
+        assert server.buffer.sweep() > 0
+        first = log.statistics().first_seq
+        assert 10 < first < 500
+        nats.nodes[0].start()
+        until(lambda: server.shared.waiting("demo") == 0)
+        items = list(checked("demo", server.shared.log("demo").read()))
+        # Some rows were on their way to NATS already, and arrive.
+        ((begin, end, reason),) = missing(items)
+        assert begin >= 10 and (end, reason) == (first - 1, "never written")
+        assert numbers(items) == {*range(begin), *range(first, 500)}
+        assert server.shared.log("demo").statistics().lost == first - begin
+
+
+def test_the_next_process_hands_over_what_was_left(nats: NatsServers, tmp_path: Path) -> None:
+    nats.nodes[0].kill()
+    with Server(nats, tmp_path / "a") as server:
+        for first in range(0, 100, 10):
+            server.record(first)
+    nats.nodes[0].start()
+    with Server(nats, tmp_path / "a") as server:
+        until(lambda: has(server, 100))
+        server.record(100)
+        until(lambda: has(server, 110))
+        assert numbers(checked("demo", server.shared.log("demo").read())) == set(range(110))
+
+
+def test_rows_that_come_after_another_server_went_on_stay_in_the_buffer_and_are_named(
+    nats: NatsServers, tmp_path: Path
+) -> None:
+    with Server(nats, tmp_path / "a", token=5) as old, Server(nats, tmp_path / "b", token=9) as new:
+        old.record(0)
+        until(lambda: has(old, 10))
+        new.record(1_000_000, paused=True)
+        until(lambda: has(old, 1_000_010))
+        with capture_logs() as logs:
+            log = old.record(10)
+            until(lambda: any(entry.get("rows") for entry in logs))
+        (entry,) = [entry for entry in logs if "rows" in entry]
+        assert (entry["rows"], entry["from_seq"], entry["until_seq"]) == (10, 10, 19)
+        assert numbers(log.read(Range(from_seq=10))) == set(range(10, 20))
+        items = list(checked("demo", new.shared.log("demo").read()))
+        assert missing(items) == [(10, 999_999, "not recorded")]
+        assert numbers(items) == {*range(10), *range(1_000_000, 1_000_010)}
+        # The device comes back: its rows have larger numbers.
+        old.shared.token_of = lambda device: 12
+        old.record(2_000_000, paused=True)
+        until(lambda: has(new, 2_000_010))
+        assert numbers(new.shared.log("demo").read()) == {*numbers(items), *range(2_000_000, 2_000_010)}
+
+
+def test_many_logs(nats: NatsServers, tmp_path: Path) -> None:
+    with Server(nats, tmp_path / "a") as server:
+        names = [f"board{i}" for i in range(200)]
+        for name in names:
+            for first in range(0, 30, 10):
+                server.buffer.open(name, SCHEMA).append(batch_of(name, first, 10))
+        until(lambda: server.shared.names() == sorted(names) and all(has(server, 30, name) for name in names))
+        for name in names[::40]:
+            assert numbers(checked(name, server.shared.log(name).read())) == set(range(30))
+
+
+def test_a_stream_of_another_fleet_is_refused(nats: NatsServers, tmp_path: Path) -> None:
+    with Server(nats, tmp_path / "a") as server:
+        server.record(0)
+        until(lambda: has(server, 10))
+        other = SharedRecordings(NatsAddress(nats.urls), "a test", "another", Retention())
+        until(lambda: other._connection.is_connected)
+        with pytest.raises(Exception, match="is for something else") as error:
+            other.names()
+        assert "account of its own" in str(error.value)
+        other.close()
