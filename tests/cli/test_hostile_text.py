@@ -213,6 +213,9 @@ VERBS = {
     "put": ["put", "a.bin", f"demo:/{EVIL}"],
     "put with rows": ["put", "a.csv", f"demo:/{EVIL}.jsonl"],
     "put of a folder": ["put", "-r", "folder", "demo:/"],
+    "sync": ["sync", "folder", "demo:/"],
+    "script": ["script", "commands"],
+    "agent": ["agent", "install", "demo"],
     "exec": ["exec", "demo", "1"],
     "exec as JSON": ["exec", "demo", "1", "--json"],
     "run": ["run", os.devnull],
@@ -250,7 +253,7 @@ VERBS = {
 }
 WITHOUT_A_WORD = {"rm", "mkdir", "mv", "reset", "soft-reset", "plot"}
 # Verbs that do not understand what this server answers, and so have no output.
-WITHOUT_OUTPUT = WITHOUT_A_WORD | {"put", "put with rows", "cp", "edit", "df", "rtc", "bootloader"}
+WITHOUT_OUTPUT = WITHOUT_A_WORD | {"put", "put with rows", "cp", "edit", "df", "rtc", "bootloader", "agent"}
 
 
 def strings_in(value: Any) -> set[str]:
@@ -272,6 +275,7 @@ def files(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(list_ports, "comports", lambda: [port])
     (tmp_path / "a.bin").write_bytes(b"x")
     (tmp_path / "a.csv").write_text("a\n1\n")
+    (tmp_path / "commands").write_text("info demo\n")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / EVIL.replace("/", "")).write_text("x")
 
@@ -354,13 +358,15 @@ def test_output_that_cannot_be_written_is_an_error_in_one_line(
     monkeypatch.setenv("FASTFLIGHT_SERVER", evil.location)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
+    (tmp_path / "commands").write_text("info demo\n")
     with open("/dev/full", "w", encoding="utf-8") as full:
         monkeypatch.setattr(sys, "stdout", full)
         with pytest.raises(SystemExit) as ended:
             app(VERBS[verb])
         monkeypatch.undo()
     assert ended.value.code == 1
-    last = capsys.readouterr().err.splitlines()[-1]
+    errors = capsys.readouterr().err.splitlines()
+    last = errors[-2 if verb == "script" else -1]  # a script says at its end which line has failed
     assert last == "error: standard output: No space left on device" or verb.startswith(("get of", "put of"))
 
 

@@ -59,7 +59,7 @@ def read(
     except StopIteration:
         pass
     except pa.ArrowException as raised:
-        error = raised
+        error = raised.with_traceback(None)  # which would keep the reader, and so the call, open
     if error is not None:
         assert trailer is None or trailer.get("failed"), "an answer that was whole has failed"
         return

@@ -186,7 +186,8 @@ def test_nothing_of_a_long_outage_is_lost_if_the_device_is_recorded(tmp_path: Pa
         until(
             lambda: client.recording("demo", format="csv", schema=dict(rows.schema or {})).to_arrow().num_rows == 1000
         )
-        assert states(client)["failing"] == 1 and states(client)["sent"] == 0
+        until(lambda: states(client)["failing"] == 1)
+        assert states(client)["sent"] == 0
         collector.status = 200
         until(lambda: states(client)["sent"] == 1000)
         assert [point.as_int for _, _, point in collector.points] == list(range(1000))
