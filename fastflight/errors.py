@@ -20,7 +20,8 @@ The tree is split first by who must act::
     │   └── ResourceExhausted a limit of the server is reached: try again after a while
     ├── RequestError          the caller must change the request
     │   ├── UnknownName       the request names something that does not exist
-    │   └── QueryLimit        a query reached a limit: ask for less
+    │   ├── QueryLimit        a query reached a limit: ask for less
+    │   └── Unsupported       a part of a protocol that this server does not have
     ├── AccessError           the caller has no right to it: another token or scope is needed
     │   ├── Unauthenticated   the caller's identity is not proven
     │   └── Forbidden         the caller's identity is proven, and lacks the right
@@ -211,6 +212,12 @@ class QueryLimit(RequestError):
         super().__init__(f"it takes more than {size:,.0f} {unit}", where=where, hint=hint)
         self.limit = limit
         self.size = size
+
+
+class Unsupported(RequestError):
+    """The request uses a part of a protocol that this server does not have. Use another part, or another server."""
+
+    code = "request.unsupported"
 
 
 class AccessError(FastFlightError):

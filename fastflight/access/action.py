@@ -54,9 +54,12 @@ class Action:
 class RawAction:
     """An action whose body is not JSON. `run` takes the bytes of the body and the caller, and yields bytes.
 
-    `run` must not block, because it runs without admission. It checks the caller's rights itself.
+    `run` checks the caller's rights itself. An action that is `at_once` never waits, and runs without admission. One
+    that is not `listed` is left out of the answer of list_actions.
     """
 
     name: str
     description: str
     run: Callable[[bytes, Identity], Iterable[bytes]]
+    at_once: bool = True
+    listed: bool = True

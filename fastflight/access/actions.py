@@ -41,6 +41,7 @@ class Actions:
             if action.name in self._actions:
                 raise ValueError(f"two actions called {action.name}")
             self._actions[action.name] = action
+        self._listed = [action.name for action in self._actions.values() if isinstance(action, Action) or action.listed]
         # Bodies are cached by their bytes; errors are not.
         self._cached = functools.lru_cache(MAX_KEPT_REQUESTS)(_decode)
 
@@ -57,10 +58,10 @@ class Actions:
         if identity is NOBODY and not (isinstance(action, Action) and action.public):
             raise unproven()
         if action is None:
-            raise RequestError("no such action", where=wire.shortened(name), hint=nearest(name, self._actions))
+            raise RequestError("no such action", where=wire.shortened(name), hint=nearest(name, self._listed))
         if isinstance(action, RawAction):
             run = action.run
-            return Call(lambda: iter(run(body, identity)), at_once=True)
+            return Call(lambda: iter(run(body, identity)), action.at_once)
         decoded = self._cached(action, body) if len(body) <= MAX_KEPT_REQUEST_BYTES else _decode(action, body)
         self._authority.permit(identity, action, decoded)
         return Call(

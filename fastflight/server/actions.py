@@ -34,7 +34,8 @@ MAX_LENGTH_BYTES = 5
 
 def types(actions: Actions) -> list[flight.ActionType]:
     """Return the answer of list_actions."""
-    return [flight.ActionType(action.name, _details(action)) for action in actions]
+    listed = (action for action in actions if isinstance(action, Action) or action.listed)
+    return [flight.ActionType(action.name, _details(action)) for action in listed]
 
 
 def own_actions(

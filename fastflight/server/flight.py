@@ -24,6 +24,7 @@ from fastflight.access.authenticator import Authenticator, Tls
 from fastflight.access.authority import Authority
 from fastflight.access.identity import ANYBODY, Identity, unproven
 from fastflight.concurrency import Shard, Shards
+from fastflight.errors import Unsupported
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import answers, exchanges, listing, uploads
@@ -31,8 +32,10 @@ from fastflight.server.actions import own_actions, types
 from fastflight.server.connections import cut
 from fastflight.server.deadlines import Deadlines
 from fastflight.server.descriptions import Descriptions, Restrict
+from fastflight.server.incoming import Incoming
 from fastflight.server.interruption import InContext
 from fastflight.server.middleware import KEY, Authentication, Handshake, Headers, begin
+from fastflight.server.sql_commands import NoFlightSql, SqlCommands, SqlMetadata, is_flight_sql
 from fastflight.server.status import mapped, mapped_plainly
 from fastflight.service import Catalog, dispatch
 from fastflight.service.requests import Doing, Request
@@ -57,7 +60,8 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
 
     With an `authenticator`, callers must prove their identity, and `authority` decides what they may have. Without it,
     everybody who reaches the port may do everything. With `tls`, the location must be `grpc+tls`. With `trace` or an
-    `authenticator`, the server reads request ids and trace context from the headers of clients.
+    `authenticator`, the server reads request ids and trace context from the headers of clients. `sql` answers the
+    commands of Flight SQL; without it they are refused.
     """
 
     def __init__(
@@ -73,6 +77,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         authenticator: Authenticator | None = None,
         tls: Tls | None = None,
         trace: bool = False,
+        sql: SqlCommands | None = None,
     ) -> None:
         self._catalog = catalog
         self._shards = shards
@@ -80,8 +85,9 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._descriptions = Descriptions(catalog, self._resolver)
         self._registry = registry or StreamRegistry()
         self._authority = authority or Authority()
+        self._sql: SqlCommands = sql or NoFlightSql()
         own = own_actions(self._registry, catalog, shards, self._authority, state)
-        self._actions = Actions([*own, *actions], self._authority)
+        self._actions = Actions([*own, *self._sql.actions(), *actions], self._authority)
         self._authenticator = authenticator
         by_certificate = tls is not None and tls.client_ca is not None
         self._authentication = None if authenticator is None else Authentication(authenticator, by_certificate)
@@ -116,19 +122,27 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         with mapped():
             identity = self._identify(context)
             self._registry.refuse_while_draining()
+            command = self._command(descriptor, identity)
+            if isinstance(command, SqlMetadata):
+                return command.info(descriptor)
             admit = partial(self._call, "get_flight_info", identity=identity, context=context)
-            return self._descriptions.info(descriptor, admit, self._restriction(identity))
+            return self._descriptions.info(command, admit, self._restriction(identity))
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         with mapped_plainly():
             identity = self._identify(context)
             self._registry.refuse_while_draining()
+            command = self._command(descriptor, identity)
+            if isinstance(command, SqlMetadata):
+                return flight.SchemaResult(command.schema)
             admit = partial(self._call, "get_schema", identity=identity, context=context)
-            return self._descriptions.schema(descriptor, admit, self._restriction(identity))
+            return self._descriptions.schema(command, admit, self._restriction(identity))
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         with mapped():
             identity = self._identify(context)
+            if is_flight_sql(ticket.ticket):
+                return self._sql_metadata(ticket.ticket, identity, context)
             resolved = self._restrict(identity, "read", self._resolver.of(ticket.ticket))
             stream = self._open(resolved, identity, context)
             with stream.failing():  # afterwards the answer's generator closes the stream
@@ -146,6 +160,10 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.FlightMetadataWriter,
     ) -> None:
+        if is_flight_sql(descriptor.command):
+            with self._stream_of("read", descriptor, context) as (_, _, stream):
+                self._sql.bind(descriptor.command, stream.identity, Incoming(reader, stream, "do_put"))
+            return
         with self._stream_of("write", descriptor, context) as (source, request, stream):
             uploads.take(source, request, stream, reader, writer, self._shard_of(request))
 
@@ -209,11 +227,32 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         """Open a stream for a descriptor; it is closed at the end of the block, however that ends."""
         with mapped():
             identity = self._identify(context)
-            resolved = self._restrict(identity, doing, listing.resolve(descriptor, self._resolver))
+            command = self._command(descriptor, identity)
+            if isinstance(command, SqlMetadata):
+                raise Unsupported("this command of Flight SQL has rows to read only", hint="Use get_flight_info")
+            resolved = self._restrict(identity, doing, listing.resolve(command, self._resolver))
             stream = self._open(resolved, identity, context)
             with stream.failing():
                 yield resolved.source, resolved.request, stream
             stream.close("finished")
+
+    def _command(
+        self, descriptor: flight.FlightDescriptor, identity: Identity
+    ) -> flight.FlightDescriptor | SqlMetadata:
+        """Return the descriptor of the request that a command of Flight SQL means; any other descriptor unchanged."""
+        if not is_flight_sql(descriptor.command):
+            return descriptor
+        command = self._sql.resolve(descriptor.command, identity)
+        return command if isinstance(command, SqlMetadata) else flight.FlightDescriptor.for_command(command)
+
+    def _sql_metadata(
+        self, ticket: bytes, identity: Identity, context: flight.ServerCallContext
+    ) -> flight.FlightDataStream:
+        metadata = self._sql.resolve(ticket, identity)
+        if not isinstance(metadata, SqlMetadata):
+            raise Unsupported("this command is not a ticket", hint="get_flight_info returns the ticket")
+        with self._call("do_get", None, identity, context):
+            return flight.RecordBatchStream(metadata.read())
 
     def _identify(self, context: flight.ServerCallContext) -> Identity:
         """Begin a call: give it a request id and identify the caller.

@@ -33,6 +33,7 @@ from fastflight.errors import (
     TransportTimeout,
     Unauthenticated,
     UnknownName,
+    Unsupported,
 )
 from fastflight.runtime.failure import error_json, log_unexpected
 from fastflight.runtime.tracing import Trace
@@ -59,6 +60,10 @@ class NotFound(_Untraceable, pa.ArrowKeyError):  # type: ignore[misc]
     """Raise this from a handler to end the call with the status NOT_FOUND."""
 
 
+class Unimplemented(_Untraceable, pa.ArrowNotImplementedError):  # type: ignore[misc]
+    """Raise this from a handler to end the call with the status UNIMPLEMENTED."""
+
+
 class Unknown(_Untraceable):
     """Raise this from a handler to end the call with the status UNKNOWN."""
 
@@ -67,6 +72,7 @@ class Unknown(_Untraceable):
 STATUS: tuple[tuple[type[FastFlightError], type[Exception]], ...] = (
     (UnknownName, NotFound),
     (FileMissing, NotFound),
+    (Unsupported, Unimplemented),
     (RequestError, InvalidArgument),
     (Unauthenticated, flight.FlightUnauthenticatedError),
     (AccessError, flight.FlightUnauthorizedError),

@@ -1,0 +1,178 @@
+"""Flight SQL: turns its queries into ordinary `sql` requests, and answers what it asks about tables and the server.
+
+A query becomes the ticket of a `sql` request, so it runs as every other request does: with the same checks, limits and
+metrics. Metadata is small, and is made whole. Everything else is refused with `Unsupported`, which clients get as
+UNIMPLEMENTED. This module needs the extra `sql`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from fastflight.access.action import RawAction
+from fastflight.access.identity import ANYBODY, Identity
+from fastflight.errors import RequestError, Unsupported
+from fastflight.protocol import flight_sql as wire
+from fastflight.server import sql_info, sql_metadata
+from fastflight.server.incoming import Incoming
+from fastflight.server.prepared import PreparedStatements
+from fastflight.server.sql_commands import CLOSE, CLOSE_SESSION, CREATE, UNSUPPORTED_ACTIONS, SqlMetadata
+from fastflight.service.choices import MAX_REQUEST_BYTES
+
+# Flight.proto: CloseSessionResult with the status CLOSED. There are no sessions, so nothing is left of one.
+CLOSED = b"\x08\x01"
+
+
+class Prepared(Protocol):
+    """A query that was checked: the schema of its answer, and a column for each parameter."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    @property
+    def parameters(self) -> pa.Schema: ...
+
+
+class Engine(Protocol):
+    """The engine, as far as Flight SQL uses it. For a caller, tables that it may not read are not there."""
+
+    def prepare(self, query: str, caller: Identity) -> Prepared: ...
+
+    def tables(self, caller: Identity, *, with_columns: bool) -> Iterable[sql_metadata.Table]: ...
+
+
+class FlightSql:
+    """Answers the commands of Flight SQL for one server, as `server.sql_commands.SqlCommands`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._statements = PreparedStatements()
+
+    def resolve(self, command: bytes, identity: Identity) -> bytes | SqlMetadata:
+        match asked := wire.decode(command):
+            case wire.CommandStatementQuery(query, transaction_id):
+                _refuse_transaction(transaction_id)
+                return _ticket(query)
+            case wire.CommandPreparedStatementQuery(handle):
+                statement = self._statements.get(handle, owner_of(identity))
+                return _ticket(statement.query, statement.parameters)
+            case wire.CommandGetSqlInfo(numbers):
+                return SqlMetadata(command, sql_info.SCHEMA, partial(sql_info.sql_info, numbers))
+            case (
+                wire.CommandGetCatalogs()
+                | wire.CommandGetDbSchemas()
+                | wire.CommandGetTables()
+                | wire.CommandGetTableTypes()
+            ):
+                read = partial(self._metadata, asked, identity)
+                return SqlMetadata(command, sql_metadata.schema_of(asked), read)
+        raise Unsupported("not a command", where=type(asked).__name__)
+
+    def bind(self, command: bytes, owner: str, parameters: Incoming) -> None:
+        match asked := wire.decode(command):
+            case wire.CommandPreparedStatementQuery(handle):
+                statement = self._statements.get(handle, owner)
+                self._statements.bind(handle, owner, _row_of(parameters, statement.parameter_count))
+                return
+        raise Unsupported("this server only reads", where=type(asked).__name__)
+
+    def actions(self) -> list[RawAction]:
+        def close_session(body: bytes, identity: Identity) -> Iterator[bytes]:
+            yield CLOSED
+
+        def refuse(name: str, body: bytes, identity: Identity) -> Iterator[bytes]:
+            raise Unsupported("this part of Flight SQL is not supported", where=name, hint="This server only reads")
+
+        return [
+            RawAction(CREATE, "Prepare a query (protobuf, see FlightSql.proto).", self._create, at_once=False),
+            RawAction(CLOSE, "Forget a prepared query (protobuf, see FlightSql.proto).", self._close),
+            RawAction(CLOSE_SESSION, "There are no sessions: does nothing (protobuf).", close_session),
+            *(RawAction(name, "", partial(refuse, name), listed=False) for name in UNSUPPORTED_ACTIONS),
+        ]
+
+    def _create(self, body: bytes, identity: Identity) -> Iterator[bytes]:
+        asked = wire.decode(body)
+        if not isinstance(asked, wire.ActionCreatePreparedStatementRequest):
+            raise RequestError("not the body of this action", where=CREATE)
+        _refuse_transaction(asked.transaction_id)
+        _ticket(asked.query)  # refuses a query that is too long
+        prepared = self._engine.prepare(asked.query, identity)
+        handle = self._statements.add(asked.query, len(prepared.parameters), owner_of(identity))
+        schemas = (bytes(schema.serialize()) for schema in (prepared.schema, prepared.parameters))
+        yield wire.encode(wire.ActionCreatePreparedStatementResult(handle, *schemas))
+
+    def _close(self, body: bytes, identity: Identity) -> Iterator[bytes]:
+        asked = wire.decode(body)
+        if not isinstance(asked, wire.ActionClosePreparedStatementRequest):
+            raise RequestError("not the body of this action", where=CLOSE)
+        self._statements.close(asked.prepared_statement_handle, owner_of(identity))
+        yield from ()
+
+    def _metadata(self, command: sql_metadata.Command, identity: Identity) -> pa.Table:
+        with_columns = isinstance(command, wire.CommandGetTables) and command.include_schema
+        return sql_metadata.answer(command, self._engine.tables(identity, with_columns=with_columns))
+
+
+def owner_of(identity: Identity) -> str:
+    """Return the owner of what a caller prepares; empty on a server without authentication."""
+    return "" if identity is ANYBODY else identity.name
+
+
+def _ticket(query: str, parameters: Iterable[Any] = ()) -> bytes:
+    """Return the `sql` request for a query. Raise `RequestError` if it is too long for a request."""
+    values = list(parameters)
+    ticket = json.dumps({"type": "sql", "query": query, **({"parameters": values} if values else {})}).encode()
+    if len(ticket) > MAX_REQUEST_BYTES:
+        raise RequestError(f"{len(ticket)} bytes are too many: {MAX_REQUEST_BYTES} are allowed", where="query")
+    return ticket
+
+
+def _refuse_transaction(transaction_id: bytes | None) -> None:
+    if transaction_id:
+        raise Unsupported("there are no transactions", where="transaction_id", hint="This server only reads")
+
+
+def _row_of(batches: Incoming, count: int) -> list[Any]:
+    """Return the values of the one row in `batches`, as a JSON request has them."""
+    values: list[Any] | None = None
+    for batch in batches:
+        if batch.num_rows + (values is not None) > 1:
+            raise Unsupported("bind one row of parameters at a time", where="do_put", hint="Execute after each row")
+        if batch.num_rows:
+            values = [_value(column[0], name) for column, name in zip(batch.columns, batch.schema.names, strict=True)]
+    if len(values or ()) != count:
+        raise RequestError(f"the query has {count} parameters, not {len(values or ())}", where="parameters")
+    return values or []
+
+
+def _value(scalar: pa.Scalar, name: str) -> Any:
+    """Return a parameter as JSON has it: times and decimals as text, which the engine reads as their type."""
+    value = scalar.as_py() if _in_json(scalar.type) else None
+    if not scalar.is_valid or (value is not None and not (isinstance(value, float) and not math.isfinite(value))):
+        return value
+    if pa.types.is_binary(scalar.type) or pa.types.is_large_binary(scalar.type) or pa.types.is_nested(scalar.type):
+        raise Unsupported(f"parameters of type {scalar.type} are not supported", where=name)
+    try:
+        return scalar.cast(pa.string()).as_py()
+    except pa.ArrowException:
+        raise Unsupported(f"parameters of type {scalar.type} are not supported", where=name) from None
+
+
+def _in_json(type_: pa.DataType) -> bool:
+    return any(
+        is_of(type_)
+        for is_of in (
+            pa.types.is_boolean,
+            pa.types.is_integer,
+            pa.types.is_floating,
+            pa.types.is_string,
+            pa.types.is_large_string,
+            pa.types.is_null,
+        )
+    )
