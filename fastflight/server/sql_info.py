@@ -7,11 +7,11 @@ is here. Their numbers come in blocks, and all entries of a block have one type.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from importlib.metadata import version
 from typing import Any
 
 import pyarrow as pa
 
-import fastflight
 from fastflight.server.prepared import LIFETIME_SECONDS, MAX_STATEMENTS
 from fastflight.service.choices import MAX_REQUEST_BYTES
 
@@ -48,7 +48,7 @@ GROUP_BY_ANYTHING, MINIMUM_AND_CORE, ENTRY_LEVEL, ALL_SUBQUERIES, UNION_AND_ALL 
 
 def _blocks() -> Iterator[tuple[int, int, list[Any]]]:
     """Yield the number of the first entry of each block, the type of its values, and the values."""
-    yield 0, STRING, ["fastflight", fastflight.__version__, pa.__version__]
+    yield 0, STRING, ["fastflight", version("fastflight-micropython"), pa.__version__]
     yield 3, BOOL, [True, True, False]  # read only; SQL; no Substrait
     yield 6, STRING, ["", ""]  # the versions of Substrait
     yield 8, INT32, [NO_TRANSACTIONS]
