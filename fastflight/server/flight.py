@@ -35,7 +35,7 @@ from fastflight.server.descriptions import Descriptions, Restrict
 from fastflight.server.incoming import Incoming
 from fastflight.server.interruption import InContext
 from fastflight.server.middleware import KEY, Authentication, Handshake, Headers, begin
-from fastflight.server.sql_commands import NoFlightSql, SqlCommands, SqlMetadata, is_flight_sql
+from fastflight.server.sql_commands import NoFlightSql, SqlCommands, is_flight_sql
 from fastflight.server.status import mapped, mapped_plainly
 from fastflight.service import Catalog, dispatch
 from fastflight.service.requests import Doing, Request
@@ -122,21 +122,25 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         with mapped():
             identity = self._identify(context)
             self._registry.refuse_while_draining()
-            command = self._command(descriptor, identity)
-            if isinstance(command, SqlMetadata):
-                return command.info(descriptor)
+            if is_flight_sql(descriptor.command):
+                answer = self._sql.resolve(descriptor.command, identity)
+                if answer.schema is not None:
+                    return answer.info(descriptor)
+                descriptor = flight.FlightDescriptor.for_command(answer.ticket)
             admit = partial(self._call, "get_flight_info", identity=identity, context=context)
-            return self._descriptions.info(command, admit, self._restriction(identity))
+            return self._descriptions.info(descriptor, admit, self._restriction(identity))
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         with mapped_plainly():
             identity = self._identify(context)
             self._registry.refuse_while_draining()
-            command = self._command(descriptor, identity)
-            if isinstance(command, SqlMetadata):
-                return flight.SchemaResult(command.schema)
+            if is_flight_sql(descriptor.command):
+                answer = self._sql.resolve(descriptor.command, identity)
+                if answer.schema is not None:
+                    return flight.SchemaResult(answer.schema)
+                descriptor = flight.FlightDescriptor.for_command(answer.ticket)
             admit = partial(self._call, "get_schema", identity=identity, context=context)
-            return self._descriptions.schema(command, admit, self._restriction(identity))
+            return self._descriptions.schema(descriptor, admit, self._restriction(identity))
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         with mapped():
@@ -227,32 +231,25 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         """Open a stream for a descriptor; it is closed at the end of the block, however that ends."""
         with mapped():
             identity = self._identify(context)
-            command = self._command(descriptor, identity)
-            if isinstance(command, SqlMetadata):
-                raise Unsupported("this command of Flight SQL has rows to read only", hint="Use get_flight_info")
-            resolved = self._restrict(identity, doing, listing.resolve(command, self._resolver))
+            if is_flight_sql(descriptor.command):
+                answer = self._sql.resolve(descriptor.command, identity)
+                if answer.read is not None:
+                    raise Unsupported("this command of Flight SQL can only be read", hint="Use get_flight_info")
+                descriptor = flight.FlightDescriptor.for_command(answer.ticket)
+            resolved = self._restrict(identity, doing, listing.resolve(descriptor, self._resolver))
             stream = self._open(resolved, identity, context)
             with stream.failing():
                 yield resolved.source, resolved.request, stream
             stream.close("finished")
 
-    def _command(
-        self, descriptor: flight.FlightDescriptor, identity: Identity
-    ) -> flight.FlightDescriptor | SqlMetadata:
-        """Return the descriptor of the request that a command of Flight SQL means; any other descriptor unchanged."""
-        if not is_flight_sql(descriptor.command):
-            return descriptor
-        command = self._sql.resolve(descriptor.command, identity)
-        return command if isinstance(command, SqlMetadata) else flight.FlightDescriptor.for_command(command)
-
     def _sql_metadata(
         self, ticket: bytes, identity: Identity, context: flight.ServerCallContext
     ) -> flight.FlightDataStream:
-        metadata = self._sql.resolve(ticket, identity)
-        if not isinstance(metadata, SqlMetadata):
+        answer = self._sql.resolve(ticket, identity)
+        if answer.read is None:
             raise Unsupported("this command is not a ticket", hint="get_flight_info returns the ticket")
         with self._call("do_get", None, identity, context):
-            return flight.RecordBatchStream(metadata.read())
+            return flight.RecordBatchStream(answer.read())
 
     def _identify(self, context: flight.ServerCallContext) -> Identity:
         """Begin a call: give it a request id and identify the caller.

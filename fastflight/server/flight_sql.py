@@ -22,7 +22,7 @@ from fastflight.protocol import flight_sql as wire
 from fastflight.server import sql_info, sql_metadata
 from fastflight.server.incoming import Incoming
 from fastflight.server.prepared import PreparedStatements
-from fastflight.server.sql_commands import CLOSE, CLOSE_SESSION, CREATE, UNSUPPORTED_ACTIONS, SqlMetadata
+from fastflight.server.sql_commands import CLOSE, CLOSE_SESSION, CREATE, UNSUPPORTED_ACTIONS, SqlAnswer
 from fastflight.service.choices import MAX_REQUEST_BYTES
 
 # Flight.proto: CloseSessionResult with the status CLOSED. There are no sessions, so nothing is left of one.
@@ -39,12 +39,10 @@ class Prepared(Protocol):
     def parameters(self) -> pa.Schema: ...
 
 
-class Engine(Protocol):
-    """The engine, as far as Flight SQL uses it. For a caller, tables that it may not read are not there."""
+class Engine(sql_metadata.Engine, Protocol):
+    """The engine, as far as Flight SQL needs it."""
 
-    def prepare(self, query: str, caller: Identity) -> Prepared: ...
-
-    def tables(self, caller: Identity, *, with_columns: bool) -> Iterable[sql_metadata.Table]: ...
+    def prepare(self, query: str, identity: Identity) -> Prepared: ...
 
 
 class FlightSql:
@@ -54,31 +52,31 @@ class FlightSql:
         self._engine = engine
         self._statements = PreparedStatements()
 
-    def resolve(self, command: bytes, identity: Identity) -> bytes | SqlMetadata:
+    def resolve(self, command: bytes, identity: Identity) -> SqlAnswer:
         match asked := wire.decode(command):
             case wire.CommandStatementQuery(query, transaction_id):
                 _refuse_transaction(transaction_id)
-                return _ticket(query)
+                return SqlAnswer(_ticket(query))
             case wire.CommandPreparedStatementQuery(handle):
                 statement = self._statements.get(handle, owner_of(identity))
-                return _ticket(statement.query, statement.parameters)
+                return SqlAnswer(_ticket(statement.query, statement.parameters), statement.schema)
             case wire.CommandGetSqlInfo(numbers):
-                return SqlMetadata(command, sql_info.SCHEMA, partial(sql_info.sql_info, numbers))
+                return SqlAnswer(command, sql_info.SCHEMA, partial(sql_info.sql_info, numbers))
             case (
                 wire.CommandGetCatalogs()
                 | wire.CommandGetDbSchemas()
                 | wire.CommandGetTables()
                 | wire.CommandGetTableTypes()
             ):
-                read = partial(self._metadata, asked, identity)
-                return SqlMetadata(command, sql_metadata.schema_of(asked), read)
+                read = partial(sql_metadata.answer, asked, self._engine, identity)
+                return SqlAnswer(command, sql_metadata.schema_of(asked), read)
         raise Unsupported("not a command", where=type(asked).__name__)
 
     def bind(self, command: bytes, owner: str, parameters: Incoming) -> None:
         match asked := wire.decode(command):
             case wire.CommandPreparedStatementQuery(handle):
                 statement = self._statements.get(handle, owner)
-                self._statements.bind(handle, owner, _row_of(parameters, statement.parameter_count))
+                self._statements.bind(handle, owner, _row_of(parameters, len(statement.parameter_schema)))
                 return
         raise Unsupported("this server only reads", where=type(asked).__name__)
 
@@ -103,7 +101,7 @@ class FlightSql:
         _refuse_transaction(asked.transaction_id)
         _ticket(asked.query)  # refuses a query that is too long
         prepared = self._engine.prepare(asked.query, identity)
-        handle = self._statements.add(asked.query, len(prepared.parameters), owner_of(identity))
+        handle = self._statements.add(asked.query, prepared.schema, prepared.parameters, owner_of(identity))
         schemas = (bytes(schema.serialize()) for schema in (prepared.schema, prepared.parameters))
         yield wire.encode(wire.ActionCreatePreparedStatementResult(handle, *schemas))
 
@@ -113,10 +111,6 @@ class FlightSql:
             raise RequestError("not the body of this action", where=CLOSE)
         self._statements.close(asked.prepared_statement_handle, owner_of(identity))
         yield from ()
-
-    def _metadata(self, command: sql_metadata.Command, identity: Identity) -> pa.Table:
-        with_columns = isinstance(command, wire.CommandGetTables) and command.include_schema
-        return sql_metadata.answer(command, self._engine.tables(identity, with_columns=with_columns))
 
 
 def owner_of(identity: Identity) -> str:

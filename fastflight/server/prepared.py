@@ -13,13 +13,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from fastflight.errors import ResourceExhausted, UnknownName
 
 # An hour: connection pools keep statements for as long.
 LIFETIME_SECONDS = 3600.0
 # A client has one for each query that runs, and a pool some dozens.
 MAX_STATEMENTS = 1024
-# The queries and parameters of all of them.
+# The queries, schemas and parameters of all of them.
 MAX_STATEMENTS_BYTES = 16 * 1024 * 1024
 HANDLE_BYTES = 16
 RETRY_SECONDS = 60.0
@@ -27,10 +29,11 @@ RETRY_SECONDS = 60.0
 
 @dataclass(slots=True)
 class PreparedStatement:
-    """A query, the number of its parameters, their values, and whose it is."""
+    """A query, the schemas of its answer and of its parameters, their values, and whose it is."""
 
     query: str
-    parameter_count: int
+    schema: pa.Schema
+    parameter_schema: pa.Schema
     owner: str
     size: int
     used: float
@@ -49,16 +52,16 @@ class PreparedStatements:
     def __len__(self) -> int:
         return len(self._statements)
 
-    def add(self, query: str, parameter_count: int, owner: str) -> bytes:
+    def add(self, query: str, schema: pa.Schema, parameter_schema: pa.Schema, owner: str) -> bytes:
         """Keep a statement and return its handle. Raise `ResourceExhausted` if there are too many."""
-        size = len(query.encode())
+        size = len(query.encode()) + schema.serialize().size
         handle = secrets.token_bytes(HANDLE_BYTES)
         with self._lock:
             self._expire()
             if len(self._statements) >= MAX_STATEMENTS:
                 raise _too_many("prepared statements", MAX_STATEMENTS)
             self._check_size(size)
-            self._statements[handle] = PreparedStatement(query, parameter_count, owner, size, self._clock())
+            self._statements[handle] = PreparedStatement(query, schema, parameter_schema, owner, size, self._clock())
         return handle
 
     def get(self, handle: bytes, owner: str) -> PreparedStatement:
@@ -79,11 +82,11 @@ class PreparedStatements:
     def bind(self, handle: bytes, owner: str, parameters: Sequence[Any]) -> None:
         """Set the values of the parameters. Raise as `get` and `add` do."""
         statement = self.get(handle, owner)
-        size = len(statement.query.encode()) + len(repr(parameters))
+        more = len(repr(parameters)) - len(repr(statement.parameters))
         with self._lock:
-            self._check_size(size - statement.size)
+            self._check_size(more)
             statement.parameters = tuple(parameters)
-            statement.size = size
+            statement.size += more
 
     def close(self, handle: bytes, owner: str) -> None:
         """Forget the statement. Do nothing if `owner` has none such."""

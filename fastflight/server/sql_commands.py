@@ -40,23 +40,26 @@ def is_flight_sql(command: bytes | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class SqlMetadata:
-    """A command for metadata: the schema of its answer, and a function that makes the answer."""
+class SqlAnswer:
+    """How to answer a command. `ticket` is a request for a query, and the command itself for metadata.
 
-    command: bytes
-    schema: pa.Schema
-    read: Callable[[], pa.Table]
+    `schema` is None if the server must be asked for it. `read` makes the answer of a command for metadata.
+    """
+
+    ticket: bytes
+    schema: pa.Schema | None = None
+    read: Callable[[], pa.Table] | None = None
 
     def info(self, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
-        """Return its flight, with one endpoint. The command is the ticket."""
-        return flight.FlightInfo(self.schema, descriptor, [flight.FlightEndpoint(self.command, [])], -1, -1)
+        """Return the flight, with one endpoint. The schema must be known."""
+        return flight.FlightInfo(self.schema, descriptor, [flight.FlightEndpoint(self.ticket, [])], -1, -1)
 
 
 class SqlCommands(Protocol):
     """Answers the commands and actions of Flight SQL."""
 
-    def resolve(self, command: bytes, identity: Identity) -> bytes | SqlMetadata:
-        """Return the request that a query means, as a ticket, or the metadata that the command asks for."""
+    def resolve(self, command: bytes, identity: Identity) -> SqlAnswer:
+        """Return how to answer a command."""
         ...
 
     def bind(self, command: bytes, owner: str, parameters: Incoming) -> None:

@@ -1,25 +1,20 @@
-"""Flight SQL's answers about catalogs, schemas and tables. Their columns are those of Arrow's FlightSql.proto.
-
-In a pattern `%` means any characters, `_` means one, and a backslash before either means the character itself.
-"""
+"""Flight SQL's answers about catalogs, schemas and tables. Their columns are those of Arrow's FlightSql.proto."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from fnmatch import fnmatchcase
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from fastflight.errors import RequestError
+from fastflight.access.identity import Identity
 from fastflight.protocol.flight_sql import (
     CommandGetCatalogs,
     CommandGetDbSchemas,
     CommandGetTables,
     CommandGetTableTypes,
 )
-from fastflight.service.requests import MAX_GLOB_CHARACTERS
+from fastflight.sql.names import CATALOG
 
 Command: TypeAlias = CommandGetCatalogs | CommandGetDbSchemas | CommandGetTables | CommandGetTableTypes
 _CATALOG = pa.field("catalog_name", pa.string())
@@ -30,8 +25,8 @@ DB_SCHEMAS = pa.schema([_CATALOG, _SCHEMA.with_nullable(False)])
 TABLE_TYPES = pa.schema([_TYPE])
 TABLES = pa.schema([_CATALOG, _SCHEMA, pa.field("table_name", pa.string(), nullable=False), _TYPE])
 TABLES_WITH_SCHEMAS = TABLES.append(pa.field("table_schema", pa.binary(), nullable=False))
-# A part of a pattern: an escaped character, a wildcard, or a character that is special in a glob.
-_PART = re.compile(r"\\([%_\\])|([%_])|([*?\[])")
+# The types of tables: files and recordings, and the tables about the server.
+TYPES = ("SYSTEM TABLE", "TABLE")
 
 
 class Table(Protocol):
@@ -53,6 +48,19 @@ class Table(Protocol):
     def schema(self) -> pa.Schema | None: ...
 
 
+class Engine(Protocol):
+    """The engine, as far as metadata needs it. For a caller, tables that it may not read are not there.
+
+    Names match patterns of SQL's `like`; None matches all.
+    """
+
+    def tables(
+        self, identity: Identity, schema: str | None, table: str | None, *, with_schemas: bool
+    ) -> Iterable[Table]: ...
+
+    def schemas(self, identity: Identity, schema: str | None) -> Iterable[str]: ...
+
+
 def schema_of(command: Command) -> pa.Schema:
     """Return the schema of the answer."""
     match command:
@@ -66,47 +74,29 @@ def schema_of(command: Command) -> pa.Schema:
             return TABLES_WITH_SCHEMAS if command.include_schema else TABLES
 
 
-def answer(command: Command, tables: Iterable[Table]) -> pa.Table:
-    """Return the answer, sorted, without rows that occur twice. `tables` are all that the caller may read."""
-    rows = {row: None for table in tables if (row := _row(command, table)) is not None}
-    columns = zip(*sorted(rows), strict=True) if rows else [()] * len(schema_of(command))
-    return pa.table([list(column) for column in columns], schema_of(command))
+def answer(command: Command, engine: Engine, identity: Identity) -> pa.Table:
+    """Return the answer for a caller, sorted."""
+    rows = sorted(_rows(command, engine, identity))
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in schema_of(command)]
+    return pa.table(columns, schema_of(command))
 
 
-def _row(command: Command, table: Table) -> tuple[Any, ...] | None:
-    """Return the row for `table`; None if the command does not ask for it."""
+def _rows(command: Command, engine: Engine, identity: Identity) -> Iterable[tuple[Any, ...]]:
     match command:
         case CommandGetCatalogs():
-            return (table.catalog,)
+            return [(CATALOG,)]
         case CommandGetTableTypes():
-            return (table.type,)
+            return [(type_,) for type_ in TYPES]
         case CommandGetDbSchemas(catalog, schemas):
-            wanted = catalog in (None, table.catalog) and like(table.device, schemas)
-            return (table.catalog, table.device) if wanted else None
-        case CommandGetTables(catalog, schemas, names, types):
-            if not (catalog in (None, table.catalog) and like(table.device, schemas) and like(table.name, names)):
-                return None
-            if types and table.type not in types:
-                return None
-            row = (table.catalog, table.device, table.name, table.type)
-            return (*row, _serialized(table)) if command.include_schema else row
+            found = engine.schemas(identity, schemas) if catalog in (None, CATALOG) else ()
+            return [(CATALOG, schema) for schema in found]
+        case CommandGetTables(catalog, schemas, names, types, with_schemas):
+            if catalog not in (None, CATALOG) or (types and not {*types} & {*TYPES}):
+                return ()
+            tables = engine.tables(identity, schemas, names, with_schemas=with_schemas)
+            return [_row(table, with_schemas) for table in tables if not types or table.type in types]
 
 
-def _serialized(table: Table) -> bytes:
-    return bytes((pa.schema([]) if table.schema is None else table.schema).serialize())
-
-
-def like(name: str, pattern: str | None) -> bool:
-    """Whether a name matches a pattern of SQL; None matches every name."""
-    if pattern is None:
-        return True
-    if len(pattern) > MAX_GLOB_CHARACTERS:
-        raise RequestError(f"a pattern has at most {MAX_GLOB_CHARACTERS} characters", where="filter pattern")
-    return fnmatchcase(name, _PART.sub(_as_glob, pattern))
-
-
-def _as_glob(part: re.Match[str]) -> str:
-    escaped, wildcard, special = part.groups()
-    if wildcard:
-        return "*" if wildcard == "%" else "?"
-    return f"[{special}]" if special else str(escaped)
+def _row(table: Table, with_schema: bool) -> tuple[Any, ...]:
+    row = (table.catalog, table.device, table.name, table.type)
+    return (*row, bytes((table.schema or pa.schema([])).serialize())) if with_schema else row

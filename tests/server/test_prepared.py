@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 import pytest
 
 from fastflight.errors import ResourceExhausted, UnknownName
@@ -9,10 +10,16 @@ from fastflight.server.prepared import LIFETIME_SECONDS, MAX_STATEMENTS, MAX_STA
 from tests.support.clock import ManualClock
 from tests.support.refusals import refused
 
+SCHEMA = pa.schema({"n": pa.int64()})
+
+
+def add(statements: PreparedStatements, query: str, owner: str) -> bytes:
+    return statements.add(query, SCHEMA, pa.schema([]), owner)
+
 
 def test_a_statement_belongs_to_the_identity_that_has_prepared_it() -> None:
     statements = PreparedStatements()
-    handle = statements.add("select ?", 1, "alice")
+    handle = add(statements, "select ?", "alice")
     statements.bind(handle, "alice", [1])
     assert statements.get(handle, "alice").parameters == (1,)
     statements.close(handle, "bob")
@@ -27,7 +34,7 @@ def test_a_statement_belongs_to_the_identity_that_has_prepared_it() -> None:
 def test_a_statement_ends_when_it_is_not_used() -> None:
     clock = ManualClock()
     statements = PreparedStatements(clock)
-    used, unused = statements.add("select 1", 0, ""), statements.add("select 2", 0, "")
+    used, unused = add(statements, "select 1", ""), add(statements, "select 2", "")
     clock.now = LIFETIME_SECONDS * 0.9
     statements.get(used, "")
     clock.now = LIFETIME_SECONDS * 1.1
@@ -40,15 +47,15 @@ def test_a_statement_ends_when_it_is_not_used() -> None:
 def test_there_is_a_limit_for_their_number_and_for_their_bytes() -> None:
     clock = ManualClock()
     statements = PreparedStatements(clock)
-    handles = [statements.add("select 1", 0, "") for _ in range(MAX_STATEMENTS)]
+    handles = [add(statements, "select 1", "") for _ in range(MAX_STATEMENTS)]
     with refused(ResourceExhausted, scope="server", limit=MAX_STATEMENTS):
-        statements.add("select 1", 0, "")
+        add(statements, "select 1", "")
     statements.close(handles[0], "")
     with refused(ResourceExhausted, scope="server", limit=MAX_STATEMENTS_BYTES):
-        statements.add("x" * MAX_STATEMENTS_BYTES, 0, "")
+        add(statements, "x" * MAX_STATEMENTS_BYTES, "")
     with refused(ResourceExhausted, scope="server", limit=MAX_STATEMENTS_BYTES):
         statements.bind(handles[1], "", ["x" * MAX_STATEMENTS_BYTES])
     assert statements.get(handles[1], "").parameters == ()
     clock.now = LIFETIME_SECONDS * 1.1
-    statements.add("select 1", 0, "")
+    add(statements, "select 1", "")
     assert len(statements) == 1
