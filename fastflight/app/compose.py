@@ -21,6 +21,7 @@ from fastflight.app.running import (
     bridge_metrics,
     drain,
     flight_server,
+    flight_sql,
     location_of,
 )
 from fastflight.app.served_devices import ServedDevices
@@ -123,7 +124,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         engine = SqlEngine(Tables(catalog, actions, authority, files))
         parts.callback(engine.close)
         catalog.add(sql_source(engine))
-        server = flight_server(settings, catalog, on_devices, state, shards, registry, access)
+        server = flight_server(settings, catalog, on_devices, state, shards, registry, access, flight_sql(engine))
         parts.callback(server.close, 0)
         # Before the server, which closes the event loops.
         parts.callback(served.close_bridges)

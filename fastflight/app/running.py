@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import importlib.util
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -21,12 +22,15 @@ from fastflight.app.settings import ServeSettings
 from fastflight.bridge import Bridge, Ports
 from fastflight.bridge.opening import OPENINGS
 from fastflight.concurrency import Shard, Shards
-from fastflight.errors import TransportError
+from fastflight.errors import RequestError, TransportError
+from fastflight.extras import needs
 from fastflight.publish import Publishers
 from fastflight.runtime.metrics import device_labels, family
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
+from fastflight.server.sql_commands import SqlCommands
 from fastflight.service import Catalog
+from fastflight.sql.engine import SqlEngine
 
 if TYPE_CHECKING:
     from fastflight.app.cluster import ClusterMember
@@ -119,6 +123,18 @@ def location_of(settings: ServeSettings, server: FlightServer) -> str:
     return f"{address.scheme}://{host}:{server.port}"
 
 
+def flight_sql(engine: SqlEngine) -> SqlCommands | None:
+    """Return the object that answers Flight SQL; None if the extra `sql` is not installed."""
+    if importlib.util.find_spec("duckdb") is None:
+        return None
+    try:
+        with needs("sql", "Flight SQL"):
+            from fastflight.server.flight_sql import FlightSql
+    except RequestError:
+        return None
+    return FlightSql(engine)
+
+
 def flight_server(
     settings: ServeSettings,
     catalog: Catalog,
@@ -127,8 +143,11 @@ def flight_server(
     shards: Shards,
     registry: StreamRegistry,
     access: Access,
+    sql: SqlCommands | None = None,
 ) -> FlightServer:
     """Start a Flight server at the address of `settings`. `state` are the actions `health`, `stats` and alike.
+
+    `sql` answers Flight SQL.
 
     `TransportError` if the address cannot be listened on.
     """
@@ -144,6 +163,7 @@ def flight_server(
             authenticator=access.authenticator,
             tls=access.tls,
             trace=settings.trace,
+            sql=sql,
         )
     except (pa.ArrowException, OSError) as error:
         raise TransportError(
