@@ -38,9 +38,9 @@ def read_rows(
             batches: Iterable[pa.RecordBatch] = stream if head is None else first_rows(stream, head)
             shown: Group | str | None = None
             if printed is not None:
-                _print_rows(stream.schema, batches, printed)
+                print_rows(stream.schema, batches, printed)
             elif path is not None:
-                shown = _save(stream.schema, batches, path)
+                shown = save_rows(stream.schema, batches, path)
             else:
                 shown = preview_of(stream.schema, batches, head)
     summary = _summary(stream, head)
@@ -55,7 +55,8 @@ def read_rows(
     _report_failed(summary)
 
 
-def _save(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Path) -> str:
+def save_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Path) -> str:
+    """Write rows to a local file. Return a sentence about it."""
     rows = 0
     with SavedFile(path, schema) as file:
         for batch in batches:
@@ -69,7 +70,8 @@ def text_format(format: str) -> str:
     return format if format in TEXT_FORMATS else "csv"
 
 
-def _print_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], format: str) -> None:
+def print_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], format: str) -> None:
+    """Print rows on standard output."""
     write = screen.bytes_writer()
     try:
         writer = open_writer(Layout(format), schema.remove_metadata())

@@ -63,6 +63,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "recordings",
         "List the recordings of the server, or of a local folder (--recordings), or export one to a file.",
     ),
+    "sql": ("sql", "Show the result of an SQL query over the server's files and recordings."),
     "serve": (
         "serve",
         "Serve devices as tables. Without --device and --fleet, serve one simulated board, named demo.",
@@ -92,7 +93,7 @@ PANELS: Mapping[str, tuple[str, ...]] = {
         *("df", "info", "rtc", "reset", "soft-reset", "bootloader", "agent"),
     ),
     "Live": ("repl", "exec", "run", "eval", "script", "tail", "plot"),
-    "Recordings": ("record", "replay", "recordings"),
+    "Recordings": ("record", "replay", "recordings", "sql"),
     "Server": ("serve", "gateway", "bridge", "devices", "ports", "stats", "doctor"),
     "Access": ("token", "cert"),
 }

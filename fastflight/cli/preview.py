@@ -38,9 +38,11 @@ def first_rows(stream: RowStream, count: int) -> Iterator[pa.RecordBatch]:
             return
 
 
-def preview_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch], head: int | None = None) -> Group:
-    """Return the table of all batches. `head` is as in `Preview`."""
-    preview = Preview(schema, head)
+def preview_of(
+    schema: pa.Schema, batches: Iterable[pa.RecordBatch], head: int | None = None, first: int = FIRST_ROWS
+) -> Group:
+    """Return the table of all batches. `head` and `first` are as in `Preview`."""
+    preview = Preview(schema, head, first)
     for batch in batches:
         preview.add(batch)
     return preview.table()
@@ -49,18 +51,20 @@ def preview_of(schema: pa.Schema, batches: Iterable[pa.RecordBatch], head: int |
 class Preview:
     """Keeps the first and the last rows of a stream of batches, so its size does not grow with the stream.
 
-    With `head`, keeps all rows: the stream has only the first `head` rows of a file.
+    `first` says how many of the first rows. With `head`, keeps all rows: the stream has only the first `head` rows of a
+    file.
     """
 
-    def __init__(self, schema: pa.Schema, head: int | None = None) -> None:
+    def __init__(self, schema: pa.Schema, head: int | None = None, first: int = FIRST_ROWS) -> None:
         self._schema = schema
         self._head = head
+        self._count = head or first
         self._first: list[list[str]] = []
         self._last: deque[list[str]] = deque(maxlen=LAST_ROWS)
         self._rows = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        head = min((self._head or FIRST_ROWS) - len(self._first), batch.num_rows)
+        head = min(self._count - len(self._first), batch.num_rows)
         self._first += _cells(batch.slice(0, head))
         start = max(head, batch.num_rows - LAST_ROWS)
         self._last.extend(_cells(batch.slice(start)))

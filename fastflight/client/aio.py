@@ -47,6 +47,7 @@ from fastflight.service.requests import (
     FleetFile,
     Recording,
     Request,
+    Sql,
 )
 
 if TYPE_CHECKING:
@@ -181,6 +182,17 @@ class AsyncFastFlightClient:
     async def recording(self, name: str, **options: Unpack[RecordingOptions]) -> AsyncRowStream:
         """Read the recording of a device: all of it or a range. See `FastFlightClient.recording`."""
         return await self.read_request(call.build(Recording, name=name, **request_keys("recording", options)))
+
+    async def sql(
+        self,
+        query: str,
+        parameters: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        progress: Report | None = None,
+    ) -> AsyncRowStream:
+        """Read the result of a query. See `FastFlightClient.sql`."""
+        request = call.build(Sql, query=query, parameters=call.sql_parameters(parameters))
+        return await self.read_request(request, progress=progress)
 
     async def recordings(self) -> list[Recorded]:
         """Return the server's recordings; their `state` says which of them are still being written."""

@@ -5,6 +5,7 @@ The arguments are checked here, before anything is sent, by the same models with
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
@@ -19,6 +20,25 @@ R = TypeVar("R", bound=Request)
 def build(request: type[R], **values: Any) -> R:
     """Build a request. Values that are None get their defaults. Raises `RequestError` that names a wrong value."""
     return validate(request, {key: _as_json(value) for key, value in values.items() if value is not None})
+
+
+def sql_parameters(values: Sequence[Any] | Mapping[str, Any] | None) -> list[Any] | dict[str, Any] | None:
+    """Return the parameters of a query as JSON has them: times, decimals and the like as text.
+
+    A time without a zone is UTC, as it is in the tables of boards. Raises `RequestError` for bytes.
+    """
+    if values is None or not values:
+        return None
+    if isinstance(values, Mapping):
+        return {name: _parameter(value) for name, value in values.items()}
+    return [_parameter(value) for value in values]
+
+
+def _parameter(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray | memoryview):
+        raise RequestError("bytes are not a value of SQL here", where="parameters", hint="Compare the hex() of a column")
+    is_plain = value is None or isinstance(value, bool | int | str)
+    return value if is_plain or (isinstance(value, float) and math.isfinite(value)) else str(value)
 
 
 def _as_json(value: Any) -> Any:

@@ -35,6 +35,7 @@ from fastflight.service.requests import (
     FleetFile,
     Recording,
     Request,
+    Sql,
 )
 
 if TYPE_CHECKING:
@@ -238,6 +239,21 @@ class FastFlightClient:
         `fastflight.client.options.RecordingOptions`.
         """
         return self.read_request(call.build(Recording, name=name, **request_keys("recording", options)))
+
+    def sql(
+        self,
+        query: str,
+        parameters: Sequence[Any] | Mapping[str, Any] | None = None,
+        *,
+        progress: Report | None = None,
+    ) -> RowStream:
+        """Read the result of a query: one SQL statement that only reads. The server needs the extra `sql`.
+
+        Files and recordings are tables: `demo."readings.csv"`, `demo.recording`. `parameters` are values for `?` or
+        `$1` in order, or for `$name` by name. Times and decimals are sent as text, which the server converts.
+        """
+        request = call.build(Sql, query=query, parameters=call.sql_parameters(parameters))
+        return self.read_request(request, progress=progress)
 
     def recordings(self) -> list[Recorded]:
         """Return the server's recordings; their `state` says which of them are still being written."""
