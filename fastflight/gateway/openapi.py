@@ -110,6 +110,26 @@ STREAM: Described = {
     "parameters": _parameters("query", format=_one_of("arrow", "jsonl", "csv", "lines"), formulas=FORMULAS),
     **_answers(200, "The rows", _ROWS, *OF_A_BOARD, 406, 408, 409, 413, 415, 422),
 }
+SQL: Described = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            JSON_: {
+                "schema": {
+                    "type": "object",
+                    "required": ["query"],
+                    "properties": {"query": TEXT, "parameters": {"type": "array", "items": {"type": "number"}}},
+                },
+                "examples": {
+                    "parameters": {"value": {"query": "select ?::int as n", "parameters": [1]}},
+                },
+            },
+            "text/plain": {"schema": TEXT, "examples": {"query": {"value": "select 1 as n"}}},
+        },
+    },
+    "parameters": _parameters("query", format=_one_of("arrow", "jsonl", "csv", "parquet"), formulas=FORMULAS),
+    **_answers(200, "The rows", _ROWS, *OF_A_BOARD, 406, 408, 409, 413, 415, 422),
+}
 TICKET: Described = {
     **_json_body(REQUEST, required=False, live={"type": "device.session", "device": "demo"}),
     # Tickets for fleet and relay have no content.

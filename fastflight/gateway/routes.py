@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.routing import APIRoute
@@ -151,6 +152,14 @@ def routes(backend: Backend, tickets: Tickets) -> FastAPI:
         decoded = backend.make_request(parse(await Content(request.receive).whole(MAX_REQUEST_BYTES), "request"))
         return Streamed(backend, decoded, caller_of(request), make)
 
+    @app.post("/sql", openapi_extra=openapi.SQL, response_class=Response, tags=["rows"])
+    async def sql(request: Request) -> Response:
+        """Stream the result of an SQL query. The content is the query itself, or JSON with `query` and `parameters`."""
+        format_ = choose_format(request.query_params.get("format"), request.headers.get("accept", ""), ROW_FORMATS)
+        make = encoder_of(format_, request.query_params.get("formulas"))
+        decoded = backend.make_request(sql_keys(await Content(request.receive).whole(MAX_REQUEST_BYTES)))
+        return Streamed(backend, decoded, caller_of(request), make)
+
     @app.post("/tickets", openapi_extra=openapi.TICKET, status_code=201, tags=["rows"])
     async def ticket(request: Request) -> Response:
         """Issue a one-time ticket for a WebSocket: `/ws/session`, or what `?for=` names: `repl`, `fleet` or `relay`."""
@@ -222,6 +231,16 @@ def routes(backend: Backend, tickets: Tickets) -> FastAPI:
     described = app.openapi()
     described["paths"] = {**openapi.SHARED, **described["paths"]}
     return app
+
+
+def sql_keys(content: bytes) -> dict[str, Any]:
+    """Return the keys of a `sql` request. No query begins with a brace, so content that does is JSON."""
+    if content.lstrip().startswith(b"{"):
+        return {**parse(content, "content"), "type": "sql"}
+    try:
+        return {"type": "sql", "query": content.decode()}
+    except UnicodeDecodeError:
+        raise RequestError("not UTF-8", where="content", hint="Send the query, or JSON with a query") from None
 
 
 def caller_of(request: Request) -> Caller:

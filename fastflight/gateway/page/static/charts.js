@@ -43,8 +43,9 @@ export class Charts {
   }
 }
 
-class Chart {
-  constructor(parent, name, index) {
+// One chart. `times` formats the labels of its time axis; null: as long as the range needs them.
+export class Chart {
+  constructor(parent, name, index, times = "{HH}:{mm}:{ss}") {
     this.root = document.createElement("figure");
     const title = this.root.appendChild(document.createElement("figcaption"));
     title.appendChild(document.createElement("span")).textContent = name;
@@ -52,7 +53,7 @@ class Chart {
     this.plot = this.root.appendChild(document.createElement("div"));
     parent.append(this.root);
     this.chart = echarts.init(this.plot, null, { renderer: "canvas" });
-    this.chart.setOption(frame(name, COLOURS[index % COLOURS.length]));
+    this.chart.setOption(frame(name, COLOURS[index % COLOURS.length], times));
     this.sizes = new ResizeObserver(() => this.chart.resize());
     this.sizes.observe(this.plot);
   }
@@ -87,7 +88,7 @@ export function withGaps(points, place, late) {
   });
 }
 
-function frame(name, colour) {
+function frame(name, colour, times) {
   const style = getComputedStyle(document.documentElement);
   const [soft, rule] = ["--soft", "--rule"].map((each) => style.getPropertyValue(each));
   return {
@@ -100,7 +101,7 @@ function frame(name, colour) {
       type: "time",
       minInterval: 1000,
       splitNumber: 4,
-      axisLabel: { color: soft, hideOverlap: true, margin: 11, formatter: "{HH}:{mm}:{ss}" },
+      axisLabel: { color: soft, hideOverlap: true, margin: 11, ...(times && { formatter: times }) },
       axisLine: { onZero: false, lineStyle: { color: rule } },
       splitLine: { show: false },
     },

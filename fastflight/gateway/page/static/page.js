@@ -1,4 +1,4 @@
-// Puts the page together. The address says what is shown: #/device/tab, #/benchmarks, or nothing for the overview.
+// Puts the page together. The address says what is shown: #/device/tab, #/sql, #/benchmarks, or nothing for the overview.
 
 import { Benchmarks } from "./benchmarks.js";
 import { Charts } from "./charts.js";
@@ -7,12 +7,14 @@ import { Feed } from "./feed.js";
 import { Files } from "./files.js";
 import { Overview } from "./overview.js";
 import { Signing } from "./signing.js";
+import { Sql } from "./sql.js";
 import { ReplTerminal } from "./terminal.js";
 
 const TABS = ["live", "files", "terminal"];
 // The scope that a tab needs. Without it the tab is hidden; "live" says what is missing instead.
 const NEEDED = { files: "read", terminal: "exec" };
-const BENCHMARKS = "#/benchmarks";
+// Addresses that are no devices: those have a tab, too.
+const VIEWS = { "#/sql": "sql", "#/benchmarks": "benchmarks" };
 const get = (id) => document.getElementById(id);
 
 const devices = new Map();
@@ -31,6 +33,7 @@ const charts = new Charts(get("charts"));
 const files = new Files();
 const terminal = new ReplTerminal();
 const benchmarks = new Benchmarks();
+new Sql();
 // The feed is opened once the user is known.
 let feed = null;
 const signing = new Signing(() => {
@@ -152,7 +155,7 @@ function arrive() {
   if (feed === null) return;
   const [, name, to] = location.hash.split("/");
   const before = document.body.dataset.view;
-  const view = location.hash === BENCHMARKS ? "benchmarks" : name || only ? "device" : "overview";
+  const view = VIEWS[location.hash] ?? (name || only ? "device" : "overview");
   if (view !== "device") chosen = null;
   else chosen = name ? decodeURIComponent(name) : only;
   tab = TABS.includes(to) ? to : "live";
@@ -160,9 +163,9 @@ function arrive() {
   document.body.dataset.view = view;
   // A single device needs no list of devices.
   document.body.toggleAttribute("data-single", chosen !== null && chosen === only);
-  get("fleet").hidden = view === "benchmarks";
+  get("fleet").hidden = Object.values(VIEWS).includes(view);
   get("device").hidden = view !== "device";
-  get("benchmarks").hidden = view !== "benchmarks";
+  for (const each of Object.values(VIEWS)) get(each).hidden = view !== each;
   if (before !== view) scrollTo(0, view === "overview" ? leftAt : 0);
   for (const each of TABS) {
     get(each).hidden = each !== tab;
