@@ -27,6 +27,8 @@ CLIENTS: dict[str, tuple[str, Path, Sequence[str]]] = {
     "rust": ("cargo", BUILT / "rust-client", (str(BUILT / "rust-client"),)),
     "java": ("mvn", BUILT / "java" / "classes" / "Main.class", JAVA),
 }
+# Arrow's JDBC driver, which speaks SQL and nothing else.
+JDBC = ("mvn", BUILT / "java" / "classes" / "Jdbc.class", (*JAVA[:-1], "Jdbc"))
 # An errand takes a second or two; a client that hangs is ended.
 PATIENCE_SECONDS = 60
 
@@ -41,10 +43,10 @@ class Step:
 
 
 class ForeignClient:
-    """One of `CLIENTS`, sent to a server."""
+    """One of `CLIENTS`, or `jdbc`, sent to a server."""
 
     def __init__(self, name: str, location: str, folder: Path) -> None:
-        self._command = CLIENTS[name][2]
+        self._command = (CLIENTS | {"jdbc": JDBC})[name][2]
         self._location = location
         self._folder = folder
 
@@ -63,7 +65,7 @@ class ForeignClient:
 
 def missing(name: str) -> None:
     """Skip by name where a client was not built; fail where CI could have."""
-    tool, left, _ = CLIENTS[name]
+    tool, left, _ = (CLIENTS | {"jdbc": JDBC})[name]
     if left.exists():
         return
     why = f"the {name} client is not built: tests/interop/build does"
