@@ -43,10 +43,11 @@ from fastflight.service.requests import (
     Mock,
     Recording,
     Request,
+    Sql,
 )
 from fastflight.service.source import Summary, held_bytes
 
-REQUESTS = (DeviceFile, FleetFile, DeviceTree, DeviceListing, DeviceExec, DeviceSession, Recording, Mock)
+REQUESTS = (DeviceFile, FleetFile, DeviceTree, DeviceListing, DeviceExec, DeviceSession, Recording, Mock, Sql)
 # Rows of an upload that wait for the server, which buffers as much again.
 WAITING_BYTES = 1024 * 1024
 # Actions that a server answers at once even under load, with a time limit below the usual one.

@@ -48,6 +48,7 @@ export function tableOf(rows) {
     const cell = head.appendChild(document.createElement("th"));
     cell.scope = "col";
     cell.textContent = name;
+    if (typeof rows.find((row) => row[name] != null)?.[name] === "number") cell.className = "number";
   }
   const body = table.createTBody();
   for (const row of rows) {
@@ -55,9 +56,17 @@ export function tableOf(rows) {
     for (const name of names) {
       const value = row[name];
       const cell = line.insertCell();
-      cell.textContent = value == null ? "" : typeof value === "object" ? JSON.stringify(value) : String(value);
+      cell.textContent = textOf(value);
       if (typeof value === "number") cell.className = "number";
     }
   }
   return table;
+}
+
+// A value as people read it: a time without zeros at its end, a number without the last bits of a float.
+function textOf(value) {
+  if (value == null) return "";
+  if (typeof value === "number") return String(Number.isInteger(value) ? value : Number(value.toPrecision(12)));
+  if (typeof value === "object") return JSON.stringify(value);
+  return String(value).replace(/^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:(\.\d*[1-9])0*|\.0+)?(?=Z|[+-]|$)/, "$1 $2$3");
 }
