@@ -1,0 +1,64 @@
+"""`fastflight sql`: a table on a terminal, CSV in a pipe, JSON lines, files, and a query from standard input."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from fastflight.cli.main import app
+from tests.support.servers import serving
+
+if sys.platform != "win32":
+    from tests.support.terminal import terminal
+
+QUERY = 'select temperature as t, time from demo."readings.csv" order by time limit 2'
+
+
+@pytest.fixture
+def sql() -> Iterator[Callable[..., Result]]:
+    with serving() as server:
+
+        def run(*arguments: str, input: str | None = None) -> Result:
+            return CliRunner().invoke(app, ["sql", *arguments], env={"FASTFLIGHT_SERVER": server.location}, input=input)
+
+        yield run
+
+
+def test_rows_go_to_a_pipe_as_csv_or_json_and_to_a_file_by_its_ending(
+    sql: Callable[..., Result], tmp_path: Path
+) -> None:
+    assert sql(QUERY).stdout.splitlines()[:2] == ["t,time", "17.86,2026-03-01T00:00:00.000000Z"]
+    assert [json.loads(line)["t"] for line in sql("--json", input=QUERY).stdout.splitlines()] == [17.86, 18.1]
+    file = tmp_path / "out.parquet"
+    assert sql(QUERY, "-o", str(file)).stdout.startswith(f"{file}: ")
+    assert pq.read_table(file)["t"].to_pylist() == [17.86, 18.1]
+    said = json.loads(sql(QUERY, "-o", str(file), "--json").stdout)
+    assert (said["output"], said["rows"]) == (str(file), 2)
+    assert sql("select ?::int + ?::int as n", "-v", "40", "-v", "2").stdout == "n\n42\n"
+
+
+def test_what_is_wrong_is_said_with_an_exit_code(sql: Callable[..., Result]) -> None:
+    refused = sql("delete from demo.x")
+    assert refused.exit_code == 1 and "SQL only reads" in refused.stderr and refused.stdout == ""
+    empty = sql(input="\n")
+    assert empty.exit_code == 2 and "there is no query" in empty.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a terminal of POSIX")
+def test_a_terminal_shows_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as server:
+        for name, value in (("FASTFLIGHT_SERVER", server.location), ("TERM", "dumb"), ("COLUMNS", "120")):
+            monkeypatch.setenv(name, value)
+        with terminal() as ended:
+            app(["sql", "select n from range(60) t(n)"], standalone_mode=False)
+            shown = ended()
+    lines = [line.strip() for line in shown.splitlines()]
+    assert "60 rows, 1 column" in shown
+    assert {"0", "39", "...", "59"} <= set(lines) and "45" not in lines

@@ -1,0 +1,81 @@
+"""SQL over HTTP: `POST /sql` in each format, and the box of the live page."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+
+import httpx
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from playwright.sync_api import Browser, expect
+
+from fastflight.app.gateway import open_remote_gateway
+
+from .browsing import looking, serving
+
+QUERY = 'select time, temperature from demo."readings.csv" order by time limit 2'
+TEMPERATURES = [17.86, 18.1]
+PER_HOUR = """select time_bucket(interval 1 hour, time) as hour, avg(temperature) as warm, max(humidity) as moist
+from demo."readings.csv" group by 1 order by 1"""
+
+
+@pytest.fixture(params=["in one process", "in front of another"])
+def http(request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
+    with serving(demo="sim:?telemetry=0") as running:
+        if request.param == "in one process":
+            with httpx.Client(base_url=str(running.http)) as client:
+                yield client
+        else:
+            with open_remote_gateway(running.location, ("127.0.0.1", 0)) as gateway:
+                with httpx.Client(base_url=gateway.url) as client:
+                    yield client
+
+
+def test_each_format_has_the_same_rows(http: httpx.Client) -> None:
+    def ask(format: str, content: str = QUERY) -> bytes:
+        answer = http.post("/sql", params={"format": format}, content=content.encode())
+        assert answer.status_code == 200, answer.text
+        return answer.content
+
+    assert pa.ipc.open_stream(http.post("/sql", content=QUERY).content).read_all()[1].to_pylist() == TEMPERATURES
+    assert pq.read_table(io.BytesIO(ask("parquet")))["temperature"].to_pylist() == TEMPERATURES
+    assert [json.loads(line)["temperature"] for line in ask("jsonl").splitlines()] == TEMPERATURES
+    assert [line.split(",")[1] for line in ask("csv").decode().splitlines()] == ["temperature", "17.86", "18.1"]
+    by_json = json.dumps({"query": "select $a::int as a, $b as b", "parameters": {"a": 1, "b": "x"}})
+    assert json.loads(ask("jsonl", by_json)) == {"a": 1, "b": "x"}
+
+
+def test_what_is_wrong_gets_its_status(http: httpx.Client) -> None:
+    for content, status, text in (
+        (b"drop table x", 400, "SQL only reads"),
+        (b"select * from demo.nothing", 404, "no such file"),
+        (b'{"qeury": "select 1"}', 400, "query"),
+        (b"\xff", 400, "not UTF-8"),
+        (b"", 400, "query"),
+    ):
+        answer = http.post("/sql?format=jsonl", content=content)
+        assert answer.status_code == status and text in answer.json()["text"], answer.text
+
+
+def test_the_page_shows_a_table_and_charts_over_time(browser: Browser) -> None:
+    with serving(demo="sim:?telemetry=0") as running, looking(browser, f"{running.http}/#/sql") as page:
+        page.get_by_role("button", name="Tables").click()
+        expect(page.get_by_role("cell", name='demo."readings.csv"')).to_be_visible()
+        expect(page.locator("#sql-charts canvas")).to_have_count(0)
+        page.locator("#sql-query").fill(PER_HOUR)
+        page.keyboard.press("Control+Enter")
+        expect(page.locator("#sql-charts figcaption span")).to_have_text(["warm", "moist"])
+        expect(page.locator("#sql-charts canvas")).to_have_count(2)
+        expect(page.locator("#sql-rows th")).to_have_text(["hour", "warm", "moist"])
+        expect(page.locator("#sql-said")).to_contain_text("rows.")
+        page.locator("#sql-query").fill("select '<b onclick=x>' as a, 1 as b")
+        page.get_by_role("button", name="Run").click()
+        expect(page.get_by_role("cell", name="<b onclick=x>")).to_be_visible()
+        expect(page.locator("#sql-charts canvas")).to_have_count(0)
+        page.locator("#sql-query").fill("selec 1")
+        page.get_by_role("button", name="Run").click()
+        expect(page.locator("#sql-said")).to_have_class("failed")
+        expect(page.locator("#sql-rows table")).to_have_count(0)
