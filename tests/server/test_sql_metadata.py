@@ -1,13 +1,13 @@
-"""Flight SQL's answers about tables and the server: columns as in FlightSql.proto, patterns as in SQL."""
+"""Flight SQL's answers about tables and the server: columns as in FlightSql.proto."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pytest
 
-from fastflight.errors import RequestError
+from fastflight.access.identity import ANYBODY, Identity
 from fastflight.protocol.flight_sql import (
     CommandGetCatalogs,
     CommandGetDbSchemas,
@@ -15,7 +15,7 @@ from fastflight.protocol.flight_sql import (
     CommandGetTableTypes,
 )
 from fastflight.server.sql_info import ENTRIES, SCHEMA, sql_info
-from fastflight.server.sql_metadata import MAX_GLOB_CHARACTERS, answer, like
+from fastflight.server.sql_metadata import Command, answer, schema_of
 
 COLUMNS = pa.schema({"time": pa.timestamp("us", "UTC"), "n": pa.int64()})
 
@@ -29,62 +29,74 @@ class Named:
     schema: pa.Schema | None = None
 
 
-TABLES = [
-    Named("demo", "readings.csv", schema=COLUMNS),
-    Named("demo", "events.jsonl"),
-    Named("bench", "readings.csv"),
-    Named("fastflight", "devices", "SYSTEM TABLE"),
-]
+class Engine:
+    """Has four tables, and notes the patterns that it is given."""
+
+    tables_of = (
+        Named("demo", "readings.csv", schema=COLUMNS),
+        Named("demo", "events.jsonl"),
+        Named("bench", "readings.csv"),
+        Named("fastflight", "devices", "SYSTEM TABLE"),
+    )
+
+    def __init__(self) -> None:
+        self.patterns: list[object] = []
+
+    def tables(
+        self, identity: Identity, schema: str | None, table: str | None, *, with_schemas: bool
+    ) -> Sequence[Named]:
+        self.patterns += [schema, table, with_schemas]
+        return self.tables_of
+
+    def schemas(self, identity: Identity, schema: str | None) -> Sequence[str]:
+        self.patterns.append(schema)
+        return ["fastflight", "demo", "empty"]
 
 
-def test_catalogs_schemas_and_types_are_there_once_and_sorted() -> None:
-    assert answer(CommandGetCatalogs(), TABLES).to_pydict() == {"catalog_name": ["server"]}
-    assert answer(CommandGetTableTypes(), TABLES).to_pydict() == {"table_type": ["SYSTEM TABLE", "TABLE"]}
-    schemas = answer(CommandGetDbSchemas(), TABLES)
-    assert schemas.column("db_schema_name").to_pylist() == ["bench", "demo", "fastflight"]
-    assert answer(CommandGetDbSchemas("other"), TABLES).num_rows == 0
+def rows(command: Command, engine: Engine | None = None) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = answer(command, engine or Engine(), ANYBODY).to_pylist()
+    return found
 
 
-def test_tables_are_chosen_by_catalog_patterns_and_types() -> None:
-    def names(command: CommandGetTables) -> list[tuple[str, str]]:
-        rows = answer(command, TABLES).to_pylist()
-        return [(row["db_schema_name"], row["table_name"]) for row in rows]
+def test_catalogs_schemas_and_types_are_sorted() -> None:
+    assert rows(CommandGetCatalogs()) == [{"catalog_name": "server"}]
+    assert rows(CommandGetTableTypes()) == [{"table_type": "SYSTEM TABLE"}, {"table_type": "TABLE"}]
+    engine = Engine()
+    schemas = rows(CommandGetDbSchemas("server", "d%"), engine)
+    assert [row["db_schema_name"] for row in schemas] == ["demo", "empty", "fastflight"]
+    assert engine.patterns == ["d%"]
 
-    assert len(names(CommandGetTables())) == 4
-    assert names(CommandGetTables(table_name_filter_pattern="read%.csv")) == [
+
+def test_tables_are_sorted_and_chosen_by_catalog_and_type() -> None:
+    engine = Engine()
+    tables = rows(CommandGetTables(None, "d%", "_"), engine)
+    assert [(row["db_schema_name"], row["table_name"]) for row in tables] == [
         ("bench", "readings.csv"),
-        ("demo", "readings.csv"),
-    ]
-    assert names(CommandGetTables(db_schema_filter_pattern="dem_", table_types=("VIEW", "TABLE"))) == [
         ("demo", "events.jsonl"),
         ("demo", "readings.csv"),
+        ("fastflight", "devices"),
     ]
-    assert names(CommandGetTables(catalog="")) == names(CommandGetTables(table_types=("VIEW",))) == []
+    assert engine.patterns == ["d%", "_", False]
+    assert [row["table_name"] for row in rows(CommandGetTables(table_types=("VIEW", "SYSTEM TABLE")))] == ["devices"]
+
+
+def test_the_engine_is_not_asked_where_nothing_can_fit() -> None:
+    engine = Engine()
+    for command in (
+        CommandGetTables(catalog=""),
+        CommandGetTables(table_types=("VIEW",), include_schema=True),
+        CommandGetDbSchemas("other"),
+    ):
+        assert rows(command, engine) == []
+        assert answer(command, engine, ANYBODY).schema == schema_of(command)
+    assert engine.patterns == []
 
 
 def test_schemas_of_tables_are_ipc_messages() -> None:
-    rows = answer(CommandGetTables(db_schema_filter_pattern="demo", include_schema=True), TABLES)
-    assert rows.schema.field("table_schema").nullable is False
-    events, readings = (pa.ipc.read_schema(pa.py_buffer(each)) for each in rows.column("table_schema").to_pylist())
-    assert readings == COLUMNS and len(events) == 0
-
-
-@pytest.mark.parametrize(
-    ("name", "pattern", "matches"),
-    [
-        ("a.csv", "a.csv", True), ("axcsv", "a.csv", False), ("a_b", r"a\_b", True), ("axb", r"a\_b", False),
-        ("a%", r"a\%", True), ("ab", r"a\%", False), ("a\\b", r"a\\b", True), ("[ab]*?", "[ab]*?", True),
-        ("a", "[ab]*?", False), ("a\nb", "a%", True), ("", "", True), ("a", "", False), ("A", "a", False),
-    ],
-)  # fmt: skip
-def test_patterns_are_those_of_sql(name: str, pattern: str, matches: bool) -> None:
-    assert like(name, pattern) is matches
-
-
-def test_a_hostile_pattern_takes_no_time_and_a_long_one_is_refused() -> None:
-    assert not like("a" * 255, "%a" * 250 + "%b")
-    with pytest.raises(RequestError, match="at most"):
-        like("a", "%" * (MAX_GLOB_CHARACTERS + 1))
+    tables = answer(CommandGetTables(include_schema=True), Engine(), ANYBODY)
+    assert tables.schema.field("table_schema").nullable is False
+    schemas = [pa.ipc.read_schema(pa.py_buffer(each)) for each in tables.column("table_schema").to_pylist()]
+    assert [each.names for each in schemas] == [[], [], ["time", "n"], []]
 
 
 def test_each_entry_of_sql_info_is_there_with_its_type() -> None:
