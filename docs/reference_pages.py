@@ -46,6 +46,7 @@ MARK = "<!-- made from the code: the site has the tables here -->"
 GRPC_CODES = {
     "NotFound": "NOT_FOUND",
     "InvalidArgument": "INVALID_ARGUMENT",
+    "Unimplemented": "UNIMPLEMENTED",
     "FlightUnauthenticatedError": "UNAUTHENTICATED",
     "FlightUnauthorizedError": "PERMISSION_DENIED",
     "FlightUnavailableError": "UNAVAILABLE",

@@ -28,11 +28,15 @@ def sql(
     ] = STDIN,
     values: Annotated[
         list[str] | None,
-        typer.Option("--value", "-v", metavar="VALUE", help="The value of the next ? in the query; may be given again."),
+        typer.Option(
+            "--value", "-v", metavar="VALUE", help="The value of the next ? in the query; may be given again."
+        ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the rows to a .csv, .jsonl, .arrow or .parquet file."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the rows to a .csv, .jsonl, .arrow or .parquet file."
+        ),
     ] = None,
     json: AsJson = False,
     server: Server = DEFAULT_SERVER,

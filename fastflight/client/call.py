@@ -36,7 +36,9 @@ def sql_parameters(values: Sequence[Any] | Mapping[str, Any] | None) -> list[Any
 
 def _parameter(value: Any) -> Any:
     if isinstance(value, bytes | bytearray | memoryview):
-        raise RequestError("bytes are not a value of SQL here", where="parameters", hint="Compare the hex() of a column")
+        raise RequestError(
+            "bytes are not a value of SQL here", where="parameters", hint="Compare the hex() of a column"
+        )
     is_plain = value is None or isinstance(value, bool | int | str)
     return value if is_plain or (isinstance(value, float) and math.isfinite(value)) else str(value)
 

@@ -13,6 +13,7 @@ from fastflight.errors import (
     DeviceException,
     FastFlightError,
     FileMissing,
+    QueryLimit,
     RequestError,
     ResourceExhausted,
     SequenceConflict,
@@ -24,7 +25,7 @@ from fastflight.server.status import MAX_EXTRA_INFO_BYTES, flight_error, mapped
 def every_error() -> list[type[FastFlightError]]:
     found = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, FastFlightError)]
     # These take more than a text.
-    special = (FastFlightError, DeviceException, SequenceConflict, ResourceExhausted)
+    special = (FastFlightError, DeviceException, SequenceConflict, ResourceExhausted, QueryLimit)
     return [kind for kind in found if kind not in special]
 
 

@@ -1,7 +1,7 @@
 """Screenshots of the live page: `python -m tests.support.page_screenshots FOLDER [BOARDS]`.
 
 Takes the overview and a device with 1, 3, 30 and 300 boards, at widths of 1440, 900 and 390 pixels, light and dark.
-With three boards it also takes the files, a preview, a question, the terminal and the benchmarks. `BOARDS` is one
+With three boards it also takes the files, a preview, a question, the terminal, a query and the benchmarks. `BOARDS` is one
 of these numbers, and the others are left out. Pictures are named `BOARDS-WHAT-WIDTH-THEME.png`.
 If all are taken, `FOLDER/docs` gets the pictures of docs/, with palettes: these have a third of the size.
 
@@ -54,7 +54,10 @@ DOCS = {
     "pages/preview": ["preview-1440-light"],
     "pages/terminal": ["terminal-1440-dark"],
     "pages/benchmarks": ["benchmarks-1440-light"],
+    "pages/sql": ["sql-1440-light"],
 }
+QUERY = """select time_bucket(interval 10 minute, time) as time, avg(temperature) as temperature, avg(humidity) as humidity
+from demo."readings.csv" group by 1 order by 1"""
 PLOTS = Path(__file__).parents[2] / "docs" / "results"
 
 
@@ -162,7 +165,7 @@ def open_page(browser: Browser, url: str, width: int, theme: str) -> Page:
 
 
 def take_parts(page: Page, url: str, name: str, folder: Path) -> None:
-    """Take the files, a preview, a question, the terminal and the benchmarks."""
+    """Take the files, a preview, a question, the terminal, a query and the benchmarks."""
     page.goto(f"{url}/#/demo/files")
     entry = page.locator("#entries tr", has_text="readings.csv")
     entry.wait_for()
@@ -182,6 +185,12 @@ def take_parts(page: Page, url: str, name: str, folder: Path) -> None:
         page.wait_for_timeout(SHORT_MS / 3)
     take(page, folder / f"terminal-{name}.png")
     page.click("#terminal-close")
+    page.goto(f"{url}/#/sql")
+    page.fill("#sql-query", QUERY)
+    page.click("#sql-run")
+    page.locator("#sql-rows td").first.wait_for()
+    page.wait_for_timeout(SHORT_MS)
+    take(page, folder / f"sql-{name}.png")
     page.goto(f"{url}/#/benchmarks")
     page.wait_for_timeout(SHORT_MS)
     take(page, folder / f"benchmarks-{name}.png")
