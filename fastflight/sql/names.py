@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+from fastflight.errors import RequestError
+from fastflight.service.requests import MAX_GLOB_CHARACTERS
 
 # Queries keep their meaning when a server moves, so this is not the name of its computer.
 CATALOG = "server"
 # The schema of the tables about the server itself.
 OWN_SCHEMA = "fastflight"
 RECORDING = "recording"
+# In a pattern of SQL: an escaped character, a wildcard, or a character that is special in a glob.
+_PART = re.compile(r"\\([%_\\])|([%_])|([*?\[])")
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
 # Words that would need quotes as well, of those that are likely names.
 _RESERVED = frozenset(
@@ -32,3 +38,20 @@ def table_of_path(path: str) -> str:
     """Return the name of a file's table: its path without the leading slash, except for `/recording`."""
     name = path.lstrip("/")
     return f"/{name}" if name.lower() == RECORDING else name
+
+
+def like(name: str, pattern: str) -> bool:
+    """Whether a name matches a pattern of SQL: `%` is any text, `_` any character, and `\\` makes them plain.
+
+    `RequestError` if the pattern is too long. The time for a name is at most the product of both lengths.
+    """
+    if len(pattern) > MAX_GLOB_CHARACTERS:
+        raise RequestError(f"a pattern has at most {MAX_GLOB_CHARACTERS} characters", where="pattern")
+    return fnmatchcase(name, _PART.sub(_as_glob, pattern))
+
+
+def _as_glob(part: re.Match[str]) -> str:
+    escaped, wildcard, special = part.groups()
+    if wildcard:
+        return "*" if wildcard == "%" else "?"
+    return f"[{special}]" if special else str(escaped)

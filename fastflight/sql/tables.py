@@ -7,7 +7,6 @@ and it can be scanned any number of times. A file is fetched once for a query, t
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -27,7 +26,7 @@ from fastflight.service.resolve import plain
 from fastflight.service.source import Reading
 from fastflight.sources import DeviceFiles
 from fastflight.sources.file_cache import CachedContent
-from fastflight.sql.names import CATALOG, OWN_SCHEMA, RECORDING, shown, table_of_path
+from fastflight.sql.names import CATALOG, OWN_SCHEMA, RECORDING, like, shown, table_of_path
 from fastflight.sql.pushdown import EPOCH, MICROSECOND, Narrowing
 
 TIME = pa.timestamp("us", "UTC")
@@ -288,9 +287,5 @@ def _row(schema: pa.Schema, values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _like(name: str, pattern: str | None) -> bool:
-    """Whether a name matches a pattern in which % stands for any text, and _ for any character."""
-    if pattern is None:
-        return True
-    parts = re.split(r"(\\.|[%_])", pattern)
-    glob = "".join({"%": ".*", "_": "."}.get(part, re.escape(part.removeprefix("\\"))) for part in parts)
-    return re.fullmatch(glob, name, re.DOTALL) is not None
+    """As `names.like`; None matches every name."""
+    return pattern is None or like(name, pattern)

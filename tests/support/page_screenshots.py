@@ -1,8 +1,8 @@
 """Screenshots of the live page: `python -m tests.support.page_screenshots FOLDER [BOARDS]`.
 
 Takes the overview and a device with 1, 3, 30 and 300 boards, at widths of 1440, 900 and 390 pixels, light and dark.
-With three boards it also takes the files, a preview, a question, the terminal, a query and the benchmarks. `BOARDS` is one
-of these numbers, and the others are left out. Pictures are named `BOARDS-WHAT-WIDTH-THEME.png`.
+With three boards it also takes the files, a preview, a question, the terminal, a query and the benchmarks. `BOARDS` is
+one of these numbers, and the others are left out. Pictures are named `BOARDS-WHAT-WIDTH-THEME.png`.
 If all are taken, `FOLDER/docs` gets the pictures of docs/, with palettes: these have a third of the size.
 
 The boards are TCP ports of this process that print JSON lines. One in ten is silent after a while, and one in ten
@@ -56,7 +56,8 @@ DOCS = {
     "pages/benchmarks": ["benchmarks-1440-light"],
     "pages/sql": ["sql-1440-light"],
 }
-QUERY = """select time_bucket(interval 10 minute, time) as time, avg(temperature) as temperature, avg(humidity) as humidity
+QUERY = """select time_bucket(interval 10 minute, time) as time,
+  avg(temperature) as temperature, avg(humidity) as humidity
 from demo."readings.csv" group by 1 order by 1"""
 PLOTS = Path(__file__).parents[2] / "docs" / "results"
 
