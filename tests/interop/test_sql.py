@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -22,6 +24,7 @@ from fastflight.app.compose import RunningServer
 from fastflight.app.token_file import change
 from fastflight.client import FastFlightClient
 from fastflight.protocol.flight_sql import CommandStatementQuery, encode
+from tests.docs.site_pages import DOCS, SERVER, blocks
 from tests.support.servers import serving
 
 from .clients import ForeignClient, Step, missing
@@ -47,7 +50,7 @@ def server() -> Iterator[RunningServer]:
 
 @pytest.fixture
 def connection(server: RunningServer) -> Iterator[adbc.Connection]:
-    with adbc.connect(server.location.replace("grpc://", "grpc+tcp://"), autocommit=True) as connection:
+    with adbc.connect(server.location, autocommit=True) as connection:
         yield connection
 
 
@@ -104,9 +107,17 @@ def test_pandas_and_polars_read_a_query(connection: adbc.Connection) -> None:
     assert pl.read_database(query, connection)["temperature"].to_list() == frame["temperature"].to_list()
 
 
+def test_the_page_about_adbc_does_what_it_shows(server: RunningServer) -> None:
+    for block in blocks((DOCS / "sql" / "adbc.md").read_text()):
+        if block.language == "python" and block.comment != "not run":
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                exec(block.content.replace(SERVER, server.location), {})
+            assert "temperature" in printed.getvalue()
+
+
 def test_jdbc_queries_and_shows_what_database_tools_ask_for(server: RunningServer, tmp_path: Path) -> None:
     missing("jdbc")
-    jdbc = ForeignClient("jdbc", server.location.removeprefix("grpc://"), tmp_path)
+    jdbc = ForeignClient("jdbc", f"{server.location.removeprefix('grpc://')}/?useEncryption=false", tmp_path)
     statement, prepared, again, catalogs, schemas, tables, columns, types, properties, refused = jdbc.errand(
         Step("statement", f"select temperature, 'x' as s from {READINGS} limit 2"),
         Step("prepared", [f"select count(*) as n from {READINGS} where temperature < ? and ? = 'x'", "18", "x"]),

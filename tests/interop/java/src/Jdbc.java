@@ -16,14 +16,14 @@ import java.sql.Statement;
 /**
  * Queries a server with nothing but Arrow's own JDBC driver.
  *
- * <p>Jdbc LOCATION FOLDER carries out FOLDER/errand.json: each step names a call and its request. The answer to each
+ * <p>Jdbc HOST:PORT/?OPTIONS FOLDER carries out FOLDER/errand.json: each step names a call and its request. The answer to each
  * goes to standard output, one JSON object for each step.
  */
 public final class Jdbc {
   private static final ObjectMapper JSON = new ObjectMapper();
 
   public static void main(String[] arguments) throws Exception {
-    String url = "jdbc:arrow-flight-sql://" + arguments[0] + "/?useEncryption=false";
+    String url = "jdbc:arrow-flight-sql://" + arguments[0];
     try (Connection connection = DriverManager.getConnection(url)) {
       for (JsonNode step : JSON.readTree(new File(arguments[1], "errand.json"))) {
         ObjectNode said = JSON.createObjectNode();
