@@ -42,6 +42,7 @@ VERBS = {
     "session": ("device", f"{TRAFFIC} since_seq flush_ms limit_seconds reconnect requests"),
     "live": ("device columns", "seconds window"),
     "recording": ("name", f"{TRAFFIC} from_seq to_seq from_time to_time"),
+    "sql": ("query parameters", "progress"),
     "recordings": ("", ""),
     "add_device": ("name url", "record"),
     "remove_device": ("name", ""),

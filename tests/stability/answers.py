@@ -69,6 +69,7 @@ COMMANDS = (
     "run program.py demo --json",
     "tail demo -n 1 --json",
     "record demo --json",
+    "sql 'select 1' -o one.csv --json",
     "recordings list --json",
     "recordings export demo -o kept.parquet --json",
     "replay demo -n 1 --json",
