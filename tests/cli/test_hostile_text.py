@@ -238,6 +238,7 @@ VERBS = {
     "replay as it is": ["replay", "demo", "--raw"],
     "replay as CSV": ["replay", "demo", "--csv"],
     "replay as JSON": ["replay", "demo", "--json"],
+    "sql": ["sql", "select 1"],
     "recordings": ["recordings"],
     "recordings as JSON": ["recordings", "--json"],
     "info": ["info", "demo"],
@@ -252,8 +253,9 @@ VERBS = {
     "doctor": ["doctor"],
 }
 WITHOUT_A_WORD = {"rm", "mkdir", "mv", "reset", "soft-reset", "plot"}
-# Verbs that do not understand what this server answers, and so have no output.
-WITHOUT_OUTPUT = WITHOUT_A_WORD | {"put", "put with rows", "cp", "edit", "df", "rtc", "bootloader", "agent"}
+# Verbs that do not understand what this server answers, and so have no output. `sql` writes CSV, which has no place for
+# the bytes in these rows.
+WITHOUT_OUTPUT = WITHOUT_A_WORD | {"put", "put with rows", "cp", "edit", "df", "rtc", "bootloader", "agent", "sql"}
 
 
 def strings_in(value: Any) -> set[str]:
