@@ -108,7 +108,7 @@ class NatsServers:
 @contextlib.contextmanager
 def nats_servers(folder: Path, nodes: int = 1, settings: str = "") -> Iterator[NatsServers]:
     """Run `nodes` servers, which replicate JetStream, until the block ends. Their files are in `folder`."""
-    ports = iter(_free_ports(3 * nodes))
+    ports = iter(free_ports(3 * nodes))
     each = [(next(ports), next(ports), next(ports)) for _ in range(nodes)]
     routes = [route for _, _, route in each] if nodes > 1 else []
     servers = NatsServers([NatsNode(f"n{at}", folder, each[at], routes, settings) for at in range(nodes)])
@@ -122,7 +122,8 @@ def nats_servers(folder: Path, nodes: int = 1, settings: str = "") -> Iterator[N
             node.kill()
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Return ports at which nobody listens."""
     with contextlib.ExitStack() as held:
         ports = []
         for _ in range(count):
