@@ -1,4 +1,4 @@
-"""The key-value bucket with the leases of one fleet. It is created when it is missing, and checked."""
+"""The key-value buckets of one fleet: leases, and the devices of each server. Created when missing, and checked."""
 
 from __future__ import annotations
 
@@ -13,43 +13,45 @@ from fastflight.cluster.connection import understood
 from fastflight.errors import RequestError
 
 BUCKET = "ff-owners"
+# Has no time to live, because the devices of a server are written only when they change.
+LISTS_BUCKET = "ff-devices"
 # A lease whose request takes longer than this counts as not renewed.
 LEASE_ANSWER_SECONDS = 1.0
 # As many copies as there are NATS servers in the address, at most this many: a quorum of three bears the loss of one.
 MAX_REPLICAS = 3
 
 
-async def open_bucket(client: Client, fleet: str, ttl: float, servers: int) -> KeyValue:
-    """Return the bucket of the fleet, whose entries live for `ttl` seconds. `servers`: how many NATS servers there are.
+async def open_bucket(client: Client, name: str, fleet: str, ttl: float | None, servers: int) -> KeyValue:
+    """Return a bucket of the fleet, whose entries live for `ttl` seconds. `servers`: how many NATS servers there are.
 
     `RequestError` if it belongs to another fleet or was not made by this version of fastflight.
     """
-    with understood(f"the bucket {BUCKET}"):
+    with understood(f"the bucket {name}"):
         description = f"fastflight: owners of the fleet {fleet}"
         jetstream = client.jetstream(timeout=LEASE_ANSWER_SECONDS)
         replicas = MAX_REPLICAS if servers >= MAX_REPLICAS else 1
         try:
-            bucket = await jetstream.key_value(BUCKET)
+            bucket = await jetstream.key_value(name)
         except js_errors.NotFoundError:
             config = api.KeyValueConfig(
-                BUCKET, description, history=1, ttl=ttl, storage=api.StorageType.FILE, replicas=replicas, direct=False
+                name, description, history=1, ttl=ttl, storage=api.StorageType.FILE, replicas=replicas, direct=False
             )
             # Another server may have created it, and other settings than these are refused below.
             with contextlib.suppress(js_errors.BadRequestError):
                 await jetstream.create_key_value(config)
-            bucket = await jetstream.key_value(BUCKET)
+            bucket = await jetstream.key_value(name)
         status = await bucket.status()
     found = status.stream_info.config
     if found.description != description:
         raise RequestError(
-            f"the bucket {BUCKET} is for something else: {found.description or 'it has no description'!r}",
+            f"the bucket {name} is for something else: {found.description or 'it has no description'!r}",
             where=f"the fleet {fleet}",
             hint="Give each fleet a NATS account of its own, or the same name in [cluster] of all its fleet files",
         )
-    if status.ttl != ttl:
+    if (status.ttl or 0) != (ttl or 0):
         raise RequestError(
-            f"the entries of the bucket {BUCKET} live for {status.ttl or 0:g} s, and this server expects {ttl:g} s",
+            f"the entries of the bucket {name} live for {status.ttl or 0:g} s, and this server expects {ttl or 0:g} s",
             where=f"the fleet {fleet}",
-            hint=f"Run the same version of fastflight on all servers, or stop them all and delete the bucket {BUCKET}",
+            hint=f"Run the same version of fastflight on all servers, or stop them all and delete the bucket {name}",
         )
     return bucket

@@ -26,11 +26,11 @@ from nats.errors import Error as NatsError
 from nats.js.errors import KeyWrongLastSequenceError
 from nats.js.kv import KV_DEL, KV_PURGE, KeyValue
 
-from fastflight.cluster.bucket import LEASE_ANSWER_SECONDS, open_bucket
+from fastflight.cluster.bucket import BUCKET, LEASE_ANSWER_SECONDS, LISTS_BUCKET, open_bucket
 from fastflight.cluster.connection import ClusterConnection, understood
 from fastflight.cluster.directory import DEVICE, SERVER, Directory, Entry, Profile, differences, key_of
 from fastflight.cluster.lease import TTL_SECONDS, Create, Lease
-from fastflight.cluster.placement import ranked
+from fastflight.cluster.placement import rankings
 from fastflight.concurrency import off_loop
 from fastflight.errors import FastFlightError, TransportClosed
 
@@ -38,6 +38,8 @@ log = structlog.get_logger(__name__)
 
 # Between two looks at the leases. A lease is renewed every second, and ends half a second before its entry.
 TICK_SECONDS = 0.1
+# A device that another server should own is looked at once in so many ticks: most devices are of that kind.
+BACKUP_TICKS = 10
 # Before the bucket is opened again after an error.
 RETRY_SECONDS = 1.0
 # A device that cannot be taken over is left to other servers for this long.
@@ -65,7 +67,8 @@ class Devices(Protocol):
 class _Claim:
     """What this server does about one device."""
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, key: str, lease: Lease) -> None:
+        self.key = key
         self.lease = lease
         # `Devices.take` has returned, and `give` was not called yet.
         self.in_use = False
@@ -105,13 +108,18 @@ class Ownership:
         self._own = self._new_lease()
         self._joined_at = 0.0
         self._claims: dict[str, _Claim] = {}
+        self._leases: dict[str, Lease] = {}
         self._bucket: KeyValue | None = None
+        self._lists: KeyValue | None = None
+        self._lists_due = 0.0
         self._leaving = False
         self._tasks: set[asyncio.Task[None]] = set()
         # The request of each lease that is under way.
         self._sending: dict[Lease, asyncio.Task[None]] = {}
         # The owners that the servers should have: computed again when they change.
         self._placed: tuple[object, dict[str, list[str]]] = (None, {})
+        # Counts ticks, up to `BACKUP_TICKS`.
+        self._turn = 0
         # Why this server is not a member of the cluster; empty while it is.
         self.trouble = "not connected to NATS yet"
         # The other servers whose fleet files differ from this one's, each with what differs.
@@ -176,8 +184,8 @@ class Ownership:
                 if claim.in_use and claim.busy is None:
                     self._begin(claim, self._give(device, claim))
             await asyncio.wait([claim.busy for claim in self._claims.values() if claim.busy])
-        for device, claim in self._claims.items():
-            await self._delete(key_of(DEVICE, device), claim.lease)
+        for claim in self._claims.values():
+            await self._delete(claim.key, claim.lease)
         await self._delete(key_of(SERVER, self._profile.name), self._own)
         for task in [*self._tasks]:
             task.cancel()
@@ -187,20 +195,23 @@ class Ownership:
         while True:
             client = await self._connection.connected()
             try:
-                bucket = await open_bucket(client, self._fleet, self._ttl, self._servers)
+                bucket = await open_bucket(client, BUCKET, self._fleet, self._ttl, self._servers)
+                self._lists = await open_bucket(client, LISTS_BUCKET, self._fleet, None, self._servers)
                 with understood("the bucket of owners"):
-                    watcher = await bucket.watchall()
+                    lists, leases = await self._lists.watchall(), await bucket.watchall()
                     self.directory.begin(self._clock())
                     self._bucket = bucket
-                    lost = asyncio.ensure_future(self._connection.lost(client))
-                    reading = asyncio.ensure_future(self._read(watcher))
+                    waiting = [
+                        asyncio.ensure_future(each)
+                        for each in (self._connection.lost(client), self._read(leases), self._read_lists(lists))
+                    ]
                     try:
-                        await asyncio.wait([lost, reading], return_when=asyncio.FIRST_COMPLETED)
+                        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                     finally:
                         self._bucket = None
-                        lost.cancel()
-                        reading.cancel()
-                        await asyncio.wait([lost, reading])
+                        for each in waiting:
+                            each.cancel()
+                        await asyncio.wait(waiting)
             except FastFlightError as error:
                 self._note_trouble(str(error))
             await asyncio.sleep(RETRY_SECONDS if self._connection.is_connected else 0)
@@ -216,13 +227,16 @@ class Ownership:
             if value is not None and value.get("boot") == self._profile.boot:
                 self._stored(update.key, _number(value.get("n")), update.revision or 0)
 
+    async def _read_lists(self, watcher: KeyValue.KeyWatcher) -> None:
+        async for update in watcher:
+            if update is not None:
+                self.directory.saw_list(_content(update.value))
+
     def _stored(self, key: str, number: int, revision: int) -> None:
         """An own request was seen in the bucket: its acknowledgement may have been lost."""
-        if key == key_of(SERVER, self._profile.name):
-            self._own.stored(number, revision)
-        for device, claim in self._claims.items():
-            if key == key_of(DEVICE, device):
-                claim.lease.stored(number, revision)
+        lease = self._own if key == key_of(SERVER, self._profile.name) else self._leases.get(key)
+        if lease is not None:
+            lease.stored(number, revision)
 
     def _look(self) -> None:
         now = self._clock()
@@ -239,22 +253,21 @@ class Ownership:
         self._join(bucket, now)
         if not self._own.is_held(now):
             return
-        self._compare(members)
         placed = self._place(members)
         moving = any(each.leaving for each in self._claims.values())
         for device in self._profile.devices.keys() - self._claims.keys():
-            self._claims[device] = _Claim(self._new_lease())
-        for device, claim in self._claims.items():
+            claim = self._claims[device] = _Claim(key_of(DEVICE, device), self._new_lease())
+            self._leases[claim.key] = claim.lease
+        self._turn = (self._turn + 1) % BACKUP_TICKS
+        for number, (device, claim) in enumerate(self._claims.items()):
             wanted = placed.get(device, [])
             if claim.lease.is_held(now):
-                self._request(
-                    bucket, key_of(DEVICE, device), claim.lease, partial(self._content_of, device, claim), now
-                )
+                self._request(bucket, claim.key, claim.lease, partial(self._content_of, device, claim), now)
                 moving = self._keep(device, claim, wanted, members, now, moving) or moving
-            elif self._may_take(device, claim, wanted, now):
-                self._request(
-                    bucket, key_of(DEVICE, device), claim.lease, partial(self._content_of, device, claim), now
-                )
+            elif wanted[:1] != [self._profile.name] and number % BACKUP_TICKS != self._turn:
+                continue
+            elif self._may_take(claim, wanted, now):
+                self._request(bucket, claim.key, claim.lease, partial(self._content_of, device, claim), now)
 
     def _join(self, bucket: KeyValue, now: float) -> None:
         """Hold the lease of this server's name."""
@@ -262,6 +275,7 @@ class Ownership:
         held = self.directory.holder(key, now)
         if self._own.is_held(now):
             self._note_trouble("")
+            self._has_listed(now)
             seen_at = self._joined_at if held is None else held.at
             if now - max(seen_at, self._joined_at) > self._ttl:
                 # Renewals are acknowledged, and not seen: the watcher has fallen silent.
@@ -278,9 +292,30 @@ class Ownership:
             return
         elif self.directory.vacancy(key, now) is None:
             return
+        elif not self._has_listed(now):
+            return
         else:
             self._joined_at = now
-        self._request(bucket, key, self._own, self._profile.as_json, now)
+        digest = self.directory.listed(self._profile.name)
+        self._request(bucket, key, self._own, partial(self._profile.as_json, digest), now)
+
+    def _has_listed(self, now: float) -> bool:
+        """Whether this server's devices were seen in the bucket of lists. Stores them if not."""
+        if self.directory.listed(self._profile.name) == self._profile.digest:
+            return True
+        if now >= self._lists_due:
+            self._lists_due = now + RETRY_SECONDS
+            self._spawn(self._list(self._profile))
+        return False
+
+    async def _list(self, profile: Profile) -> None:
+        """Store this server's devices."""
+        try:
+            for key, content in profile.lists().items():
+                if self._lists is not None:
+                    await self._lists.put(key, json.dumps(content).encode())
+        except (NatsError, TimeoutError, OSError) as error:
+            log.info("the devices of this server were not stored; trying again", error=type(error).__name__)
 
     def _keep(
         self,
@@ -308,34 +343,35 @@ class Ownership:
         self._begin(claim, self._give(device, claim))
         return True
 
-    def _may_take(self, device: str, claim: _Claim, wanted: list[str], now: float) -> bool:
+    def _may_take(self, claim: _Claim, wanted: list[str], now: float) -> bool:
         """Whether to create the lease of a device now."""
         if claim.busy is not None or claim.in_use or now < claim.not_before or self._profile.name not in wanted:
             return False
-        key = key_of(DEVICE, device)
-        if self.directory.vacancy(key, now) is None:
+        if self.directory.vacancy(claim.key, now) is None:
             return False
         # If a server that should take it does not, the next one does.
         patience = self._ttl * wanted.index(self._profile.name)
-        return now - self.directory.vacant_since(key) >= patience
+        return now - self.directory.vacant_since(claim.key) >= patience
 
     def _place(self, members: Mapping[str, tuple[Profile, float]]) -> dict[str, list[str]]:
         """Return the servers that can own each device, the one that should be its owner first."""
         profiles = {name: profile for name, (profile, _) in members.items()}
         profiles[self._profile.name] = self._profile
         if self._placed[0] != profiles:
-            able = {
-                device: [name for name, profile in profiles.items() if profile.reaches(device, digest)]
-                for device, digest in self._profile.devices.items()
+            self._compare(profiles)
+            devices = self._profile.devices
+            placed = {
+                device: [name for name in order if profiles[name].reaches(device, devices[device])]
+                for device, order in rankings([*devices], profiles).items()
             }
-            self._placed = profiles, {device: ranked(device, names) for device, names in able.items()}
+            self._placed = profiles, placed
         return self._placed[1]
 
-    def _compare(self, members: Mapping[str, tuple[Profile, float]]) -> None:
+    def _compare(self, profiles: Mapping[str, Profile]) -> None:
         """Report servers whose fleet files differ from this one's."""
         found = {
             name: differing
-            for name, (profile, _) in members.items()
+            for name, profile in profiles.items()
             if name != self._profile.name and (differing := differences(self._profile, profile))
         }
         for name, differing in found.items():
@@ -403,7 +439,7 @@ class Ownership:
             log.error("the use of a device did not end as it should", device=device, error=str(error))
         claim.in_use = False
         if claim.leaving:
-            await self._delete(key_of(DEVICE, device), claim.lease)
+            await self._delete(claim.key, claim.lease)
             # Not taken back before the others know of it.
             claim.not_before = self._clock() + self._ttl / 2
             claim.leaving = self._leaving
@@ -426,7 +462,7 @@ class Ownership:
         if claim.in_use:
             following = self._devices.next_seq(device)
         elif claim.lease.revision == 0:
-            known = self.directory.entry(key_of(DEVICE, device))
+            known = self.directory.entry(claim.key)
             claim.first_seq = following = 0 if known is None else self._following(known)
         else:
             following = claim.first_seq

@@ -38,7 +38,15 @@ def scores(devices: Hashes, server: np.uint64) -> Hashes:
 
 def ranked(device: str, servers: Collection[str]) -> list[str]:
     """Return `servers`, all of which can reach `device`: the owner first, then those that would take its place."""
+    return rankings([device], servers)[device]
+
+
+def rankings(devices: Sequence[str], servers: Collection[str]) -> dict[str, list[str]]:
+    """Return `ranked` for each of many devices."""
     names = sorted(servers)
-    # A score is symmetric in the two hashes, so one device and many servers are computed like the reverse.
-    by_name = dict(zip(names, scores(hashes(names), hashes([device])[0]).tolist(), strict=True))
-    return sorted(names, key=by_name.__getitem__, reverse=True)
+    if not names or not devices:
+        return {device: [] for device in devices}
+    of_devices = hashes(devices)
+    table = np.stack([scores(of_devices, server) for server in hashes(names)], axis=1)
+    orders = np.argsort(table, axis=1)[:, ::-1].tolist()
+    return {device: [names[at] for at in order] for device, order in zip(devices, orders, strict=True)}
