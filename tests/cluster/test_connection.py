@@ -70,9 +70,7 @@ def test_credentials(tmp_path: Path, user: str, trouble: str) -> None:
             client = await connection.connected()
             with refused(Forbidden), understood("a subject"):
                 await client.publish("other", b"")
-                await client.flush()
-                if client.last_error is not None:
-                    raise client.last_error
+                raise await auntil(lambda: client.last_error)
 
     with nats_servers(tmp_path, settings=USERS) as nats:
         asyncio.run(scenario())
