@@ -9,11 +9,11 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
@@ -26,11 +26,7 @@ from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_op
 from fastflight.errors import BusyError, FastFlightError, Stopped, TransportError
 
 if TYPE_CHECKING:
-    from fastflight.app.board_terminal import BoardTerminal
     from fastflight.cli.interruptible_client import InterruptibleClient
-    from fastflight.cli.server_terminal import ServerTerminal
-
-    Terminal = BoardTerminal | ServerTerminal
 
 # Ctrl-]: the usual key for leaving a terminal program, and of no use on a board.
 LEAVE = b"\x1d"
@@ -44,6 +40,24 @@ LEAVE_SECONDS = 5.0
 HEX_BYTES = 16
 # Errors of a session that a new one may not have.
 PASSING = (TransportError, BusyError, Stopped)
+
+
+class Terminal(Protocol):
+    """What holds a device's line: a `BoardTerminal` or a `ServerTerminal`, which describe the methods."""
+
+    @property
+    def send(self) -> Callable[[bytes], None]: ...
+
+    @property
+    def done(self) -> Callable[[], None]: ...
+
+    @property
+    def cancel(self) -> Callable[[], None]: ...
+
+    @property
+    def settle(self) -> Callable[[], None]: ...
+
+    def receive(self) -> list[tuple[bool, bytes]] | None: ...
 
 
 @interruptible
@@ -80,7 +94,7 @@ def repl(
                 screen.complain(f"Connected to {name} ({url}). Ctrl-] leaves; all other keys go to the board.")
             while terminal is not None:
                 try:
-                    _talk(terminal, keyboard, output)
+                    talk(terminal, keyboard, output)
                     return
                 except PASSING as error:
                     if not (reconnect and keyboard.is_terminal):
@@ -91,7 +105,7 @@ def repl(
                     screen.complain(f"{name}: connected again.")
 
 
-def _talk(terminal: Terminal, keyboard: Keyboard, output: Output) -> None:
+def talk(terminal: Terminal, keyboard: Keyboard, output: Output) -> None:
     """Send the input to the board, and show what it sends, until the user leaves or the input ends.
 
     Closes `terminal`. If the session ends first, raises the reason.
@@ -174,7 +188,7 @@ class _Showing(threading.Thread):
             while (pieces := self._terminal.receive()) is not None:
                 self._output.show(pieces)
                 self.received = time.monotonic()
-        except Exception as error:  # the edge of the thread: `_talk` raises it
+        except Exception as error:  # the edge of the thread: `talk` raises it
             self.error = error
         finally:
             self.ended.set()

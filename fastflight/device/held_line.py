@@ -11,6 +11,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Self
@@ -26,6 +27,8 @@ log = Logger(__name__)
 WRITE_SECONDS = 30.0
 # Time limit of one read: the longest that a write waits for the reading thread.
 POLL_SECONDS = 0.01
+# The same while bytes have passed in the last `BUSY_SECONDS`: the answer to what the device sends should not wait.
+BUSY_POLL_SECONDS, BUSY_SECONDS = 0.001, 0.1
 # How often `send` calls `check`.
 CHECK_SECONDS = 0.1
 # Bytes written between two reads: less than the system's receive buffers, so that they cannot overflow.
@@ -47,6 +50,7 @@ class LineThread:
         self._lock = threading.Lock()
         self._waiting: deque[tuple[bytes, concurrent.futures.Future[None]]] = deque()
         self._closed = False
+        self._busy_until = 0.0
         self._thread = threading.Thread(target=self._run, name="held-line", daemon=True)
 
     def send(self, data: bytes, check: Callable[[], object] = bool) -> None:
@@ -92,7 +96,8 @@ class LineThread:
                         done.set_exception(failure)
                     raise failure from error
                 if done is None:
-                    self._read(POLL_SECONDS)
+                    is_busy = time.monotonic() < self._busy_until
+                    self._read(BUSY_POLL_SECONDS if is_busy else POLL_SECONDS)
                 elif complete:
                     done.set_result(None)
                 else:
@@ -119,6 +124,7 @@ class LineThread:
     def _read(self, timeout: float) -> None:
         with contextlib.suppress(TransportTimeout):
             self._port.read(timeout)
+            self._busy_until = time.monotonic() + BUSY_SECONDS
 
 
 def _as_transport_error(error: Exception) -> TransportError:

@@ -18,7 +18,8 @@ system allows it.
     repl        friendly REPL, raw REPL, raw paste       readline  the line editor
     runtime     executes code                            modules/  MicroPython's modules  trace  format of tracebacks
     console     stdin, stdout, select.poll               timers    machine.Timer
-    files       the file tree                            confine   guard against mistakes  samples  initial files
+    files       the file tree                            mounts    file systems of board code    samples  initial files
+    confine     guard against mistakes
     sandbox     the rights that the process gives up     landlock, syscalls   Linux mechanisms for that
     uart        the UART, interrupts                     ring, pacer   its parts           line     the wire
     link        sockets to the host                      terminal  a pseudo-terminal of this computer

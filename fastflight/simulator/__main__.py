@@ -24,9 +24,9 @@ from fastflight.simulator.board import Board
 from fastflight.simulator.confine import Wall
 from fastflight.simulator.control import Control
 from fastflight.simulator.faults import DROP_SEED, Faults
-from fastflight.simulator.files import FileSystem
 from fastflight.simulator.line import Line, leave
 from fastflight.simulator.link import Connected, Link, Listening
+from fastflight.simulator.mounts import MountingFiles
 from fastflight.simulator.pacer import BITS_PER_BYTE
 from fastflight.simulator.runtime import HEAP_IN_USE, PLATFORM, Runtime
 from fastflight.simulator.samples import write_samples
@@ -133,7 +133,7 @@ def main() -> None:
         files.heap = runtime.mem_free
         return runtime
 
-    files = FileSystem(chosen.files, capacity=chosen.capacity, heap=lambda: chosen.heap, faults=chosen.fault)
+    files = MountingFiles(chosen.files, capacity=chosen.capacity, heap=lambda: chosen.heap, faults=chosen.fault)
     sys.setswitchinterval(SWITCH_SECONDS)
     sending = (Line.send, type(link).send, Faults.on_send, Control.report_strike, say)
     OWN_FILES.update(function.__code__.co_filename for function in sending)

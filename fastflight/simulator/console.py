@@ -82,8 +82,11 @@ class BytesOut:
     def __init__(self, uart: Uart) -> None:
         self._uart = uart
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Any, *bounds: int) -> int:
+        """Write all of `data`; with `bounds`, its first bytes, or those from an offset on: their most, or both."""
         view = memoryview(data).cast("B")
+        offset, most = (0, *bounds)[-2:] if bounds else (0, len(view))
+        view = view[offset : offset + most]
         self._uart.write(view)
         return len(view)
 
@@ -98,7 +101,7 @@ class TextOut(BytesOut):
         super().__init__(uart)
         self.buffer = BytesOut(uart)
 
-    def write(self, data: Any) -> int:
+    def write(self, data: Any, *bounds: int) -> int:
         raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else bytes(data)
         self._uart.write(raw.replace(b"\n", b"\r\n"))
         return len(data)

@@ -25,7 +25,7 @@ from fastflight.simulator.uart import OWN_FILES, BoardReset, LineClosed, Uart
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fastflight.simulator.files import FileSystem
+    from fastflight.simulator.mounts import MountingFiles
 
 VERSION = (1, 27, 0)
 BANNER = "MicroPython v{}.{}.{} (sim) on 2026-01-01; Simulated board with fastflight\r\n".format(*VERSION)
@@ -83,7 +83,7 @@ class Runtime:
     def __init__(
         self,
         uart: Uart,
-        files: FileSystem,
+        files: MountingFiles,
         *,
         heap: int = HEAP_IN_USE + 120_000,
         without: frozenset[str] = frozenset(),
@@ -98,7 +98,7 @@ class Runtime:
         self.stdin = TextIn(uart, self.mem_free)
         self.stdout = TextOut(uart)
         self.timers = Timers(self.report)
-        files.folder = "/"
+        files.reset()
         self.path = ["", "/lib"]
         self.loaded: dict[str, Any] = {}
         self.modules = build(self)
@@ -183,8 +183,7 @@ class Runtime:
                 return
 
     def _source(self, path: str) -> bytes:
-        with self.files.open(path, "rb") as file:
-            return file.read_all()
+        return self.files.source(path)
 
     def _show(self, value: object) -> None:
         if value is not None:

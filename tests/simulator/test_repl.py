@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from fastflight.simulator.board import Board
-from fastflight.simulator.files import FileSystem
+from fastflight.simulator.mounts import MountingFiles
 from fastflight.simulator.repl import MAX_CODE, RAW_BANNER, is_hopeless
 from fastflight.simulator.runtime import BANNER, Runtime
 from fastflight.simulator.uart import LineClosed, Uart
@@ -31,7 +31,7 @@ class ReplBench:
         """All that the board sends from power on, given `data`."""
         self.output.clear()
         uart = Uart(self.output.extend)
-        files = FileSystem(str(self.folder), capacity=1 << 20, heap=lambda: 100_000)
+        files = MountingFiles(str(self.folder), capacity=1 << 20, heap=lambda: 100_000)
         missing = frozenset(without.split(",")) if without else frozenset()
         board = Board(uart, lambda: Runtime(uart, files, without=missing), raw_paste=raw_paste)
         uart.arrive(data)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.simulator.files import FileSystem
+from fastflight.simulator.mounts import MountingFiles
 from fastflight.simulator.runtime import Runtime
 from fastflight.simulator.uart import Uart
 
@@ -20,7 +20,7 @@ class RuntimeBench:
         self.folder = folder
         self.output = bytearray()
         self.uart = Uart(self.output.extend)
-        files = FileSystem(str(folder), capacity=1 << 20, heap=lambda: 100_000)
+        files = MountingFiles(str(folder), capacity=1 << 20, heap=lambda: 100_000)
         missing = frozenset(without.split(",")) if without else frozenset()
         self.runtime = Runtime(self.uart, files, without=missing, constants={"TELEMETRY_HZ": 4})
 

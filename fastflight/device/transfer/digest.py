@@ -176,6 +176,8 @@ def _parse_digest_line(line: str, name: str, folder: str) -> FileDigest:
     try:
         # The board prints dots while it is still at work.
         path, size, value = answers.literal(line.strip().lstrip("."))
+        if isinstance(value, str):
+            value = binascii.a2b_base64(value)
         if not isinstance(value, bytes) or len(value) > MAX_DIGEST_BYTES:
             raise ValueError("not a digest")
         return FileDigest(listing.path_below(folder, answers.text(path)), answers.integer(size), name, value.hex())

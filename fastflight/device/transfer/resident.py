@@ -154,6 +154,8 @@ def source(routine: str, capabilities: Capabilities) -> str:
             return routines.SHOW.format(name=NAME)
         case "tree":
             digest = f"{NAME}.sum(n,-1,z)" if capabilities.digest else "b''"
+            if capabilities.digest and capabilities.has("binascii.a2b_base64"):
+                digest = f"str(binascii.b2a_base64({digest}),'ascii')"
             return routines.TREE.format(depth=64, digest=digest)
         case "get":
             return routines.GET

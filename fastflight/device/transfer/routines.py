@@ -28,7 +28,7 @@ show that it is still at work.
 
 `show(paths, count, size)` prints those digests in hexadecimal, one line for each path.
 
-`tree(path, size)` prints one line for each file below `path`: path, size and digest.
+`tree(path, size)` prints one line for each file below `path`: path, size and digest, in base64 if the board has it.
 """
 
 from __future__ import annotations
@@ -207,6 +207,10 @@ def _ff(a,l,z):
 TREE = """\
 def _ff(p,z):
  import os,sys
+ try:
+  import binascii
+ except ImportError:
+  pass
  sys.stdout.write('R')
  a=[p]
  while a:

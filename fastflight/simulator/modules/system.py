@@ -60,7 +60,7 @@ def contents(runtime: Runtime) -> dict[str, dict[str, Any]]:
     return {
         "sys": _sys(runtime),
         "os": _os(runtime),
-        "io": {"open": runtime.files.open, **MEMORY_STREAMS},
+        "io": {"open": runtime.files.open, "IOBase": object, **MEMORY_STREAMS},
         "gc": _gc(runtime),
         "time": _time(runtime),
         "machine": _machine(runtime),
@@ -73,7 +73,7 @@ def contents(runtime: Runtime) -> dict[str, dict[str, Any]]:
             "POLLHUP": 16,
         },
         "errno": {**ERRNO, "errorcode": dict(ERRNO_NAMES)},
-        "vfs": {"mount": _mounted},
+        "vfs": {"mount": runtime.files.mount, "umount": runtime.files.unmount},
         "simulator": dict(runtime.constants),
     }
 
@@ -113,7 +113,7 @@ def _os(runtime: Runtime) -> dict[str, Any]:
         "ilistdir": files.entries,
         "listdir": files.names,
         "mkdir": files.mkdir,
-        "mount": _mounted,
+        "mount": files.mount,
         "remove": files.remove,
         "rename": files.rename,
         "rmdir": files.remove,
@@ -121,15 +121,11 @@ def _os(runtime: Runtime) -> dict[str, Any]:
         "stat": files.stat,
         "statvfs": files.statvfs,
         "sync": lambda: None,
+        "umount": files.unmount,
         "uname": lambda: Uname("simulator", "simulator", "1.27.0", "v1.27.0 (sim) on 2026-01-01", MACHINE),
         "unlink": files.remove,
         "urandom": os.urandom,
     }
-
-
-def _mounted() -> list[tuple[object, str]]:
-    """`os.mount()` and `vfs.mount()` without arguments: the file systems and where they are. Nothing can be mounted."""
-    return [("flash", "/")]
 
 
 def _gc(runtime: Runtime) -> dict[str, Any]:

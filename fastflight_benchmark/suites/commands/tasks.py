@@ -19,7 +19,19 @@ SCRIPT = "print('hello from a.py')\n"
 TABLE = "n,celsius\n" + "".join(f"{n},{20 + n % 7 / 10:.1f}\n" for n in range(1_000))
 DIGEST = hashlib.sha256(TABLE.encode()).hexdigest()
 LIBRARY = {f"lib/part{n}.py": f"# part {n}\n" * 100 for n in range(5)}
-LOCAL: Mapping[str, str] = {"a.py": SCRIPT, "b.py": SCRIPT, "unchanged/log.csv": TABLE, **LIBRARY}
+# A module of 10 kB: source text of this project, as comments.
+MODULE = (
+    "\n".join(f"# {line}" for line in (Path(__file__).read_text() * 3)[:9_600].splitlines())[:9_988] + "\nREADY = 1\n"
+)
+MANY = {f"many/file{n}.py": f"# {n}\n" for n in range(100)}
+LOCAL: Mapping[str, str] = {
+    "a.py": SCRIPT,
+    "b.py": SCRIPT,
+    "unchanged/log.csv": TABLE,
+    "mounted/module.py": MODULE,
+    **MANY,
+    **LIBRARY,
+}
 ON_BOARD: Mapping[str, str] = {
     "notes.txt": "water the plants\n",
     "log.csv": TABLE,
@@ -29,20 +41,28 @@ ON_BOARD: Mapping[str, str] = {
     "tree/a.py": SCRIPT,
     "tree/b.py": SCRIPT,
     "gone/a.py": SCRIPT,
+    **MANY,
 }
+# The import of a module, timed by the board.
+IMPORT = (
+    "import sys,time; sys.modules.pop('module',0); t=time.ticks_ms(); import module; "
+    "print('took',time.ticks_diff(time.ticks_ms(),t),'ms')"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """`ours` and `theirs` are the command lines without the name of the tool. `theirs` is None if mpremote has none.
 
-    `check` decides whether the outcome is correct, for both tools.
+    `check` decides whether the outcome is correct, for both tools. With `timed_by_board`, the time is the one that the
+    board prints: `took 12 ms`.
     """
 
     name: str
     ours: str
     theirs: str | None
     check: Check
+    timed_by_board: bool = False
 
     def arguments(self, tool: str) -> list[str] | None:
         """Return the arguments for a tool; None if it cannot do the task."""
@@ -105,6 +125,7 @@ TASKS = (
         "cp -r unchanged :",
         on_board("unchanged/log.csv", TABLE),
     ),
+    Task("keep 100 files equal, none changed", "sync many :/many", "cp -r many :", on_board("many/file7.py", "# 7\n")),
     Task("copy a folder from the board", "cp -r :tree .", "cp -r :tree .", local("tree/b.py", SCRIPT)),
     Task("remove a file", "rm :old.txt", "rm :old.txt", on_board("old.txt", None)),
     Task("remove a folder", "rm -r --yes :gone", "rm -r :gone", on_board("gone", None)),
@@ -120,6 +141,13 @@ TASKS = (
     Task("run a line", "exec 'print(6 * 7)'", "exec 'print(6 * 7)'", printed("42")),
     Task("evaluate an expression", "eval '6 * 7'", "eval '6 * 7'", printed("42")),
     Task("run a local script", "run a.py", "run a.py", printed("hello from a.py")),
+    Task(
+        "import 10 kB from a mounted folder",
+        f'mount mounted --exec "{IMPORT}"',
+        f'mount mounted exec "{IMPORT}"',
+        printed("took"),
+        timed_by_board=True,
+    ),
     Task(
         "facts about the board",
         "info",
