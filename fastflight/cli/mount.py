@@ -52,7 +52,7 @@ UNMOUNT_SECONDS = 5.0
 @interruptible
 @with_device_options
 def mount(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A local folder.", exists=True, file_okay=False)],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A local folder.")],
     device: DeviceName = None,
     code: Annotated[
         str | None, typer.Option("--exec", "-c", metavar="CODE", help="Run this, then end: --exec 'import app'.")
@@ -66,6 +66,8 @@ def mount(
     Ctrl-] leaves; all other keys go to the board. At the end the folder is unmounted, which stops the program.
     A soft reset (Ctrl-D) unmounts it as well. Keys that you press while the board reads a file may be lost.
     """
+    if not folder.is_dir():
+        raise typer.BadParameter(f"{str(folder)!r} is not a folder")
     with server.client() as client:
         name = device_name(client, device)
         answers = _prepare(client, name, Folder(folder), code, interrupt)
