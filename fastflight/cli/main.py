@@ -81,6 +81,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Share a device over network ports with mpremote, esptool, pyserial and other tools.",
     ),
     "devices": ("device_list", "List the server's devices, or add and remove some."),
+    "cluster": ("cluster", "Show the servers of a cluster and the owners of devices, or run a cluster to try it."),
     "ports": ("ports", "List the serial ports of this computer. No port is opened."),
     "stats": (
         "stats",
@@ -98,7 +99,7 @@ PANELS: Mapping[str, tuple[str, ...]] = {
     ),
     "Live": ("repl", "exec", "run", "eval", "mount", "script", "tail", "plot"),
     "Recordings": ("record", "replay", "recordings", "sql"),
-    "Server": ("serve", "gateway", "bridge", "devices", "ports", "stats", "doctor"),
+    "Server": ("serve", "gateway", "bridge", "devices", "cluster", "ports", "stats", "doctor"),
     "Access": ("token", "cert"),
 }
 # The base class of all errors of the command line's parser. Typer exports no name for it.

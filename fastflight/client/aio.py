@@ -271,6 +271,10 @@ class AsyncFastFlightClient:
         """Return the server's counters."""
         return await self._act_once("stats")
 
+    async def cluster(self) -> dict[str, Any]:
+        """Return the servers of the server's cluster, and the owners of devices. `RequestError` without a cluster."""
+        return await self._act_once("cluster.status")
+
     def _files(self, device: str, verb: str, options: Mapping[str, Any]) -> ServerFiles:
         return ServerFiles(self._connection, device, request_keys(verb, options))
 

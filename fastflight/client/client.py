@@ -334,6 +334,10 @@ class FastFlightClient:
         """Return the server's counters."""
         return self._connection.act_once("stats")
 
+    def cluster(self) -> dict[str, Any]:
+        """Return the servers of the server's cluster, and the owners of devices. `RequestError` without a cluster."""
+        return self._connection.act_once("cluster.status")
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.location!r})"
 

