@@ -16,6 +16,7 @@ from fastflight.access.authority import Authority
 from fastflight.app.access import access_of
 from fastflight.app.access_settings import check_location
 from fastflight.app.device_address import device_address
+from fastflight.app.forwarded_files import ForwardedFiles
 from fastflight.app.running import (
     RunningServer,
     bridge_metrics,
@@ -121,7 +122,8 @@ def open_server(settings: ServeSettings) -> RunningServer:
         authority = Authority(names, None if recordings is None else recordings.names)
         access = access_of(settings.access, authority)
         actions = Actions([*state, *on_devices], authority)
-        engine = SqlEngine(Tables(catalog, actions, authority, files))
+        tables = files if member is None else ForwardedFiles(member.forwarding, inventory, files)
+        engine = SqlEngine(Tables(catalog, actions, authority, tables))
         parts.callback(engine.close)
         catalog.add(sql_source(engine))
         server = flight_server(settings, catalog, on_devices, state, shards, registry, access, flight_sql(engine))

@@ -18,7 +18,8 @@ from fastflight.app.running import RunningServer
 from fastflight.app.settings import BridgeSettings
 from fastflight.bridge import Ports
 from fastflight.client import FastFlightClient
-from fastflight.errors import FileMissing, UnknownName
+from fastflight.errors import BusyError, FileMissing, RequestError, UnknownName
+from fastflight.service.requests import Mock, Sql
 from tests.support.nats import NatsServers, nats_servers
 from tests.support.refusals import refused
 from tests.support.servers import serving
@@ -121,6 +122,16 @@ def test_a_fleet_is_read_through_any_server(cluster: Cluster) -> None:
             assert sorted(set(table["device"].to_pylist())) == BOARDS and not rows.summary.get("failed")
 
 
+def test_sql_reads_files_of_other_servers(cluster: Cluster) -> None:
+    board = BOARDS[3]
+    other = cluster.other_than(cluster.owner(board))
+    with FastFlightClient(other.location) as client:
+        client.exec(board, "", interrupt=True).to_arrow()
+        query = Sql(query=f'select count(*) as n from {board}."readings.csv"')
+        rows = client.read_request(query).to_arrow()
+        assert rows["n"].to_pylist() == [client.read(board, "/readings.csv").to_arrow().num_rows]
+
+
 def test_http_is_passed_on_too(cluster: Cluster) -> None:
     board = BOARDS[1]
     other = cluster.other_than(cluster.owner(board))
@@ -156,3 +167,16 @@ def test_a_live_session_goes_on_when_its_device_moves(cluster: Cluster) -> None:
     assert cluster.owner(board) != owner
     cluster.start(owner)
     cluster.settle()
+
+
+def test_a_server_without_nats_says_so_and_serves_what_it_can() -> None:
+    alone = ClusterSettings(("nats://127.0.0.1:1",), "alpha", ttl=TTL)
+    with serving({"board": "sim:"}, cluster=alone) as server, FastFlightClient(server.location) as client:
+        until(lambda: "cannot be used" in str(client.cluster()["trouble"]))
+        assert [each.name for each in client.devices()] == ["board"]
+        assert client.read_request(Mock(total_rows=10)).to_arrow().num_rows == 10
+        with refused(BusyError, where="board") as raised:
+            client.read("board", "/readings.csv").to_arrow()
+        assert "NATS cannot be used" in str(raised.value)
+        with pytest.raises(RequestError, match="come from the fleet file"):
+            client.add_device("more", "sim:")

@@ -1,0 +1,56 @@
+"""The settings of a cluster: what is refused, and what is read from files and from the environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fastflight.app.settings import settings_of
+from fastflight.errors import RequestError
+
+URL = "nats://127.0.0.1:4222"
+LOCATION = "grpc://127.0.0.1:8815"
+
+
+@pytest.mark.parametrize(
+    ("url", "fleet", "options", "said"),
+    [
+        ("http://127.0.0.1", "", {}, "not an address of NATS: 'http://127.0.0.1'"),
+        (",", "", {}, "no address of NATS"),
+        ("nats://server:secret@127.0.0.1", "", {}, "other users can read a password"),
+        (URL, "", {"cluster_name": "a b"}, "no server's name"),
+        (URL, '[devices.b]\nurl = "serial:///dev/ttyACM0"', {"cluster_name": "a"}, 'servers = ["a"]'),
+        (URL, '[devices.b]\nurl = "relay://127.0.0.1:9"', {"http": "0"}, "belongs to one server"),
+        (URL, '[devices]\n[cluster]\nuser = "u"', {}, "Give user and password_file"),
+        (URL, '[devices]\n[cluster]\nuser = "u"\npassword_file = "nothing"', {}, "No such file"),
+        (URL, '[devices]\n[cluster]\nwrong = "u"', {}, "unknown key"),
+        (URL, "[devices]", {"tokens": Path("tokens.json")}, "servers with tokens ask each other with a token"),
+    ],
+)
+def test_wrong_settings_are_refused(
+    tmp_path: Path, url: str, fleet: str, options: dict[str, object], said: str
+) -> None:
+    file = tmp_path / "fleet.toml"
+    file.write_text(fleet or "[devices]")
+    with pytest.raises(RequestError) as refusal:
+        settings_of(LOCATION, [], file, cluster=url, **options)  # type: ignore[arg-type]
+    assert said in str(refusal.value) and "secret" not in str(refusal.value)
+
+
+def test_files_and_the_environment_name_the_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "password").write_text("secret\n")
+    (tmp_path / "fleet.toml").write_text(
+        '[cluster]\nuser = "u"\npassword_file = "password"\nnkey = "in_file"\ncredentials = "user.creds"\n'
+        '[devices.cable]\nurl = "serial:///dev/ttyACM0"\nservers = ["b"]\n'
+        '[devices.net]\nurl = "socket://127.0.0.1:1"\n'
+    )
+    monkeypatch.setenv("FASTFLIGHT_NATS_NKEY", "from_environment")
+    urls = f"{URL}, tls://nats2:4222"
+    found = settings_of(
+        LOCATION, ["mine=serial:///dev/ttyACM1"], tmp_path / "fleet.toml", cluster=urls, cluster_name="a"
+    ).cluster
+    assert found is not None and found.servers == (URL, "tls://nats2:4222")
+    assert (found.user, found.password) == ("u", "secret") and "secret" not in repr(found)
+    assert (found.credentials, found.nkey) == (tmp_path / "user.creds", tmp_path / "from_environment")
+    assert found.unreachable == {"cable"} and found.local == {"mine"}
