@@ -79,6 +79,12 @@ ANSWERS: dict[str, Any] = {
     "devices": {"name": EVIL, "url": EVIL, "open": True, "holder": EVIL, "recording": EVIL},
     "device.info": {"version": EVIL, f"k{EVIL}": EVIL, "features": [EVIL, {EVIL: EVIL}]},
     "health": {"status": EVIL},
+    "cluster.status": {
+        "server": EVIL,
+        "trouble": EVIL,
+        "servers": [{"name": EVIL, "location": EVIL, "devices": 1, "differs": [EVIL]}],
+        "devices": [{"name": EVIL, "owner": EVIL, "why": EVIL}],
+    },
     "recordings": RECORDED,
     "recording.start": RECORDED,
     "recording.stop": RECORDED,
@@ -195,6 +201,8 @@ def commands_in(text: str) -> str:
 VERBS = {
     "devices": ["devices"],
     "devices as JSON": ["devices", "--json"],
+    "cluster": ["cluster", "status"],
+    "cluster as JSON": ["cluster", "status", "--json"],
     "stats": ["stats"],
     "stats as JSON": ["stats", "--json"],
     "ls": ["ls", "demo"],

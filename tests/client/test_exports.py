@@ -58,6 +58,7 @@ VERBS = {
     "reset": ("device", "hard interrupt"),
     "health": ("", ""),
     "stats": ("", ""),
+    "cluster": ("", ""),
 }
 REQUESTS = {
     "read_fleet": FleetFile,
