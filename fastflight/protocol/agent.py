@@ -281,9 +281,9 @@ class AgentRepl(RawRepl):
                 if isinstance(each, Frame):
                     self._frames.append(each)
                 else:
+                    reads += 1
                     skipped += len(each)
                     self._skipped = (self._skipped + each)[-KEPT_OUTPUT_BYTES:]
-            reads += 1
             if not self._frames and (skipped > MAX_OUTPUT_BYTES or reads > MAX_OUTPUT_READS):
                 raise TransportTimeout("the program prints, and the agent on the board does not answer")
         return self._frames.popleft()

@@ -113,12 +113,21 @@ class Poll:
     def __init__(self, uart: Uart) -> None:
         self._uart = uart
         self._streams: dict[int, tuple[Any, int]] = {}
+        # What `poll` returns when input is ready, if that is all that is watched.
+        self._only_input: list[tuple[Any, int]] | None = None
 
     def register(self, stream: Any, events: int = POLLIN | POLLOUT) -> None:
         self._streams[id(stream)] = (stream, events)
+        self._find_input()
 
     def unregister(self, stream: Any) -> None:
         self._streams.pop(id(stream), None)
+        self._find_input()
+
+    def _find_input(self) -> None:
+        watched = list(self._streams.values())
+        only = len(watched) == 1 and watched[0][1] == POLLIN and self._reads(*watched[0])
+        self._only_input = [(watched[0][0], POLLIN)] if only else None
 
     def modify(self, stream: Any, events: int) -> None:
         self.register(stream, events)
@@ -133,6 +142,9 @@ class Poll:
         return self._ready()
 
     def ipoll(self, timeout: int = -1, flags: int = 0) -> Iterator[tuple[Any, int]]:
+        # Programs that read byte by byte poll before each one.
+        if self._only_input is not None and len(self._uart.ring):
+            return iter(self._only_input)
         return iter(self.poll(timeout))
 
     @staticmethod

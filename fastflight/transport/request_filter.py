@@ -114,7 +114,7 @@ class RequestFilter:
 
     def feed(self, direction: Direction, data: bytes) -> None:
         """Pass bytes that crossed the line on to the tap, at once or when it is known whether they are a request's."""
-        if direction == "rx" and (self._sniffed or MARK in data):
+        if self._splitter is None and direction == "rx" and (self._sniffed or MARK in data):
             self._sniff(data)
         if self._splits(direction, data):
             return
