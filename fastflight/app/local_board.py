@@ -50,9 +50,10 @@ class LocalBoard:
     `url` may be `auto`, as for `board_url`. Raises `RequestError` if it is not a device URL.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, agent: bool = False) -> None:
+        """`agent`: the board's program runs the agent."""
         self.url = board_url(url)
-        self._inventory = Inventory({BOARD: self.url}, parse=device_address)
+        self._inventory = Inventory({BOARD: self.url}, parse=device_address, agents=[BOARD] if agent else [])
 
     def devices(self) -> list[Device]:
         return [Device(BOARD, self.url, open=self._inventory.device(BOARD).is_open, holder=None)]
@@ -152,7 +153,7 @@ def _rows(lines: Iterable[str], numbers: Iterator[int]) -> Iterator[dict[str, An
     return ({"line": next(numbers), "time": now, "text": line} for line in lines)
 
 
-def open_local_board(url: str) -> RunningServer:
+def open_local_board(url: str, *, agent: bool = False) -> RunningServer:
     """Start a server for the board at `url`, on a free port of the loopback interface.
 
     Its name there is `BOARD`. Raises `RequestError` if `url` is not a device URL.
@@ -161,7 +162,8 @@ def open_local_board(url: str) -> RunningServer:
     from fastflight.app.compose import open_server
     from fastflight.app.settings import ServeSettings
 
-    return open_server(ServeSettings("grpc://127.0.0.1:0", {BOARD: board_url(url)}, shards=1, drain_seconds=0.0))
+    devices, agents = {BOARD: board_url(url)}, frozenset({BOARD} if agent else ())
+    return open_server(ServeSettings("grpc://127.0.0.1:0", devices, shards=1, drain_seconds=0.0, agents=agents))
 
 
 def board_url(url: str) -> str:

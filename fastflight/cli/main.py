@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "sync",
         "Copy what differs between a local folder and a folder on a device, by digests that the board computes.",
     ),
+    "collect": ("collect", "Store the log that a program on a board appends to, each line once, and remove it."),
     "edit": ("edit", "Edit a file of a device in your editor. A file that does not exist is created."),
     "rm": ("files", "Remove files or empty folders of a device."),
     "mkdir": ("files", "Make folders on a device."),
@@ -94,7 +95,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 # The headings of `fastflight --help`, with their subcommands.
 PANELS: Mapping[str, tuple[str, ...]] = {
     "Boards": (
-        *("ls", "cat", "head", "get", "put", "cp", "sync", "edit", "rm", "mkdir", "mv", "hash"),
+        *("ls", "cat", "head", "get", "put", "cp", "sync", "collect", "edit", "rm", "mkdir", "mv", "hash"),
         *("df", "info", "rtc", "reset", "soft-reset", "bootloader", "agent"),
     ),
     "Live": ("repl", "exec", "run", "eval", "mount", "script", "tail", "plot"),

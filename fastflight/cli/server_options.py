@@ -63,6 +63,8 @@ class Server:
     device: str | None = None
     # Use the only board that is plugged in if no server is named and none answers at `DEFAULT_LOCATION`.
     or_board: bool = False
+    # The program of that board runs the agent.
+    agent: bool = False
 
     @property
     def is_named(self) -> bool:
@@ -90,10 +92,10 @@ class Server:
 
     def _open(self) -> InterruptibleClient:
         if self.device is not None:
-            return _client_of_board(self.device)
+            return _client_of_board(self.device, self.agent)
         if self.or_board and self.url is None and not _listens(DEFAULT_LOCATION):
             try:
-                return _client_of_board("auto")
+                return _client_of_board("auto", self.agent)
             except TransportError as error:
                 raise TransportError(
                     f"no server runs there, and {error.what}",
@@ -135,7 +137,7 @@ class _StartsLight:
         self.close()
 
 
-def _client_of_board(url: str) -> InterruptibleClient:
+def _client_of_board(url: str, agent: bool) -> InterruptibleClient:
     """Return a client of one board without a server. For verbs that `LocalBoard` lacks, one starts in this process."""
     from fastflight.app.local_board import LocalBoard
 
@@ -146,11 +148,11 @@ def _client_of_board(url: str) -> InterruptibleClient:
 
         keep_pandas_out()
         log_to_stderr(as_json=False, least=logging.ERROR)
-        running = parts.enter_context(open_local_board(board.url))
+        running = parts.enter_context(open_local_board(board.url, agent=agent))
         return parts.enter_context(InterruptibleClient(running.location))
 
     with usage_errors():
-        board = LocalBoard(url)
+        board = LocalBoard(url, agent=agent)
     return cast("InterruptibleClient", _StartsLight(board, open_full))
 
 
@@ -260,6 +262,10 @@ DEVICE_OPTIONS: Mapping[str, Any] = {
             rich_help_panel=CONNECTION,
         ),
     ],
+    "agent": Annotated[
+        bool | None,
+        typer.Option("--agent", help="With --device: its program runs fastflight's agent.", rich_help_panel=CONNECTION),
+    ],
     **SERVER_OPTIONS,
 }
 
@@ -284,9 +290,10 @@ def _with_options(command: Callable[..., R], offered: Mapping[str, Any]) -> Call
     def run(*args: Any, **kwargs: Any) -> R:
         values = {name: kwargs.pop(name) for name in offered}
         url, board = values.pop("server"), values.pop("board", None)
+        agent = bool(values.pop("agent", False))
         if url is not None and board is not None and not os.environ.get(SERVER_VARIABLE):
             raise typer.BadParameter("--server and --device exclude each other: leave one of them out")
-        return command(*args, **kwargs, server=Server(url, values, board, or_board=offered is DEVICE_OPTIONS))
+        return command(*args, **kwargs, server=Server(url, values, board, offered is DEVICE_OPTIONS, agent))
 
     options = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

@@ -1,0 +1,104 @@
+"""`fastflight collect`: store the logs that boards write, and remove them from the boards."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fastflight.cli import screen
+from fastflight.cli.arguments import Target, target
+from fastflight.cli.globs import is_glob
+from fastflight.cli.interruption import interruptible
+from fastflight.cli.options import Interrupt
+from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
+from fastflight.errors import FastFlightError, UnknownName
+
+if TYPE_CHECKING:
+    from fastflight.cli.interruptible_client import InterruptibleClient
+
+# Boards whose logs are read at the same time.
+AT_ONCE = 16
+MOST_MINUTES = 7 * 24 * 60
+# How long a loop sleeps before it looks again whether its time has come.
+SLEEP_SECONDS = 1.0
+
+
+@interruptible
+@with_device_options
+def collect(
+    log: Annotated[str, typer.Argument(metavar="DEVICE:PATH", help="The log. DEVICE may be a glob: 'lab-*:/log.csv'.")],
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder in which each device gets a folder.")],
+    every: Annotated[
+        float | None,
+        typer.Option("--every", min=0.01, max=MOST_MINUTES, metavar="MINUTES", help="Repeat until Ctrl-C."),
+    ] = None,
+    parquet: Annotated[bool, typer.Option("--parquet", help="Convert each part to Parquet.")] = False,
+    interrupt: Interrupt = False,
+    server: Server = DEFAULT_SERVER,
+) -> None:
+    """Store the log that a program on a board appends to, each line once, and remove it."""
+    at = target(log)
+    while True:
+        begun = time.monotonic()
+        with server.client() as client:
+            names = _devices(client, at)
+            if len(names) == 1:
+                results = [_collect(client, Target(names[0], at.path), to, parquet, interrupt)]
+        if len(names) > 1:
+            with ThreadPoolExecutor(min(AT_ONCE, len(names))) as threads:
+                results = list(
+                    threads.map(lambda name: _connected(server, name, at.path, to, parquet, interrupt), names)
+                )
+        if every is None:
+            if not all(results):
+                raise typer.Exit(1)
+            return
+        while time.monotonic() - begun < 60 * every:
+            time.sleep(min(SLEEP_SECONDS, max(0.0, 60 * every - (time.monotonic() - begun))))
+
+
+def _devices(client: InterruptibleClient, at: Target) -> list[str]:
+    """Return the names of the devices that are meant."""
+    if not is_glob(at.device):
+        return [at.of(client).device]
+    names = [each.name for each in client.devices() if fnmatchcase(each.name, at.device)]
+    if not names:
+        raise UnknownName("no device has such a name", where=at.device, hint="List them: fastflight devices")
+    return names
+
+
+def _connected(server: Server, name: str, path: str, to: Path, parquet: bool, interrupt: bool) -> bool:
+    with server.client() as client:
+        return _collect(client, Target(name, path), to, parquet, interrupt)
+
+
+def _collect(client: InterruptibleClient, at: Target, to: Path, parquet: bool, interrupt: bool) -> bool:
+    """Collect one log. Report an error of the board, and return whether there was none."""
+    # Imported here: `--help` and a wrong command line start faster.
+    from fastflight.client.collection import Collection, as_parquet
+    from fastflight.log.lock import FileLock
+
+    folder = to / at.device / at.normal.path.strip("/").replace("/", "-")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / "collect.lock", "fastflight collect")
+        try:
+            collection = Collection(
+                client, at.device, at.path, folder, interrupt=interrupt, convert=as_parquet if parquet else None
+            )
+            collected = collection.run()
+        finally:
+            lock.close()
+    except FastFlightError as error:
+        screen.complain(f"error: {error}")
+        return False
+    for path in collected.parts:
+        if parquet and path.suffix != ".parquet":
+            screen.complain(f"{path} has lines that are no rows, and stays as it is")
+    screen.line(f"{at}: {len(collected.parts)} parts, {screen.size(collected.bytes)} in {folder}")
+    return True
