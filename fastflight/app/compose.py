@@ -15,6 +15,7 @@ from fastflight.access.actions import Actions
 from fastflight.access.authority import Authority
 from fastflight.app.access import access_of
 from fastflight.app.access_settings import check_location
+from fastflight.app.collecting import Collectors
 from fastflight.app.device_address import device_address
 from fastflight.app.forwarded_files import ForwardedFiles
 from fastflight.app.running import (
@@ -92,6 +93,9 @@ def open_server(settings: ServeSettings) -> RunningServer:
         served = ServedDevices(settings, inventory, shards, recordings, registry, publishers)
         parts.callback(served.close)
         served.open()
+        collectors = Collectors(inventory, settings.collect)
+        parts.callback(collectors.close)
+        collectors.open()
         catalog = Catalog()
         files = DeviceFiles(inventory, FileCache())
         parts.callback(files.cache.close)

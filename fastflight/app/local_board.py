@@ -55,6 +55,13 @@ class LocalBoard:
         self.url = board_url(url)
         self._inventory = Inventory({BOARD: self.url}, parse=device_address, agents=[BOARD] if agent else [])
 
+    @classmethod
+    def of(cls, inventory: Inventory) -> LocalBoard:
+        """Return the verbs on the devices of `inventory`, which stays its owner's: do not call `close`."""
+        self = cls.__new__(cls)
+        self.url, self._inventory = "", inventory
+        return self
+
     def devices(self) -> list[Device]:
         return [Device(BOARD, self.url, open=self._inventory.device(BOARD).is_open, holder=None)]
 

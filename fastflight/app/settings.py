@@ -44,6 +44,7 @@ from fastflight.app.access_settings import (
 )
 from fastflight.app.cluster_settings import EXAMPLE as CLUSTER_EXAMPLE
 from fastflight.app.cluster_settings import ClusterSettings, FleetCluster, cluster_settings
+from fastflight.app.collecting import CollectSettings, FleetCollect, collect_settings
 from fastflight.app.device_address import device_address
 from fastflight.app.http_settings import http_address, http_hosts, http_origins
 from fastflight.app.publish_settings import EXAMPLE as ROWS_EXAMPLE
@@ -148,6 +149,8 @@ class ServeSettings:
     trace: bool = False
     # The devices whose programs run the agent.
     agents: frozenset[str] = frozenset()
+    # The logs of devices that the server collects, by name.
+    collect: Mapping[str, CollectSettings] = field(default_factory=dict)
 
 
 _TcpPort = Annotated[int, Field(ge=0, le=65535, strict=True)]
@@ -175,6 +178,7 @@ class _FleetDevice(BaseModel):
     bridge: _FleetBridge | None = None
     record: Annotated[bool, Field(strict=True)] = False
     agent: Annotated[bool, Field(strict=True)] = False
+    collect: FleetCollect | None = None
     publish: FleetOutputs = []
     # The servers of a cluster that can own the device; all that can reach it if this is empty.
     servers: list[str] = []
@@ -322,6 +326,11 @@ def settings_of(
         bridges,
         shards or default_shards(),
         agents=frozenset(name for name, device in file.devices.items() if device.agent),
+        collect={
+            name: collect_settings(device.collect, folder or Path(), f"devices.{name}.collect")
+            for name, device in file.devices.items()
+            if device.collect is not None
+        },
         http=address,
         http_hosts=http_hosts(http_host, address),
         relay=allowed,

@@ -80,12 +80,11 @@ def _connected(server: Server, name: str, path: str, to: Path, parquet: bool, in
 def _collect(client: InterruptibleClient, at: Target, to: Path, parquet: bool, interrupt: bool) -> bool:
     """Collect one log. Report an error of the board, and return whether there was none."""
     # Imported here: `--help` and a wrong command line start faster.
-    from fastflight.client.collection import Collection, as_parquet
+    from fastflight.client.collection import Collection, as_parquet, folder_of
     from fastflight.log.lock import FileLock
 
-    folder = to / at.device / at.normal.path.strip("/").replace("/", "-")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = folder_of(to, at.device, at.path)
         lock = FileLock(folder / "collect.lock", "fastflight collect")
         try:
             collection = Collection(

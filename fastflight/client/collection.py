@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fastflight.client.answers import Digest, Entry
-from fastflight.errors import DataError, FileMissing, RequestError
+from fastflight.errors import DataError, FileMissing, RequestError, TransportClosed
 
 # Parts are listed by name: as many digits as ten years of a part every five minutes need.
 DIGITS = 7
@@ -75,10 +75,12 @@ class Collection:
         *,
         interrupt: bool = False,
         convert: Callable[[Path, Path], None] | None = None,
+        stopped: Callable[[], bool] = bool,
     ) -> None:
         """`convert(source, target)` writes the rows of a part as a Parquet file, durably; None keeps parts as they are.
 
-        A part whose rows do not fit into a table (`DataError`) stays as it is.
+        A part whose rows do not fit into a table (`DataError`) stays as it is. When `stopped()` is true, a run ends
+        within a part with a `TransportClosed`; the next one continues.
         """
         self._board = board
         self._device = device
@@ -86,6 +88,7 @@ class Collection:
         self._folder = folder
         self._interrupt = interrupt
         self._convert = convert
+        self._stopped = stopped
         self._suffix = posixpath.splitext(self._path)[1] or ".log"
         if self._suffix in (".part", ".parquet"):
             raise RequestError("a log cannot have this ending", where=path, hint="Collect text, as .csv or .jsonl")
@@ -153,13 +156,14 @@ class Collection:
         """Read the rest of a part from the board into `part`, and verify all of it."""
         for _ in range(ATTEMPTS):
             with part.open("ab") as file:
-                # A part that is longer than that on the board is not a part of it.
                 pieces = self._board.file_bytes(
                     self._device, self._part(number), offset=file.tell(), interrupt=self._interrupt
                 )
                 with pieces:
                     for piece in pieces:
                         file.write(piece)
+                        if self._stopped():
+                            raise TransportClosed("the collection was stopped", where=self._device)
                 file.flush()
                 os.fsync(file.fileno())
             digest = self._board.hash(self._device, self._part(number), interrupt=self._interrupt)
@@ -195,6 +199,16 @@ class Collection:
         sync_folder(self._folder)
         path.unlink()
         return target
+
+
+def folder_of(to: Path, device: str, path: str) -> Path:
+    """Create the folder for the log at `path` of a device below `to`, and return it."""
+    folder = to / device / posixpath.normpath("/" + path.lstrip("/")).strip("/").replace("/", "-")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RequestError(error.strerror or "cannot be created", where=str(folder)) from error
+    return folder
 
 
 def _digest_of(path: Path, algorithm: str) -> str:

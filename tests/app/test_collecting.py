@@ -1,0 +1,44 @@
+"""Logs that a server collects by itself, from the fleet file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fastflight.app.compose import open_server
+from fastflight.app.settings import settings_of
+from fastflight.errors import RequestError
+from tests.support.waiting import until
+
+FLEET = """
+[devices.weather]
+url = "sim:?files={files}&telemetry=0"
+collect = {{ path = "/log.csv", to = "collected", minutes = {minutes} }}
+"""
+
+
+def fleet(folder: Path, minutes: float) -> Path:
+    file = folder / "fleet.toml"
+    file.write_text(FLEET.format(files=folder / "board", minutes=minutes))
+    return file
+
+
+def test_the_log_of_a_device_is_collected_again_and_again(tmp_path: Path) -> None:
+    log = tmp_path / "board/log.csv"
+    log.parent.mkdir()
+    log.write_text("1,21.5\n")
+    settings = settings_of("grpc://127.0.0.1:0", [], fleet(tmp_path, 0.001), shards=1)
+    folder = tmp_path / "collected/weather/log.csv"
+    with open_server(settings):
+        until((folder / "0000001.csv").exists)
+        until(lambda: not list(log.parent.glob("log.csv*")))
+        log.write_text("2,21.6\n")
+        until((folder / "0000002.csv").exists)
+    assert [path.read_text() for path in sorted(folder.glob("*.csv"))] == ["1,21.5\n", "2,21.6\n"]
+
+
+@pytest.mark.parametrize("minutes", [0, -1, 1e9])
+def test_times_that_make_no_sense_are_refused(tmp_path: Path, minutes: float) -> None:
+    with pytest.raises(RequestError, match="collect.minutes"):
+        settings_of("grpc://127.0.0.1:0", [], fleet(tmp_path, minutes))

@@ -1,0 +1,80 @@
+"""`fastflight agent` and `fastflight collect`, on a board without a server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    folder = tmp_path / "board"
+    folder.mkdir()
+    (folder / "log.csv").write_text("1,21.5\n2,21.6\n")
+    return folder
+
+
+@pytest.fixture
+def on_board(run: Run, files: Path) -> Run:
+    return lambda *arguments: run(*arguments, "--device", f"sim:?files={files}&telemetry=0")
+
+
+def test_the_agent_is_installed_and_removed(on_board: Run, files: Path) -> None:
+    installed = on_board("agent", "install")
+    assert installed.exit_code == 0
+    assert "import fastflight_agent" in installed.stdout
+    assert "agent = true" in installed.stdout
+    before = {path.name for path in files.iterdir()}
+    assert "fastflight_agent.py" in before
+    removed = on_board("agent", "remove")
+    assert removed.exit_code == 0
+    assert {path.name for path in files.iterdir()} == before - {"fastflight_agent.py"}
+    assert on_board("agent", "remove").exit_code == 1
+
+
+def test_a_program_that_imports_a_removed_agent_is_named(on_board: Run, files: Path) -> None:
+    on_board("agent", "install")
+    (files / "main.py").write_text("if 0:\n import fastflight_agent\n")
+    assert "/main.py starts it" in on_board("agent", "install").stdout
+    assert "/main.py still imports" in on_board("agent", "remove").stderr
+
+
+def test_a_board_whose_program_runs_the_agent_is_used_beside_it(on_board: Run, files: Path) -> None:
+    on_board("agent", "install")
+    (files / "main.py").write_text("import time, fastflight_agent\nn = 7\nwhile True:\n time.sleep(0.01)\n")
+    assert on_board("exec", "print(n)", "--agent").stdout == "7\n"
+    assert "agent" in on_board("info", "--agent").stdout
+
+
+def test_a_log_is_collected(on_board: Run, files: Path, tmp_path: Path) -> None:
+    collected = on_board("collect", ":/log.csv", "--to", str(tmp_path / "stored"))
+    assert collected.exit_code == 0, collected.output
+    assert "1 parts" in collected.stdout
+    assert (tmp_path / "stored/board/log.csv/0000001.csv").read_text() == "1,21.5\n2,21.6\n"
+    assert not (files / "log.csv").exists()
+
+
+def test_several_boards_are_collected_at_once(run: Run, tmp_path: Path) -> None:
+    devices = {}
+    for name in ("lab-1", "lab-2", "desk"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "log.csv").write_text(f"{name}\n")
+        devices[name] = f"sim:?files={tmp_path / name}&telemetry=0"
+    with open_server(ServeSettings("grpc://127.0.0.1:0", devices, shards=1)) as server:
+        options = ("--to", str(tmp_path / "stored"), "--server", server.location)
+        assert run("collect", "lab-*:/log.csv", *options).exit_code == 0
+        missing = run("collect", "no-such-*:/log.csv", *options)
+    assert {path.parent.parent.name: path.read_text() for path in tmp_path.glob("stored/*/*/*.csv")} == {
+        "lab-1": "lab-1\n",
+        "lab-2": "lab-2\n",
+    }
+    assert missing.exit_code == 1
+    assert "no-such-*" in missing.stderr
