@@ -224,6 +224,7 @@ VERBS = {
     "sync": ["sync", "folder", "demo:/"],
     "script": ["script", "commands"],
     "agent": ["agent", "install", "demo"],
+    "collect": ["collect", "demo:/a.csv", "--to", "here"],
     "exec": ["exec", "demo", "1"],
     "exec as JSON": ["exec", "demo", "1", "--json"],
     "run": ["run", os.devnull],
@@ -260,7 +261,7 @@ VERBS = {
     "soft-reset": ["soft-reset", EVIL],
     "doctor": ["doctor"],
 }
-WITHOUT_A_WORD = {"rm", "mkdir", "mv", "reset", "soft-reset", "plot"}
+WITHOUT_A_WORD = {"collect", "rm", "mkdir", "mv", "reset", "soft-reset", "plot"}
 # Verbs that do not understand what this server answers, and so have no output. `sql` writes CSV, which has no place for
 # the bytes in these rows.
 WITHOUT_OUTPUT = WITHOUT_A_WORD | {"put", "put with rows", "cp", "edit", "df", "rtc", "bootloader", "agent", "sql"}

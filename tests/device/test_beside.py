@@ -73,8 +73,13 @@ class Running:
 
 
 @contextmanager
-def running(folder: Path, kind: str, *, real: bool = False, options: str = "") -> Iterator[Running]:
-    """Start the program `kind` on a simulated board, or with `real` in the WebAssembly VM."""
+def running(
+    folder: Path, kind: str, *, real: bool = False, options: str = "", known: bool = True
+) -> Iterator[Running]:
+    """Start the program `kind` on a simulated board, or with `real` in the WebAssembly VM.
+
+    `known`: that its program runs the agent.
+    """
     (folder / "fastflight_agent.py").write_bytes(AGENT)
     (folder / "main.py").write_text(PROGRAMS[kind].format(run="await " if real else "asyncio.run"))
     url = f"sim:?files={folder}&telemetry=0{options}"
@@ -84,7 +89,7 @@ def running(folder: Path, kind: str, *, real: bool = False, options: str = "") -
             node, _, package, *_ = shlex.split(repl.removeprefix("exec:"))
             url = "exec:" + shlex.join([node, str(PROGRAM), package, str(folder / "main.py")])
     with Shard("board") as shard:
-        device = Device("board", parse_url(url), shard=shard, agent=BESIDE[kind] == "agent")
+        device = Device("board", parse_url(url), shard=shard, agent=known and BESIDE[kind] == "agent")
         started = Running(device, kind)
         try:
             if real:
@@ -191,12 +196,10 @@ def test_code_without_end_is_interrupted_and_the_program_goes_on(tmp_path: Path)
 
 
 def test_the_agent_is_found_by_its_announcement(tmp_path: Path) -> None:
-    with running(tmp_path, "timer") as board:
-        board.device._agent = False
-        with board.device.listen():
-            until(board.rows)
-            with board.device.lease("a test") as session:
-                assert session.info().capabilities == "agent"
+    with running(tmp_path, "timer", known=False) as board, board.device.listen():
+        until(board.rows)
+        with board.device.lease("a test") as session:
+            assert session.info().capabilities == "agent"
 
 
 def test_a_lossy_line_changes_no_file(tmp_path: Path) -> None:
