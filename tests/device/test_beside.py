@@ -73,9 +73,7 @@ class Running:
 
 
 @contextmanager
-def running(
-    folder: Path, kind: str, *, real: bool = False, options: str = "", known: bool = True
-) -> Iterator[Running]:
+def running(folder: Path, kind: str, *, real: bool = False, options: str = "", known: bool = True) -> Iterator[Running]:
     """Start the program `kind` on a simulated board, or with `real` in the WebAssembly VM.
 
     `known`: that its program runs the agent.
