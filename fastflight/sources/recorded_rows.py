@@ -117,8 +117,10 @@ class Replay:
         self._missing: Gap | None = None
         # Whether any traffic came before: a cut at the very first row is not reported.
         self._any = bool(request.from_seq)
-        # Places that cannot be read. The caller sets it before it calls `summary`.
+        # Places that cannot be read, and what the store holds of the range: the number of parts, and their bytes. The
+        # caller sets them before it calls `summary`.
         self.damage: list[str] = []
+        self.stored = {"parts": 0, "bytes": 0}
         self.schema = self._rows.schema
 
     @property
@@ -158,7 +160,8 @@ class Replay:
 
     def summary(self) -> Summary:
         """Return counts, and why the reading ended. A later reading can continue at `next_seq`."""
-        return {"ended": LIMIT if self.full else COMPLETE, **self._rows.summary(), "damage": self.damage}
+        ended = LIMIT if self.full else COMPLETE
+        return {"ended": ended, **self._rows.summary(), "damage": self.damage, "stored": self.stored}
 
     def _flush(self) -> Lot:
         gap, self._missing = self._missing, None

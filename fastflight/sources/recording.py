@@ -122,6 +122,8 @@ class RecordingSource:
     def _open(self, request: Recording) -> tuple[Replay, Generator[Lot, None, None]]:
         """Return the replay and its lots. `RequestError` for a request that is wrong, `UnknownName` for its name."""
         replay, log, range_ = Replay(request), self._store.log(request.name), range_of(request)
+        extents = log.extents(range_)
+        replay.stored = {"parts": len(extents), "bytes": sum(extent.bytes for extent in extents)}
         if request.format != "bytes":
             replay.begin(_begins_line(log, range_))
         return replay, _lots(replay, log, range_)

@@ -115,6 +115,7 @@ class _Run:
         self._open: list[Table] = []
         self._names: list[list[str]] = []
         self._scans: dict[int, Iterator[pa.RecordBatch]] = {}
+        self._ahead: dict[int, tuple[Kind, Any]] = {}
         self._failure: BaseException | None = None
         self._ended = False
         self._read: list[dict[str, int]] = []
@@ -245,20 +246,26 @@ class _Run:
         return frame
 
     def _feed(self, asked: Frame) -> None:
-        """Send the next rows of a scan to the worker."""
+        """Send the next rows of a scan to the worker, and read those after them while it works on these."""
+        number = asked.number
+        if number not in self._scans:
+            (table,) = asked.json()
+            self._scans[number] = self._scan(table)
+            self._ahead[number] = self._read_ahead(number)
+        kind, rows = self._ahead.pop(number)
+        if isinstance(rows, BaseException):
+            self._failure, rows = rows, b""
+        self._send(kind, rows)
+        if kind == Kind.ROWS:
+            self._ahead[number] = self._read_ahead(number)
+
+    def _read_ahead(self, number: int) -> tuple[Kind, Any]:
+        """Return the next answer about a scan: its rows, its end, or the error that reading it raised."""
         try:
-            number, (table,) = asked.number, asked.json()
-            if number not in self._scans:
-                self._scans[number] = self._scan(table)
             batch = next(self._scans[number], None)
-        except BaseException as error:
-            self._failure = error
-            self._send(Kind.REFUSED)
-            return
-        if batch is None:
-            self._send(Kind.END)
-        else:
-            self._send(Kind.ROWS, batch.serialize())
+            return (Kind.END, b"") if batch is None else (Kind.ROWS, batch.serialize())
+        except Exception as error:  # raised again when the worker has ended the query
+            return Kind.REFUSED, error
 
     def _scan(self, table: int) -> Generator[pa.RecordBatch, None, None]:
         narrowing = Narrowing(**self.plan["scans"][table])

@@ -25,7 +25,7 @@ MICROSECOND = timedelta(microseconds=1)
 class Narrowing:
     """The part of a table that a query needs; None where nothing is known. All bounds are included.
 
-    Times are in microseconds since 1970.
+    Times are in microseconds since 1970. `limit` is the number of rows, counted from the first.
     """
 
     columns: list[str] | None = None
@@ -33,6 +33,7 @@ class Narrowing:
     to_seq: int | None = None
     from_time: int | None = None
     to_time: int | None = None
+    limit: int | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -69,7 +70,7 @@ def narrowing_of(
     scans = list(_scans(filtered, table))
     if len(scans) < count:
         return Narrowing()
-    joined = _narrowing(scans[0])
+    joined = replace(_narrowing(scans[0]), limit=_limit(filtered) if len(scans) == 1 else None)
     for each in scans[1:]:
         joined = joined.joined(_narrowing(each))
     scans = list(_scans(unfiltered, table))
@@ -87,6 +88,21 @@ def _scans(plan: Plan, table: Sequence[str]) -> Iterator[Mapping[str, Any]]:
         info = node.get("extra_info", {})
         if _parts(info.get("Table", "")) == [part.lower() for part in table]:
             yield info
+
+
+def _limit(plan: Plan) -> int | None:
+    """Return how many rows a plan needs of its scan; None unless it is only a scan, a limit and projections."""
+    limit = None
+    while len(plan) == 1:
+        node, info = plan[0], plan[0].get("extra_info", {})
+        if node["name"] in ("LIMIT", "STREAMING_LIMIT") and str(info.get("Limit", "")).isdigit():
+            limit = int(info["Limit"]) + int(info.get("Offset", 0))
+        elif node["name"] == "SEQ_SCAN":
+            return None if "Filters" in info else limit
+        elif node["name"] != "PROJECTION":
+            return None
+        plan = node.get("children", ())
+    return None
 
 
 def _parts(name: str) -> list[str]:

@@ -108,7 +108,7 @@ class RecordingTable:
     def __init__(self, catalog: Catalog, request: Recording) -> None:
         self._source = catalog.source_of(request)
         self._request = request
-        self._stored: list[Mapping[str, Any]] = []
+        self._readings: list[Reading] = []
         assert self._source.describe is not None
         schema = self._source.describe(request).schema
         assert schema is not None
@@ -116,12 +116,13 @@ class RecordingTable:
 
     def scan(self, narrowing: Narrowing) -> Reading:
         assert self._source.read is not None
-        request = self._request.model_copy(update=_keys(narrowing))
-        reading = self._source.read(request)
+        reading = self._source.read(self._request.model_copy(update=_keys(narrowing)))
+        self._readings.append(reading)
         return reading
 
     def read(self) -> Mapping[str, Any]:
-        return {}
+        stored = [reading.summary()["stored"] for reading in self._readings]
+        return {"parts": sum(each["parts"] for each in stored), "bytes": sum(each["bytes"] for each in stored)}
 
     def close(self) -> None: ...
 
@@ -151,6 +152,7 @@ def _keys(narrowing: Narrowing) -> Mapping[str, Any]:
         "to_seq": narrowing.to_seq,
         "from_time": _time(narrowing.from_time),
         "to_time": _time(None if narrowing.to_time is None else narrowing.to_time + 1),
+        "limit_rows": narrowing.limit,
     }
 
 

@@ -56,6 +56,28 @@ def test_two_scans_need_what_either_needs() -> None:
     assert (found.from_seq, found.to_seq, found.columns) == (None, 8, ["seq", "data"])
 
 
+@pytest.mark.parametrize(
+    ("nodes", "limit"),
+    [
+        ([("LIMIT", {"Limit": "10"})], 10),
+        ([("PROJECTION", {}), ("STREAMING_LIMIT", {"Limit": "10", "Offset": "5"}), ("PROJECTION", {})], 15),
+        ([("LIMIT", {"Limit": "10"}), ("LIMIT", {"Limit": "3"})], 3),
+        ([("LIMIT_PERCENT", {"Limit": "10.0%"})], None),
+        ([("LIMIT", {"Limit": "10"}), ("UNNEST", {})], None),
+        ([("PROJECTION", {})], None),
+    ],
+)
+def test_a_limit_is_that_of_the_scan_below_it(nodes: list[tuple[str, dict[str, str]]], limit: int | None) -> None:
+    node = scan(projections="seq")
+    del node["extra_info"]["Filters"]
+    for name, info in reversed(nodes):
+        node = {"name": name, "children": [node], "extra_info": info}
+    assert narrowing_of(TABLE, 1, [node], [node], COLUMNS).limit == limit
+    filtered = scan("(seq > 5)", "seq")
+    limited = [{"name": "LIMIT", "children": [filtered], "extra_info": {"Limit": "10"}}]
+    assert narrowing_of(TABLE, 1, limited, limited, COLUMNS).limit is None
+
+
 def test_fewer_scans_than_names_say_nothing() -> None:
     assert narrowed(scan("(seq < 5)", ["data"]), count=2) == Narrowing()
 
