@@ -97,7 +97,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         parts.callback(collectors.close)
         collectors.open()
         catalog = Catalog()
-        files = DeviceFiles(inventory, FileCache())
+        files = DeviceFiles(inventory, FileCache(settings.sql.cache, settings.sql.cache_bytes))
         parts.callback(files.cache.close)
         member: ClusterMember | None = None
         if settings.cluster is not None:
@@ -127,7 +127,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         access = access_of(settings.access, authority)
         actions = Actions([*state, *on_devices], authority)
         tables = files if member is None else ForwardedFiles(member.forwarding, inventory, files)
-        engine = SqlEngine(Tables(catalog, actions, authority, tables))
+        engine = SqlEngine(Tables(catalog, actions, authority, tables), settings.sql.limits)
         parts.callback(engine.close)
         catalog.add(sql_source(engine))
         server = flight_server(settings, catalog, on_devices, state, shards, registry, access, flight_sql(engine))

@@ -392,6 +392,7 @@ def _changed_tables(old: ServeSettings, new: ServeSettings) -> list[str]:
         "limits": lambda settings: settings.limits,
         "relay": lambda settings: settings.relay,
         "auth, tls": lambda settings: settings.access,
+        "sql": lambda settings: settings.sql,
         "recordings": lambda settings: (kept := settings.recordings) and (kept.folder, kept.sync_ms, kept.retention),
     }
     return [table for table, value in tables.items() if value(old) != value(new)]

@@ -15,8 +15,8 @@ keys are errors::
     [relay]
     allow = ["127.0.0.1:2218"]
 
-The tables of recordings are in `fastflight.app.recording_settings`, those of tokens and TLS in
-`fastflight.app.access_settings`.
+The tables of recordings are in `fastflight.app.recording_settings`, that of SQL is in `fastflight.app.sql_settings`,
+and those of tokens and TLS are in `fastflight.app.access_settings`.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ from fastflight.app.publish_settings import EXAMPLE as ROWS_EXAMPLE
 from fastflight.app.publish_settings import FleetOutputs, FleetRows, publish_settings
 from fastflight.app.recording_settings import EXAMPLE as RECORDINGS_EXAMPLE
 from fastflight.app.recording_settings import FleetRecordings, RecordingSettings, recording_settings
+from fastflight.app.sql_settings import EXAMPLE as SQL_EXAMPLE
+from fastflight.app.sql_settings import FleetSql, SqlSettings, sql_settings
 from fastflight.bridge import Ports
 from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError, nearest
@@ -137,6 +139,7 @@ class ServeSettings:
     publish: Mapping[str, PublishSettings] = field(default_factory=dict)
     # None where nothing can be recorded.
     recordings: RecordingSettings | None = None
+    sql: SqlSettings = SqlSettings()
     # Open streams get this long to end by themselves when the server shuts down.
     drain_seconds: float = DRAIN_SECONDS
     # Tokens and TLS.
@@ -211,6 +214,7 @@ class _Fleet(BaseModel):
     devices: dict[str, _FleetDevice]
     limits: _FleetLimits = _FleetLimits()
     recordings: FleetRecordings | None = None
+    sql: FleetSql = FleetSql()
     relay: _FleetRelay = _FleetRelay(allow=[])
     auth: FleetAuth | None = None
     tls: FleetTls | None = None
@@ -221,6 +225,7 @@ class _Fleet(BaseModel):
 TABLES: Mapping[int | str, type[BaseModel]] = {
     "limits": _FleetLimits,
     "recordings": FleetRecordings,
+    "sql": FleetSql,
     "relay": _FleetRelay,
     "auth": FleetAuth,
     "tls": FleetTls,
@@ -229,6 +234,7 @@ TABLES: Mapping[int | str, type[BaseModel]] = {
 TABLE_EXAMPLES: Mapping[int | str, str] = {
     "limits": LIMITS_EXAMPLE,
     "recordings": RECORDINGS_EXAMPLE,
+    "sql": SQL_EXAMPLE,
     "relay": RELAY_EXAMPLE,
     "auth": AUTH_EXAMPLE,
     "tls": TLS_EXAMPLE,
@@ -245,6 +251,7 @@ def settings_of(
     *,
     recordings: Path | None = None,
     record: Sequence[str] = (),
+    cache: Path | None = None,
     http: str | None = None,
     http_host: Sequence[str] = (),
     relay: Sequence[str] = (),
@@ -337,6 +344,7 @@ def settings_of(
         origins=http_origins(origins),
         publish=published,
         recordings=recorded,
+        sql=sql_settings(file.sql, folder, cache),
         limits=_limits(file.limits, limits),
         drain_seconds=drain_seconds,
         access=access,

@@ -186,6 +186,16 @@ def serve(
             rich_help_panel=RECORDINGS,
         ),
     ] = None,
+    cache: Annotated[
+        Path | None,
+        typer.Option(
+            "--cache",
+            metavar="DIR",
+            file_okay=False,
+            help="Keep files of boards, for SQL and for requests with `cached`, in this folder. By default in a "
+            "temporary folder, until the server ends.",
+        ),
+    ] = None,
     tokens: Annotated[
         Path | None,
         typer.Option(
@@ -290,6 +300,7 @@ def serve(
             limits,
             recordings=recordings,
             record=record or [],
+            cache=cache,
             http=http,
             relay=relay_allow or [],
             origins=http_origin or [],

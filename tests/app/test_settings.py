@@ -86,9 +86,19 @@ def test_limits_are_those_of_the_fleet_file_unless_options_say_otherwise(tmp_pat
     assert settings_of(HERE, [], None).limits == DEFAULT_LIMITS
 
 
+def test_limits_and_the_cache_of_sql(tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text("[sql]\nmemory = '64MB'\nseconds = 5\ncache = 'c'\ncache_bytes = 9\n[devices.a]\nurl = 'sim:'\n")
+    settings = settings_of(HERE, [], fleet).sql
+    assert (settings.limits.memory_bytes, settings.limits.seconds, settings.limits.queries) == (64_000_000, 5, 4)
+    assert (settings.cache, settings.cache_bytes) == (tmp_path / "c", 9)
+    assert settings_of(HERE, [], fleet, cache=tmp_path / "d").sql.cache == tmp_path / "d"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
+        ("[sql]\nmemory = '1MB'\n[devices.a]\nurl = 'sim:'\n", r"sql\.memory: .*greater"),
         ("[devices.a]\nurl = 'sim:'\n[limits]\nsteams = 9\n", r"limits\.steams: unknown key.*'streams'"),
         ("[devices.a]\nurl = 'sim:'\n[limits]\nstreams = 0\n", r"limits\.streams: .*greater than or equal to 1.*As in"),
         ("[devices.a]\nurl = 'sim:'\nbuad = 9600\n", r"devices\.a\.buad: unknown key"),
