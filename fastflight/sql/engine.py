@@ -58,6 +58,7 @@ class SqlEngine:
 
     def prepare(self, query: str, identity: Identity = ANYBODY) -> Prepared:
         """Check a query and return its columns and parameters. `RequestError` if it is not one that only reads."""
+        _check(query)
         with closing(_Run(self._tables, self._workers, identity)) as run:
             run.ask(query, None, describe=True)
             run.finish()
@@ -69,9 +70,11 @@ class SqlEngine:
         `parameters` are values in order or by name, or a batch with one row. `RequestError` for what is wrong with the
         query, `QueryLimit` if it reaches a limit, and what reading the tables raises.
         """
+        _check(query)
+        row = _one_row(parameters)
         run = _Run(self._tables, self._workers, identity)
         try:
-            run.ask(query, _one_row(parameters))
+            run.ask(query, row)
             if run.plan["explain"]:
                 run.read_to_end()
                 rows = run.explained()
@@ -127,14 +130,9 @@ class _Run:
 
     def ask(self, query: str, parameters: pa.RecordBatch | None, *, describe: bool = False) -> None:
         """Send the query, and read the dialogue until the schema of the result is known."""
-        if len(query) > MAX_QUERY_CHARACTERS:
-            raise RequestError(f"more than {MAX_QUERY_CHARACTERS} characters", where="query")
         self._began = time.monotonic()
-        try:
-            self._send(Kind.ASK, {"query": query, "describe": describe})
-            self._send(Kind.ROWS, b"" if parameters is None else _stream(parameters))
-        except UnicodeEncodeError:
-            raise RequestError("not Unicode", where="query") from None
+        self._send(Kind.ASK, {"query": query, "describe": describe})
+        self._send(Kind.ROWS, b"" if parameters is None else _stream(parameters))
         named = self._next(Kind.TABLES).json()
         try:
             self._open_tables(named["tables"])
@@ -310,6 +308,16 @@ class _Run:
             self._worker.pipe.send(kind, payload)
         except EOFError:
             raise self._limit("memory") from None
+
+
+def _check(query: str) -> None:
+    """Raise `RequestError` for a query that is too long, or that is not Unicode."""
+    if len(query) > MAX_QUERY_CHARACTERS:
+        raise RequestError(f"more than {MAX_QUERY_CHARACTERS} characters", where="query")
+    try:
+        query.encode()
+    except UnicodeEncodeError:
+        raise RequestError("not Unicode", where="query") from None
 
 
 def _one_row(parameters: Parameters) -> pa.RecordBatch | None:

@@ -1,6 +1,7 @@
-"""Starts worker processes and keeps idle ones for later queries. POSIX only.
+"""Starts worker processes and keeps them for later queries. POSIX only.
 
-A worker whose query has ended by itself is used again. One that was stopped in the middle is killed.
+A worker whose query has ended by itself is used again. One that was stopped in the middle is killed. Starting a worker
+takes half a second, mostly for importing DuckDB and Arrow, so all workers are kept until the server ends.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from fastflight.extras import needs
 from fastflight.sql.frames import Kind, Pipe
 from fastflight.sql.limits import SqlLimits
 
-# Starting a worker takes half a second, mostly for importing DuckDB and Arrow. An idle one takes about 100 MB.
-IDLE_WORKERS = 2
 # A worker on a busy computer needs some seconds.
 START_SECONDS = 60.0
-# How long a query waits for others to end.
-WAIT_SECONDS = 10.0
+# How long a query waits for others to end. Most take less than a second.
+WAIT_SECONDS = 30.0
+# After this time a client may try again.
+RETRY_SECONDS = 5.0
 # Variables that a program may need to start. A worker gets no other, as queries may find a way to read them.
 ENVIRONMENT = frozenset(("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "TMPDIR", "PYTHONPATH"))
 
@@ -94,7 +95,7 @@ class Workers:
                 f"{self.limits.queries} queries are running",
                 scope="sql",
                 limit=self.limits.queries,
-                retry_after_seconds=WAIT_SECONDS,
+                retry_after_seconds=RETRY_SECONDS,
                 hint="Try again later",
             )
         try:
@@ -111,9 +112,9 @@ class Workers:
             raise
 
     def give_back(self, worker: Worker) -> None:
-        """Keep a worker whose dialogue has ended."""
+        """Take back a worker whose dialogue has ended."""
         with self._lock:
-            kept = not self._closed and len(self._idle) < IDLE_WORKERS
+            kept = not self._closed
             if kept:
                 self._idle.append(worker)
         if not kept:

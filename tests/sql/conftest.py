@@ -1,101 +1,12 @@
-"""A board with two files and a recording, and the engine over them."""
+"""The engine over a board, for all tests of a module."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from fastflight.access.actions import Actions
-from fastflight.access.authority import Authority
-from fastflight.access.identity import ANYBODY, Identity
-from fastflight.concurrency import Shards
-from fastflight.device import Inventory
-from fastflight.log import Store
-from fastflight.service import Catalog
-from fastflight.sources import (
-    DeviceFiles,
-    FileCache,
-    device_actions,
-    device_sources,
-    recording_actions,
-    recording_source,
-)
-from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
-from fastflight.sources.recordings import Recordings
-from fastflight.sql.engine import Parameters, SqlEngine
-from fastflight.sql.limits import SqlLimits
-from fastflight.sql.tables import Tables
-from fastflight.transport.chunk_buffer import Chunk
-
-CSV = b"t,v\n1,10.5\n2,20.5\n3,30.5\n"
-JSONL = b'{"t": 1, "name": "a"}\n{"t": 3, "name": "c"}\n'
-# The time of the first recorded row, and between two rows.
-FIRST_NS, STEP_NS = 1_750_000_000_000_000_000, 1_000_000_000
-RECORDED = 1000
-
-
-@dataclass
-class Sql:
-    """The engine, and the folder of the board `demo`."""
-
-    engine: SqlEngine
-    folder: Path
-    inventory: Inventory
-    cache: FileCache
-
-    def rows(self, query: str, parameters: Parameters = None, identity: Identity = ANYBODY) -> list[dict[str, Any]]:
-        """The rows of a query's result."""
-        return self.table(query, parameters, identity).to_pylist()
-
-    def table(self, query: str, parameters: Parameters = None, identity: Identity = ANYBODY) -> pa.Table:
-        reading = self.engine.execute(query, identity, parameters)
-        return pa.Table.from_batches([batch for lot in reading.all_lots() for batch in lot], reading.schema)
-
-    def explained(self, query: str) -> dict[str, str]:
-        """What `explain analyze` says, by table."""
-        found = self.rows(f"explain analyze {query}")
-        return {row["explain_key"]: row["explain_value"] for row in found}
-
-
-def record(folder: Path, name: str = "demo", rows: int = RECORDED) -> None:
-    """Store a recording of one row a second."""
-    with Store(folder) as store:
-        chunks = [Chunk(n, FIRST_NS + n * STEP_NS, "rx" if n % 10 else "tx", b"line %d\n" % n) for n in range(rows)]
-        store.open(name, LOG_SCHEMA).append(log_batch(chunks, {})).result()
-
-
-@contextmanager
-def engine_over(folder: Path, limits: SqlLimits | None = None, options: str = "") -> Iterator[Sql]:
-    board = folder / "board"
-    (board / "logs").mkdir(parents=True)
-    (board / "a.csv").write_bytes(CSV)
-    (board / "logs" / "b.jsonl").write_bytes(JSONL)
-    (board / "bad.arrow").write_bytes(b"no Arrow at all")
-    record(folder / "recordings")
-    with ExitStack() as parts:
-        shards = parts.enter_context(Shards(1))
-        urls = {"demo": f"sim:?files={board}&telemetry=0{options}", "other": "sim:?telemetry=0"}
-        inventory = parts.enter_context(Inventory(urls, shards=shards))
-        recordings = Recordings(folder / "recordings", inventory)
-        parts.callback(recordings.close)
-        cache = FileCache(folder / "cache")
-        files = DeviceFiles(inventory, cache)
-        catalog = Catalog()
-        for source in (*device_sources(inventory, device_files=files), recording_source(recordings)):
-            catalog.add(source)
-        authority = Authority(inventory.names, recordings.names)
-        actions = Actions([*device_actions(inventory), *recording_actions(recordings)], authority)
-        engine = SqlEngine(Tables(catalog, actions, authority, files), limits)
-        parts.callback(engine.close)
-        sql = Sql(engine, board, inventory, cache)
-        sql.rows("from fastflight.files")  # opens the boards: what stays open is not a test's
-        yield sql
+from tests.support.sql_engine import Sql, engine_over
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from fastflight.access.identity import ANYBODY, Identity, scopes
+from fastflight.device import Session
 from fastflight.errors import DataError, FileMissing, Forbidden, QueryLimit, RequestError, UnknownName
 from fastflight.service.requests import MAX_PARAMETERS, MAX_QUERY_CHARACTERS
 from fastflight.sql.limits import SqlLimits
 from tests.support.refusals import refused
-
-from .conftest import FIRST_NS, RECORDED, Sql, engine_over
+from tests.support.sql_engine import FIRST_NS, RECORDED, Sql, engine_over
 
 
 def test_files_and_recordings_are_tables_of_their_device(sql: Sql) -> None:
@@ -167,6 +168,31 @@ def test_only_the_columns_and_rows_that_a_query_needs_are_read(sql: Sql) -> None
     said = sql.explained(f"select count(*) from demo.recording where time >= '{later}' or time is null and false")
     assert "read_rows: 500" in said["demo.recording"]
     assert "read_rows: 0" in sql.explained("select 1 from demo.recording where seq > 5 and seq < 3")["demo.recording"]
+
+
+def test_explain_says_where_a_file_came_from(sql: Sql, monkeypatch: pytest.MonkeyPatch) -> None:
+    (sql.folder / "new.csv").write_bytes(b"n\n1\n")
+    query = 'select n from demo."new.csv"'
+    assert "from: board, bytes: 4" in sql.explained(query)['demo."new.csv"']
+    assert "from: cache" in sql.explained(query)['demo."new.csv"']
+    monkeypatch.setattr(Session, "hash", lambda *_: ("", ""))
+    assert "from: board without digests" in sql.explained(query)['demo."new.csv"']
+    (sql.folder / "new.csv").unlink()
+
+
+def test_explain_counts_what_is_stored_of_a_range(sql: Sql) -> None:
+    every = sql.explained("select seq from demo.recording")["demo.recording"]
+    some = sql.explained("select seq from demo.recording where seq < 10")["demo.recording"]
+    none = sql.explained("select seq from demo.recording where time > '2030-01-01'")["demo.recording"]
+    assert "parts: 1" in every and "parts: 1" in some and "parts: 0, bytes: 0" in none
+    assert "limit: 5" in sql.explained("select seq from demo.recording limit 5")["demo.recording"]
+
+
+def test_clients_at_once_get_their_own_answers(tmp_path: Path) -> None:
+    query = "select $1 as n, sum(seq) as s from demo.recording where seq < $1"
+    with engine_over(tmp_path) as sql, ThreadPoolExecutor(16) as pool:
+        answers = pool.map(lambda n: sql.rows(query, [n]), range(1, 65))
+        assert [row for (row,) in answers] == [{"n": n, "s": n * (n - 1) // 2} for n in range(1, 65)]
 
 
 @pytest.mark.parametrize(
