@@ -50,7 +50,8 @@ class Sql:
 
     def rows(self, query: str, parameters: Parameters = None, identity: Identity = ANYBODY) -> list[dict[str, Any]]:
         """The rows of a query's result."""
-        return self.table(query, parameters, identity).to_pylist()
+        rows: list[dict[str, Any]] = self.table(query, parameters, identity).to_pylist()
+        return rows
 
     def table(self, query: str, parameters: Parameters = None, identity: Identity = ANYBODY) -> pa.Table:
         reading = self.engine.execute(query, identity, parameters)
