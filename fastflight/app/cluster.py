@@ -27,6 +27,7 @@ from fastflight.concurrency import Shard
 from fastflight.device import Inventory
 from fastflight.errors import FastFlightError, RequestError
 from fastflight.service import Catalog
+from fastflight.sources.recordings import KEPT
 from fastflight.transport.url import public_url
 
 # How long giving up all devices may take at shutdown. Leases that are still there then end by themselves.
@@ -35,6 +36,7 @@ LEAVE_SECONDS = 10.0
 CHECK_SECONDS = 1.0
 # The action by which servers ask each other for their own devices.
 OWN_DEVICES = "cluster.devices"
+OWN_RECORDINGS = "cluster.recordings"
 
 
 class ClusterMember:
@@ -116,6 +118,10 @@ class ClusterMember:
         """The number with which the traffic of the present owner began."""
         return self._ownership.first_seq(device)
 
+    def token(self, device: str) -> int:
+        """The fencing token of the lease of a device; 0 if this server does not use it."""
+        return self._ownership.token(device)
+
     def others(self) -> list[str]:
         """The addresses of the other servers."""
         mine = self._ownership.profile.boot
@@ -154,6 +160,29 @@ class ClusterMember:
             replace(local, description=f"{local.description} server: its owner.", run=everywhere),
             Action(OWN_DEVICES, "As `devices`, only those that this server owns.", EmptyBody, own),
             Action("cluster.status", about, EmptyBody, status, at_once=True),
+        ]
+
+    def recording_actions(self, local: Action) -> list[Action]:
+        """Return the action `recordings`, with the states at all servers. `local` is that of this server."""
+        forwarding = self.forwarding
+
+        def own(_: EmptyBody) -> Iterable[Result]:
+            return [each for each in local.run(EmptyBody()) if each["state"] != KEPT]
+
+        def everywhere(_: EmptyBody) -> Iterable[Result]:
+            found = {str(each["name"]): each for each in local.run(EmptyBody())}
+            states = forwarding.everywhere(OWN_RECORDINGS, lambda: ())
+            found.update((str(each["name"]), each) for each in states)
+            return list(found.values())
+
+        return [
+            replace(local, run=everywhere),
+            replace(
+                local,
+                name=OWN_RECORDINGS,
+                description="As `recordings`, only those to which this server adds rows.",
+                run=own,
+            ),
         ]
 
     def status(self) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from fastflight.app.access_settings import check_location
 from fastflight.app.collecting import Collectors
 from fastflight.app.device_address import device_address
 from fastflight.app.forwarded_files import ForwardedFiles
+from fastflight.app.recordings import open_recordings
 from fastflight.app.running import (
     RunningServer,
     bridge_metrics,
@@ -83,7 +84,9 @@ def open_server(settings: ServeSettings) -> RunningServer:
         devices = {} if settings.cluster else settings.devices
         inventory = parts.enter_context(Inventory(devices, shards=shards, parse=device_address, agents=settings.agents))
         # Closed after the shards, when no more lines are read: everything that was read is then recorded.
-        recordings = _recordings(settings, inventory, parts)
+        recordings, shared = open_recordings(settings, inventory)
+        if recordings is not None:
+            parts.callback(recordings.close)
         parts.enter_context(shards)
         registry = StreamRegistry(settings.limits)
         log_of = (recordings or NoRecordings()).log
@@ -103,6 +106,8 @@ def open_server(settings: ServeSettings) -> RunningServer:
         if settings.cluster is not None:
             member = ClusterMember(settings, served, inventory, catalog)
             parts.callback(member.close)
+            if shared is not None:
+                shared.token_of = member.token
         on_board = device_sources(
             inventory,
             settings.limits.idle_seconds,
@@ -113,10 +118,17 @@ def open_server(settings: ServeSettings) -> RunningServer:
         own = (source.functions() for source in settings.sources)
         for source in (*on_board, recording_source(recordings), mock.SOURCE, *own):
             catalog.add(source)
-        on_devices = [*device_actions(inventory, publishers.states), *served.actions(), *recording_actions(recordings)]
-        if member is not None:
+        on_devices = [*device_actions(inventory, publishers.states), *served.actions()]
+        recorded, *on_recordings = recording_actions(recordings)
+        if member is None:
+            on_devices += [recorded, *on_recordings]
+        else:
             listing, *others = on_devices
-            on_devices = [*member.actions(listing), *map(member.forwarding.action, others)]
+            on_devices = [
+                *member.actions(listing),
+                *member.recording_actions(recorded),
+                *map(member.forwarding.action, (*others, *on_recordings)),
+            ]
         metrics = server_metrics(registry, shards)
         metrics.register(FunctionCollector(lambda: device_metrics(inventory)))
         metrics.register(FunctionCollector(lambda: _recording_metrics(recordings)))
@@ -165,22 +177,3 @@ def open_server(settings: ServeSettings) -> RunningServer:
 def _recording_metrics(recordings: Recordings | DefaultRecordings | None) -> Iterable[Metric]:
     opened = recordings.opened if isinstance(recordings, DefaultRecordings) else recordings
     return () if opened is None else recording_metrics(opened)
-
-
-def _recordings(
-    settings: ServeSettings, inventory: Inventory, parts: ExitStack
-) -> Recordings | DefaultRecordings | None:
-    """Open the recordings, and have `parts` close them. None if nothing can be recorded."""
-    wanted = settings.recordings
-    if wanted is None:
-        return None
-    holder = f"the server at {settings.location}"
-    recordings: Recordings | DefaultRecordings
-    if wanted.on_demand:
-        recordings = DefaultRecordings(wanted.folder, inventory, holder)
-    else:
-        recordings = Recordings(
-            wanted.folder, inventory, sync_ms=wanted.sync_ms, retention=wanted.retention, holder=holder
-        )
-    parts.callback(recordings.close)
-    return recordings

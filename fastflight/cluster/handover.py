@@ -15,14 +15,14 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from itertools import islice
 
 import structlog
 
-from fastflight.cluster.replicated_store import ReplicatedStore
+from fastflight.cluster.replicated_store import ReplicatedLog, ReplicatedStore
 from fastflight.concurrency import Shard, off_loop
-from fastflight.errors import BusyError, FastFlightError, Stopped
+from fastflight.errors import BusyError, DataError, FastFlightError, Stopped
 from fastflight.log import Log, Missing, NumberedRows, Range, Store, Ticket
 
 log = structlog.get_logger(__name__)
@@ -54,8 +54,8 @@ class HandOver:
         self._handed: dict[str, int] = {}
         self._seen: dict[str, int] = {}
         self._copying: dict[str, asyncio.Task[None]] = {}
-        # Why nothing can be handed over at the moment, so that it is logged once.
-        self._trouble = ""
+        # Why rows of a log cannot be handed over at the moment. The same reason is logged once for all logs.
+        self._troubles: dict[str, str] = {}
         self._progress = asyncio.Event()
         self._limit = asyncio.Semaphore(MAX_LOGS)
         self._running = shard.submit(self._run())
@@ -74,7 +74,10 @@ class HandOver:
         """Hand over what is in the buffer, for at most `seconds`, and stop. The next start hands over the rest."""
         with contextlib.suppress(Stopped):
             if not self._shard.submit(self._drained(self._buffer.names(), seconds)).result():
-                log.warning("not all rows are handed over; that goes on at the next start", reason=self._trouble)
+                log.warning(
+                    "not all rows are handed over; that goes on at the next start",
+                    reasons=sorted(set(self._troubles.values())),
+                )
         self._running.cancel()
         concurrent.futures.wait([self._running])
 
@@ -107,17 +110,17 @@ class HandOver:
                 source = self._buffer.log(name)
                 end = source.durable_end
                 await self._copy(source)
-        except FastFlightError as error:
-            if error.what != self._trouble:
+        except Exception as error:  # the task's edge: what fails now may work in a second
+            trouble = error.what if isinstance(error, FastFlightError) else f"{type(error).__name__}: {error}"
+            if trouble not in self._troubles.values():
                 log.warning(
                     "recorded rows cannot be handed over; they stay in the buffer", device=name, error=str(error)
                 )
-            self._trouble = error.what
+            self._troubles[name] = trouble
             await asyncio.sleep(RETRY_SECONDS)
             return
-        if self._trouble:
-            self._trouble = ""
-            log.info("recorded rows are handed over again", device=name)
+        if self._troubles.pop(name, "") and not self._troubles:
+            log.info("recorded rows are handed over again")
         self._seen[name] = end
         progress, self._progress = self._progress, asyncio.Event()
         progress.set()
@@ -138,10 +141,12 @@ class HandOver:
                         if item.reason == "not recorded" and item.first <= max(position, paused_until):
                             paused_until = item.last + 1
                         continue
-                    pending.append(
-                        await target.aappend(item.batch, expected=position, first=item.first, paused_until=paused_until)
-                    )
-                    position = item.last + 1
+                    for rows in _storable(target, item):
+                        ticket = await target.aappend(
+                            rows.batch, expected=position, first=rows.first, paused_until=paused_until
+                        )
+                        pending.append(ticket)
+                        position = rows.last + 1
                 while pending:
                     self._handed[source.name] = (await pending.pop(0)).last + 1
         except BusyError:
@@ -166,6 +171,21 @@ class HandOver:
                     hint="Read them in the folder of recordings",
                 )
         self._handed[source.name] = max(handed or 0, position)
+
+
+def _storable(target: ReplicatedLog, rows: NumberedRows) -> Iterator[NumberedRows]:
+    """Yield `rows` without those that are too large for a message, which are lost."""
+    try:
+        target.check(rows.batch)
+    except DataError as error:
+        if rows.batch.num_rows == 1:
+            log.warning("a recorded row is lost: it is too large for NATS", seq=rows.first, error=str(error))
+            return
+        half = rows.batch.num_rows // 2
+        yield from _storable(target, NumberedRows(rows.first, rows.batch.slice(0, half)))
+        yield from _storable(target, NumberedRows(rows.first + half, rows.batch.slice(half)))
+    else:
+        yield rows
 
 
 def _next_items(items: Generator[NumberedRows | Missing, None, None]) -> list[NumberedRows | Missing]:

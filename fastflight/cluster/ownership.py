@@ -140,6 +140,11 @@ class Ownership:
         claim = self._claims.get(device)
         return claim is not None and claim.in_use and claim.lease.is_held(self._clock())
 
+    def token(self, device: str) -> int:
+        """Return the fencing token of the lease of a device; 0 if this server does not use it."""
+        claim = self._claims.get(device)
+        return claim.lease.revision if claim is not None and claim.in_use else 0
+
     def owner(self, device: str) -> Profile | None:
         """Return the server that owns the device as far as this server knows; None if there is none."""
         return self.directory.owner(device, self._clock())
@@ -242,7 +247,9 @@ class Ownership:
         now = self._clock()
         members = self.directory.members(now)
         for device, claim in self._claims.items():
-            if claim.in_use and claim.busy is None and not claim.lease.is_held(now):
+            # A board that no other server can reach is still read and recorded. Its guard refuses writes.
+            kept = device in self._profile.local
+            if claim.in_use and claim.busy is None and not claim.lease.is_held(now) and not kept:
                 log.warning("the lease of a device has ended", device=device)
                 self._begin(claim, self._give(device, claim))
         bucket = self._bucket
@@ -345,7 +352,9 @@ class Ownership:
 
     def _may_take(self, claim: _Claim, wanted: list[str], now: float) -> bool:
         """Whether to create the lease of a device now."""
-        if claim.busy is not None or claim.in_use or now < claim.not_before or self._profile.name not in wanted:
+        if claim.busy is not None or now < claim.not_before or self._profile.name not in wanted:
+            return False
+        if claim.in_use and device not in self._profile.local:
             return False
         if self.directory.vacancy(claim.key, now) is None:
             return False

@@ -54,8 +54,8 @@ T = TypeVar("T")
 
 # A message may have 1 MB in NATS as it comes, headers included.
 MAX_BODY_BYTES = 1_000_000 - HEADER_BYTES - 1024
-# An append fails if NATS has not acknowledged it after this time. A new leader of a stream takes about five seconds.
-PATIENCE_SECONDS = 10.0
+# An append fails if NATS has not acknowledged it after this time. A new connection and a new leader take seconds each.
+PATIENCE_SECONDS = 30.0
 # Between two attempts to send a message.
 RETRY_SECONDS = 0.2
 # Retention deletes again when what it has deleted since would be more than this part of what is kept.
@@ -159,6 +159,11 @@ class ReplicatedLog:
                 await asyncio.wrap_future(self._store.submit(self._look()))
             else:
                 await ticket.await_end()
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        """Raise `DataError` if `append` would, because of the batch."""
+        if batch.nbytes > MAX_BODY_BYTES // 2:
+            self._encode(batch)
 
     def read(self, wanted: Range = EVERYTHING) -> Generator[NumberedRows | Missing, None, None]:
         """As `Log.read`. `StorageError` at the end if the newest rows are damaged, so that their number is unknown."""

@@ -69,7 +69,7 @@ class SharedRecordings:
         """Hand over what there is, but not for long, and close the connection."""
         if self._hand_over is not None:
             self._hand_over.close(DRAIN_SECONDS if self._connection.is_connected else 0)
-        self._store.close()
+        # Messages under way are broken off: the buffer has their rows.
         with contextlib.suppress(FastFlightError):
             self._shard.submit(self._connection.aclose()).result()
         self._shard.close()

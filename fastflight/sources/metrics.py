@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
 from fastflight.device import Inventory
+from fastflight.errors import TransportError
 from fastflight.runtime.metrics import device_labels, family, single
-from fastflight.sources.recordings import Recordings
+from fastflight.sources.recordings import Recordings, RecordingStatus
 
 
 def device_metrics(inventory: Inventory) -> Iterator[Metric]:
@@ -36,9 +38,11 @@ def device_metrics(inventory: Inventory) -> Iterator[Metric]:
 
 
 def recording_metrics(recordings: Recordings) -> Iterator[Metric]:
-    """Yield the metrics of each recording, and of the store."""
+    """Yield the metrics of each recording, and of the store. In a cluster without NATS, only those of the store."""
     now = time.time()
-    found = list(recordings.statuses())
+    found: list[RecordingStatus] = []
+    with contextlib.suppress(TransportError):
+        found = recordings.statuses()
     labels = device_labels(status.name for status in found)
     statuses = [((labels[status.name],), status) for status in found]
     ages = [

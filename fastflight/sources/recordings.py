@@ -24,7 +24,7 @@ from typing import Protocol
 import structlog
 
 from fastflight.device import Device, Inventory
-from fastflight.errors import RequestError, Stopped, StorageError, UnknownName
+from fastflight.errors import RequestError, Stopped, StorageError, TransportError, UnknownName
 from fastflight.log import Log, LogStatistics, Retention, Store, compact
 from fastflight.log.disk import Disk
 from fastflight.sources.recorded_rows import LOG_SCHEMA, format_damage, log_batch
@@ -251,7 +251,13 @@ class Recordings:
         """Return the status of a recording. `UnknownName` if there is none."""
         running = self._recorders.get(name)
         recorder = running.recorder if running is not None else None
-        status = status_of(name, self._logs.log(name).statistics(), recorder)
+        try:
+            statistics = self._logs.log(name).statistics()
+        except (UnknownName, TransportError):
+            if recorder is None:
+                raise
+            statistics = self.store.log(name).statistics()  # nothing is handed over yet, or NATS is away
+        status = status_of(name, statistics, recorder)
         return status if self._shared is None else replace(status, waiting=self._shared.waiting(name))
 
     def statuses(self) -> list[RecordingStatus]:

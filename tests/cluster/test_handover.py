@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
@@ -12,7 +13,7 @@ from fastflight.cluster.connection import NatsAddress
 from fastflight.cluster.shared_recordings import SharedRecordings
 from fastflight.errors import TransportError
 from fastflight.log import Log, Range, Retention, Store
-from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
+from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers
 from tests.support.nats import NatsServers, nats_servers
 from tests.support.refusals import refused
 from tests.support.waiting import until
@@ -144,6 +145,16 @@ def test_rows_that_come_after_another_server_went_on_stay_in_the_buffer_and_are_
         old.record(2_000_000, paused=True)
         until(lambda: has(new, 2_000_010))
         assert numbers(new.shared.log("demo").read()) == {*numbers(items), *range(2_000_000, 2_000_010)}
+
+
+def test_a_row_that_is_too_large_for_nats_is_a_gap(nats: NatsServers, tmp_path: Path) -> None:
+    with Server(nats, tmp_path / "a") as server:
+        log = server.buffer.open("demo", PLAIN)
+        times = pa.array([1000, 2000, 3000], pa.timestamp("us", "UTC"))
+        log.append(pa.record_batch([times, pa.array([b"a", b"x" * 1_100_000, b"c"])], schema=PLAIN)).result()
+        until(lambda: has(server, 3))
+        items = list(server.shared.log("demo").read())
+        assert numbers(items) == {0, 2} and missing(items) == [(1, 1, "never written")]
 
 
 def test_many_logs(nats: NatsServers, tmp_path: Path) -> None:

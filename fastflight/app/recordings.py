@@ -1,0 +1,64 @@
+"""Opens the recordings of a server: in its own folder, or shared with the other servers of a cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastflight.app.recording_settings import RecordingSettings
+from fastflight.app.settings import ServeSettings
+from fastflight.device import Inventory
+from fastflight.extras import needs
+from fastflight.log import Retention
+from fastflight.sources import DefaultRecordings, Recordings
+
+if TYPE_CHECKING:
+    from fastflight.cluster.shared_recordings import SharedRecordings
+
+# What a server of a cluster records while NATS is away, at most. Older rows are then lost, and counted.
+BUFFER_BYTES = 1_000_000_000
+
+
+def open_recordings(
+    settings: ServeSettings, inventory: Inventory
+) -> tuple[Recordings | DefaultRecordings | None, SharedRecordings | None]:
+    """Return the recordings, which the caller closes, and those of the cluster that they are part of, if any.
+
+    The first is None if nothing can be recorded.
+    """
+    wanted = settings.recordings
+    if wanted is None:
+        return None, None
+    holder = f"the server at {settings.location}"
+    if settings.cluster is not None:
+        return _open_shared(settings, wanted, inventory, holder)
+    if wanted.on_demand:
+        return DefaultRecordings(wanted.folder, inventory, holder), None
+    return Recordings(wanted.folder, inventory, sync_ms=wanted.sync_ms, retention=wanted.retention, holder=holder), None
+
+
+def _open_shared(
+    settings: ServeSettings, wanted: RecordingSettings, inventory: Inventory, holder: str
+) -> tuple[Recordings, SharedRecordings]:
+    """Open a buffer for this server in the folder of recordings, and the recordings of the cluster."""
+    cluster = settings.cluster
+    assert cluster is not None
+    with needs("cluster", "--cluster"):
+        from fastflight.app.cluster import nats_address
+        from fastflight.cluster.shared_recordings import SharedRecordings
+    limits = wanted.retention
+    buffer = Retention(limits.max_seconds, min(limits.max_bytes or BUFFER_BYTES, BUFFER_BYTES))
+    shared = SharedRecordings(nats_address(cluster), f"fastflight {cluster.name}: recordings", cluster.fleet, limits)
+    try:
+        # Several servers of one computer may have the same fleet file, and a folder has one writer.
+        recordings = Recordings(
+            wanted.folder / cluster.name,
+            inventory,
+            sync_ms=wanted.sync_ms,
+            retention=buffer,
+            holder=holder,
+            shared=shared,
+        )
+    except BaseException:
+        shared.close()
+        raise
+    return recordings, shared

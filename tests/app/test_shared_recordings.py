@@ -1,0 +1,145 @@
+"""Recordings that the servers of a cluster share: read anywhere, whole when a board moves, and while NATS is away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from fastflight.app.cluster_settings import ClusterSettings
+from fastflight.app.recording_settings import RecordingSettings
+from fastflight.app.running import RunningServer
+from fastflight.app.settings import BridgeSettings
+from fastflight.bridge import Ports
+from fastflight.client import FastFlightClient, Recorded
+from fastflight.errors import TransportError
+from tests.support.nats import NatsServers, nats_servers
+from tests.support.refusals import refused
+from tests.support.servers import serving
+from tests.support.waiting import until
+
+BOARD = "demo"
+# Long enough that no lease ends because the computer is busy.
+TTL = 3.0
+
+
+@pytest.fixture
+def nats(tmp_path: Path) -> Iterator[NatsServers]:
+    (tmp_path / "nats").mkdir()
+    with nats_servers(tmp_path / "nats") as servers:
+        yield servers
+
+
+class Servers:
+    """Servers of one cluster in this process, which all record the same board."""
+
+    def __init__(self, nats: NatsServers, url: str, folder: Path, local: bool = False) -> None:
+        self.nats, self.url, self.folder, self.local = nats, url, folder, local
+        self.running: dict[str, RunningServer] = {}
+
+    def start(self, name: str) -> RunningServer:
+        own = frozenset([BOARD]) if self.local else frozenset()
+        server = serving(
+            {BOARD: self.url},
+            cluster=ClusterSettings(self.nats.urls, name, ttl=TTL, local=own),
+            recordings=RecordingSettings(self.folder, (BOARD,), sync_ms=20),
+            shards=1,
+        )
+        self.running[name] = server.__enter__()
+        return self.running[name]
+
+    def recorded(self, server: RunningServer) -> Recorded | None:
+        with FastFlightClient(server.location) as client:
+            return next(iter(client.recordings()), None)
+
+    def owner(self) -> str:
+        def found() -> str:
+            for server in self.running.values():
+                assert server.member is not None
+                for device in server.member.status()["devices"]:
+                    if device["owner"] in self.running:
+                        return str(device["owner"])
+            return ""
+
+        return until(found)
+
+    def grows(self, server: RunningServer, by: int = 20) -> Recorded:
+        """Wait until the recording, as this server sees it, has `by` more rows; return it."""
+        before = self.recorded(server)
+        rows = by + (0 if before is None else before.rows)
+
+        def grown() -> Recorded | None:
+            now = self.recorded(server)
+            return now if now is not None and now.rows >= rows else None
+
+        found = until(grown)
+        assert found is not None
+        return found
+
+    def close(self) -> None:
+        for server in self.running.values():
+            server.close()
+
+
+@pytest.fixture
+def board() -> Iterator[str]:
+    """A board on the network that prints 50 lines each second."""
+    bridges = {BOARD: BridgeSettings(Ports(socket=0))}
+    with serving({BOARD: "sim:?telemetry=50"}, bridges=bridges) as boards:
+        yield f"socket://127.0.0.1:{boards.bridges[BOARD].socket}"
+
+
+def test_any_server_reads_what_the_owner_records_also_after_the_board_has_moved(
+    nats: NatsServers, board: str, tmp_path: Path
+) -> None:
+    servers = Servers(nats, board, tmp_path / "recordings")
+    try:
+        for name in ("alpha", "beta"):
+            servers.start(name)
+        owner = servers.owner()
+        other = next(server for name, server in servers.running.items() if name != owner)
+        found = servers.grows(other)
+        assert (found.state, found.lost) == ("recording", 0)
+        servers.running.pop(owner).close()
+        moved = servers.grows(other, 60)
+        # All that the first owner has read was handed over before it gave the board up.
+        assert moved.lost == 0 and moved.next_seq > 1_000_000
+        with FastFlightClient(other.location) as client:
+            table = client.recording(BOARD).to_arrow()
+            seq = table["seq"].to_pylist()
+            assert seq == sorted(set(seq)) and any(n < 1_000_000 for n in seq) and any(n > 1_000_000 for n in seq)
+            assert len(client.recording(BOARD, from_seq=seq[5], to_seq=seq[9]).to_arrow()) == 5
+            target = tmp_path / "demo.parquet"
+            client.recording(BOARD, to_seq=seq[-1]).to_arrow()
+            pq.write_table(table, target)
+            assert pq.read_table(target)["seq"].to_pylist() == seq
+    finally:
+        servers.close()
+
+
+def test_a_board_on_a_cable_is_recorded_while_nats_is_away(nats: NatsServers, tmp_path: Path) -> None:
+    servers = Servers(nats, "sim:?telemetry=50", tmp_path / "recordings", local=True)
+    try:
+        alpha = servers.start("alpha")
+        before = servers.grows(alpha)
+        nats.nodes[0].kill()
+        member = alpha.member
+        assert member is not None
+        until(lambda: member.status()["trouble"])
+        with FastFlightClient(alpha.location) as client:
+            with refused(TransportError):
+                client.recordings()
+            (device,) = client.devices()
+            assert device.open and device.recording == "recording"
+            with client.session(BOARD, format="lines") as live:
+                lines = [batch.num_rows for batch, _ in zip(live, range(5), strict=False)]
+            assert sum(lines) > 0
+        nats.nodes[0].start()
+        until(lambda: member.status()["trouble"] is None)
+        until(lambda: member.token(BOARD) > 0)
+        after = servers.grows(alpha)
+        assert after.lost == 0 and after.next_seq == after.rows > before.rows
+    finally:
+        servers.close()
