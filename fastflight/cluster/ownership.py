@@ -273,7 +273,7 @@ class Ownership:
                 moving = self._keep(device, claim, wanted, members, now, moving) or moving
             elif wanted[:1] != [self._profile.name] and number % BACKUP_TICKS != self._turn:
                 continue
-            elif self._may_take(claim, wanted, now):
+            elif self._may_take(device, claim, wanted, now):
                 self._request(bucket, claim.key, claim.lease, partial(self._content_of, device, claim), now)
 
     def _join(self, bucket: KeyValue, now: float) -> None:
@@ -350,7 +350,7 @@ class Ownership:
         self._begin(claim, self._give(device, claim))
         return True
 
-    def _may_take(self, claim: _Claim, wanted: list[str], now: float) -> bool:
+    def _may_take(self, device: str, claim: _Claim, wanted: list[str], now: float) -> bool:
         """Whether to create the lease of a device now."""
         if claim.busy is not None or now < claim.not_before or self._profile.name not in wanted:
             return False
