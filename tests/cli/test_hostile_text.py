@@ -223,6 +223,7 @@ VERBS = {
     "put of a folder": ["put", "-r", "folder", "demo:/"],
     "sync": ["sync", "folder", "demo:/"],
     "script": ["script", "commands"],
+    "deploy": ["deploy", "program", "--healthy", "ready"],
     "agent": ["agent", "install", "demo"],
     "collect": ["collect", "demo:/a.csv", "--to", "here"],
     "exec": ["exec", "demo", "1"],
@@ -287,6 +288,8 @@ def files(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     (tmp_path / "a.bin").write_bytes(b"x")
     (tmp_path / "a.csv").write_text("a\n1\n")
     (tmp_path / "commands").write_text("info demo\n")
+    (tmp_path / "program").mkdir()
+    (tmp_path / "program" / "main.py").write_text("")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / EVIL.replace("/", "")).write_text("x")
 
@@ -370,6 +373,8 @@ def test_output_that_cannot_be_written_is_an_error_in_one_line(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
     (tmp_path / "commands").write_text("info demo\n")
+    (tmp_path / "program").mkdir()
+    (tmp_path / "program" / "main.py").write_text("")
     with open("/dev/full", "w", encoding="utf-8") as full:
         monkeypatch.setattr(sys, "stdout", full)
         with pytest.raises(SystemExit) as ended:

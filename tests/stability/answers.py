@@ -73,6 +73,7 @@ COMMANDS = (
     "recordings list --json",
     "recordings export demo -o kept.parquet --json",
     "replay demo -n 1 --json",
+    "deploy app --healthy 1 --json",
     "ports --json",
     "doctor --json",
     "token add ada --scope read:* --file tokens.json --out ada.token",
@@ -85,6 +86,8 @@ def observe(folder: Path, patch: pytest.MonkeyPatch) -> list[str]:
     patch.chdir(folder)
     patch.setattr(list_ports, "comports", lambda: [ListPortInfo("/dev/ttyACM0")])
     Path("program.py").write_text("print(1)")
+    Path("app").mkdir()
+    Path("app/main.py").write_text("print(1)")
     settings = ServeSettings("grpc://127.0.0.1:0", recordings=RecordingSettings(folder / "recordings"))
     lines: set[str] = set()
     with open_server(settings) as server, flight.connect(server.location) as client:

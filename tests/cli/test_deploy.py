@@ -1,0 +1,162 @@
+"""`deploy` to two boards: accepted, given up, and what a board has afterwards."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
+from fastflight.cli.deployment import LAUNCHER
+from fastflight.client import FastFlightClient
+from tests.support.waiting import until
+
+Run = Callable[..., Result]
+
+NAMES = ("lab-1", "lab-2")
+HEALTHY = ("--healthy", "ready", "--within", "30", "--json")
+
+
+@pytest.fixture(scope="module")
+def boards(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with the files of the boards."""
+    return tmp_path_factory.mktemp("boards")
+
+
+@pytest.fixture(scope="module")
+def location(boards: Path) -> Iterator[str]:
+    for name in NAMES:
+        (boards / name).mkdir()
+    urls = {name: f"sim:?files={boards / name}&telemetry=0" for name in NAMES}
+    with open_server(ServeSettings("grpc://127.0.0.1:0", urls)) as running:
+        with FastFlightClient(running.location) as client:
+            for name in urls:
+                client.info(name)
+        yield running.location
+
+
+@pytest.fixture
+def opened(location: str) -> str:
+    """The server that commands call. It has no board named demo."""
+    return location
+
+
+@pytest.fixture
+def program(location: str, boards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder with the program to deploy, and boards with an old program."""
+    with FastFlightClient(location) as client:
+        for name in NAMES:
+            for entry in reversed(client.ls(name, recursive=True)):
+                client.remove(name, entry.path)
+            (boards / name / "main.py").write_text("open('/started','w').write('old')\n")
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "app", 1)
+    return tmp_path / "app"
+
+
+def write(folder: Path, version: int, said: str = "ready") -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / "part.py").write_text(f"V = {version}\n")
+    (folder / "main.py").write_text(f"import part\nopen('/started','w').write('%d' % part.V)\nprint('all {said}')\n")
+
+
+def results(run: Run, *options: str) -> dict[str, str]:
+    result = run("deploy", "app", *HEALTHY, *options)
+    reports = json.loads(result.stdout)
+    assert result.exit_code == int(any(report["result"] != "accepted" for report in reports)), result.stderr
+    return {report["device"]: report["result"] for report in reports}
+
+
+def started(board: Path) -> str:
+    """What the board has started last."""
+    return until(lambda: (board / "started").exists() and (board / "started").read_text())
+
+
+def restart(location: str, name: str, board: Path) -> str:
+    """Restart a board, and return what it starts."""
+    (board / "started").unlink(missing_ok=True)
+    with FastFlightClient(location) as client:
+        client.reset(name, interrupt=True)
+    return started(board)
+
+
+def test_all_boards_get_it_and_keep_it(run: Run, location: str, boards: Path, program: Path) -> None:
+    assert results(run) == dict.fromkeys(NAMES, "accepted")
+    write(program, 2)
+    assert results(run, "--devices", "lab-*") == dict.fromkeys(NAMES, "accepted")
+    for name in NAMES:
+        assert restart(location, name, boards / name) == "2"
+        files = {str(path.relative_to(boards / name)) for path in (boards / name).rglob("*") if path.is_file()}
+        kept = {"deploy/accepted-2", "deploy/2/main.py", "deploy/2/part.py", "deploy/before.py"}
+        assert files == kept | {"main.py", "started"}
+
+
+def test_a_canary_that_is_not_healthy_goes_back_and_the_others_do_not_try(
+    run: Run, location: str, boards: Path, program: Path
+) -> None:
+    results(run)
+    write(program, 2, "broken")
+    options = ("--canary", "lab-2", "--within", "1")
+    assert results(run, *options) == {"lab-2": "back to the old version", "lab-1": "not tried"}
+    for name in NAMES:
+        assert started(boards / name) == "1"
+        assert restart(location, name, boards / name) == "1"
+    write(program, 3)
+    assert results(run) == dict.fromkeys(NAMES, "accepted")
+
+
+def test_a_first_deployment_that_fails_leaves_the_old_program(
+    run: Run, location: str, boards: Path, program: Path
+) -> None:
+    write(program, 1, "broken")
+    assert results(run, "--within", "1", "--devices", "lab-1") == {"lab-1": "back to the old version"}
+    assert restart(location, "lab-1", boards / "lab-1") == "old"
+
+
+def test_a_trial_is_started_once(run: Run, location: str, boards: Path, program: Path) -> None:
+    results(run, "--devices", "lab-1")
+    (boards / "lab-1" / "deploy" / "9").mkdir()
+    (boards / "lab-1" / "deploy" / "9" / "main.py").write_text("open('/started','w').write('9')\n")
+    (boards / "lab-1" / "deploy" / "trial").write_text("9")
+    assert restart(location, "lab-1", boards / "lab-1") == "9"
+    assert restart(location, "lab-1", boards / "lab-1") == "1"
+
+
+def test_a_table_says_what_each_board_did(run: Run, program: Path) -> None:
+    result = run("deploy", "app", "--healthy", "ready", "--devices", "lab-1")
+    assert result.stdout.split() == ["device", "files", "moved", "result", "why", "lab-1", "2", "accepted", "-"]
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "code"),
+    [
+        (lambda app: (app / "main.py").unlink(), (), 2),
+        (lambda app: (app / "boot.py").write_text(""), (), 2),
+        (lambda app: None, ("--devices", "x*"), 1),
+        (lambda app: None, ("--canary", "lab-3"), 1),
+    ],
+)
+def test_what_is_refused_touches_no_board(
+    run: Run, boards: Path, program: Path, make: Callable[[Path], object], options: tuple[str, ...], code: int
+) -> None:
+    make(program)
+    assert run("deploy", "app", *HEALTHY, *options).exit_code == code
+    assert not (boards / "lab-1" / "deploy").exists()
+
+
+@pytest.mark.firmware
+def test_the_launcher_runs_on_the_real_vm(webassembly_without_raw_paste: str) -> None:
+    with open_server(ServeSettings("grpc://127.0.0.1:0", {"vm": webassembly_without_raw_paste})) as running:
+        with FastFlightClient(running.location) as client:
+            main = "import part\nprint('version', part.V)\n"
+            accepted = {"7/main.py": main, "7/part.py": "V = 7\n", "accepted-7": ""}
+            for folder in ("/deploy", "/deploy/7", "/deploy/8"):
+                client.mkdir("vm", folder)
+            for path, text in {**accepted, "8/main.py": "print('on trial')\n", "trial": "8", "accepted-3": ""}.items():
+                client.exec("vm", f"open('/deploy/{path}','w').write({text!r})").to_arrow()
+            said = [client.exec("vm", LAUNCHER).to_arrow()["text"].to_pylist() for _ in range(2)]
+    assert said == [["on trial"], ["version 7"]]
