@@ -27,6 +27,15 @@ from fastflight.service.choices import MAX_REQUEST_BYTES
 
 # Flight.proto: CloseSessionResult with the status CLOSED. There are no sessions, so nothing is left of one.
 CLOSED = b"\x08\x01"
+# Parameters of these types are the same in JSON.
+IN_JSON = (
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_string_view,
+)
+AS_TEXT = (pa.types.is_timestamp, pa.types.is_date, pa.types.is_time, pa.types.is_decimal)
 
 
 class Prepared(Protocol):
@@ -147,26 +156,14 @@ def _row_of(batches: Incoming, count: int) -> list[Any]:
 
 def _value(scalar: pa.Scalar, name: str) -> Any:
     """Return a parameter as JSON has it: times and decimals as text, which the engine reads as their type."""
-    value = scalar.as_py() if _in_json(scalar.type) else None
-    if not scalar.is_valid or (value is not None and not (isinstance(value, float) and not math.isfinite(value))):
-        return value
-    if pa.types.is_binary(scalar.type) or pa.types.is_large_binary(scalar.type) or pa.types.is_nested(scalar.type):
-        raise Unsupported(f"parameters of type {scalar.type} are not supported", where=name)
+    if not scalar.is_valid or any(is_of(scalar.type) for is_of in IN_JSON):
+        return scalar.as_py()
+    if pa.types.is_floating(scalar.type):
+        value = scalar.as_py()
+        return value if math.isfinite(value) else str(value)
     try:
-        return scalar.cast(pa.string()).as_py()
-    except pa.ArrowException:
-        raise Unsupported(f"parameters of type {scalar.type} are not supported", where=name) from None
-
-
-def _in_json(type_: pa.DataType) -> bool:
-    return any(
-        is_of(type_)
-        for is_of in (
-            pa.types.is_boolean,
-            pa.types.is_integer,
-            pa.types.is_floating,
-            pa.types.is_string,
-            pa.types.is_large_string,
-            pa.types.is_null,
-        )
-    )
+        if any(is_of(scalar.type) for is_of in AS_TEXT):
+            return scalar.cast(pa.string()).as_py()
+    except pa.ArrowException:  # a unit or a time zone that Arrow does not write
+        pass
+    raise Unsupported(f"parameters of type {scalar.type} are not supported", where=name)

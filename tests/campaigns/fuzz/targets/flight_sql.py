@@ -11,7 +11,9 @@ from fastflight.errors import RequestError
 from fastflight.protocol.flight_sql import (
     MESSAGES,
     PACKAGE,
+    ActionClosePreparedStatementRequest,
     ActionCreatePreparedStatementRequest,
+    ActionCreatePreparedStatementResult,
     CommandGetDbSchemas,
     CommandGetSqlInfo,
     CommandGetTables,
@@ -21,7 +23,7 @@ from fastflight.protocol.flight_sql import (
     encode,
 )
 from fastflight.server.flight_sql import FlightSql
-from fastflight.server.sql_commands import CREATE
+from fastflight.server.sql_commands import CLOSE, CREATE
 from tests.campaigns.fuzz.material import Material
 from tests.campaigns.fuzz.protobuf import field
 from tests.campaigns.fuzz.target import Target
@@ -66,7 +68,10 @@ def run(data: bytes) -> None:
         assert decode(encode(decode(content))) == decode(content)
         if kind & 2:
             for result in ACTIONS[CREATE].run(content, ANYBODY):
-                assert decode(result)
+                prepared = decode(result)
+                assert isinstance(prepared, ActionCreatePreparedStatementResult)
+                close = ActionClosePreparedStatementRequest(prepared.prepared_statement_handle)
+                assert list(ACTIONS[CLOSE].run(encode(close), ANYBODY)) == []
         else:
             answer = SQL.resolve(content, ANYBODY)
             assert answer.read is None or answer.read().schema == answer.schema
