@@ -14,11 +14,26 @@ from typing import Any
 import grpc  # type: ignore[import-untyped,unused-ignore]
 import pyarrow as pa
 
+from fastflight.access.identity import ANYBODY
 from fastflight.concurrency import Shards
+from fastflight.protocol.flight_sql import (
+    ActionCreatePreparedStatementRequest,
+    ActionCreatePreparedStatementResult,
+    CommandGetCatalogs,
+    CommandGetDbSchemas,
+    CommandGetSqlInfo,
+    CommandGetTables,
+    CommandPreparedStatementQuery,
+    CommandStatementQuery,
+    decode,
+    encode,
+)
 from fastflight.server import FlightServer
+from fastflight.server.flight_sql import FlightSql
+from fastflight.server.sql_commands import CREATE
 from fastflight.service import Catalog, SourceFunctions
-from fastflight.service.requests import DeviceFile, DeviceTree
-from fastflight.service.source import Acknowledge, Summary
+from fastflight.service.requests import DeviceFile, DeviceTree, Sql
+from fastflight.service.source import Acknowledge, Estimate, Reading, Summary
 from fastflight.sources import mock
 from fastflight.sources.content import FileContent
 from fastflight.sources.tree_rows import TreeContent
@@ -26,6 +41,7 @@ from fastflight.tables import Layout
 from tests.campaigns.fuzz.material import Material
 from tests.campaigns.fuzz.protobuf import field
 from tests.campaigns.fuzz.target import Target
+from tests.campaigns.fuzz.targets.flight_sql import SCHEMA, FewTables
 
 SERVICE = "/arrow.flight.protocol.FlightService/"
 # Far longer than any answer takes: what is met is a hang.
@@ -64,6 +80,8 @@ TABLES = (
     pa.table({"v": pa.array(["a long string that is not inlined", "b", None], pa.string_view())}),
     pa.table({"i": pa.array([1, 2], pa.int32()), "t": pa.array([1, 2], pa.int64())}),
     pa.table({"m": pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int64())), "n": pa.nulls(3)}),
+    # A parameter of a query.
+    pa.table({"1": pa.array([1.5])}),
 )
 
 
@@ -79,6 +97,15 @@ def messages(table: pa.Table) -> list[tuple[bytes, bytes]]:
 
 
 UPLOADS = tuple(messages(table) for table in TABLES)
+# Flight SQL's commands, among them one with the handle of a statement that is prepared.
+METADATA = (
+    CommandGetCatalogs(),
+    CommandGetDbSchemas("server", "%"),
+    CommandGetTables(None, None, "a%", (), True),
+    CommandGetSqlInfo((0, 500)),
+    CommandStatementQuery("select 1"),
+)
+_of_sql: list[bytes] = []
 _channel: list[grpc.Channel] = []
 
 
@@ -107,8 +134,15 @@ def served() -> Iterator[None]:
     catalog.add(mock.SOURCE)
     catalog.add(SourceFunctions(DeviceFile, write=write))
     catalog.add(SourceFunctions(DeviceTree, write=write_tree))
+    catalog.add(SourceFunctions(Sql, read=lambda _: Reading(SCHEMA), describe=lambda _: Estimate(SCHEMA)))
+    sql = FlightSql(FewTables())
+    (create,) = (action for action in sql.actions() if action.name == CREATE)
+    (prepared,) = create.run(encode(ActionCreatePreparedStatementRequest("select ?")), ANYBODY)
+    result = decode(prepared)
+    assert isinstance(result, ActionCreatePreparedStatementResult)
+    _of_sql[:] = [encode(each) for each in (*METADATA, CommandPreparedStatementQuery(result.prepared_statement_handle))]
     with (
-        FlightServer(catalog, shards=Shards(1).start(), location="grpc://127.0.0.1:0") as server,
+        FlightServer(catalog, shards=Shards(1).start(), location="grpc://127.0.0.1:0", sql=sql) as server,
         grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel,
     ):
         _channel.append(channel)
@@ -142,9 +176,9 @@ def changed(data: bytes, material: Material) -> bytes:
     return bytes(found)
 
 
-def upload(material: Material) -> Iterator[bytes]:
+def upload(material: Material, command: bytes = b"") -> Iterator[bytes]:
     """The messages of a DoPut or DoExchange."""
-    command = changed(json.dumps(material.pick(COMMANDS)).encode(), material)
+    command = command or changed(json.dumps(material.pick(COMMANDS)).encode(), material)
     descriptor = field(1, 2) + field(2, command)
     for number, (header, body) in enumerate(material.pick(UPLOADS)):
         header, body = changed(header, material), changed(body, material)
@@ -155,7 +189,7 @@ def upload(material: Material) -> Iterator[bytes]:
 
 def run(data: bytes) -> None:
     material = Material(data)
-    match material.byte() % 9:
+    match material.byte() % 10:
         case 0:
             ended = call("DoPut", *upload(material))
         case 1:
@@ -174,6 +208,14 @@ def run(data: bytes) -> None:
         case 7:
             name = material.pick(("DoPut", "DoGet", "GetFlightInfo", "Handshake", "ListActions", "DoAction", "No"))
             ended = call(name, material.piece(), material.rest())
+        case 8:
+            command = changed(material.pick(_of_sql), material)
+            name = material.pick(("GetFlightInfo", "GetSchema", "DoGet", "DoPut"))
+            described = field(1, 2) + field(2, command)
+            sent = (
+                upload(material, command) if name == "DoPut" else [field(1, command) if name == "DoGet" else described]
+            )
+            ended = call(name, *sent)
         case _:
             mode = material.pick(("sync", "async"))
             few = json.dumps({"type": "mock", "total_rows": 5, "variant": "simple", "mode": mode}).encode()
@@ -193,6 +235,7 @@ TARGET = Target(
         "fastflight.server.uploads",
         "fastflight.server.exchanges",
         "fastflight.server.flight",
+        "fastflight.server.flight_sql",
         "fastflight.server.listing",
         "fastflight.server.answers",
     ),
@@ -207,7 +250,10 @@ TARGET = Target(
         b"\x05\x01d\x02/x",
         b"\x06\x01\x00{}",
         b"\x07\x00\x00\x00",
-        b"\x08\x01\x00\x00",
+        b"\x09\x01\x00\x00",
+        *(bytes([8, command, 0, call]) for command in range(6) for call in range(3)),
+        *(b"\x08\x05\x00\x03" + bytes([table, 0, 0, 0, 0, 0, 0]) for table in range(9)),
+        b"\x08\x05\x01\x00\x60\x00\x03\x00\x00\x00",
     ),
     max_bytes=200,
     seconds=60,
