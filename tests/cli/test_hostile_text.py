@@ -223,6 +223,7 @@ VERBS = {
     "put of a folder": ["put", "-r", "folder", "demo:/"],
     "sync": ["sync", "folder", "demo:/"],
     "script": ["script", "commands"],
+    "mip": ["mip", "install", "program", "demo"],
     "deploy": ["deploy", "program", "--healthy", "ready"],
     "agent": ["agent", "install", "demo"],
     "collect": ["collect", "demo:/a.csv", "--to", "here"],
@@ -290,6 +291,7 @@ def files(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     (tmp_path / "commands").write_text("info demo\n")
     (tmp_path / "program").mkdir()
     (tmp_path / "program" / "main.py").write_text("")
+    (tmp_path / "program" / "package.json").write_text('{"urls": [["a.py", "main.py"]]}')
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / EVIL.replace("/", "")).write_text("x")
 
@@ -375,6 +377,7 @@ def test_output_that_cannot_be_written_is_an_error_in_one_line(
     (tmp_path / "commands").write_text("info demo\n")
     (tmp_path / "program").mkdir()
     (tmp_path / "program" / "main.py").write_text("")
+    (tmp_path / "program" / "package.json").write_text('{"urls": [["a.py", "main.py"]]}')
     with open("/dev/full", "w", encoding="utf-8") as full:
         monkeypatch.setattr(sys, "stdout", full)
         with pytest.raises(SystemExit) as ended:
