@@ -400,13 +400,12 @@ class Forwarded:
         writing = asyncio.ensure_future(work_in_thread(upload))
         writing.add_done_callback(lambda _: waiting.close())
         writing.add_done_callback(lambda done: done.cancelled() or done.exception())
+        feeding = asyncio.ensure_future(_feed(batches, waiting))
         try:
-            async for batch in batches:
-                try:
-                    await waiting.aput(batch, held_bytes(batch))
-                except Stopped:  # the upload has ended; awaiting it raises the reason
-                    break
-            waiting.finish()
+            # The client may send nothing more until it hears of what it has sent.
+            await asyncio.wait([feeding, writing], return_when=asyncio.FIRST_COMPLETED)
+            if feeding.done():
+                feeding.result()
             return asdict(await asyncio.shield(writing))
         except BaseException as error:
             waiting.fail(error if isinstance(error, FastFlightError) else Stopped("the upload broke off"))
@@ -414,6 +413,9 @@ class Forwarded:
                 writing.cancel()
                 await asyncio.wait([writing])
             raise
+        finally:
+            feeding.cancel()
+            await asyncio.wait([feeding])
 
     async def aexchange(self, request: Any, schema: pa.Schema, batches: AsyncIncoming) -> AsyncReading:
         connection = await self._to.aroute(request.device)
@@ -458,6 +460,15 @@ def estimate_of(info: Any) -> Estimate:
     note: Mapping[str, Any] | None = json.loads(info.app_metadata) if info.app_metadata else None
     schema = info.schema if len(info.schema) else None
     return Estimate(schema, info.total_records, info.total_bytes, note=note)
+
+
+async def _feed(batches: AsyncIterator[pa.RecordBatch], waiting: Channel[pa.RecordBatch]) -> None:
+    async for batch in batches:
+        try:
+            await waiting.aput(batch, held_bytes(batch))
+        except Stopped:  # the upload has ended; awaiting it raises the reason
+            return
+    waiting.finish()
 
 
 async def _send(batches: AsyncIncoming, interaction: Interaction) -> None:
