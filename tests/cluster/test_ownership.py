@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -210,5 +211,21 @@ def test_wrong_clusters_are_named(nats: NatsServers) -> None:
             await auntil(lambda: loner.ownership.differing.get("d"))
             found = loner.ownership.differing["d"]
             assert "board0: other settings" in found and "more: only at d" in found
+
+    asyncio.run(scenario())
+
+
+def test_a_device_that_changes_is_taken_anew_and_one_that_is_removed_is_given_up(nats: NatsServers) -> None:
+    async def scenario() -> None:
+        boards = Boards()
+        a = Member("a", boards, nats)
+        async with members(a):
+            await auntil(lambda: len(a.owned) == 12)
+            changed = {**a.ownership.profile.devices, "board0": digest_of("another URL")}
+            del changed["board1"]
+            a.ownership.describe(replace(a.ownership.profile, devices=changed))
+            await auntil(lambda: len(boards.first["board0"]) == 2 and a.owned == set(NAMES) - {"board1"})
+            assert len(boards.first["board2"]) == 1 and not boards.users["board1"]
+        assert boards.shared == 0
 
     asyncio.run(scenario())
