@@ -31,6 +31,7 @@ from fastflight.protocol.flight_sql import (
     encode,
 )
 from fastflight.server import FlightServer
+from fastflight.server.actions import NOT_CANCELLABLE
 from fastflight.server.sql_commands import UNSUPPORTED_ACTIONS
 from fastflight.service import Catalog
 from tests.campaigns.fuzz.protobuf import field
@@ -184,6 +185,14 @@ def test_all_else_is_unimplemented(caller: SqlCaller) -> None:
     assert {"CreatePreparedStatement", "ClosePreparedStatement", "CloseSession"} <= listed
     assert not listed & {*UNSUPPORTED_ACTIONS}
     assert caller.act("CloseSession", b"") == [b"\x08\x01"]
+
+
+def test_flights_of_sql_can_be_cancelled_and_renewed_as_others(caller: SqlCaller) -> None:
+    for command in (CommandStatementQuery("select 1"), CommandGetTables()):
+        info = caller.info(command)
+        assert caller.act("CancelFlightInfo", field(1, info.serialize())) == [NOT_CANCELLABLE]
+        (endpoint,) = info.endpoints
+        assert caller.act("RenewFlightEndpoint", field(1, endpoint.serialize())) == [endpoint.serialize()]
 
 
 def test_without_the_extra_each_way_in_names_it() -> None:
