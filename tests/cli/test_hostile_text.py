@@ -266,7 +266,18 @@ VERBS = {
 WITHOUT_A_WORD = {"collect", "rm", "mkdir", "mv", "reset", "soft-reset", "plot"}
 # Verbs that do not understand what this server answers, and so have no output. `sql` writes CSV, which has no place for
 # the bytes in these rows.
-WITHOUT_OUTPUT = WITHOUT_A_WORD | {"put", "put with rows", "cp", "edit", "df", "rtc", "bootloader", "agent", "sql"}
+WITHOUT_OUTPUT = WITHOUT_A_WORD | {
+    "put",
+    "put with rows",
+    "cp",
+    "edit",
+    "df",
+    "rtc",
+    "bootloader",
+    "agent",
+    "mip",
+    "sql",
+}
 
 
 def strings_in(value: Any) -> set[str]:
