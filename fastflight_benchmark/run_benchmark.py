@@ -22,7 +22,7 @@ from fastflight_benchmark import ending, output
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.report import PIPE_COLUMNS
 from fastflight_benchmark.selection import Selection
-from fastflight_benchmark.suites import endpoints, identity, memory, page
+from fastflight_benchmark.suites import beside, endpoints, identity, memory, page
 from fastflight_benchmark.suites import source as own_source
 from fastflight_benchmark.suites.boards import suite as boards
 from fastflight_benchmark.suites.bridge import suite as bridge
@@ -60,6 +60,7 @@ SUITES: Mapping[str, Callable[[Options], int]] = {
     "requests": requests.run,
     "memory": memory.run,
     "transfer": transfer.run,
+    "beside": beside.run,
     "boards": boards.run,
     "bridge": bridge.run,
     "http": http.run,

@@ -4,7 +4,7 @@
 
 A program on a simulated board, in a process of its own, appends numbered lines to a log while the agent runs beside it.
 Commands collect the log again and again. After a random time either the command or the board is killed (SIGKILL;
-TerminateProcess on Windows) and started again. At the end the log is collected once more.
+TerminateProcess on Windows) and started again, each of them so often. At the end the log is collected once more.
 
 The program appends each line to a second file as well, which nobody collects, after the log. So each line of that file
 must have been collected, once and in order, and at most one more for each start of the board: the program was killed
@@ -53,7 +53,7 @@ async def main():
 asyncio.run(main())
 """
 # The longest that a command or a board lives before it is killed: a collection takes about half a second.
-LIFE_SECONDS = 2.0
+LIFE_SECONDS = 1.5
 # A loaded machine takes this long to start a process, at worst.
 START_SECONDS = 60.0
 # How often the last collection may be tried, on a loaded machine.
@@ -129,17 +129,17 @@ class Bench:
 
 
 def run(folder: Path, kills: int, seed: int) -> CollectOutcome:
-    """Kill so often, collect once more, and check what was stored."""
+    """Kill each side so often, collect once more, and check what was stored."""
     chance, outcome = random.Random(seed), CollectOutcome()
     bench = Bench(folder)
     try:
         command = bench.command()
-        while outcome.command_kills + outcome.board_kills < kills:
+        while outcome.command_kills < kills or outcome.board_kills < kills:
             time.sleep(chance.uniform(0.0, LIFE_SECONDS))
-            if chance.random() < 0.5:
+            if outcome.board_kills < kills and (chance.random() < 0.5 or outcome.command_kills >= kills):
                 bench.kill_board()
                 outcome.board_kills += 1
-            elif command.poll() is None:
+            elif command.poll() is None and outcome.command_kills < kills:
                 command.kill()
                 outcome.command_kills += 1
             if command.poll() is not None:
@@ -172,7 +172,7 @@ def check(bench: Bench, outcome: CollectOutcome) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns.collect", description=__doc__.partition("\n")[0])
-    parser.add_argument("--kills", type=int, default=200)
+    parser.add_argument("--kills", type=int, default=200, help="of each side")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--output", type=Path, help="a JSON file for the outcome")
     chosen = parser.parse_args()

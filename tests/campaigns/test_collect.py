@@ -15,7 +15,7 @@ from tests.campaigns.collect import Bench, CollectOutcome, check
 
 def test_no_line_is_lost_or_stored_twice(tmp_path: Path) -> None:
     output = tmp_path / "outcome.json"
-    script = [sys.executable, "-m", collect.__name__, "--kills", "4", "--output", str(output)]
+    script = [sys.executable, "-m", collect.__name__, "--kills", "3", "--output", str(output)]
     ended = subprocess.run(script, capture_output=True, text=True, timeout=110)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     outcome = json.loads(output.read_text())

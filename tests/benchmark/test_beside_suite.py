@@ -1,0 +1,20 @@
+"""The suite `beside`: a small copy both ways beside each program, and what its rows become."""
+
+from __future__ import annotations
+
+import pytest
+
+from fastflight_benchmark.run_benchmark import SUITES
+from fastflight_benchmark.suites import beside
+from fastflight_benchmark.suites.beside import DOWNLOAD, PROGRAMS, UPLOAD
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_file_is_copied_both_ways_and_no_row_is_missing(program: str) -> None:
+    rows = beside.visit(program, 921_600, 2_000)
+    assert [(row["operation"], row["error"], row["missing"]) for row in rows] == [(UPLOAD, "", 0), (DOWNLOAD, "", 0)]
+    assert all(row["of_line"] > 0 and row["longest_stop_ms"] >= 10 for row in rows)
+
+
+def test_the_suite_can_be_run() -> None:
+    assert SUITES["beside"] is beside.run
