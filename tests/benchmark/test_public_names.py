@@ -17,6 +17,7 @@ OTHERS = {
     "fastflight.app.own_sources": "finds a source by its name, as `serve` does",
     "fastflight.sources.mock": "the table that peers serve too",
     "fastflight.sources.pacer": "the pace of the table, for a peer without this project",
+    "fastflight.transport.chunk_buffer": "what a board sent, without a server between",
     "fastflight.protocol.relay": "frames of the relay, for a client that copies nothing",
 }
 # It runs where `fastflight` is another project.
