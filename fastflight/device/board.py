@@ -79,6 +79,8 @@ class OpenBoard:
     def __init__(self, paste: bool | None = None, *, agent: bool = False) -> None:
         """`paste`: whether the board supports raw paste; None to find out. `agent`: its program may run the agent."""
         self.repl = RawRepl(paste)
+        # It is being found out whether a program goes on beside requests.
+        self.undecided = False
         # The agent is asked first. Set when it has announced itself.
         self.agent = agent
         self._paste = paste
@@ -170,8 +172,15 @@ class OpenBoard:
                 self._use(RawRepl(self._paste))
         elif not isinstance(self.repl, AioRepl):
             raw, aiorepl = self.repl, AioRepl()
+            self.undecided = True
             self._use(aiorepl)
-            running = yield from aiorepl.is_running()
+            try:
+                running = yield from aiorepl.is_running()
+            except BaseException:
+                self._use(raw)
+                raise
+            finally:
+                self.undecided = False
             if not running or interrupt:
                 self._use(raw)
             if running and interrupt:

@@ -369,9 +369,11 @@ class Device:
         """Forget the port and the state of a board that does not answer. The caller closes the port.
 
         The board stays `dirty` if it may still run fastflight's code, so that the next lease interrupts that code. It
-        does not if the line was closed, which usually means that the board has lost its power.
+        does not if the line was closed, which usually means that the board has lost its power, nor if a program goes on
+        beside requests: the interrupt would stop that program.
         """
         still_dirty = self._board.dirty and not self._board.hung_by_probe and not isinstance(error, TransportClosed)
+        still_dirty = still_dirty and self._board.splitter is None
         self._line.port = None
         self._forget()
         self._board.dirty = still_dirty

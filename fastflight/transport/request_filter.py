@@ -61,6 +61,11 @@ class Repl(Protocol):
     @property
     def splitter(self) -> Splitter | None: ...
 
+    @property
+    def undecided(self) -> bool:
+        """Whether it is being found out if a program goes on."""
+        ...
+
 
 class RequestFilter:
     """Feeds `tap` with the bytes of a line, and marks the bytes that belong to requests.
@@ -78,6 +83,8 @@ class RequestFilter:
         self._sniffed = b""
         # Line ends before the answer of the raw REPL, and that answer, until it is known whose line ends they are.
         self._entry = b"", b""
+        # What came meanwhile.
+        self._undecided = b""
         self._leaves = 0
         self._talking = False
         # In LEAVING: until when to wait for the answer to Ctrl-B.
@@ -97,7 +104,7 @@ class RequestFilter:
 
     def end(self) -> None:
         """Call this when the request has ended."""
-        self._feed_entry(is_request=True)
+        self._decide()
         if self._splitter is not None:
             self._talking = False
             if not self._splitter.always:
@@ -135,15 +142,14 @@ class RequestFilter:
 
     def _splits(self, direction: Direction, data: bytes) -> bool:
         """Pass bytes on if answers are told from a program's output by themselves. Return whether they are."""
-        if self._repl is not None and self._repl.splitter is not self._splitter:
-            self._tap.feed("rx", self._splitter.flush() if self._splitter is not None else b"")
-            self._splitter = self._repl.splitter
-            if self._splitter is not None:
-                self._feed_entry(is_request=False)
-                self._release()
-                self._leave_deadline = None
+        if self._repl is not None and self._repl.undecided:
+            if direction == "rx":
+                self._undecided += data
+            else:
+                self._tap.feed("tx", data, request=True)
+            return True
+        self._decide()
         if self._splitter is None:
-            self._feed_entry(is_request=True)
             return False
         if self._repl is None and not self._splitter.always:
             if direction == "tx" or (self._leave_deadline is not None and self._clock() >= self._leave_deadline):
@@ -154,9 +160,29 @@ class RequestFilter:
         if direction == "tx":
             self._tap.feed("tx", data, request=self._repl is not None)
         else:
-            for piece, is_answer in self._splitter.feed(data):
-                self._tap.feed("rx", piece, request=is_answer)
+            self._feed_split(data)
         return True
+
+    def _decide(self) -> None:
+        """Take over how answers are told from a program's output, and pass on what came before that was known."""
+        if self._repl is not None and self._repl.splitter is not self._splitter:
+            self._tap.feed("rx", self._splitter.flush() if self._splitter is not None else b"")
+            self._splitter = self._repl.splitter
+            if self._splitter is not None:
+                self._feed_entry(is_request=False)
+                self._release()
+                self._leave_deadline = None
+        self._feed_entry(is_request=True)
+        undecided, self._undecided = self._undecided, b""
+        if self._splitter is not None:
+            self._feed_split(undecided)
+        else:
+            self._tap.feed("rx", undecided, request=True)
+
+    def _feed_split(self, data: bytes) -> None:
+        assert self._splitter is not None
+        for piece, is_answer in self._splitter.feed(data):
+            self._tap.feed("rx", piece, request=is_answer)
 
     def _feed_entry(self, *, is_request: bool) -> None:
         """Pass on the answer of the raw REPL. `is_request`: the line ends before it belong to it."""

@@ -200,6 +200,18 @@ def test_the_agent_is_found_by_its_announcement(tmp_path: Path) -> None:
             assert session.info().capabilities == "agent"
 
 
+def test_a_program_is_not_interrupted_after_its_agent_was_given_up(tmp_path: Path) -> None:
+    with running(tmp_path, "timer") as board:
+        with board.device.lease("a test"):
+            port = board.device._line.port
+        board.device._board.dirty = True
+        board.device._give_up(TransportTimeout("the agent on the board does not answer"))
+        assert port is not None
+        port.close()
+        with board.device.lease("a test") as session:
+            assert session.info().capabilities == "agent"
+
+
 def test_a_lossy_line_changes_no_file(tmp_path: Path) -> None:
     faults = "&fault=lose-rx=4000&fault=flip-rx=9000&fault=lose-tx=6000&fault=flip-tx=12000"
     content = os.urandom(20_000)
