@@ -57,7 +57,7 @@ def value(run: Run, expression: str) -> str:
         ("open('text.txt').read()", "twee"),
         ("list(open('/remote/inside'))", "['één\\n', 'twee\\n']"),
         ("os.chdir('lib'), len(open('deep.py').readline())", f"None {len(MODULE.splitlines()[0]) + 1}"),
-        ("open('/main.py').read()[:1]", "#"),
+        ("os.stat('/')[0], 'app.py' in os.listdir('/')", "16384 False"),
     ],
 )
 def test_what_the_board_sees(run: Run, folder: Path, expression: str, expected: str) -> None:
