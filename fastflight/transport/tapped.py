@@ -128,6 +128,7 @@ class TappedPort:
     async def adrain(self, timeout: float) -> None:
         """As `Gathering.adrain`; does nothing if the port does not gather writes."""
         if isinstance(self._port, Gathering):
+            self._guard()
             await self._port.adrain(timeout)
 
     async def aclose(self) -> None:

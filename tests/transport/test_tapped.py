@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
+from fastflight.errors import TransportClosed
 from fastflight.transport import LineSettings, ModemLines, SerialControl
 from fastflight.transport.chunk_buffer import Chunk
 from fastflight.transport.port import Gathering
 from fastflight.transport.tap import Tap
 from fastflight.transport.tapped import tapped
+from tests.support.refusals import refused
 from tests.transport.peers import socket_peer
 
 SOON = 10.0
@@ -96,3 +99,29 @@ def test_a_tapped_serial_line_can_still_be_controlled() -> None:
 
     asyncio.run(again())
     assert line.told == [*[fast, {"dtr": False}, (True, False)] * 2, "drain"]
+
+
+def test_a_guard_goes_before_each_write_and_each_control() -> None:
+    def refuse() -> None:
+        raise TransportClosed("this server does not own the device any more")
+
+    line, tap = SerialLine(), Tap()
+    port = tapped(line, tap, refuse)  # type: ignore[arg-type]
+    assert isinstance(port, SerialControl)
+    blocking: list[Callable[[], object]] = [
+        lambda: port.write(b"late", SOON),
+        lambda: port.configure(LineSettings(), SOON),
+        lambda: port.assign(SOON, dtr=True),
+        lambda: port.purge(SOON, unsent=True),
+        lambda: asyncio.run(port.aconfigure(LineSettings(), SOON)),
+        lambda: asyncio.run(port.aassign(SOON, dtr=True)),
+        lambda: asyncio.run(port.apurge(SOON, unsent=True)),
+        lambda: asyncio.run(port.adrain(SOON)),
+        lambda: port.awrite(b"late", SOON),
+    ]
+    for write in blocking:
+        with refused(TransportClosed):
+            write()
+    # The tap has not seen what was never sent.
+    assert line.told == [] and tap.next_seq == 0
+    assert port.modem(SOON) == ModemLines(ri=True)
