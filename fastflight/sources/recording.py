@@ -15,13 +15,17 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import Protocol
 
+import structlog
+
 from fastflight.concurrency import off_loop
-from fastflight.errors import RequestError
+from fastflight.errors import RequestError, TransportError
 from fastflight.log import Extent, LogStatistics, Missing, NumberedRows, Range
 from fastflight.service.requests import Recording
 from fastflight.service.source import AsyncReading, Estimate, Lot, Noted, Part, Parts, Reading, SourceFunctions, Takes
 from fastflight.sources.reading import abegin, begin
 from fastflight.sources.recorded_rows import Replay, format_damage, microseconds
+
+log = structlog.get_logger(__name__)
 
 # The size of a lot: enough to make the switch to a thread cheap, and little enough to hold in memory.
 LOT_BYTES = 2 * 1024 * 1024
@@ -87,10 +91,13 @@ class RecordingSource:
         return Estimate(schema, rows if request.limit_rows is None else min(rows, request.limit_rows))
 
     def requests(self, takes: Takes) -> Iterator[tuple[Recording, Estimate]]:
-        """Yield a request for each whole recording."""
-        for name in filter(takes, self._store.names()):
-            request = Recording(name=name)
-            yield request, self.describe(request)
+        """Yield a request for each whole recording. None if they are in NATS, and it cannot be used at the moment."""
+        try:
+            for name in filter(takes, self._store.names()):
+                request = Recording(name=name)
+                yield request, self.describe(request)
+        except TransportError as error:  # what else there is can still be listed
+            log.warning("recordings cannot be listed", reason=str(error))
 
     def parts(self, request: Recording, known: Estimate) -> Parts[Recording]:
         """Divide `request` into requests for parts of about `PART_BYTES` that are stored together, in order.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.flight as flight
 import pyarrow.parquet as pq
 import pytest
 
@@ -131,6 +132,8 @@ def test_a_board_on_a_cable_is_recorded_while_nats_is_away(nats: NatsServers, tm
         with FastFlightClient(alpha.location) as client:
             with refused(TransportError):
                 client.recordings()
+            with flight.connect(alpha.location) as plain:
+                assert list(plain.list_flights(b"nothing*")) == []  # what else there is can still be listed
             (device,) = client.devices()
             assert device.open and device.recording == "recording"
             with client.session(BOARD, format="lines") as live:
