@@ -32,6 +32,7 @@ from fastflight_benchmark.suites.http import suite as http
 from fastflight_benchmark.suites.relay import suite as relay
 from fastflight_benchmark.suites.requests import suite as requests
 from fastflight_benchmark.suites.sessions import suite as sessions
+from fastflight_benchmark.suites.sql import suite as sql
 from fastflight_benchmark.suites.transfer import suite as transfer
 
 # The sweep of the suite `flight`. Each combination is measured on both paths and with the peers. `--rows`, `--clients`,
@@ -70,6 +71,7 @@ SUITES: Mapping[str, Callable[[Options], int]] = {
     "sessions": sessions.run,
     "identity": identity.run,
     "commands": commands.run,
+    "sql": sql.run,
 }
 NAMES = (FLIGHT, *SUITES)
 # Suites whose cells can be chosen, and whose server can be profiled.

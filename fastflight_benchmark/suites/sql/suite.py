@@ -1,0 +1,208 @@
+"""Suite `sql`: queries over a recording, beside DuckDB on the same rows as Parquet and beside `do_get`.
+
+The suite writes a recording, compacts it, and starts a server that keeps it. The contenders take turns at each task,
+and each answer is compared with the right one. DuckDB runs in this process, with as many threads as a query of the
+server has, and reads a Parquet file of the same rows, in row groups and with the compression of the store's own files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import adbc_driver_flightsql.dbapi as adbc
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.flight as flight
+import pyarrow.parquet as pq
+
+from fastflight.log import Store, compact
+from fastflight.sources.recorded_rows import LOG_SCHEMA
+from fastflight.sql.limits import SqlLimits
+from fastflight_benchmark import output, report
+from fastflight_benchmark.options import Options
+from fastflight_benchmark.peers.running import FREE_PORT, SERVER
+from fastflight_benchmark.report import Target, table
+from fastflight_benchmark.spawned import spawned
+
+NAME = "demo"
+ROWS, QUICK_ROWS = 10_000_000, 200_000
+# Bytes of data in a row: a line of JSON from a sensor.
+DATA_BYTES = 100
+ROWS_PER_APPEND = 50_000
+FETCHED_ROWS = 1_000_000
+CLIENTS, QUERIES = 16, 4
+AGGREGATE, FIRST, FETCH, AT_ONCE = "aggregate", "first row", "fetch", f"{CLIENTS} clients at once"
+SQL, DO_GET, DUCKDB, ADBC, PANDAS = "sql", "do_get", "DuckDB", "ADBC", "do_get and pandas"
+COLUMNS = ["task", "contender", "run", "seconds", "error"]
+# Of a contender's time, the share that SQL may take longer: the project's targets.
+TARGETS = (
+    (AGGREGATE, SQL, DUCKDB, 1 / 0.7),
+    (FIRST, SQL, DO_GET, 1.3),
+    (FETCH, ADBC, DO_GET, 1 / 0.8),
+)
+
+
+def run(options: Options, rows: int = 0) -> int:
+    """Measure, save and show. Return how many answers failed or were wrong."""
+    rows = rows or (QUICK_ROWS if options.quick else ROWS)
+    description = options.describe("sql", {"rows": rows, "bytes": rows * DATA_BYTES, "fetched": FETCHED_ROWS})
+    measured: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory(prefix="fastflight-sql-") as name:
+        options.say(f"writing a recording of {rows * DATA_BYTES / 1e6:,.0f} MB")
+        folder, parquet = Path(name, "recordings"), Path(name, "rows.parquet")
+        write(folder, parquet, rows)
+        started = spawned(SERVER, "--server", FREE_PORT, "--device", f"{NAME}=sim:", "--recordings", str(folder))
+        with started as server, contenders(server.location, parquet, rows) as tasks:
+            for number in range(0, options.runs + 1):  # run 0 warms up: it starts the processes of the queries
+                for task, by in tasks.items():
+                    order = list(by.items())
+                    for contender, read in order if number % 2 else reversed(order):
+                        row = {"task": task, "contender": contender, "run": number}
+                        measured += [row | timed(read)] if number else [] if timed(read) else []
+    raw = pd.DataFrame(measured, columns=COLUMNS)
+    result = raw.groupby(["task", "contender"], sort=False)["seconds"].agg(["median", "min", "max"]).reset_index()
+    output.save(options.output, result, {"raw": raw}, description)
+    show(options, result)
+    failed = raw.loc[raw["error"] != "", "error"]
+    report.show_end(options.console, description, failed, options.output)
+    return len(failed)
+
+
+def write(folder: Path, parquet: Path, rows: int) -> None:
+    """Write a compacted recording of `rows` rows of `DATA_BYTES`, a millisecond apart; and the same rows as Parquet."""
+    random = np.random.default_rng(1)
+    with Store(folder) as store, pq.ParquetWriter(parquet, LOG_SCHEMA, compression="zstd") as copy:
+        log = store.open(NAME, LOG_SCHEMA)
+        direction = pa.DictionaryArray.from_arrays(pa.array(np.zeros(ROWS_PER_APPEND, np.int8)), pa.array(["rx", "tx"]))
+        for first in range(0, rows, ROWS_PER_APPEND):
+            count = min(ROWS_PER_APPEND, rows - first)
+            data = random.integers(32, 127, count * DATA_BYTES, np.uint8).tobytes()
+            times = pa.array(
+                1_750_000_000_000_000 + np.arange(first, first + count) * 1000, LOG_SCHEMA.field("time").type
+            )
+            offsets = pa.py_buffer((np.arange(count + 1) * DATA_BYTES).astype(np.int32))
+            lines = pa.Array.from_buffers(pa.binary(), count, [None, offsets, pa.py_buffer(data)])
+            columns = [times, direction.slice(0, count), lines, pa.nulls(count, pa.string())]
+            batch = pa.RecordBatch.from_arrays(columns, schema=LOG_SCHEMA)
+            log.append(batch).result()
+            copy.write_batch(batch)
+    with Store(folder) as store:  # opened again, because only closed segments are compacted
+        compact(store)
+
+
+@contextlib.contextmanager
+def contenders(location: str, parquet: Path, rows: int) -> Iterator[Mapping[str, Mapping[str, Callable[[], None]]]]:
+    """Yield the tasks, and for each the contenders: functions that raise `ValueError` for a wrong answer."""
+    aggregate = "select count(*) as n, sum(octet_length(data)) as bytes, max(epoch_us(time)) as last from {}"
+    right = (rows, rows * DATA_BYTES, 1_750_000_000_000_000 + (rows - 1) * 1000)
+    fetched = min(rows, FETCHED_ROWS)
+    fetch = f"from demo.recording select data where seq < {fetched}"
+    with (
+        flight.connect(location) as client,
+        adbc.connect(location, autocommit=True) as dbapi,
+        duckdb.connect(config={"threads": str(SqlLimits().threads)}) as local,
+    ):
+
+        def read(**request: Any) -> flight.FlightStreamReader:
+            return client.do_get(flight.Ticket(json.dumps(request).encode()))
+
+        def query(sql: str) -> pa.Table:
+            return read(type="sql", query=sql).read_all()
+
+        def by_pandas() -> tuple[int, int, int]:
+            frame = read(type="recording", name=NAME, columns=["time", "data"]).read_all().to_pandas()
+            return len(frame), int(frame["data"].str.len().sum()), int(frame["time"].max().value // 1000)
+
+        def by_adbc() -> int:
+            with dbapi.cursor() as cursor:
+                cursor.execute(fetch)
+                return int(cursor.fetch_arrow_table().num_rows)
+
+        def first_row(**request: Any) -> int:
+            reader = read(**request)
+            while not (batch := reader.read_chunk().data).num_rows:
+                pass
+            reader.cancel()
+            return int(batch.num_rows > 0)
+
+        def one_of_many(number: int) -> bool:
+            with flight.connect(location) as own:
+                sql = f"from demo.recording select sum(seq) as s where seq < {number + 2}"
+                ticket = flight.Ticket(json.dumps({"type": "sql", "query": sql}).encode())
+                answers = [own.do_get(ticket).read_all()["s"][0].as_py() for _ in range(QUERIES)]
+            return all(answer == number * (number + 3) // 2 + 1 for answer in answers)
+
+        def many() -> list[bool]:
+            with ThreadPoolExecutor(CLIENTS) as pool:
+                return list(pool.map(one_of_many, range(CLIENTS)))
+
+        yield {
+            AGGREGATE: {
+                SQL: expect(right, lambda: tuple(query(aggregate.format("demo.recording")).to_pylist()[0].values())),
+                DUCKDB: expect(right, lambda: local.execute(aggregate.format(f"'{parquet}'")).fetchall()[0]),
+                PANDAS: expect(right, by_pandas),
+            },
+            FIRST: {
+                SQL: expect(1, lambda: first_row(type="sql", query="select * from demo.recording limit 10")),
+                DO_GET: expect(1, lambda: first_row(type="recording", name=NAME)),
+            },
+            FETCH: {
+                SQL: expect(fetched, lambda: query(fetch).num_rows),
+                ADBC: expect(fetched, by_adbc),
+                DO_GET: expect(
+                    fetched,
+                    lambda: read(type="recording", name=NAME, columns=["data"], to_seq=fetched - 1).read_all().num_rows,
+                ),
+            },
+            AT_ONCE: {SQL: expect([True] * CLIENTS, many)},
+        }
+
+
+def expect(right: Any, answer: Callable[[], Any]) -> Callable[[], None]:
+    """Return a function that raises `ValueError` unless the answer is `right`."""
+
+    def check() -> None:
+        found = answer()
+        if found != right:
+            raise ValueError(f"{found}, not {right}")
+
+    return check
+
+
+def timed(read: Callable[[], None]) -> dict[str, Any]:
+    """Return the seconds that a contender took, or its error."""
+    began = time.perf_counter()
+    try:
+        read()
+    except Exception as error:  # one failure among many measurements
+        return {"seconds": float("nan"), "error": f"{type(error).__name__}: {error}"[:200]}
+    return {"seconds": time.perf_counter() - began, "error": ""}
+
+
+def judged(result: pd.DataFrame) -> Iterator[Target]:
+    """Yield the targets with what was reached."""
+    medians = result.set_index(["task", "contender"])["median"]
+    for task, ours, other, most in TARGETS:
+        ratio = medians[task, ours] / medians[task, other]
+        yield Target(f"{task}: {ours} takes {ratio:.2f} times as long as {other}, at most {most:.2f}", ratio <= most)
+
+
+def show(options: Options, result: pd.DataFrame) -> None:
+    """Show the medians and the targets."""
+    shown = table(
+        "SQL over a recording, median, fastest and slowest in ms", ["task", "contender", "median", "fastest", "slowest"]
+    )
+    for row in result.to_dict("records"):
+        milliseconds = (f"{row[key] * 1000:,.1f}" for key in ("median", "min", "max"))
+        shown.add_row(row["task"], row["contender"], *milliseconds)
+    options.console.print(shown)
+    report.show_met(options.console, judged(result))
