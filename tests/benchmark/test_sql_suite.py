@@ -5,11 +5,22 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import adbc_driver_flightsql.dbapi as adbc
+import adbc_driver_manager
 import pandas as pd
+import pytest
 from rich.console import Console
 
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.suites.sql import suite
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _adbc_has_run() -> None:
+    """The driver opens descriptors when it first connects, and keeps them."""
+    with adbc.connect("grpc+tcp://127.0.0.1:1", autocommit=True) as connection, connection.cursor() as cursor:
+        with pytest.raises(adbc_driver_manager.Error):
+            cursor.execute("select 1")
 
 
 def test_all_contenders_give_the_right_answers(tmp_path: Path) -> None:
