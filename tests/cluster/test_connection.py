@@ -70,7 +70,9 @@ def test_credentials(tmp_path: Path, user: str, trouble: str) -> None:
             client = await connection.connected()
             with refused(Forbidden), understood("a subject"):
                 await client.publish("other", b"")
-                raise await auntil(lambda: client.last_error)
+                refusal = await auntil(lambda: client.last_error)
+                assert refusal is not None
+                raise refusal
 
     with nats_servers(tmp_path, settings=USERS) as nats:
         asyncio.run(scenario())
