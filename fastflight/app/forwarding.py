@@ -331,12 +331,15 @@ class Forwarded:
         summary: dict[str, Any] = {}
 
         async def lots() -> AsyncGenerator[Lot, None]:
-            reading, rows, moves = first, 0, 0
+            reading, rows, moves, following = first, 0, 0, 0
             while True:
                 reason = "the device moved to another server"
                 try:
                     async for lot in reading.all_lots():
-                        rows += sum((item.batch if isinstance(item, Noted) else item).num_rows for item in lot)
+                        for batch in (item.batch if isinstance(item, Noted) else item for item in lot):
+                            rows += batch.num_rows
+                            if batch.num_rows and "seq" in batch.schema.names:
+                                following = batch["seq"][-1].as_py() + 1
                         yield lot
                     ended = reading.summary()
                     if ended.get("ended") != SERVER_DRAINING or draining.is_set():
@@ -350,7 +353,7 @@ class Forwarded:
                 seconds = request.limit_seconds
                 left = None if seconds is None else max(0.0, seconds - (time.monotonic() - began))
                 update = {"limit_rows": limit, "limit_seconds": left, "since_seconds": None}
-                reading, since = await self._resume(request.model_copy(update=update))
+                reading, since = await self._resume(request.model_copy(update=update), following)
                 readings.append(reading)
                 yield [Noted(empty(first.schema), {"outage": {"reason": reason, "next_seq": since}})]
             summary.update({key: value for key, value in ended.items() if key not in OWN_COUNTS})
@@ -363,13 +366,16 @@ class Forwarded:
 
         return AsyncReading(first.schema, lots(), lambda: summary, drain)
 
-    async def _resume(self, request: DeviceSession) -> tuple[AsyncReading, int]:
-        """Open the session at the new owner, with all that it has received since it took the device over."""
+    async def _resume(self, request: DeviceSession, following: int) -> tuple[AsyncReading, int]:
+        """Open the session at the owner, with all that it has received since it took the device over.
+
+        If only the way to it was lost, the session goes on at the number `following`.
+        """
         deadline = time.monotonic() + 2 * MOVING_SECONDS
         while True:
             try:
                 await self._to.aroute(request.device)
-                since = self._to.first_seq(request.device)
+                since = max(following, self._to.first_seq(request.device))
                 return await self._aread(request.model_copy(update={"since_seq": since})), since
             except (TransportError, BusyError, Stopped):
                 if time.monotonic() > deadline:

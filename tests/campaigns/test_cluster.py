@@ -1,0 +1,41 @@
+"""The short form of the campaign `cluster`, and that its checks notice what they are for."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.campaigns.cluster import campaign, summary
+from tests.campaigns.clustering.boards import CountingBoard
+from tests.campaigns.clustering.stage import ClusterStage
+from tests.campaigns.clustering.work import Auditor
+from tests.campaigns.faulting.talker import Kept
+
+
+def test_a_board_notices_a_server_that_writes_after_the_next_one() -> None:
+    with CountingBoard() as board:
+        for number, now in ((1, 0.0), (2, 1.0), (1, 1.05), (2, 2.0)):
+            board.wrote(number, b"w", now)
+        assert board.overlaps == []
+        board.wrote(1, b"late", 2.1)
+        assert len(board.overlaps) == 1 and "b'late'" in board.overlaps[0]
+
+
+def test_rows_that_are_gone_or_others_are_noticed() -> None:
+    auditor = Auditor.__new__(Auditor)
+    auditor.device, auditor.promised, auditor.kept = "board0", 3, Kept({0: b"a", 1: b"b"})
+    rows = {0: b"a", 1: b"b", 2: b"c"}
+    assert auditor.compare(rows, [], 0) == []
+    assert auditor.compare({0: b"a", 1: b"b"}, [(2, 2)], 0) == []
+    assert "ends at 2" in auditor.compare({0: b"a", 1: b"b"}, [], 0)[0]
+    assert "1 acknowledged rows" in auditor.compare({0: b"a", 2: b"c"}, [], 0)[0]
+    assert "the first is 1" in auditor.compare({**rows, 1: b"x"}, [], 0)[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the campaign is for Linux")
+def test_a_few_faults(tmp_path: Path) -> None:
+    with ClusterStage(tmp_path, boards=2) as stage:
+        outcome = campaign(stage, faults=3, seed=1)
+    assert outcome.clean, (summary(outcome), outcome.flaws[:5])
