@@ -207,9 +207,8 @@ class QueryLimit(RequestError):
 
     code = "request.limit"
 
-    def __init__(self, limit: str, size: float, *, where: str = "query", hint: str = "") -> None:
-        unit = "bytes of memory" if limit == "memory" else limit
-        super().__init__(f"it takes more than {size:,.0f} {unit}", where=where, hint=hint)
+    def __init__(self, what: str, *, limit: str = "", size: float = 0.0, where: str = "query", hint: str = "") -> None:
+        super().__init__(what, where=where, hint=hint)
         self.limit = limit
         self.size = size
 

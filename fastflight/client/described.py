@@ -18,6 +18,7 @@ from fastflight.errors import (
     DeviceException,
     FastFlightError,
     FileMissing,
+    QueryLimit,
     RequestError,
     ResourceExhausted,
     SequenceConflict,
@@ -81,6 +82,9 @@ def of_description(given: Any) -> FastFlightError | None:
         return _exhausted(given, arguments)
     elif issubclass(cls, BusyError):
         arguments |= {"holder": str(given.get("holder", ""))}
+    elif issubclass(cls, QueryLimit):
+        size = given.get("size")
+        arguments |= {"limit": str(given.get("limit", "")), "size": size if isinstance(size, int | float) else 0.0}
     elif issubclass(cls, DeviceError):
         arguments |= {"errno": str(given.get("errno", ""))}
     return cls(str(given["what"]), **arguments)

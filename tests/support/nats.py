@@ -20,6 +20,7 @@ import signal
 import socket
 import subprocess
 import sysconfig
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,8 +84,13 @@ class NatsNode:
 
     def is_healthy(self) -> bool:
         """Whether it says that JetStream is ready."""
-        with contextlib.suppress(OSError), urllib.request.urlopen(f"{self.monitor}/healthz", timeout=5) as answer:
-            return bool(answer.status == 200)
+        try:
+            with urllib.request.urlopen(f"{self.monitor}/healthz", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except urllib.error.HTTPError as error:
+            error.close()
+        except OSError:
+            pass
         return False
 
     def _listens(self) -> bool:
