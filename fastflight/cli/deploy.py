@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fastflight.cli import screen
+from fastflight.cli.arguments import device_name
 from fastflight.cli.copies import globs_to_ignore
 from fastflight.cli.deployment import Deployment, check_program
 from fastflight.cli.exit_codes import REFUSED, usage_errors
@@ -42,7 +43,10 @@ def deploy(
     healthy: Annotated[
         str, typer.Option("--healthy", metavar="TEXT", help="What a healthy program prints soon after its start.")
     ],
-    devices: Annotated[str, typer.Option("--devices", metavar="GLOB", help="The devices: 'lab-*'; else all.")] = "*",
+    devices: Annotated[
+        str | None,
+        typer.Option("--devices", metavar="GLOB", help="The devices: 'lab-*'. Not needed for only one."),
+    ] = None,
     within: Annotated[
         float, typer.Option("--within", min=0.1, max=3600.0, metavar="SECONDS", help="How soon it must print it.")
     ] = 30.0,
@@ -67,9 +71,10 @@ def deploy(
         ignore = globs_to_ignore(folder)
     with server.client() as client:
         known = [device.name for device in client.devices()]
-        chosen = [name for name in known if fnmatchcase(name, devices)]
+        glob = devices or device_name(client, None)
+        chosen = [name for name in known if fnmatchcase(name, glob)]
         if not chosen or canary not in (None, *chosen):
-            raise UnknownName("no such device", where=canary or devices, hint=nearest(canary or devices, known))
+            raise UnknownName("no such device", where=canary or glob, hint=nearest(canary or glob, known))
         names = sorted(chosen, key=lambda name: name != canary)
         reports = {name: Report(name) for name in names}
         staged: dict[str, Deployment] = {}

@@ -26,16 +26,8 @@ from fastflight.cli.options import DeviceName, Interrupt
 from fastflight.cli.repl import Output, Terminal, talk
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.errors import DeviceError, FastFlightError
-from fastflight.protocol.mount import (
-    CTRL_C,
-    RUN_LINE,
-    START_LINE,
-    STOP_LINE,
-    MountAnswers,
-    State,
-    install_code,
-    sizes_for,
-)
+from fastflight.protocol.mount import MountAnswers, State
+from fastflight.protocol.mounted_board import CTRL_C, RUN_LINE, START_LINE, STOP_LINE, install_code, sizes_for
 
 if TYPE_CHECKING:
     from fastflight.cli.interruptible_client import InterruptibleClient

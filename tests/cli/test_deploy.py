@@ -18,7 +18,7 @@ from tests.support.waiting import until
 Run = Callable[..., Result]
 
 NAMES = ("lab-1", "lab-2")
-HEALTHY = ("--healthy", "ready", "--within", "30", "--json")
+HEALTHY = ("--healthy", "ready", "--within", "30", "--json", "--devices", "*")
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +145,11 @@ def test_what_is_refused_touches_no_board(
 ) -> None:
     make(program)
     assert run("deploy", "app", *HEALTHY, *options).exit_code == code
+    assert not (boards / "lab-1" / "deploy").exists()
+
+
+def test_several_devices_must_be_named(run: Run, boards: Path, program: Path) -> None:
+    assert run("deploy", "app", "--healthy", "ready").exit_code == 2
     assert not (boards / "lab-1" / "deploy").exists()
 
 

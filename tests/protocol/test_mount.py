@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.protocol.mount import MAX_QUESTION_BYTES, MountAnswers, Sizes, State
+from fastflight.protocol.mount import MAX_QUESTION_BYTES, MountAnswers, State
+from fastflight.protocol.mounted_board import Sizes
 
 FILES = {"/a.py": b"a = 1\n" * 200, "/raw.bin": bytes(range(256)) * 8}
 SIZES = Sizes(1024, 100, 10)
