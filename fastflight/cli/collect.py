@@ -99,5 +99,6 @@ def _collect(client: InterruptibleClient, at: Target, to: Path, parquet: bool, i
     for path in collected.parts:
         if parquet and path.suffix != ".parquet":
             screen.complain(f"{path} has lines that are no rows, and stays as it is")
-    screen.line(f"{at}: {len(collected.parts)} parts, {screen.size(collected.bytes)} in {folder}")
+    count = len(collected.parts)
+    screen.line(f"{at}: {count} {'part' if count == 1 else 'parts'}, {screen.size(collected.bytes)} in {folder}")
     return True
