@@ -104,7 +104,7 @@ def campaign(
         outcome.written_bytes += board.written
         outcome.owners += board.connections
     for server in stage.servers.values():
-        outcome.complaints += [f"{server.name}: {each[:300]}" for each in server.program.complaints()]
+        outcome.complaints += [f"{server.name}: {each[:600]}" for each in server.program.complaints()]
     return outcome
 
 

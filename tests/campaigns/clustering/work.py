@@ -1,7 +1,8 @@
 """What clients do while faults are injected, and how it is judged.
 
 Each work runs in a thread of its own until `stop` is set. It asks any server, and begins again when an error ends it.
-An error of fastflight's is an outcome and is counted by its code; all else is a flaw.
+An error of fastflight's is an outcome and is counted by its class. One that blames the request is a flaw, and so is all
+else.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from fastflight.errors import FastFlightError
+from fastflight.errors import FastFlightError, RequestError
 from tests.campaigns.clustering.stage import ClusterStage, Server
 from tests.campaigns.faulting.talker import Kept, flaw, stretches
 
@@ -55,6 +56,8 @@ class Work:
             server = self.stage.servers[self.chance.choice(list(self.stage.servers))]
             try:
                 self.carry_out(server)
+            except RequestError as error:  # nothing is wrong with the request
+                self.flaws.append(f"{self.name} of {self.device} at {server.name}: {type(error).__name__}: {error}")
             except FastFlightError as error:
                 self.ended[type(error).__name__] += 1
             except Exception as error:  # judged as a flaw

@@ -113,7 +113,7 @@ class Program:
         if not self._log.exists():
             return ended
         lines = self._log.read_text(errors="replace").splitlines()
-        return [line for line in lines if UNFORESEEN.search(line)] + ended
+        return [_with_end(lines, at) for at, line in enumerate(lines) if UNFORESEEN.search(line)] + ended
 
     def held(self) -> tuple[int, int]:
         """Return its open descriptors and threads."""
@@ -138,3 +138,15 @@ class Program:
             if None not in self._found:
                 self._ready.set()
         self._ready.set()
+
+
+def _with_end(lines: list[str], at: int) -> str:
+    """Return the line and, if a traceback begins there, its last two lines: the place and the error."""
+    if "Traceback" not in lines[at]:
+        return lines[at]
+    rest = lines[at + 1 :]
+    length = next(
+        (number for number, line in enumerate(rest) if line and not line.startswith((" ", "+"))), len(rest) - 1
+    )
+    places = [line.strip() for line in rest[:length] if line.strip().startswith("File ")]
+    return " | ".join([lines[at], *places[-1:], *rest[length : length + 1]])
