@@ -35,7 +35,7 @@ from fastflight.client.stream import RowStream
 from fastflight.concurrency import Channel, iterate_in_thread, off_loop
 from fastflight.concurrency.offload import unbroken
 from fastflight.device import Inventory
-from fastflight.errors import BusyError, FastFlightError, Stopped, TransportError
+from fastflight.errors import BusyError, FastFlightError, RequestError, Stopped, TransportError
 from fastflight.runtime.outgoing import aclose
 from fastflight.service import Catalog, SourceFunctions, decode
 from fastflight.service.requests import SERVER_DRAINING, DeviceSession, FleetFile, Request
@@ -377,8 +377,10 @@ class Forwarded:
                 await self._to.aroute(request.device)
                 since = max(following, self._to.first_seq(request.device))
                 return await self._aread(request.model_copy(update={"since_seq": since})), since
-            except (TransportError, BusyError, Stopped):
-                if time.monotonic() > deadline:
+            except (TransportError, BusyError, Stopped, RequestError) as error:
+                # The number is not the client's: an owner that is still moving has not reached it yet.
+                is_final = isinstance(error, RequestError) and error.where != "since_seq"
+                if is_final or time.monotonic() > deadline:
                     raise
                 await asyncio.sleep(LOOK_SECONDS)
 

@@ -24,7 +24,7 @@ from fastflight.access.action import Action, Body, Result
 from fastflight.app.settings import DEVICE_NAME, BridgeSettings, ServeSettings
 from fastflight.bridge import Bridge, DeviceFront, Ports
 from fastflight.concurrency import Shard, Shards
-from fastflight.device import Inventory
+from fastflight.device import Device, Inventory
 from fastflight.errors import FastFlightError, RequestError, Stopped
 from fastflight.publish import Publishers
 from fastflight.runtime.stream import Stream
@@ -300,13 +300,15 @@ class ServedDevices:
             )
 
     def _add(self, name: str, url: str, *, record: bool, guard: Guard = unguarded, first: int = 0) -> None:
-        device = self._inventory.add(name, url, guard)
-        self._urls[name] = url
-        try:
+        def number(device: Device) -> None:
             if self._recordings is not None:
                 self._recordings.number(device)
             if first > device.tap.next_seq:
                 device.tap.begin_at(first)
+
+        self._inventory.add(name, url, guard, number)
+        self._urls[name] = url
+        try:
             if record:
                 self._record(name)
             self._publish(name)

@@ -65,19 +65,31 @@ class Inventory:
             raise RuntimeError("the inventory has no event loops")
         return self._shards.of(name)
 
-    def add(self, name: str, url: str, guard: Guard = unguarded) -> Device:
+    def add(
+        self,
+        name: str,
+        url: str,
+        guard: Guard = unguarded,
+        prepare: Callable[[Device], object] = lambda device: None,
+    ) -> Device:
         """Add a device and return it. Its line is opened when it is first needed. `guard` is that of `Device`.
 
-        Raises `RequestError` if the name is taken, or the URL cannot be parsed.
+        `prepare` gets the device before anybody can find and open it. Raises `RequestError` if the name is taken, or
+        the URL cannot be parsed.
         """
+        self._check_free(name)
+        device = self._new(name, url, guard)
+        prepare(device)
         with self._changing:
-            if name in self._devices:
-                raise RequestError(
-                    "there is a device of this name", where=name, hint="Choose another name, or remove that one first"
-                )
-            device = self._new(name, url, guard)
+            self._check_free(name)
             self._devices = {**self._devices, name: device}
             return device
+
+    def _check_free(self, name: str) -> None:
+        if name in self._devices:
+            raise RequestError(
+                "there is a device of this name", where=name, hint="Choose another name, or remove that one first"
+            )
 
     def remove(self, name: str) -> Device:
         """Take a device out, so that nobody finds it any more, and return it. Await `retire` next."""
