@@ -174,7 +174,7 @@ class HandOver:
 
 
 def _storable(target: ReplicatedLog, rows: NumberedRows) -> Iterator[NumberedRows]:
-    """Yield `rows` without those that are too large for a message, which are lost."""
+    """Yield the rows that fit into a message. Larger rows are lost."""
     try:
         target.check(rows.batch)
     except DataError as error:

@@ -17,7 +17,7 @@ RECORDING = "recording"
 # In a pattern of SQL: an escaped character, a wildcard, or a character that is special in a glob.
 _PART = re.compile(r"\\([%_\\])|([%_])|([*?\[])")
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
-# Words that would need quotes as well, of those that are likely names.
+# Reserved words that are likely names of files or devices. SQL takes them as names only in quotes.
 _RESERVED = frozenset(
     "all and any as case default end from group in limit not null on or order select table to".split()
 )

@@ -36,7 +36,7 @@ BATCH_ROWS = 65_536
 SPARE_BYTES = 512 << 20
 # What DuckDB reads when it makes a catalog: the limits of this process.
 READABLE = ("/proc/self", "/sys/fs/cgroup")
-# Errors whose text is about the query. The text of others may have names of files of the server.
+# Errors whose text is about the query. The text of other errors may name files of the server, so no client gets it.
 ABOUT_QUERY = (
     duckdb.ParserException,
     duckdb.SyntaxException,
