@@ -57,7 +57,7 @@ def test_a_board_whose_program_runs_the_agent_is_used_beside_it(on_board: Run, f
 def test_a_log_is_collected(on_board: Run, files: Path, tmp_path: Path) -> None:
     collected = on_board("collect", ":/log.csv", "--to", str(tmp_path / "stored"))
     assert collected.exit_code == 0, collected.output
-    assert "1 parts" in collected.stdout
+    assert "1 part," in collected.stdout
     assert (tmp_path / "stored/board/log.csv/0000001.csv").read_text() == "1,21.5\n2,21.6\n"
     assert not (files / "log.csv").exists()
 
