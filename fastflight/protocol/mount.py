@@ -10,7 +10,13 @@ input. A question is an escape sequence that terminals ignore (APC): `ESC _ ff`,
 - `('l', path, n)`: entries of a folder from the n-th on, as many as fit; none after the last one.
 - `('r', path, offset)`: a piece of a file. The size in the answer's head is that of the file. (The reader of modules
   takes a read that is not full for the end, so `readinto` fills its buffer from several pieces.)
+- `('o', n, path, mode)`: open a file to write it. The answer is its number, which can stand in place of a path in `r`.
+- `('d', n, number, offset, base64)`, `('c', n, number)`: write a piece of it; close it.
+- `('u', n, path)`, `('m', n, path)`, `('k', n, path)`: remove a file; make, remove a folder.
+- `('v', n, old, new)`: rename.
 - `('b',)`, `('e', ok)`: the folder is mounted; it is no longer, and whether the user's code went well.
+
+What changes something is numbered by `n`: asked again, it is not done again, but answered again.
 
 A bare letter in place of all that: `a`, the board has taken a step of the answer; `z`, nothing was mounted any more.
 
@@ -25,13 +31,15 @@ from __future__ import annotations
 
 import ast
 import binascii
+import errno
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from fastflight.protocol.mounted_board import Sizes
+from fastflight.protocol.raw_repl import SOFT_REBOOT
 
 START, END = b"\x1b_ff", b"\x1b\\"
 # A path that a board can hold is shorter. What looks like a longer question is output.
@@ -40,8 +48,25 @@ HEAD = "%s%04x%08x%08x|"
 # What a board's prompt would act on: if the user stops the program, the rest of an answer is typed there.
 ESCAPE = 0x10
 ESCAPED = bytes((ESCAPE, *b"\x01\x02\x03\x04\x05\n\r"))
-# Errors of the board's file functions.
-ENOENT, EISDIR = 2, 21
+# The numbers of errors on boards are those of Linux. Any other error is EIO.
+EIO = 5
+NUMBERS = {
+    errno.EPERM: 1,
+    errno.ENOENT: 2,
+    errno.EBADF: 9,
+    errno.EACCES: 13,
+    errno.EEXIST: 17,
+    errno.ENOTDIR: 20,
+    errno.EISDIR: 21,
+    errno.EINVAL: 22,
+    errno.EMFILE: 24,
+    errno.ENOSPC: 28,
+    errno.EROFS: 30,
+    errno.ENAMETOOLONG: 36,
+    errno.ENOTEMPTY: 39,
+}
+# The board's own prompt, which appears after a soft reset when its `main.py` has ended.
+PROMPT = b"\r\n>>> "
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,25 +82,47 @@ class State:
         return 0x4000 if self.is_folder else 0x8000
 
 
+class Files(Protocol):
+    """The folder. Paths begin with a slash. Every method may raise `OSError`."""
+
+    def read(self, what: str | int, offset: int, count: int) -> tuple[bytes, int]:
+        """Return at most `count` bytes and the size, of a path or of the number of a file that is written."""
+
+    def state(self, path: str) -> State: ...
+
+    def entries(self, path: str) -> list[tuple[str, State]]: ...
+
+    def open(self, path: str, mode: str) -> tuple[int, int]:
+        """Open a file to write it. Return its number and its size."""
+
+    def write(self, number: int, offset: int, data: bytes) -> None: ...
+
+    def close_file(self, number: int) -> None: ...
+
+    def remove(self, path: str) -> None: ...
+
+    def mkdir(self, path: str) -> None: ...
+
+    def rmdir(self, path: str) -> None: ...
+
+    def rename(self, old: str, new: str) -> None: ...
+
+
 class MountAnswers:
-    """The host's side, for one board. `read_file`, `state` and `entries` read the folder, and may raise `OSError`.
+    """The host's side, for one board and one time that it mounts the folder."""
 
-    `read_file(path, offset, count)` returns the bytes and the size of the file. Paths begin with a slash.
-    """
-
-    def __init__(
-        self,
-        read_file: Callable[[str, int, int], tuple[bytes, int]],
-        state: Callable[[str], State],
-        entries: Callable[[str], list[tuple[str, State]]],
-        *,
-        sizes: Sizes,
-        deflate: bool,
-    ) -> None:
+    def __init__(self, files: Files, *, sizes: Sizes, deflate: bool) -> None:
         """`deflate`: the board can inflate."""
-        self._read_file = read_file
-        self._state = state
-        self._entries = entries
+        self._files = files
+        self._changes: dict[str, Callable[..., None]] = {
+            "c": files.close_file,
+            "u": files.remove,
+            "m": files.mkdir,
+            "k": files.rmdir,
+            "v": files.rename,
+        }
+        # The last change, by its number, and its answer: its kind, its content and a size.
+        self._last: tuple[int, tuple[str, bytes, int]] = (0, ("X", b"", 0))
         self._piece, self._step, self._window = sizes.piece, sizes.step, sizes.window
         self._deflate = deflate
         # The end of what was received, if it may be the beginning of a question.
@@ -86,6 +133,9 @@ class MountAnswers:
         self.questions = 0
         # Whether the folder is mounted. Output before and after that is not shown.
         self._mounted = False
+        # The end of what the board printed, and whether a soft reset has unmounted the folder and its prompt is back.
+        self._tail = b""
+        self.was_reset = False
         # None until the folder is no longer mounted, then whether the user's code went well.
         self.ended: bool | None = None
 
@@ -93,7 +143,14 @@ class MountAnswers:
         """Process output of the board. Yield pairs: what to show, and what to send to the board after it."""
         for output, question in self._split(data):
             shown = output if self._mounted else b""
+            self._look_for_reset(shown)
             yield shown, b"" if question is None else self._reply(question)
+
+    def _look_for_reset(self, shown: bytes) -> None:
+        before, mark, after = (self._tail + shown).rpartition(SOFT_REBOOT)
+        # As long as the program of the board prints, only the mark and the beginning of a prompt are kept.
+        self._tail = mark + after[-len(PROMPT) :] if mark else after[-len(SOFT_REBOOT) :]
+        self.was_reset = self.was_reset or (bool(mark) and after.endswith(PROMPT))
 
     def _split(self, data: bytes) -> Iterator[tuple[bytes, bytes | None]]:
         """Yield pairs: output, and the question after it or None."""
@@ -143,33 +200,58 @@ class MountAnswers:
             return b""
         self.questions += 1
         try:
-            content, size = self._content(kind, arguments)
+            kind, content, size = self._answer(kind, arguments)
         except OSError as error:
-            return self._send("E", str(EISDIR if error.errno == EISDIR else ENOENT).encode(), 0)
-        except (ValueError, TypeError, IndexError):
-            return self._send("X", b"", 0)
-        if self._deflate and len(packed := _deflated(content, self._window)) < len(content):
+            kind, content, size = _failure(error)
+        except (ValueError, TypeError, IndexError, OverflowError):
+            kind, content, size = "X", b"", 0
+        if kind == "P" and self._deflate and len(packed := _deflated(content, self._window)) < len(content):
             return self._send("D", content, size, packed)
         while len(_escaped(content)) > self._piece * 5 // 4:
             content = content[: len(content) // 2]  # the board asks for the rest
-        return self._send("P", content, size)
+        return self._send(kind, content, size)
 
-    def _content(self, kind: str, arguments: list[Any]) -> tuple[bytes, int]:
-        path = str(arguments[0])
+    def _answer(self, kind: str, arguments: list[Any]) -> tuple[str, bytes, int]:
+        """Return the kind of the answer, its content, and a size."""
         if kind == "s":
-            state = self._state(path)
-            return repr((state.mode, state.size, state.modified)).encode(), 0
+            state = self._files.state(str(arguments[0]))
+            return "P", repr((state.mode, state.size, state.modified)).encode(), 0
         if kind == "r":
-            return self._read_file(path, int(arguments[1]), self._piece)
-        if kind != "l":
-            raise ValueError("no such question")
+            what = arguments[0] if isinstance(arguments[0], int) else str(arguments[0])
+            return "P", *self._files.read(what, int(arguments[1]), self._piece)
+        if kind == "l":
+            return "P", self._lot(str(arguments[0]), int(arguments[1])), 0
+        number, *rest = arguments
+        if self._last[0] != int(number):
+            try:
+                answer = "P", *self._change(kind, rest)
+            except OSError as error:
+                answer = _failure(error)
+            self._last = int(number), answer
+        return self._last[1]
+
+    def _change(self, kind: str, arguments: list[Any]) -> tuple[bytes, int]:
+        if kind == "o":
+            number, size = self._files.open(str(arguments[0]), str(arguments[1]))
+            return str(number).encode(), size
+        if kind == "d":
+            number, offset, data = arguments
+            self._files.write(int(number), int(offset), binascii.a2b_base64(data))
+        else:
+            if kind not in self._changes:
+                raise ValueError("no such question")
+            self._changes[kind](*arguments)
+        return b"", 0
+
+    def _lot(self, path: str, start: int) -> bytes:
+        """Return entries of a folder, as many as fit, as text."""
         lot: list[tuple[str, int, int, int]] = []
-        for name, state in self._entries(path)[int(arguments[1]) :]:
+        for name, state in self._files.entries(path)[start:]:
             longer = [*lot, (name, state.mode, 0, state.size)]
             if len(repr(longer).encode()) > self._piece:
                 break
             lot = longer
-        return repr(lot).encode(), 0
+        return repr(lot).encode()
 
     def _send(self, kind: str, content: bytes, size: int, packed: bytes | None = None) -> bytes:
         """Return the head and the first two steps of an answer, and keep the others."""
@@ -181,6 +263,10 @@ class MountAnswers:
 
     def _next_step(self) -> bytes:
         return self._steps.popleft() if self._steps else b""
+
+
+def _failure(error: OSError) -> tuple[str, bytes, int]:
+    return "E", str(NUMBERS.get(error.errno or 0, EIO)).encode(), 0
 
 
 def _escaped(content: bytes) -> bytes:

@@ -64,28 +64,72 @@ def _ffmount(piece,step,window):
   if k=='E':
    raise OSError(int(x))
   return x,z
+ n=0
+ def do(k,*a):
+  nonlocal n
+  n+=1
+  return ask(k,n,*a)
+ opened=[]
  class File(io.IOBase):
-  def __init__(s,p,text):
+  def __init__(s,p,m):
    s.p=p
-   s.t=text
+   s.t='b' not in m
    s.o=s.a=0
-   s.d,s.z=ask('r',p,0)
+   s.w=None
+   if set(m)&set('wax+'):
+    s.d=b''
+    h,s.z=do('o',p,m)
+    s.p=int(h)
+    s.w=bytearray()
+    if 'a' in m:
+     s.o=s.z
+    opened.append(s)
+   else:
+    s.d,s.z=ask('r',p,0)
   def __enter__(s):
    return s
   def __exit__(s,*e):
-   pass
+   s.close()
   def close(s):
-   pass
+   if s in opened:
+    opened.remove(s)
+    s.flush()
+    s.w=None
+    do('c',s.p)
   def flush(s):
-   pass
+   if s.w:
+    w=s.w
+    s.w=bytearray()
+    s.d=b''
+    do('d',s.p,s.o-len(w),binascii.b2a_base64(w)[:-1])
+    s.z=max(s.z,s.o)
+  def write(s,b):
+   if s.w is None:
+    raise OSError(9)
+   m=memoryview(b.encode() if isinstance(b,str) else b)
+   i=0
+   while i<len(m):
+    c=bytes(m[i:i+512-len(s.w)])
+    s.w+=c
+    i+=len(c)
+    s.o+=len(c)
+    if len(s.w)==512:
+     s.flush()
+   return i
   def tell(s):
    return s.o
   def seek(s,o,w=0):
+   s.flush()
    s.o=max(0,o+(0,s.o,s.z)[w])
    return s.o
   def ioctl(s,r,a):
-   return 249 if r==11 else 0 if r==4 else -1
+   if r==4:
+    s.close()
+   elif r==1:
+    s.flush()
+   return 249 if r==11 else 0 if r in (1,4) else -1
   def more(s):
+   s.flush()
    i=s.o-s.a
    if not 0<=i<len(s.d):
     if s.o>=s.z:
@@ -162,19 +206,32 @@ def _ffmount(piece,step,window):
     for e in l:
      yield e
   def open(s,p,m):
-   if set(m)&set('wa+x'):
-    raise OSError(30)
-   return File(s.j(p),'b' not in m)
-  def remove(s,*a):
-   raise OSError(30)
-  mkdir=rmdir=rename=remove
+   return File(s.j(p),m)
+  def remove(s,p):
+   do('u',s.j(p))
+  def mkdir(s,p):
+   do('m',s.j(p))
+  def rmdir(s,p):
+   do('k',s.j(p))
+  def rename(s,p,q):
+   do('v',s.j(p),s.j(q))
  class It:
   code=None
   def start(s):
+   try:
+    os.umount('/remote')
+   except OSError:
+    pass
    os.mount(Folder(),'/remote')
    os.chdir('/remote')
    tell('b')
   def stop(s,ok=1):
+   try:
+    while opened:
+     opened[-1].close()
+   except OSError as e:
+    ok=0
+    sys.print_exception(e)
    os.chdir('/')
    os.umount('/remote')
    tell('e',ok)

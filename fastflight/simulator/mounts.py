@@ -96,6 +96,10 @@ class MountingFiles(FileSystem):
         thing, rest = self._mounted(path)
         super().remove(path) if thing is None else thing.remove(rest)
 
+    def rmdir(self, path: object) -> None:
+        thing, rest = self._mounted(path)
+        super().remove(path) if thing is None else thing.rmdir(rest)
+
     def mkdir(self, path: object) -> None:
         thing, rest = self._mounted(path)
         super().mkdir(path) if thing is None else thing.mkdir(rest)

@@ -17,6 +17,33 @@ Run = Callable[..., Result]
 PLACES = [("demo",), ("--device=sim:?telemetry=0",)]
 MODULE = "".join(f"def f{n}(a, b):\n    return [a + {n * 7919 % 1000}, b * {n}]\n" for n in range(200))
 
+# What would change something outside the folder, or cannot be done.
+CHANGES = (
+    "remove('link')",
+    "remove('up/secret')",
+    "remove('../secret')",
+    "remove('lib')",
+    "remove('pipe')",
+    "remove('/remote')",
+    "rename('text.txt','up/new')",
+    "rename('up/secret','new')",
+    "rename('text.txt','link')",
+    "rename('text.txt','lib')",
+    "rename('lib','/remote/lib/lib')",
+    "mkdir('up/new')",
+    "mkdir('lib')",
+    "rmdir('lib')",
+    "rmdir('up')",
+)
+
+
+def everything(top: Path) -> dict[str, object]:
+    """Return what is in a folder: the target of each link, and the content of each file."""
+    found: dict[str, object] = {}
+    for path in sorted(top.rglob("*")):
+        found[str(path)] = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+    return found
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -70,16 +97,80 @@ def test_what_the_board_sees(run: Run, folder: Path, expression: str, expected: 
         *(f"open('{path}')" for path in ("../secret", "/remote/../../secret", "link", "up/secret", "pipe", "lib")),
         "import os; os.listdir('up')",
         "import os; os.stat('link')",
-        "open('new.txt','w')",
-        "import os; os.remove('text.txt')",
-        "import os; os.rename('text.txt','new.txt')",
+        *(f"open('{path}','{mode}')" for path in ("link", "up/secret", "up/new", "pipe", "lib") for mode in "wa"),
+        "open('text.txt','x')",
+        "open('none','r+')",
+        "open('text.txt').write('x')",
+        *(f"import os; os.{change}" for change in CHANGES),
     ],
 )
-def test_nothing_else_can_be_reached_and_nothing_written(run: Run, folder: Path, code: str) -> None:
-    before = sorted(os.listdir(folder))
+def test_nothing_else_can_be_reached_or_changed(run: Run, folder: Path, code: str) -> None:
+    before = everything(folder.parent)
     result = run("mount", "folder", "demo", "--exec", code)
     assert result.exit_code == 1 and "OSError" in result.stdout and "secret\n" not in result.stdout
-    assert sorted(os.listdir(folder)) == before
+    assert everything(folder.parent) == before
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["open('new.txt','w')", "open('text.txt','a')", "import os; os.remove('text.txt')", "import os; os.mkdir('n')"],
+)
+def test_with_read_only_nothing_is_changed(run: Run, folder: Path, code: str) -> None:
+    before = everything(folder.parent)
+    result = run("mount", "folder", "demo", "--read-only", "--exec", code)
+    assert result.exit_code == 1 and "OSError" in result.stdout
+    assert everything(folder.parent) == before
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_the_board_changes_the_folder(run: Run, folder: Path, place: tuple[str, ...]) -> None:
+    (folder / "log.csv").write_text("1\n")
+    result = run("mount", "folder", *place, "--exec", WRITES)
+    assert (result.stdout.replace("\r\n", "\n"), result.exit_code) == ("[1, 2] én2 7\n", 0)
+    check_writes(folder)
+
+
+WRITES = """
+import os
+with open('data.bin', 'wb') as file:
+    for n in range(20):
+        file.write(bytes(range(256)))
+with open('log.csv', 'a') as log:
+    log.write('2\\n')
+print([int(line) for line in open('log.csv')], end=' ')
+with open('both.txt', 'w+') as file:
+    file.write('één2 7')
+    file.seek(2)
+    print(file.read(), end='\\n')
+with open('raw.bin', 'r+b') as file:
+    file.seek(1)
+    file.write(b'XY')
+os.mkdir('made')
+os.mkdir('gone')
+os.rmdir('gone')
+os.rename('text.txt', 'made/moved.txt')
+os.remove('app.py')
+with open('inside2', 'w') as file:
+    file.write('not closed before the end')
+left = open('left.txt', 'w')
+left.write('open at the end')
+"""
+
+
+def check_writes(folder: Path) -> None:
+    assert (folder / "data.bin").read_bytes() == bytes(range(256)) * 20
+    assert (folder / "log.csv").read_text() == "1\n2\n"
+    assert (folder / "both.txt").read_text() == "één2 7"
+    assert (folder / "raw.bin").read_bytes() == b"\x00XY" + (bytes(range(256)) * 40)[3:]
+    assert (folder / "made" / "moved.txt").read_text() == "één\ntwee\n"
+    assert (folder / "left.txt").read_text() == "open at the end"
+    names = set(os.listdir(folder))
+    assert not {"gone", "app.py", "text.txt"} & names and not [name for name in names if name.endswith(".part")]
+
+
+def test_links_that_lead_out_are_followed_if_asked(run: Run, folder: Path) -> None:
+    result = run("mount", "folder", "demo", "-l", "--exec", "print(open('link').read())\nopen('up/new','w').close()")
+    assert result.stdout.strip() == "secret" and (folder.parent / "new").exists()
 
 
 def test_the_board_is_as_before_when_the_command_has_ended(run: Run, folder: Path) -> None:
@@ -90,10 +181,25 @@ def test_the_board_is_as_before_when_the_command_has_ended(run: Run, folder: Pat
     assert run("mount", "folder", "demo", "--exec", "print(6)").stdout.strip() == "6"
 
 
-def test_typed_lines(folder: Path) -> None:
+def test_typed_lines_and_a_soft_reset_after_which_the_folder_is_mounted_again(folder: Path) -> None:
     command = [sys.executable, "-m", "fastflight", "mount", "folder", "--device=sim:?telemetry=0"]
-    done = subprocess.run(command, input=b"import app\n", capture_output=True, timeout=60)
-    assert b">>> import app\r\napp [434, 14]\r\n>>> " in done.stdout
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin and process.stdout and process.stderr
+        shown = b""
+        # The file is not closed before the reset, so it keeps its old content.
+        for keys in (b"import os\n", b"f=open('text.txt','w');f.write('new'*999)\n", b"os.listdir()\n", b"\x04"):
+            process.stdin.write(keys)
+            process.stdin.flush()
+            shown = process.stdout.read1()  # the echo
+            while not shown.endswith(b"\r\n>>> ") and (piece := process.stdout.read1()):
+                shown += piece
+            if keys.startswith(b"os"):
+                assert shown.endswith(b"\r\n['app.py', 'inside', 'lib', 'raw.bin', 'text.txt']\r\n>>> ")
+        assert b"soft reboot" in shown and b"again" in process.stderr.readline()
+        shown, _ = process.communicate(b"import app\n", timeout=60)
+    assert b"import app\r\napp [434, 14]\r\n>>> " in shown
+    assert (folder / "text.txt").read_text() == "één\ntwee\n"
+    assert sorted(os.listdir(folder)) == ["app.py", "inside", "lib", "link", "pipe", "raw.bin", "text.txt", "up"]
 
 
 def test_a_board_that_cannot_is_left_alone(run: Run, folder: Path) -> None:
@@ -112,3 +218,7 @@ def test_the_real_vm(run: Run, folder: Path, webassembly_without_raw_paste: str)
     assert result.stdout.replace("\r\n", "\n") == "app [434, 14]\nTrue\nTrue\n"
     result = run("mount", "folder", board, "--exec", "open('link')")
     assert result.exit_code == 1 and "OSError" in result.stdout
+    (folder / "log.csv").write_text("1\n")
+    result = run("mount", "folder", board, "--exec", WRITES)
+    assert (result.stdout.replace("\r\n", "\n"), result.exit_code) == ("[1, 2] én2 7\n", 0)
+    check_writes(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+import errno
 import zlib
 
 import pytest
@@ -16,16 +17,37 @@ FILES = {"/a.py": b"a = 1\n" * 200, "/raw.bin": bytes(range(256)) * 8}
 SIZES = Sizes(1024, 100, 10)
 
 
-def answers(*, deflate: bool = False, mounted: bool = True) -> MountAnswers:
-    def read(path: str, offset: int, count: int) -> tuple[bytes, int]:
-        if path not in FILES:
-            raise FileNotFoundError(path)
-        return FILES[path][offset : offset + count], len(FILES[path])
+class Folder:
+    """A folder in memory. `changes` is what was asked of it."""
 
-    def entries(path: str) -> list[tuple[str, State]]:
+    def __init__(self) -> None:
+        self.changes: list[tuple[object, ...]] = []
+        for name in ("write", "close_file", "remove", "mkdir", "rmdir"):
+            setattr(self, name, lambda *arguments, name=name: self.changes.append((name, *arguments)))
+
+    def read(self, what: str | int, offset: int, count: int) -> tuple[bytes, int]:
+        if what not in FILES:
+            raise FileNotFoundError(errno.ENOENT, "")
+        content = FILES[str(what)]
+        return content[offset : offset + count], len(content)
+
+    def state(self, path: str) -> State:
+        return State(False, 7, 1)
+
+    def entries(self, path: str) -> list[tuple[str, State]]:
         return [(f"file{n}", State(False, n, 0)) for n in range(100)]
 
-    server = MountAnswers(read, lambda path: State(False, 7, 1), entries, sizes=SIZES, deflate=deflate)
+    def open(self, path: str, mode: str) -> tuple[int, int]:
+        self.changes.append(("open", path, mode))
+        return 5, 70
+
+    def rename(self, old: str, new: str) -> None:
+        self.changes.append(("rename", old, new))
+        raise OSError(errno.ENOTEMPTY, "")
+
+
+def answers(*, deflate: bool = False, mounted: bool = True) -> MountAnswers:
+    server = MountAnswers(Folder(), sizes=SIZES, deflate=deflate)  # type: ignore[arg-type]
     if mounted:
         list(server.feed(question("b")))
     return server
@@ -105,6 +127,9 @@ def test_a_long_folder_comes_in_parts() -> None:
         (question("z", "/a.py"), b"X", b""),
         (question("r"), b"X", b""),
         (question("r", "/a.py", "x"), b"X", b""),
+        (question("q", 1, "/a"), b"X", b""),
+        (question("d", 1, 5, 0, 7), b"X", b""),
+        (question("v", 1, "/a", "/b"), b"E", b"39"),
         (b"\x1b_ff\x1b\\", b"X", b""),
         (b"\x1b_ff" + b"(" * 900 + b"\x1b\\", b"X", b""),
     ],
@@ -123,3 +148,31 @@ def test_what_is_typed_to_mount_and_unmount_is_not_shown() -> None:
     server = answers(mounted=False)
     shown, _ = conversation(server, b"run()\r\n", question("b"), b"42\r\n", question("e", 0), b">>> ")
     assert (shown, server.ended) == (b"42\r\n", False)
+
+
+def test_a_change_that_is_asked_for_again_is_not_made_again() -> None:
+    folder = Folder()
+    server = MountAnswers(folder, sizes=SIZES, deflate=False)  # type: ignore[arg-type]
+    first = conversation(server, question("o", 1, "/new", "wb"))
+    assert conversation(server, question("o", 1, "/new", "wb")) == first
+    assert content(first[1]) == b"5" and int(first[1][13:21], 16) == 70
+    conversation(server, question("d", 2, 5, 0, binascii.b2a_base64(b"abc")), question("c", 3, 5))
+    refused = conversation(server, question("v", 4, "/a", "/b"))
+    assert conversation(server, question("v", 4, "/a", "/b")) == refused
+    assert folder.changes == [
+        ("open", "/new", "wb"),
+        ("write", 5, 0, b"abc"),
+        ("close_file", 5),
+        ("rename", "/a", "/b"),
+    ]
+
+
+@given(st.data())
+def test_a_soft_reset_is_noticed_when_the_prompt_is_back(data: st.DataObject) -> None:
+    whole = b">>> \r\nMPY: soft reboot\r\nmain.py runs\r\nMicroPython v1.27; board\r\n>>> "
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=8)))
+    server = answers()
+    for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True):
+        assert not server.was_reset or start == len(whole)
+        list(server.feed(whole[start:end]))
+    assert server.was_reset

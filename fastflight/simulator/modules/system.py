@@ -116,7 +116,7 @@ def _os(runtime: Runtime) -> dict[str, Any]:
         "mount": files.mount,
         "remove": files.remove,
         "rename": files.rename,
-        "rmdir": files.remove,
+        "rmdir": files.rmdir,
         "sep": "/",
         "stat": files.stat,
         "statvfs": files.statvfs,
