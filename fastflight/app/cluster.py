@@ -92,7 +92,7 @@ class ClusterMember:
         """Close the connections, to NATS and to other servers."""
         for running in self._running:
             running.cancel()
-        self.forwarding.close()
+        self.forwarding.routes.close()
         with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError, FastFlightError):
             self._shard.submit(self._connection.aclose()).result(LEAVE_SECONDS)
         self._shard.close()
@@ -230,7 +230,7 @@ class ClusterMember:
 
     async def _check(self) -> None:
         while True:
-            self.forwarding.check()
+            self.forwarding.routes.check()
             await asyncio.sleep(CHECK_SECONDS)
 
 

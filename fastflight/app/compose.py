@@ -138,7 +138,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         authority = Authority(names, None if recordings is None else recordings.names)
         access = access_of(settings.access, authority)
         actions = Actions([*state, *on_devices], authority)
-        tables = files if member is None else ForwardedFiles(member.forwarding, inventory, files)
+        tables = files if member is None else ForwardedFiles(member.forwarding.routes, inventory, files)
         engine = SqlEngine(Tables(catalog, actions, authority, tables), settings.sql.limits)
         parts.callback(engine.close)
         catalog.add(sql_source(engine))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator
 
-from fastflight.app.forwarding import Forwarding
+from fastflight.app.routes import Routes
 from fastflight.device import FileEntry, Inventory
 from fastflight.errors import DeviceError, FileMissing
 from fastflight.service.requests import DeviceFile
@@ -17,13 +17,13 @@ from fastflight.sources.file_cache import CachedContent, CacheKey, NewContent
 class ForwardedFiles(DeviceFiles):
     """As `local`, whose cache it shares, for the devices of all servers."""
 
-    def __init__(self, forwarding: Forwarding, inventory: Inventory, local: DeviceFiles) -> None:
+    def __init__(self, routes: Routes, inventory: Inventory, local: DeviceFiles) -> None:
         super().__init__(inventory, local.cache)
-        self._forwarding = forwarding
+        self._routes = routes
 
     def fetch(self, request: DeviceFile) -> Generator[Lot, None, CachedContent]:
         """As `DeviceFiles.fetch`, from the owner of the device."""
-        connection = self._forwarding.route(request.device)
+        connection = self._routes.route(request.device)
         if connection is None:
             return (yield from super().fetch(request))
         place = {"device": request.device, "path": request.path, "interrupt": request.interrupt}

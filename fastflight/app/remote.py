@@ -6,30 +6,24 @@ server sends among rows are passed on in their place.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
 
 from fastflight.access.identity import ANYBODY, Identity, scopes, unproven
 from fastflight.access.tokens import bearer, parse_authorization
+from fastflight.app.remote_streams import Exchange, upload
 from fastflight.app.revocation import RevocationCheck
 from fastflight.client.answers import single
-from fastflight.client.asking import work_in_thread
 from fastflight.client.connection import ServerConnection
-from fastflight.client.interaction import Interaction, leave
 from fastflight.client.meaning import text, understood
-from fastflight.client.rows import UploadRows
 from fastflight.client.stream import RowStream
-from fastflight.concurrency import Channel, iterate_in_thread, off_loop
-from fastflight.concurrency.offload import unbroken
-from fastflight.errors import FastFlightError, Stopped
+from fastflight.concurrency import iterate_in_thread, off_loop
 from fastflight.gateway import StreamedAnswer
 from fastflight.gateway.auth import ANYONE, Caller
-from fastflight.gateway.backend import AHEAD_BYTES
+from fastflight.gateway.backend import AHEAD_BYTES, ignore_progress
 from fastflight.runtime.outgoing import Piece
 from fastflight.service import Catalog, SourceFunctions, make_request
 from fastflight.service.requests import (
@@ -48,8 +42,6 @@ from fastflight.service.requests import (
 from fastflight.service.source import Summary, held_bytes
 
 REQUESTS = (DeviceFile, FleetFile, DeviceTree, DeviceListing, DeviceExec, DeviceSession, Recording, Mock, Sql)
-# Rows of an upload that wait for the server, which buffers as much again.
-WAITING_BYTES = 1024 * 1024
 # Actions that a server answers at once even under load, with a time limit below the usual one.
 TIMEOUTS: Mapping[str, float] = {"health": 3.0}
 
@@ -116,55 +108,23 @@ class RemoteBackend:
     async def talk(
         self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AsyncIterator[StreamedAnswer]:
-        interaction = await off_loop(self._connection_of(caller).interaction, request, discard=leave)
-        sending = asyncio.ensure_future(_send(typed, interaction))
+        exchange = await Exchange.open(self._connection_of(caller), request, typed)
+        rows = exchange.rows
         try:
-            async with _answered(interaction.rows, ahead_bytes) as answer:
-                yield answer
+            pieces = exchange.read_ahead(rows.pieces, ahead_bytes, _size)
+            async with contextlib.aclosing(pieces):
+                yield StreamedAnswer(rows.schema, pieces, lambda: rows.summary)
         finally:
-            await unbroken(_end(sending, interaction))
+            await exchange.aclose()
 
     async def write(
         self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], *, caller: Caller = ANYONE
     ) -> Summary:
-        uploaded = Channel[pa.RecordBatch](WAITING_BYTES)
-        upload = self._connection_of(caller).upload(request, UploadRows(schema, uploaded))
-        writing = asyncio.ensure_future(work_in_thread(upload))
-        writing.add_done_callback(lambda _: uploaded.close())
-        # Fetch the exception: asyncio would log it as never retrieved if the client has left.
-        writing.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-        try:
-            async for batch in batches:
-                with contextlib.suppress(Stopped):  # the upload has ended; awaiting it below raises the reason
-                    await uploaded.aput(batch, held_bytes(batch))
-                if writing.done():
-                    break
-            uploaded.finish()
-            return asdict(await asyncio.shield(writing))
-        except BaseException as error:
-            uploaded.fail(error if isinstance(error, FastFlightError) else Stopped("the upload broke off"))
-            if not writing.done():
-                writing.cancel()  # the upload then cancels its call and waits for its end
-                await asyncio.wait([writing])
-            raise
+        return await upload(self._connection_of(caller), request, schema, batches, ignore_progress)
 
     def _connection_of(self, caller: Caller) -> ServerConnection:
         """Return the connection with the caller's token, or the gateway's own."""
         return self._passing.with_authorization(caller.authorization) if caller.authorization else self._connection
-
-
-async def _end(sending: asyncio.Task[None], interaction: Interaction) -> None:
-    await off_loop(interaction.cancel)  # also ends a send that waits for the device
-    sending.cancel()
-    await asyncio.wait([sending])
-    await off_loop(interaction.settle)
-
-
-async def _send(typed: AsyncIterator[bytes], interaction: Interaction) -> None:
-    with contextlib.suppress(FastFlightError):  # the exchange has ended; reading its rows raises the reason
-        async for data in typed:
-            await off_loop(interaction.send, data)
-        interaction.done()
 
 
 @contextlib.asynccontextmanager

@@ -15,7 +15,7 @@ import pyarrow as pa
 from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.runtime.outgoing import Note, Piece
 from fastflight.service.requests import Doing, Request
-from fastflight.service.source import Summary
+from fastflight.service.source import PartialUpload, Progress, Refused, Summary
 
 # Bytes that may wait between a source and the gateway: four full messages; more bring no gain.
 AHEAD_BYTES = 1024 * 1024
@@ -81,3 +81,7 @@ class Backend(Protocol):
 
     async def act(self, name: str, body: bytes, caller: Caller = ANYONE) -> list[Mapping[str, Any]]:
         """Carry out an action and return its results."""
+
+
+def ignore_progress(state: Progress | PartialUpload | Refused) -> None:
+    """Do nothing: HTTP has no place for acknowledgements before the answer."""

@@ -22,7 +22,7 @@ from fastflight.access.identity import unproven
 from fastflight.concurrency import Channel, Shards, across, iterate_in_thread, off_loop
 from fastflight.errors import Stopped
 from fastflight.gateway.auth import ANYONE, Caller
-from fastflight.gateway.backend import AHEAD_BYTES, StreamedAnswer
+from fastflight.gateway.backend import AHEAD_BYTES, StreamedAnswer, ignore_progress
 from fastflight.gateway.handover import (
     WAITING_BYTES,
     RowChannel,
@@ -38,7 +38,7 @@ from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog, dispatch, make_request
 from fastflight.service.requests import Doing, Request
 from fastflight.service.resolve import ResolvedRequest
-from fastflight.service.source import PartialUpload, Progress, Reading, Refused, Summary
+from fastflight.service.source import Reading, Summary
 
 # Yields one `Reading`, then lists of its runs.
 Coming = AsyncGenerator[Any, None]
@@ -144,10 +144,10 @@ class LocalBackend:
         source, request = resolved.source, resolved.request
         if dispatch.mode_of(source, request, "write") == "sync":
             write = dispatch.writer(source)
-            return writer_in_thread(lambda rows: write(request, schema, rows, _ignore_progress))
+            return writer_in_thread(lambda rows: write(request, schema, rows, ignore_progress))
         awrite = dispatch.async_writer(source)
         return writer_on_shard(
-            self._shards.of(resolved.device), lambda rows: awrite(request, schema, rows, _ignore_progress)
+            self._shards.of(resolved.device), lambda rows: awrite(request, schema, rows, ignore_progress)
         )
 
     @contextlib.asynccontextmanager
@@ -213,10 +213,6 @@ def _check_stopped(stream: Stream) -> None:
     task = asyncio.current_task()
     if stream.why_stop and task is not None and not task.uncancel():
         raise Stopped(stream.why_stop, hint="Ask again")
-
-
-def _ignore_progress(state: Progress | PartialUpload | Refused) -> None:
-    """Do nothing: HTTP has no place for acknowledgements before the answer."""
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:

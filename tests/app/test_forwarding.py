@@ -1,18 +1,24 @@
-"""What happens to a request that is passed on when the owner fails in the middle of it."""
+"""What happens to a request that is passed on when its client or the owner fails in the middle of it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any, cast
 
 import pyarrow as pa
+import pytest
 
-from fastflight.app.forwarding import Forwarded, Forwarding
-from fastflight.errors import TransportClosed
+from fastflight.app.forwarded import Forwarded
+from fastflight.app.routes import Owners, Routes
+from fastflight.client.connection import ServerConnection
+from fastflight.device import Inventory
+from fastflight.errors import DataError, TransportClosed
 from fastflight.service import SourceFunctions
-from fastflight.service.requests import DeviceFile
+from fastflight.service.requests import DeviceFile, DeviceSession
+from fastflight.service.source import AsyncIncoming
 from tests.support.refusals import refused
+from tests.support.servers import serving
 
 
 class FailingOwner:
@@ -35,15 +41,127 @@ class Elsewhere:
         return FailingOwner()
 
 
+class AtOneServer:
+    """Has `demo` at one other server."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+
+    def names(self) -> list[str]:
+        return ["demo"]
+
+    def location(self, device: str) -> str:
+        return self._location
+
+
+def forwarded(routes: object) -> Forwarded:
+    return Forwarded(cast(Routes, routes), cast(SourceFunctions[Any], None), lambda _: iter(()))
+
+
+@pytest.fixture
+def routes() -> Iterator[Routes]:
+    with serving({"demo": "sim:?telemetry=20"}) as server, Inventory({}) as inventory:
+        routes = Routes(inventory, cast(Owners, AtOneServer(server.location)))
+        yield routes
+        routes.close()
+
+
 def test_a_client_that_waits_for_an_acknowledgement_hears_of_the_failure() -> None:
     async def batches() -> AsyncIterator[pa.RecordBatch]:
         yield pa.record_batch({"a": [1]})
         await asyncio.Event().wait()  # the client sends nothing more until the first batch is acknowledged
 
     async def scenario() -> None:
-        forwarded = Forwarded(cast(Forwarding, Elsewhere()), cast(SourceFunctions[Any], None))
         request = DeviceFile(device="board", path="/a.csv")
         with refused(TransportClosed):
-            await forwarded.awrite(request, pa.schema([]), batches(), lambda _: None)
+            await forwarded(Elsewhere()).awrite(request, pa.schema([]), batches(), lambda _: None)
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("reconnect", [False, True])
+def test_a_stream_that_is_not_read_ends_at_the_owner_as_well(routes: Routes, reconnect: bool) -> None:
+    """A client may leave between the schema and the first row."""
+
+    async def scenario() -> None:
+        request = DeviceSession(device="demo", reconnect=reconnect)
+        reading = await forwarded(routes).aread(request)
+        assert routes.open_streams == 1
+        await cast(Any, reading.lots).aclose()
+        assert routes.open_streams == 0
+        sync = forwarded(routes).read(request)
+        assert routes.open_streams == 1
+        cast(Any, sync.lots).close()
+        assert routes.open_streams == 0
+
+    asyncio.run(scenario())
+
+
+class Input:
+    """What a client sends in an exchange; then it fails, or waits."""
+
+    def __init__(self, *batches: pa.RecordBatch, error: Exception | None = None) -> None:
+        self._batches, self._error = batches, error
+
+    async def __aiter__(self) -> AsyncIterator[pa.RecordBatch]:
+        for batch in self._batches:
+            yield batch
+        if self._error is not None:
+            raise self._error
+        await asyncio.Event().wait()
+
+    async def aclose(self) -> None:
+        """Has nothing to close."""
+
+
+NO_DATA = pa.record_batch({"data": pa.array([None], pa.binary())})
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (Input(NO_DATA), "a row has no data"),
+        (Input(error=DataError("the client has broken off")), "the client has broken off"),
+    ],
+)
+def test_an_error_of_the_input_of_an_exchange_is_that_of_the_exchange(routes: Routes, sent: Input, said: str) -> None:
+    async def scenario() -> None:
+        reading = await forwarded(routes).aexchange(
+            DeviceSession(device="demo"), NO_DATA.schema, cast(AsyncIncoming, sent)
+        )
+        try:
+            with pytest.raises(DataError, match=said):
+                async for _ in reading.all_lots():
+                    pass
+        finally:
+            await cast(Any, reading.lots).aclose()
+        assert routes.open_streams == 0
+
+    asyncio.run(scenario())
+
+
+def test_an_exchange_without_data_is_refused(routes: Routes) -> None:
+    async def scenario() -> None:
+        with refused(DataError, where="schema"):
+            await forwarded(routes).aexchange(
+                DeviceSession(device="demo"), pa.schema([("a", pa.int64())]), cast(AsyncIncoming, Input())
+            )
+
+    asyncio.run(scenario())
+
+
+def test_connections_to_servers_that_have_left_are_closed() -> None:
+    class Left(AtOneServer):
+        def others(self) -> list[str]:
+            return []
+
+    with serving() as server, Inventory({}) as inventory:
+        routes = Routes(inventory, cast(Owners, Left(server.location)))
+        connection = routes.route("demo")
+        assert isinstance(connection, ServerConnection) and routes.route("demo") is connection
+        stream = routes.opened(connection.stream(DeviceSession(device="demo")), server.location)
+        routes.check()
+        with pytest.raises(Exception, match="cancelled"):
+            list(stream.pieces())
+        assert routes.route("demo") is not connection
+        routes.close()

@@ -1,0 +1,159 @@
+"""The functions of one source for the devices of all servers: carried out here, or passed on to the device's owner.
+
+Batches, notes, the trailer and errors of the owner come back as they are. A stream that has begun to answer is never
+opened again, except a live session with `reconnect` (`FollowedSession`).
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from fastflight.app.followed_session import FollowedSession
+from fastflight.app.remote_streams import AsyncOwnedLots, Exchange, OwnedLots, upload
+from fastflight.app.routes import Routes
+from fastflight.client.stream import RowStream
+from fastflight.concurrency import iterate_in_thread, off_loop
+from fastflight.errors import Stopped
+from fastflight.service import SourceFunctions
+from fastflight.service.requests import SERVER_DRAINING, DeviceSession
+from fastflight.service.source import (
+    Acknowledge,
+    AsyncIncoming,
+    AsyncReading,
+    Estimate,
+    Lot,
+    Noted,
+    Reading,
+    Summary,
+    Takes,
+    lot_bytes,
+)
+from fastflight.sources.device_session import check_sendable, sendable
+
+# Rows of one answer that wait in this server.
+AHEAD_BYTES = 1024 * 1024
+# Returns the flights of these devices.
+Listed = Callable[[list[str]], Iterator[tuple[Any, Estimate]]]
+
+
+class Forwarded:
+    """The functions of `source`. `listed` lists the flights of other servers' devices."""
+
+    def __init__(self, routes: Routes, source: SourceFunctions[Any], listed: Listed) -> None:
+        self._routes = routes
+        self._source = source
+        self._listed = listed
+
+    def read(self, request: Any) -> Reading:
+        connection = self._routes.route(request.device)
+        if connection is None:
+            assert self._source.read is not None
+            return self._source.read(request)
+        stream = self._routes.opened(connection.stream(request), connection.location)
+        lots = OwnedLots(_lots(stream), partial(self._routes.ended, stream))
+        return Reading(stream.schema, lots, lambda: stream.summary)
+
+    async def aread(self, request: Any) -> AsyncReading:
+        if isinstance(request, DeviceSession) and request.reconnect:
+            return await FollowedSession(request, self._aread, self._routes).open()
+        return await self._aread(request)
+
+    async def _aread(self, request: Any) -> AsyncReading:
+        connection = await self._routes.aroute(request.device)
+        if connection is None:
+            assert self._source.aread is not None
+            return await self._source.aread(request)
+        stream = await off_loop(connection.stream, request, discard=RowStream.cancel)
+        self._routes.opened(stream, connection.location)
+        drained = threading.Event()
+
+        def drain() -> None:
+            drained.set()
+            stream.cancel()
+
+        async def end() -> None:
+            self._routes.ended(stream)
+
+        def summary() -> Summary:
+            return {"ended": SERVER_DRAINING} if drained.is_set() else stream.summary
+
+        lots = AsyncOwnedLots(_alots(stream, drained), end)
+        return AsyncReading(stream.schema, lots, summary, drain if isinstance(request, DeviceSession) else None)
+
+    async def awrite(
+        self, request: Any, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
+    ) -> Summary:
+        connection = await self._routes.aroute(request.device)
+        if connection is None:
+            assert self._source.awrite is not None
+            return await self._source.awrite(request, schema, batches, acknowledge)
+        return await upload(connection, request, schema, batches, acknowledge)
+
+    async def aexchange(self, request: Any, schema: pa.Schema, batches: AsyncIncoming) -> AsyncReading:
+        connection = await self._routes.aroute(request.device)
+        if connection is None:
+            assert self._source.aexchange is not None
+            return await self._source.aexchange(request, schema, batches)
+        check_sendable(schema)
+        exchange = await Exchange.open(connection, request, _contents(batches))
+        rows = self._routes.opened(exchange.rows, connection.location)
+
+        async def end() -> None:
+            self._routes.ended(rows)
+            await exchange.aclose()
+            await batches.aclose()
+
+        lots = AsyncOwnedLots(exchange.read_ahead(partial(_lots, rows), AHEAD_BYTES, lot_bytes), end)
+        return AsyncReading(rows.schema, lots, lambda: rows.summary)
+
+    def describe(self, request: Any) -> Estimate:
+        connection = self._routes.route(request.device)
+        if connection is None:
+            assert self._source.describe is not None
+            return self._source.describe(request)
+        # Not kept: the device may move, and the owner caches it.
+        return estimate_of(connection.info(request))
+
+    def requests(self, takes: Takes) -> Iterator[tuple[Any, Estimate]]:
+        assert self._source.requests is not None
+        yield from self._source.requests(takes)
+        elsewhere = [name for name in self._routes.remote_names() if takes(name)]
+        for request, known in self._listed(elsewhere):
+            if isinstance(request, self._source.request):
+                yield request, known
+
+
+def estimate_of(info: Any) -> Estimate:
+    """Return what another server knows of an answer."""
+    note: Mapping[str, Any] | None = json.loads(info.app_metadata) if info.app_metadata else None
+    schema = info.schema if len(info.schema) else None
+    return Estimate(schema, info.total_records, info.total_bytes, note=note)
+
+
+def _lots(stream: RowStream) -> Generator[Lot, None, None]:
+    for batch, note in stream.pieces():
+        yield [batch if note is None else Noted(batch, note)]
+
+
+async def _alots(stream: RowStream, drained: threading.Event) -> AsyncGenerator[Lot, None]:
+    coming = iterate_in_thread(partial(_lots, stream), max_bytes=AHEAD_BYTES, size_of=lot_bytes, cancel=stream.cancel)
+    try:
+        async for lot in coming:
+            yield lot
+    except Stopped:
+        if not drained.is_set():
+            raise
+    finally:
+        await coming.aclose()
+
+
+async def _contents(batches: AsyncIncoming) -> AsyncIterator[bytes]:
+    async for batch in batches:
+        for data in sendable(batch):
+            yield data

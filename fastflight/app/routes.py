@@ -1,0 +1,139 @@
+"""Where the devices of a cluster are, and the connections to the servers that have them.
+
+`Routes.route` gives the connection to the owner of a device, or None for a device of this server; it waits for a device
+that is being moved. Streams from other servers are noted (`opened`) until they end, so that `check` can end those whose
+server has left the cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Protocol
+
+from fastflight.client.answers import DEFAULT_TIMEOUT
+from fastflight.client.connection import ServerConnection
+from fastflight.client.credentials import NONE, Credentials
+from fastflight.client.stream import RowStream
+from fastflight.device import Inventory
+from fastflight.errors import BusyError
+
+# How long a request waits for a device that is being moved. A dead server's devices are taken over within 6 s.
+MOVING_SECONDS = 8.0
+LOOK_SECONDS = 0.05
+
+
+class Owners(Protocol):
+    """Who owns which device. Any thread may ask."""
+
+    def names(self) -> list[str]:
+        """The devices of all servers."""
+
+    def location(self, device: str) -> str | None:
+        """The address of the other server that owns the device; None if no other server does at the moment."""
+
+    def locations(self, device: str) -> list[str]:
+        """The addresses of all servers, the owner's first."""
+
+    def why_gone(self, device: str) -> str:
+        """Why no server can own the device; empty if one will soon."""
+
+    def first_seq(self, device: str) -> int:
+        """The number with which the traffic of the present owner began."""
+
+    def others(self) -> list[str]:
+        """The addresses of the other servers."""
+
+
+class Routes:
+    """The ways from this server, which has the devices of `inventory`, to those that `owners` names."""
+
+    def __init__(self, inventory: Inventory, owners: Owners, credentials: Credentials = NONE) -> None:
+        self.owners = owners
+        self._inventory = inventory
+        self._credentials = credentials
+        self._lock = threading.Lock()
+        self._connections: dict[str, ServerConnection] = {}
+        self._open: dict[RowStream, str] = {}
+
+    def close(self) -> None:
+        """Close the connections to other servers. Streams over them end with errors."""
+        with self._lock:
+            connections, self._connections = list(self._connections.values()), {}
+            streams = list(self._open)
+        for stream in streams:
+            stream.cancel()
+        for connection in connections:
+            connection.close()
+
+    def check(self) -> None:
+        """End the streams from servers that have left the cluster: a network may never report that they are gone."""
+        alive = {*self.owners.others()}
+        with self._lock:
+            lost = [stream for stream, location in self._open.items() if location not in alive]
+            unused = [self._connections.pop(location) for location in self._connections.keys() - alive]
+        for stream in lost:
+            stream.cancel()
+        for connection in unused:
+            connection.close()
+
+    def connection(self, location: str) -> ServerConnection:
+        """Return the connection to another server."""
+        with self._lock:
+            if location not in self._connections:
+                self._connections[location] = ServerConnection(location, DEFAULT_TIMEOUT, self._credentials)
+            return self._connections[location]
+
+    def route(self, device: str) -> ServerConnection | None:
+        """Return the connection to the owner; None if the device is here, or does not exist.
+
+        `BusyError` if nobody owns it for `MOVING_SECONDS`, or nobody can.
+        """
+        deadline = time.monotonic() + MOVING_SECONDS
+        while (where := self._place(device, deadline)) is None:
+            time.sleep(LOOK_SECONDS)
+        return self.connection(where) if where else None
+
+    async def aroute(self, device: str) -> ServerConnection | None:
+        """As `route`, on an event loop."""
+        deadline = time.monotonic() + MOVING_SECONDS
+        while True:
+            if (where := self._place(device, deadline)) is not None:
+                return self.connection(where) if where else None
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _place(self, device: str, deadline: float) -> str | None:
+        """Return where the device is: an address, or empty for here. None while it is being moved."""
+        if self._inventory.find(device) is not None:
+            return ""
+        if location := self.owners.location(device):
+            return location
+        if device not in self.owners.names():
+            return ""
+        why = self.owners.why_gone(device)
+        if why or time.monotonic() >= deadline:
+            what = why or "no server owns it at the moment"
+            raise BusyError(what, where=device, hint="It may be moving to another server: ask again in a few seconds")
+        return None
+
+    def opened(self, stream: RowStream, location: str) -> RowStream:
+        """Note a stream from another server, until `ended`."""
+        with self._lock:
+            self._open[stream] = location
+        return stream
+
+    def ended(self, stream: RowStream) -> None:
+        """Forget a stream, and end it."""
+        stream.cancel()
+        with self._lock:
+            self._open.pop(stream, None)
+
+    @property
+    def open_streams(self) -> int:
+        """How many streams from other servers are open."""
+        return len(self._open)
+
+    def remote_names(self) -> list[str]:
+        """The devices that this server does not have now."""
+        return [name for name in self.owners.names() if self._inventory.find(name) is None]
