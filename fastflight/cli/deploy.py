@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,7 +14,7 @@ import typer
 from fastflight.cli import screen
 from fastflight.cli.arguments import device_name
 from fastflight.cli.copies import globs_to_ignore
-from fastflight.cli.deployment import Deployment, check_program
+from fastflight.cli.deployment import Deployment, Health, check_program
 from fastflight.cli.exit_codes import REFUSED, usage_errors
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson
@@ -20,8 +22,10 @@ from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_op
 from fastflight.errors import FastFlightError, UnknownName, nearest
 
 if TYPE_CHECKING:
-    pass
+    from fastflight.cli.interruptible_client import InterruptibleClient
 
+# Boards that get the version, or try it, at the same time.
+AT_ONCE = 16
 # What came of it on a board.
 ACCEPTED, BACK, FAILED, UNTOUCHED = "accepted", "back to the old version", "failed", "not tried"
 
@@ -41,14 +45,17 @@ class Report:
 def deploy(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A local folder with main.py.")],
     healthy: Annotated[
-        str, typer.Option("--healthy", metavar="TEXT", help="What a healthy program prints soon after its start.")
-    ],
+        str | None, typer.Option("--healthy", metavar="TEXT", help="What a healthy program prints after its start.")
+    ] = None,
+    by_agent: Annotated[
+        bool, typer.Option("--by-agent", help="It is healthy if its agent answers, and says that this version runs.")
+    ] = False,
     devices: Annotated[
         str | None,
         typer.Option("--devices", metavar="GLOB", help="The devices: 'lab-*'. Not needed for only one."),
     ] = None,
     within: Annotated[
-        float, typer.Option("--within", min=0.1, max=3600.0, metavar="SECONDS", help="How soon it must print it.")
+        float, typer.Option("--within", min=0.1, max=3600.0, metavar="SECONDS", help="How soon it must be healthy.")
     ] = 30.0,
     canary: Annotated[
         str | None, typer.Option("--canary", metavar="DEVICE", help="The device to try first; else the first one.")
@@ -59,75 +66,101 @@ def deploy(
     """Bring a new version of a program to boards. Where it is not healthy, the old version stays.
 
     FOLDER is stored and verified on all boards, beside the version that runs. Then the first board tries it: it
-    restarts with the new version, and if that prints TEXT in time, it is accepted. If not, the board goes back, and no
-    other board tries it. Then the other boards try it, one after the other.
+    restarts with the new version, and if that is healthy in time, it is accepted. If not, the board goes back, and no
+    other board tries it. Then the other boards try it, at most 16 at the same time.
+    The sign of health is --healthy, --by-agent, or both.
     Programs that run on the boards are stopped for this, and started again.
     A board that loses its power at any moment starts the old version or the new one, as a whole.
     """
     with usage_errors():
         if not folder.is_dir():
             raise typer.BadParameter(f"{str(folder)!r} is not a folder")
+        if healthy is None and not by_agent:
+            raise typer.BadParameter("say what a healthy version does: --healthy TEXT, --by-agent, or both")
         check_program(folder)
         ignore = globs_to_ignore(folder)
     with server.client() as client:
         known = [device.name for device in client.devices()]
         glob = devices or device_name(client, None)
-        chosen = [name for name in known if fnmatchcase(name, glob)]
-        if not chosen or canary not in (None, *chosen):
-            raise UnknownName("no such device", where=canary or glob, hint=nearest(canary or glob, known))
-        names = sorted(chosen, key=lambda name: name != canary)
-        reports = {name: Report(name) for name in names}
-        staged: dict[str, Deployment] = {}
-        for name in names:
-            deployment = Deployment(client, name, folder, ignore)
-            if _stage(deployment, reports[name]):
-                staged[name] = deployment
-        if names[0] in staged:
-            _switch_all(staged, reports, healthy, within)
-        else:
-            _restart(staged, reports)
-    _show(list(reports.values()), json)
-    if any(report.result != ACCEPTED for report in reports.values()):
+    chosen = [name for name in known if fnmatchcase(name, glob)]
+    if not chosen or canary not in (None, *chosen):
+        raise UnknownName("no such device", where=canary or glob, hint=nearest(canary or glob, known))
+    names = sorted(chosen, key=lambda name: name != canary)
+    boards = [_Board(server, Deployment(name, folder, ignore), Report(name)) for name in names]
+    _at_once(_Board.stage, boards)
+    health = Health(healthy, by_agent, within)
+    first, *others = boards
+    if first.is_staged:
+        first.switch(health)
+    if first.report.result == ACCEPTED:
+        _at_once(lambda board: board.switch(health), others)
+    else:
+        _at_once(_Board.restart, others)
+    reports = [board.report for board in boards]
+    _show(reports, json)
+    if any(report.result != ACCEPTED for report in reports):
         raise typer.Exit(REFUSED)
 
 
-def _stage(deployment: Deployment, report: Report) -> bool:
-    try:
-        report.files = deployment.stage()
-        return True
-    except FastFlightError as error:
-        report.result, report.why = FAILED, str(error)
-        return False
+@dataclass(slots=True)
+class _Board:
+    """One board. Each step has a client of its own, so that boards can take it at the same time. Reports errors."""
 
+    server: Server
+    deployment: Deployment
+    report: Report
+    is_staged: bool = False
 
-def _switch_all(staged: dict[str, Deployment], reports: dict[str, Report], healthy: str, within: float) -> None:
-    """Try the new version: on the first board, and if it is healthy there, on the others."""
-    for number, (name, deployment) in enumerate(staged.items()):
-        report = reports[name]
-        try:
-            screen.complain(f"{name}: restarting with the new version")
-            trial = deployment.attempt(healthy, within)
-            if trial.healthy:
-                deployment.accept()
-                report.result = ACCEPTED
+    def stage(self) -> None:
+        """Store the version on the board."""
+
+        def step(client: InterruptibleClient) -> None:
+            self.report.files = self.deployment.stage(client)
+            self.is_staged = True
+
+        self._take(step)
+
+    def switch(self, health: Health) -> None:
+        """Have the board try the version, and accept it or go back."""
+
+        def step(client: InterruptibleClient) -> None:
+            screen.complain(f"{self.report.device}: restarting with the new version")
+            if trouble := self.deployment.attempt(client, health):
+                self.deployment.give_up(client)
+                self.report.result, self.report.why = BACK, trouble
             else:
-                deployment.give_up()
-                last = " ".join(trial.said.split())[-100:]
-                report.result, report.why = BACK, f"it did not print {healthy!r} within {within:g} s, but: {last}"
-        except FastFlightError as error:
-            report.result, report.why = FAILED, str(error)
-        if number == 0 and report.result != ACCEPTED:
-            _restart({other: staged[other] for other in list(staged)[1:]}, reports)
-            return
+                self.deployment.accept(client)
+                self.report.result = ACCEPTED
 
+        if self.is_staged:
+            self._take(step)
 
-def _restart(staged: dict[str, Deployment], reports: dict[str, Report]) -> None:
-    """Start the old versions again: storing the new one has stopped them."""
-    for name, deployment in staged.items():
+    def restart(self) -> None:
+        """Start the old version again: storing the new one has stopped it."""
+        if self.is_staged:
+            self._take(self.deployment.give_up)
+
+    def _take(self, step: Callable[[InterruptibleClient], None]) -> None:
         try:
-            deployment.give_up()
+            with self.server.client() as client:
+                step(client)
         except FastFlightError as error:
-            reports[name].result, reports[name].why = FAILED, str(error)
+            self.report.result, self.report.why = FAILED, str(error)
+
+
+def _at_once(step: Callable[[_Board], None], boards: Sequence[_Board]) -> None:
+    """Take a step on several boards at the same time. An interrupt waits for none of them: each may stop anywhere."""
+    if len(boards) == 1:
+        step(boards[0])
+        return
+    threads = ThreadPoolExecutor(AT_ONCE, "deploy")
+    try:
+        for _ in threads.map(step, boards):
+            pass
+    except BaseException:
+        threads.shutdown(wait=False, cancel_futures=True)
+        raise
+    threads.shutdown()
 
 
 def _show(reports: list[Report], json: bool) -> None:

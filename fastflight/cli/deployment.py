@@ -12,15 +12,17 @@ So a board that loses its power at any moment starts the old program or the new 
 
 from __future__ import annotations
 
+import binascii
 import posixpath
 import tempfile
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fastflight.errors import DataError, FileMissing, RequestError, Stopped
+from fastflight.errors import BusyError, DataError, DeviceError, FileMissing, RequestError, Stopped, TransportError
 
 if TYPE_CHECKING:
     from fastflight.cli.interruptible_client import InterruptibleClient
@@ -72,51 +74,79 @@ KEPT_BYTES = 4096
 SOFT_RESET = b"\x04"
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """What came of the trial of a new version: whether it was healthy, and the last lines that the board printed."""
+# Prints which program the launcher has started, and a crc32 of it. It runs among the global names of that program.
+RUNNING = """\
+def _ff_running():
+ import binascii
+ c=0
+ with open(_path,'rb') as f:
+  while 1:
+   b=f.read(512)
+   if not b:
+    break
+   c=binascii.crc32(b,c)
+ print(_path,c&0xffffffff)
+_ff_running()
+del _ff_running
+"""
+# How often an agent is asked that does not answer yet.
+ASK_SECONDS = 0.5
 
-    healthy: bool
-    said: str
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The sign of health: a text that the program prints, an agent that answers, or both, within so many seconds."""
+
+    text: str | None
+    by_agent: bool
+    seconds: float
 
 
 class Deployment:
     """The deployment of `folder` to one device. Call `stage`, then `attempt`, then `accept` or `give_up`."""
 
-    def __init__(self, client: InterruptibleClient, device: str, folder: Path, ignore: Sequence[str]) -> None:
-        self._client = client
+    def __init__(self, device: str, folder: Path, ignore: Sequence[str]) -> None:
         self._device = device
         self._folder = folder
         self._ignore = ignore
         self._number = 0
         self._old: list[str] = []
 
-    def stage(self) -> int:
+    def stage(self, client: InterruptibleClient) -> int:
         """Store the folder beside the version that runs, and verify it. Return how many files were moved.
 
         Stops the board's program; `give_up` or a reset starts it again.
         """
-        names = self._names()
+        names = self._names(client)
         if TRIAL_NAME in names:
             # An interrupted deployment: this version must not start while it is being changed.
-            self._client.remove(self._device, TRIAL, interrupt=True)
+            client.remove(self._device, TRIAL, interrupt=True)
         accepted = [int(name.removeprefix(ACCEPTED)) for name in names if name.startswith(ACCEPTED)]
         self._number = max(accepted, default=0) + 1
         # The file that makes a version the one to start goes first, then its folder.
         self._old = [f"{ACCEPTED}{number}" for number in accepted]
         self._old += [name for name in names if name.isdigit() and int(name) != self._number]
-        moved = len(self._put_folder())
-        if self._put_folder():
+        moved = len(self._put_folder(client))
+        if self._put_folder(client):
             raise DataError("what was stored is not what was sent", where=self._device, hint="Deploy again")
-        self._install_launcher()
+        self._install_launcher(client)
         return moved
 
-    def attempt(self, healthy: str, seconds: float) -> Trial:
-        """Restart the board with the new version, and watch for the text `healthy` in what it prints."""
-        self._write(TRIAL, str(self._number).encode())
-        terminal = self._client.terminal(self._device)
+    def attempt(self, client: InterruptibleClient, health: Health) -> str:
+        """Restart the board with the new version. Return why it is not healthy; empty if it is."""
+        self._write(client, TRIAL, str(self._number).encode())
+        until = time.monotonic() + health.seconds
+        if health.text is None:
+            self.give_up(client)
+        elif trouble := self._watch(client, health.text, health.seconds):
+            return trouble
+        return self._ask(client, until) if health.by_agent else ""
+
+    def _watch(self, client: InterruptibleClient, text: str, seconds: float) -> str:
+        """Restart the board, and watch for a text in what it prints. Return what it printed instead, else nothing."""
+        terminal = client.terminal(self._device)
         limit = threading.Timer(seconds, terminal.cancel)
-        sought, said, found = healthy.encode(), b"", False
+        sought, said, found = text.encode(), b"", False
         try:
             terminal.send(SOFT_RESET)
             limit.start()
@@ -130,62 +160,81 @@ class Deployment:
             limit.cancel()
             terminal.cancel()
             terminal.settle()
-        return Trial(found, said.decode("utf-8", "replace"))
+        last = " ".join(said.decode("utf-8", "replace").split())[-100:]
+        return "" if found else f"it did not print {text!r} within {seconds:g} s, but: {last}"
 
-    def accept(self) -> None:
+    def _ask(self, client: InterruptibleClient, until: float) -> str:
+        """Ask the agent which program runs. Return why this is not the new version, else nothing."""
+        expected = f"{FOLDER}/{self._number}/main.py {binascii.crc32((self._folder / 'main.py').read_bytes())}"
+        trouble = ""
+        while True:
+            try:
+                # Without the agent, a program that runs makes the device busy, and one that has ended has a prompt.
+                if client.info(self._device)["capabilities"] == "agent":
+                    rows = client.exec_rows(self._device, RUNNING)
+                    said = "\n".join(row["text"] for row in rows)
+                    return "" if said == expected else f"its agent says that another program runs: {said[-100:]}"
+                trouble = "its program has ended, or runs without the agent"
+            except (BusyError, DeviceError, TransportError) as error:
+                trouble = error.what
+            if time.monotonic() >= until:
+                return f"its agent did not answer in time: {trouble}"
+            time.sleep(min(ASK_SECONDS, max(0.0, until - time.monotonic())))
+
+    def accept(self, client: InterruptibleClient) -> None:
         """Make the new version the one that starts from now on, remove older ones, and restart the board."""
-        self._write(f"{FOLDER}/{ACCEPTED}{self._number}", b"")
+        self._write(client, f"{FOLDER}/{ACCEPTED}{self._number}", b"")
         for name in self._old:
-            self._remove(f"{FOLDER}/{name}")
-        self.give_up()
+            self._remove(client, f"{FOLDER}/{name}")
+        self.give_up(client)
 
-    def give_up(self) -> None:
-        """Restart the board: it starts the version that was accepted last."""
-        self._client.reset(self._device, interrupt=True)
+    def give_up(self, client: InterruptibleClient) -> None:
+        """Restart the board: it starts the version that was accepted last, unless there is one on trial."""
+        client.reset(self._device, interrupt=True)
 
-    def _names(self) -> list[str]:
+    def _names(self, client: InterruptibleClient) -> list[str]:
         try:
-            entries = self._client.ls(self._device, FOLDER, interrupt=True)
+            entries = client.ls(self._device, FOLDER, interrupt=True)
         except FileMissing:
             return []
         return [posixpath.basename(entry.path.rstrip("/")) for entry in entries]
 
-    def _put_folder(self) -> tuple[str, ...]:
+    def _put_folder(self, client: InterruptibleClient) -> tuple[str, ...]:
         at = f"{FOLDER}/{self._number}"
         options = {"skip_unchanged": True, "delete": True, "ignore": self._ignore, "interrupt": True}
-        return self._client.put_tree(self._device, at, self._folder, **options).files  # type: ignore[arg-type]
+        return client.put_tree(self._device, at, self._folder, **options).files  # type: ignore[arg-type]
 
-    def _install_launcher(self) -> None:
+    def _install_launcher(self, client: InterruptibleClient) -> None:
         """Put the launcher into `main.py`, after a copy of another `main.py` is safe."""
         with tempfile.TemporaryDirectory(prefix="fastflight-") as folder:
             here = Path(folder) / "main.py"
             try:
-                self._client.get_file(self._device, MAIN, here, resume=False, interrupt=True)
+                client.get_file(self._device, MAIN, here, resume=False, interrupt=True)
                 present = here.read_bytes()
             except FileMissing:
                 present = b""
             if present == LAUNCHER.encode():
                 return
             if present and not present.startswith(MARK):
-                self._client.put_file(self._device, BEFORE, here, resume=False, interrupt=True)
-        self._write(MAIN, LAUNCHER.encode())
+                client.put_file(self._device, BEFORE, here, resume=False, interrupt=True)
+        self._write(client, MAIN, LAUNCHER.encode())
 
-    def _write(self, path: str, content: bytes) -> None:
+    def _write(self, client: InterruptibleClient, path: str, content: bytes) -> None:
         with tempfile.TemporaryDirectory(prefix="fastflight-") as folder:
             here = Path(folder) / "file"
             here.write_bytes(content)
-            self._client.put_file(self._device, path, here, resume=False, interrupt=True)
+            client.put_file(self._device, path, here, resume=False, interrupt=True)
 
-    def _remove(self, path: str) -> None:
+    def _remove(self, client: InterruptibleClient, path: str) -> None:
         """Remove a file, or a folder with all that is in it."""
         try:
-            inside = self._client.ls(self._device, path, recursive=True, interrupt=True)
+            inside = client.ls(self._device, path, recursive=True, interrupt=True)
         except FileMissing:
             return
         for entry in sorted(inside, key=lambda entry: entry.path.count("/"), reverse=True):
             if entry.path.rstrip("/") != path:
-                self._client.remove(self._device, entry.path, interrupt=True)
-        self._client.remove(self._device, path, interrupt=True)
+                client.remove(self._device, entry.path, interrupt=True)
+        client.remove(self._device, path, interrupt=True)
 
 
 def check_program(folder: Path) -> None:

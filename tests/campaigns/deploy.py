@@ -27,7 +27,7 @@ from typing import Annotated, cast
 import typer
 
 from fastflight.app.local_board import BOARD, LocalBoard
-from fastflight.cli.deployment import Deployment
+from fastflight.cli.deployment import Deployment, Health
 from fastflight.cli.interruptible_client import InterruptibleClient
 from fastflight.errors import FastFlightError
 
@@ -117,17 +117,16 @@ def deployed(board: PoweredBoard, program: Path, cut_after: float | None) -> tup
 
         cut = threading.Timer(SECONDS if cut_after is None else cut_after, switch_off)
         with closing(LocalBoard(port)) as client:
-            deployment = Deployment(cast(InterruptibleClient, client), BOARD, program, ())
+            deployment, as_client = Deployment(BOARD, program, ()), cast(InterruptibleClient, client)
             client.info(BOARD, interrupt=True)
             began = time.monotonic()
             cut.start()
             try:
-                deployment.stage()
+                deployment.stage(as_client)
                 step = STEPS[1]
-                trial = deployment.attempt("ready", SECONDS)
-                if trial.healthy:
+                if not deployment.attempt(as_client, Health("ready", False, SECONDS)):
                     step = STEPS[2]
-                    deployment.accept()
+                    deployment.accept(as_client)
                     step = STEPS[3]
             except FastFlightError:
                 pass

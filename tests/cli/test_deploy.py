@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -17,8 +19,11 @@ from tests.support.waiting import until
 
 Run = Callable[..., Result]
 
-NAMES = ("lab-1", "lab-2")
+NAMES = ("lab-1", "lab-2", "lab-3")
 HEALTHY = ("--healthy", "ready", "--within", "30", "--json", "--devices", "*")
+AGENT = resources.files("fastflight.device") / "agent" / "fastflight_agent.py"
+# A program that goes on, and runs the agent.
+GOES_ON = "import time, fastflight_agent\nopen('/started','w').write('%d' % V)\nwhile True:\n    time.sleep_ms(10)\n"
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +55,9 @@ def program(location: str, boards: Path, tmp_path: Path, monkeypatch: pytest.Mon
     """The folder with the program to deploy, and boards with an old program."""
     with FastFlightClient(location) as client:
         for name in NAMES:
-            for entry in reversed(client.ls(name, recursive=True)):
-                client.remove(name, entry.path)
+            client.ls(name)  # its last start is over
+            for path in (boards / name).iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
             (boards / name / "main.py").write_text("open('/started','w').write('old')\n")
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "app", 1)
@@ -64,8 +70,8 @@ def write(folder: Path, version: int, said: str = "ready") -> None:
     (folder / "main.py").write_text(f"import part\nopen('/started','w').write('%d' % part.V)\nprint('all {said}')\n")
 
 
-def results(run: Run, *options: str) -> dict[str, str]:
-    result = run("deploy", "app", *HEALTHY, *options)
+def results(run: Run, *options: str, healthy: tuple[str, ...] = HEALTHY) -> dict[str, str]:
+    result = run("deploy", "app", *healthy, *options)
     reports = json.loads(result.stdout)
     assert result.exit_code == int(any(report["result"] != "accepted" for report in reports)), result.stderr
     return {report["device"]: report["result"] for report in reports}
@@ -101,7 +107,9 @@ def test_a_canary_that_is_not_healthy_goes_back_and_the_others_do_not_try(
     results(run)
     write(program, 2, "broken")
     options = ("--canary", "lab-2", "--within", "1")
-    assert results(run, *options) == {"lab-2": "back to the old version", "lab-1": "not tried"}
+    assert results(run, *options) == {"lab-2": "back to the old version"} | dict.fromkeys(
+        ("lab-1", "lab-3"), "not tried"
+    )
     for name in NAMES:
         assert started(boards / name) == "1"
         assert restart(location, name, boards / name) == "1"
@@ -115,6 +123,27 @@ def test_a_first_deployment_that_fails_leaves_the_old_program(
     write(program, 1, "broken")
     assert results(run, "--within", "1", "--devices", "lab-1") == {"lab-1": "back to the old version"}
     assert restart(location, "lab-1", boards / "lab-1") == "old"
+
+
+def test_the_agent_is_the_sign_of_health(run: Run, location: str, boards: Path, program: Path) -> None:
+    healthy = ("--by-agent", "--within", "20", "--json", "--devices", "lab-1")
+    (program / "fastflight_agent.py").write_bytes(AGENT.read_bytes())
+    (program / "main.py").write_text(f"V = 1\n{GOES_ON}")
+    assert results(run, healthy=healthy) == {"lab-1": "accepted"}
+    assert restart(location, "lab-1", boards / "lab-1") == "1"
+    # Programs that end, that go on without the agent, and whose agent runs in another program.
+    for text, why in (
+        ("print('all ready')\n", "has ended"),
+        ("import time\nwhile True:\n    time.sleep_ms(10)\n", "program is running"),
+        (f"_path, V = '/deploy/1/main.py', 2\n{GOES_ON}", "another program"),
+    ):
+        (program / "main.py").write_text(text)
+        result = run("deploy", "app", *healthy, "--within", "1")
+        (report,) = json.loads(result.stdout)
+        assert report["result"] == "back to the old version" and why in report["why"], report
+    assert restart(location, "lab-1", boards / "lab-1") == "1"
+    with FastFlightClient(location) as client:
+        list(client.exec("lab-1", "pass", interrupt=True))
 
 
 def test_a_trial_is_started_once(run: Run, location: str, boards: Path, program: Path) -> None:
@@ -139,7 +168,7 @@ def test_a_table_says_what_each_board_did(run: Run, program: Path) -> None:
         (lambda app: (app / "main.py").unlink(), (), 2),
         (lambda app: (app / "boot.py").write_text(""), (), 2),
         (lambda app: None, ("--devices", "x*"), 1),
-        (lambda app: None, ("--canary", "lab-3"), 1),
+        (lambda app: None, ("--canary", "lab-4"), 1),
     ],
 )
 def test_what_is_refused_touches_no_board(
@@ -152,6 +181,7 @@ def test_what_is_refused_touches_no_board(
 
 def test_several_devices_must_be_named(run: Run, boards: Path, program: Path) -> None:
     assert run("deploy", "app", "--healthy", "ready").exit_code == 2
+    assert run("deploy", "app", "--devices", "*").exit_code == 2
     assert not (boards / "lab-1" / "deploy").exists()
 
 
