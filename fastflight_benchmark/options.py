@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -42,6 +42,8 @@ class Options:
     console: Console
     only: Selection = Selection()
     profile: bool = False
+    # Numbers of devices, viewers and servers, by those names, for the suite `cluster`.
+    sizes: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def say(self, text: str) -> None:
         """Print a line as it is, without markup."""

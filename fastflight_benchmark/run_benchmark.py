@@ -26,6 +26,7 @@ from fastflight_benchmark.suites import beside, endpoints, identity, memory, pag
 from fastflight_benchmark.suites import source as own_source
 from fastflight_benchmark.suites.boards import suite as boards
 from fastflight_benchmark.suites.bridge import suite as bridge
+from fastflight_benchmark.suites.cluster import suite as cluster
 from fastflight_benchmark.suites.commands import suite as commands
 from fastflight_benchmark.suites.flight import suite as flight
 from fastflight_benchmark.suites.http import suite as http
@@ -55,7 +56,7 @@ def sweep(rows: Iterable[int], clients: Sequence[int], delays: Sequence[int], to
                 yield flight.Cell(rows_per_batch, readers, delay, total_rows)
 
 
-FLIGHT = "flight"
+FLIGHT, CLUSTER = "flight", "cluster"
 # The other suites, by name. Each function measures, writes the files, and returns how many requests failed.
 SUITES: Mapping[str, Callable[[Options], int]] = {
     "requests": requests.run,
@@ -72,12 +73,15 @@ SUITES: Mapping[str, Callable[[Options], int]] = {
     "identity": identity.run,
     "commands": commands.run,
     "sql": sql.run,
+    CLUSTER: cluster.run,
 }
 NAMES = (FLIGHT, *SUITES)
 # Suites whose cells can be chosen, and whose server can be profiled.
 SELECTABLE = frozenset({FLIGHT, "requests"})
 # The limits of a request for the table, and a limit on clients far above what a computer can serve.
 MOST_ROWS, MOST_DELAY, MOST_TOTAL_ROWS, MOST_CLIENTS = 1_000_000, 1_000_000, 1_000_000_000, 1_000
+# The fleet file of so many devices is as large as one may be. Each server and each viewer takes memory.
+MOST_DEVICES, MOST_VIEWERS, MOST_SERVERS = 15_000, 4_000, 16
 INTERRUPTED = 130
 
 
@@ -138,6 +142,17 @@ def main(
             help=f"Suite flight: rows of the table, at the most. Default: {TOTAL_ROWS}.",
         ),
     ] = None,
+    devices: Annotated[
+        str | None, typer.Option(metavar="N,...", help="Suite cluster: boards that all servers share.")
+    ] = None,
+    viewers: Annotated[
+        int | None,
+        typer.Option(min=1, max=MOST_VIEWERS, metavar="N", help="Suite cluster: boards that are watched, at the most."),
+    ] = None,
+    servers: Annotated[
+        str | None,
+        typer.Option(metavar="N,...", help="Suite cluster: servers for requests; the most of them share the boards."),
+    ] = None,
     source: Annotated[
         str | None,
         typer.Option(metavar="MODULE:NAME", help="Measure your own source, as in mock_data_service:NUMBERS."),
@@ -163,6 +178,14 @@ def main(
     own = [option for option, value in sizes.items() if value is not None]
     if own and suite != FLIGHT:
         raise typer.BadParameter(f"only the suite {FLIGHT} has it, not {suite}", param_hint=", ".join(own))
+    of_cluster = {
+        "devices": integers("--devices", devices, 1, MOST_DEVICES),
+        "viewers": () if viewers is None else (viewers,),
+        "servers": integers("--servers", servers, 1, MOST_SERVERS),
+    }
+    if any(of_cluster.values()) and suite != CLUSTER:
+        named = ", ".join(f"--{name}" for name, value in of_cluster.items() if value)
+        raise typer.BadParameter(f"only the suite {CLUSTER} has it, not {suite}", param_hint=named)
     cells = list(
         sweep(
             integers("--rows", rows, 1, MOST_ROWS) or (QUICK_ROWS if quick else ROWS),
@@ -188,7 +211,7 @@ def main(
     ending.like_ctrl_c()
     try:
         selection = Selection.parse(only or ())
-        options = Options(server, quick, runs or (1 if quick else RUNS), path, console, selection, profile)
+        options = Options(server, quick, runs or (1 if quick else RUNS), path, console, selection, profile, of_cluster)
         if source is not None:
             failed = own_source.run(options, source, request)
         elif suite == FLIGHT:
