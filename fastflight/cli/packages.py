@@ -1,9 +1,9 @@
 """Reads packages in mip's format from a local index, or from one by HTTP, with the packages that they need.
 
-An index is a folder or a URL as micropython-lib's: `package/py/NAME/VERSION.json` and `file/ab/abcdef12`. A package can
-also be a folder with `package.json`. Its `urls` name files beside it, `hashes` files of the index by the beginning of
-their sha256, and `deps` other packages of the index. Nothing else is contacted: a name that leads to another place is
-refused.
+An index is a folder or a URL as micropython-lib's: `package/py/NAME/VERSION.json` and `file/ab/abcdef12`; compiled
+packages are in `package/6`, by the version of their format. A package can also be a folder with `package.json`. Its
+`urls` name files beside it, `hashes` files of the index by the beginning of their sha256, and `deps` other packages of
+the index. Nothing else is contacted: a name that leads to another place is refused.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from typing import Any
 from urllib.error import URLError
 from urllib.parse import quote, urljoin
 
+from fastflight.cli.local_packages import MAX_FILE_BYTES, MAX_FILES, is_local, limited, read_local
 from fastflight.errors import DataError, FileMissing, RequestError
 
 SCHEMES = ("http://", "https://")
-# Far more than a board can hold.
-MAX_FILE_BYTES = 4 * 1024 * 1024
-MAX_FILES, MAX_PACKAGES = 1000, 100
+MAX_PACKAGES = 100
+# The folder of an index with source code.
+SOURCE = "py"
 HTTP_SECONDS = 30.0
 # The digits of a sha256 that name a file in an index; mip uses 8.
 MIN_HASH_DIGITS = 8
@@ -51,13 +52,13 @@ class Place:
         if not path.is_file():
             raise FileMissing("there is no such file", where=str(path))
         with path.open("rb") as file:
-            return _limited(file.read(MAX_FILE_BYTES + 1), str(path))
+            return limited(file.read(MAX_FILE_BYTES + 1), str(path))
 
     def _download(self, name: str) -> bytes:
         url = urljoin(self.base.rstrip("/") + "/", quote(name))
         try:
             with urllib.request.build_opener(_NoRedirects).open(url, timeout=HTTP_SECONDS) as answer:
-                return _limited(answer.read(MAX_FILE_BYTES + 1), url)
+                return limited(answer.read(MAX_FILE_BYTES + 1), url)
         except (URLError, OSError, ValueError) as error:
             raise FileMissing(f"cannot be downloaded ({error})", where=url, hint="Check --index") from error
 
@@ -69,11 +70,14 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def read_packages(package: str, index: str | None) -> dict[str, bytes]:
+def read_packages(package: str, index: str | None, kind: str = SOURCE) -> dict[str, bytes]:
     """Return the files of a package and of those that it needs, by their paths in the library folder.
 
-    `package` is `NAME` or `NAME@VERSION` of the index, or a local folder with `package.json`.
+    `package` is `NAME` or `NAME@VERSION` of the index, a local folder, a module or a wheel. `kind` is the folder of the
+    index: `SOURCE`, or the version of compiled modules.
     """
+    if not (Path(package) / "package.json").is_file() and is_local(package, index):
+        return {_target(path): content for path, content in read_local(package).items()}
     files: dict[str, bytes] = {}
     seen: set[str] = set()
     waiting = [package]
@@ -86,7 +90,7 @@ def read_packages(package: str, index: str | None) -> dict[str, bytes]:
             raise DataError(f"it needs more than {MAX_PACKAGES} packages", where=package)
         is_folder = current == package and (Path(current) / "package.json").is_file()
         beside = Place(current) if is_folder else None
-        description = _description(current, beside, index)
+        description = _description(current, beside, index, kind)
         for path, content in _files(description, beside, index, current):
             if files.setdefault(path, content) != content:
                 raise DataError("two packages have different files of this name", where=path)
@@ -96,12 +100,12 @@ def read_packages(package: str, index: str | None) -> dict[str, bytes]:
     return files
 
 
-def _description(package: str, beside: Place | None, index: str | None) -> Mapping[str, Any]:
+def _description(package: str, beside: Place | None, index: str | None, kind: str) -> Mapping[str, Any]:
     if beside is not None:
         content = beside.read("package.json")
     else:
         name, _, version = package.partition("@")
-        content = _index(index, package).read(f"package/py/{name}/{version or 'latest'}.json")
+        content = _index(index, package).read(f"package/{kind}/{name}/{version or 'latest'}.json")
     try:
         description = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -147,9 +151,3 @@ def _index(index: str | None, package: str) -> Place:
         hint = "Name a folder or a URL with packages: --index. No index on the internet is used by default"
         raise RequestError("it is no folder with package.json, and there is no index", where=package, hint=hint)
     return Place(index)
-
-
-def _limited(content: bytes, where: str) -> bytes:
-    if len(content) > MAX_FILE_BYTES:
-        raise DataError(f"a file may have {MAX_FILE_BYTES:,} bytes", where=where)
-    return content

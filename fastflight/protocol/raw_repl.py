@@ -127,7 +127,8 @@ class RawRepl:
                     "the board does not answer at its prompt: a program is running on it, or it is not MicroPython",
                     holder="the board's own program",
                     hint="Wait for the program to end, or ask with interrupt=true to stop it. "
-                    "For requests beside a program, run aiorepl in it or install the agent: `fastflight agent install`",
+                    "For requests beside a program, run aiorepl in it or install the agent: `fastflight agent install`"
+                    ". If the program has the agent, say so: agent = true in the fleet file, or --agent",
                 ) from error
 
     def _echo(self) -> Conversation[None]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Iterator
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -14,12 +16,15 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from fastflight.cli.mpy import MpyFormat, check_mpy
 from fastflight.cli.packages import read_packages
 from fastflight.errors import FastFlightError
 
 Run = Callable[..., Result]
 
 SOURCE = b"V = 1\n"
+# `V = 7`, compiled by mpy-cross 1.29.
+COMPILED = bytes.fromhex("4d06001f030010736576656e2e707900 0f025600400002018716025163")
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
@@ -137,3 +142,86 @@ def test_what_is_refused(index: Index, tmp_path: Path, description: Any, reason:
 def test_without_an_index_nothing_is_contacted(run: Run, index: Index) -> None:
     result = run("mip", "install", "one", "demo")
     assert result.exit_code == 1 and "--index" in result.stderr
+
+
+def wheel(path: Path, files: Mapping[str, bytes]) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+
+
+def test_modules_of_this_computer(run: Run, index: Index, tmp_path: Path) -> None:
+    for path in ("pack/__init__.py", "pack/deep/a.py", "pack/__pycache__/a.py", "pack/notes.txt", "two/b.py", "c.py"):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(SOURCE)
+    wheel(
+        tmp_path / "w-1.0-py3-none-any.whl",
+        {"w/__init__.py": SOURCE, "w/py.typed": b"", "w-1.0.dist-info/x.py": b"", "w-1.0.data/scripts/y.py": b""},
+    )
+    assert set(read_packages("pack", None)) == {"pack/__init__.py", "pack/deep/a.py"}
+    assert read_packages("./two/", "index") == {"b.py": SOURCE}
+    assert read_packages("c.py", None) == {"c.py": SOURCE}
+    assert read_packages("w-1.0-py3-none-any.whl", None) == {"w/__init__.py": SOURCE}
+    assert run("mip", "install", "w-1.0-py3-none-any.whl", "demo", "--target", "/lib-c").exit_code == 0
+    assert run("exec", "demo", "import sys; sys.path.append('/lib-c'); import w; print(w.V)").stdout == "1\n"
+    run("rm", "-r", "-y", "demo:/lib-c")
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("evil.whl", "library folder"),
+        ("large.whl", "may have"),
+        ("broken.whl", "no wheel"),
+        ("empty", "no modules"),
+        ("none.py", "no such package"),
+    ],
+)
+def test_packages_of_this_computer_that_are_refused(tmp_path: Path, name: str, reason: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken.whl").write_bytes(b"PK\x03\x04 and no more")
+    wheel(tmp_path / "evil.whl", {"../evil.py": SOURCE})
+    wheel(tmp_path / "large.whl", {"large.py": bytes(5 << 20)})
+    with pytest.raises(FastFlightError, match=reason):
+        read_packages(str(tmp_path / name), None)
+
+
+def test_compiled_modules_that_the_board_cannot_load_are_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "seven.mpy").write_bytes(COMPILED)
+    result = run("mip", "install", str(tmp_path / "seven.mpy"), "demo")
+    assert result.exit_code == 1 and "loads no compiled modules" in result.stderr
+    assert run("ls", "demo:/lib").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("header", "board", "reason"),
+    [
+        ("4d06001f", 0x306, None),
+        ("4d06021f", 0x2B06, None),  # byte code of another sub-version
+        ("4d062b1f", 0x2B06, None),
+        ("4d05001f", 0x306, "version 5; the board loads version 6"),
+        ("4d062b1f", 0x306, "version 6.3, xtensawin; the board loads version 6"),
+        ("4d062a1f", 0x2B06, "version 6.2, xtensawin; the board loads version 6.3, xtensawin"),
+        ("4d06ff1f", 0x2B06, "architecture 63"),
+        ("4d06", 0x306, "no compiled module"),
+        ("5006001f", 0x306, "no compiled module"),
+    ],
+)
+def test_the_format_of_compiled_modules(header: str, board: int, reason: str | None) -> None:
+    with nullcontext() if reason is None else pytest.raises(FastFlightError, match=reason):
+        check_mpy("a.mpy", bytes.fromhex(header), MpyFormat.of_board(board))
+
+
+@pytest.mark.firmware
+def test_compiled_modules_on_the_real_vm(run: Run, index: Index, webassembly_without_raw_paste: str) -> None:
+    board = f"--device={webassembly_without_raw_paste}"
+    path = index.folder / "package" / "6" / "seven" / "latest.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"hashes": [["seven.mpy", index.store(COMPILED)]], "version": "1"}))
+    # Commands of a chain share one connection: the VM starts again for each.
+    install = ("mip", "install", "seven", board, "--index", "index", "--mpy", "--target", "/lib")
+    assert run(*install, "+", "exec", "import seven; print(seven.V)", board).stdout.splitlines()[-1] == "7"
+    wrong = Path("wrong.mpy")
+    wrong.write_bytes(b"M\x05" + COMPILED[2:])
+    result = run("mip", "install", str(wrong), board)
+    assert result.exit_code == 1 and "version 5; the board loads version 6" in result.stderr
