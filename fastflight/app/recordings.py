@@ -47,11 +47,13 @@ def _open_shared(
         from fastflight.cluster.shared_recordings import SharedRecordings
     limits = wanted.retention
     buffer = Retention(limits.max_seconds, min(limits.max_bytes or BUFFER_BYTES, BUFFER_BYTES))
-    shared = SharedRecordings(nats_address(cluster), f"fastflight {cluster.name}: recordings", cluster.fleet, limits)
+    # Several servers of one computer may have the same fleet file, and a folder has one writer.
+    folder = wanted.folder / cluster.name
+    title = f"fastflight {cluster.name}: recordings"
+    shared = SharedRecordings(nats_address(cluster), title, cluster.fleet, limits, folder / "compacting")
     try:
-        # Several servers of one computer may have the same fleet file, and a folder has one writer.
         recordings = Recordings(
-            wanted.folder / cluster.name,
+            folder,
             inventory,
             sync_ms=wanted.sync_ms,
             retention=buffer,

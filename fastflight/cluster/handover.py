@@ -20,7 +20,8 @@ from itertools import islice
 
 import structlog
 
-from fastflight.cluster.replicated_store import ReplicatedLog, ReplicatedStore
+from fastflight.cluster.replicated_log import ReplicatedLog
+from fastflight.cluster.replicated_store import ReplicatedStore
 from fastflight.concurrency import Shard, off_loop
 from fastflight.errors import BusyError, DataError, FastFlightError, Stopped
 from fastflight.log import Log, Missing, NumberedRows, Range, Store, Ticket

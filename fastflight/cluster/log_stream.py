@@ -1,62 +1,35 @@
-"""The requests to JetStream that replicated recordings are made of.
+"""The stream of recorded rows and the bucket of their logs' states in JetStream.
 
 All logs share the stream `STREAM`: a message with rows of a log has the subject `rec.KEY`, where KEY is the log's name
 in base64url. The bucket `BUCKET` has the state of each log under the same key: its name, its schema, and the first
 number that is not trimmed.
-
-Where it matters which message is the last, the leader of the stream is asked: other nodes may be behind. Messages are
-read from any node ("direct get"), many with one request. JetStream leaves out messages that it finds damaged, without
-a word, so readers check the numbers (`record`). A request has a deadline and no consumer, so nothing falls silent.
 """
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import contextlib
-import json
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 from zlib import crc32
 
-import nats.errors
-from nats.js import JetStreamContext, api, errors
+from nats.js import api
 
-from fastflight.cluster.connection import ANSWER_SECONDS, ClusterConnection, understood
+from fastflight.cluster.connection import ClusterConnection
 from fastflight.cluster.record import Record, decode_record
-from fastflight.errors import RequestError, StorageError, TransportError
+from fastflight.cluster.stream import Bounds, Stored, Stream, description
+from fastflight.errors import StorageError
 from fastflight.log.content import LogState, decode_state, encode_state, log_number
-
-T = TypeVar("T")
 
 STREAM = "fastflight"
 BUCKET = "ff-logs"
 SUBJECTS = "rec.>"
-WHERE = "the recordings in JetStream"
-# One request returns at most this many messages, and bytes: the size of a lot of rows.
+# One request returns at most this many messages.
 PAGE_MESSAGES = 256
-PAGE_BYTES = 2 * 1024 * 1024
-# Direct get ends with one of these: that was all of the batch; there is no such message.
-END_STATUSES = ("204", "404")
-# How long a request is repeated. A new leader of a stream takes about five seconds.
-ASK_SECONDS = 10.0
-# Between two attempts.
-RETRY_SECONDS = 0.2
 # How often a message is read again that a node did not return or returned damaged.
 ATTEMPTS = 4
-# JetStream refuses a message because the last one of its subject is another one than was expected.
-WRONG_LAST_SEQUENCE = 10071
 _KEYS = f"$KV.{BUCKET}."
 _CRC_BYTES = 4
-
-
-class Stored(NamedTuple):
-    """A message, and its sequence number in the stream."""
-
-    seq: int
-    data: bytes
 
 
 class Tail(NamedTuple):
@@ -96,124 +69,79 @@ def subject_of(name: str) -> str:
 class LogStream:
     """The stream of recordings and the bucket of their states. Use it on the loop of `connection`.
 
-    Methods raise `TransportError` if NATS cannot be used, and `StorageError` if it fails.
+    Methods raise `TransportError` if NATS cannot be used, `StorageError` if it fails, and `RequestError` if the stream
+    or the bucket belongs to another fleet.
     """
 
     def __init__(self, connection: ClusterConnection, fleet: str, replicas: int) -> None:
-        self._connection = connection
-        self._fleet = fleet
-        self._replicas = replicas
-        self._ready = False
-
-    async def jetstream(self) -> JetStreamContext:
-        """Return JetStream. The first time, create the stream and the bucket if they do not exist.
-
-        `RequestError` if they belong to another fleet.
-        """
-        jetstream = self._connection.jetstream
-        if not self._ready:
-            with understood(WHERE):
-                # Another server may create them at the same moment; `stream_info` then has what it created.
-                with contextlib.suppress(errors.BadRequestError):
-                    await jetstream.add_stream(stream_config(self._fleet, self._replicas))
-                with contextlib.suppress(errors.BadRequestError):
-                    await jetstream.create_key_value(bucket_config(self._fleet, self._replicas))
-                for name in (STREAM, f"KV_{BUCKET}"):
-                    found = (await jetstream.stream_info(name)).config.description
-                    if found != description(self._fleet):
-                        raise RequestError(
-                            f"the stream {name} is for something else: {found or 'it has no description'!r}",
-                            where=f"the fleet {self._fleet}",
-                            hint="Give each fleet a NATS account of its own, or the same name in [cluster] of all its "
-                            "fleet files",
-                        )
-            self._ready = True
-        return jetstream
-
-    async def _ask(self, ask: Callable[[JetStreamContext], Awaitable[T]]) -> T:
-        """Return the answer to a request that may be repeated.
-
-        Without a connection this fails at once. If it is lost meanwhile, or a stream has no leader, ask again for
-        `ASK_SECONDS`.
-        """
-        jetstream = await self.jetstream()
-        deadline = time.monotonic() + ASK_SECONDS
-        while True:
-            try:
-                with understood(WHERE):
-                    return await ask(jetstream)
-            except TransportError:
-                if time.monotonic() > deadline:
-                    raise
-            await asyncio.sleep(RETRY_SECONDS)
-            with contextlib.suppress(TransportError):
-                jetstream = self._connection.jetstream
+        messages = stream_config(fleet, replicas)
+        states = bucket_config(fleet, replicas)
+        self.messages = Stream(connection, STREAM, fleet, lambda jetstream: jetstream.add_stream(messages))
+        self.states = Stream(connection, f"KV_{BUCKET}", fleet, lambda jetstream: jetstream.create_key_value(states))
 
     async def names(self) -> list[str]:
         """Return the names of all logs, sorted."""
-        info = await self._ask(lambda jetstream: jetstream.stream_info(f"KV_{BUCKET}", subjects_filter=f"{_KEYS}>"))
-        return sorted(name_of(subject.removeprefix(_KEYS)) for subject in info.state.subjects or ())
+        return sorted(name_of(subject.removeprefix(_KEYS)) for subject in await self.states.subjects(f"{_KEYS}>"))
 
     async def state(self, name: str) -> State | None:
         """Return the state of a log; None if there is no such log."""
-        entry = await self._last(f"KV_{BUCKET}", _KEYS + key_of(name))
+        entry = await self.states.last(_KEYS + key_of(name))
         if entry is None:
             return None
-        data = entry.data or b""
-        if len(data) < _CRC_BYTES or crc32(data[_CRC_BYTES:]) != int.from_bytes(data[:_CRC_BYTES], "little"):
+        crc, body = entry.data[:_CRC_BYTES], entry.data[_CRC_BYTES:]
+        if len(crc) < _CRC_BYTES or crc32(body) != int.from_bytes(crc, "little"):
             raise StorageError("its entry in JetStream is damaged", where=name, hint=f"Restore the bucket {BUCKET}")
-        return State(decode_state(data[_CRC_BYTES:]), entry.seq or 0)
+        return State(decode_state(body), entry.seq)
 
     async def put_state(self, log: LogState, revision: int) -> bool:
         """Store the state of a log, and return True. Return False if the present revision is not `revision`."""
         body = encode_state(log)
         data = crc32(body).to_bytes(_CRC_BYTES, "little") + body
-        return await self.publish(_KEYS + key_of(log.name), data, revision) is not None
+        subject = _KEYS + key_of(log.name)
+        return await self.states.publish(subject, data, api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE, revision) is not None
 
     async def publish(self, subject: str, data: bytes, last: int) -> int | None:
         """Store a message, and return its sequence number once it is acknowledged.
 
         Return None, and store nothing, if `last` is not the sequence number of the last message of the subject.
         """
-        jetstream = await self.jetstream()
-        headers = {api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE.value: str(last)}
-        with understood(WHERE):
-            try:
-                return int((await jetstream.publish(subject, data, headers=headers)).seq)
-            except errors.APIError as error:
-                if error.err_code != WRONG_LAST_SEQUENCE:
-                    raise
-                return None
+        return await self.messages.publish(subject, data, api.Header.EXPECTED_LAST_SUBJECT_SEQUENCE, last)
 
-    async def tail(self, name: str, known_next: int) -> Tail:
-        """Return the end of a log, from the leader. `known_next` is a lower limit of the next number."""
+    async def end(self, name: str) -> tuple[State | None, Tail]:
+        """Return the state of a log and its end, from the leaders. The state is None if there is no such log.
+
+        The tail is read first: before a log's last message is deleted, its next number goes into its state.
+        """
+        tail = await self._tail(name)
+        state = await self.state(name)
+        known = state.log.next if state is not None else 0
+        return state, tail._replace(next=max(tail.next, known))
+
+    async def number_after(self, name: str, seq: int) -> int | None:
+        """Return the number after the rows of a log's messages up to `seq`; None if damage leaves it unknown."""
+        message = await self.messages.next(subject_of(name), seq + 1)
+        if message is not None:
+            record = decode_record(message.data, log_number(name))
+            return record.begin if record is not None else None
+        _, tail = await self.end(name)
+        return None if tail.damaged else tail.next
+
+    async def _tail(self, name: str) -> Tail:
         subject, number = subject_of(name), log_number(name)
-        last = await self._last(STREAM, subject)
+        last = await self.messages.last(subject)
         if last is None:
             # There is no message, or the last one is damaged.
-            info = await self._ask(lambda jetstream: jetstream.stream_info(STREAM, subjects_filter=subject))
-            if not info.state.subjects:
-                return Tail(0, None, known_next, damaged=False)
-            end = info.state.last_seq
-            last = await self._last(STREAM, subject)  # it may have been stored meanwhile
+            if not await self.messages.subjects(subject):
+                return Tail(0, None, 0, damaged=False)
+            end = (await self.messages.bounds()).last
+            last = await self.messages.last(subject)  # it may have been stored meanwhile
         if last is not None:
-            record = decode_record(last.data or b"", number)
-            end = last.seq or 0
+            record = decode_record(last.data, number)
+            end = last.seq
             if record is not None:
-                return Tail(end, record, max(record.next, known_next), damaged=False)
+                return Tail(end, record, record.next, damaged=False)
         seq, record = await self._last_readable(subject, number, end)
-        return Tail(seq, record, max(record.next if record is not None else 0, known_next), damaged=True)
-
-    async def _last(self, stream: str, subject: str) -> api.RawStreamMsg | None:
-        """Return the last message of a subject, from the leader; None if there is none, or it is damaged."""
-
-        async def ask(jetstream: JetStreamContext) -> api.RawStreamMsg | None:
-            try:
-                return await jetstream.get_last_msg(stream, subject)
-            except errors.NotFoundError:
-                return None
-
-        return await self._ask(ask)
+        return Tail(seq, record, record.next if record is not None else 0, damaged=True)
 
     async def _last_readable(self, subject: str, number: int, end: int) -> tuple[int, Record | None]:
         step = 1
@@ -230,63 +158,27 @@ class LogStream:
                 return found
             step *= 8
 
-    async def page(self, subject: str, start: int, messages: int) -> list[Stored]:
-        """Return the next messages of a subject, from the sequence number `start` on, as some node has them.
-
-        There are more unless the list is empty. The node may leave messages out: damaged ones, and the newest.
-        """
-        return await self._direct_get(
-            {"seq": start, "next_by_subj": subject, "batch": messages, "max_bytes": PAGE_BYTES}
-        )
-
     async def first_since(self, since: float) -> int:
         """Return the sequence number of the first message that was stored at a time (seconds since 1970) or later."""
         start = datetime.fromtimestamp(since, UTC).isoformat().replace("+00:00", "Z")
-        page = await self._direct_get({"start_time": start, "next_by_subj": SUBJECTS, "batch": 1})
-        return page[0].seq if page else (await self.bounds())[1] + 1
+        page = await self.messages.page({"start_time": start, "next_by_subj": SUBJECTS, "batch": 1})
+        return page[0].seq if page else (await self.bounds()).last + 1
 
-    async def _direct_get(self, request: dict[str, object]) -> list[Stored]:
-        async def ask(_: JetStreamContext) -> list[Stored]:
-            client = await self._connection.connected()
-            found: list[Stored] = []
-            inbox = client.new_inbox()
-            answers = await client.subscribe(inbox)
-            try:
-                await client.publish(f"$JS.API.DIRECT.GET.{STREAM}", json.dumps(request).encode(), reply=inbox)
-                while True:
-                    answer = await answers.next_msg(ANSWER_SECONDS)
-                    headers: dict[str, Any] = answer.headers or {}
-                    status = headers.get(api.Header.STATUS.value)
-                    if status is None:
-                        found.append(Stored(int(headers["Nats-Sequence"]), answer.data))
-                    elif status in END_STATUSES:
-                        return found
-                    else:
-                        reason = headers.get(api.Header.DESCRIPTION.value, "no node answers")
-                        raise TransportError(f"JetStream does not return messages: {status} {reason}", where=WHERE)
-            finally:
-                with contextlib.suppress(nats.errors.Error):  # the connection was lost
-                    await answers.unsubscribe()
-
-        return await self._ask(ask)
-
-    async def from_leader(self, subject: str, start: int) -> Stored | None:
-        """Return the next message of a subject as the leader has it; None if it has none."""
-
-        async def ask(jetstream: JetStreamContext) -> Stored | None:
-            try:
-                message = await jetstream.get_msg(STREAM, start, subject, next=True)
-            except errors.NotFoundError:
-                return None
-            return Stored(message.seq or 0, message.data or b"")
-
-        return await self._ask(ask)
+    async def time_of(self, seq: int) -> int:
+        """Return when JetStream got the first message from the sequence number `seq` on, in us UTC; 0 if none."""
+        page = await self.messages.page({"seq": seq, "next_by_subj": SUBJECTS, "batch": 1})
+        return page[0].time if page else 0
 
     async def next_page(self, subject: str, start: int, end: int, messages: int = PAGE_MESSAGES) -> list[Stored]:
-        """Return the next messages of a subject, from the sequence number `start` to `end`; [] if there are none."""
-        page = await self.page(subject, start, messages) if start <= end else []
-        if not page and start <= end:  # that is all, or the node is behind
-            message = await self.from_leader(subject, start)
+        """Return the next messages of a subject, from the sequence number `start` to `end`; [] if there are none.
+
+        The node that returns them may leave damaged ones out.
+        """
+        if start > end:
+            return []
+        page = await self.messages.page({"seq": start, "next_by_subj": subject, "batch": messages})
+        if not page:  # that is all, or the node is behind
+            message = await self.messages.next(subject, start)
             page = [message] if message is not None else []
         return [message for message in page if message.seq <= end]
 
@@ -299,7 +191,7 @@ class LogStream:
         for _ in range(ATTEMPTS):
             found.update({message.seq: message for message in await self.next_page(subject, start, end)})
         at = start
-        while len(found) < PAGE_MESSAGES and (message := await self.from_leader(subject, at)) is not None:
+        while len(found) < PAGE_MESSAGES and (message := await self.messages.next(subject, at)) is not None:
             if message.seq > end:
                 break
             found[message.seq] = message
@@ -326,19 +218,27 @@ class LogStream:
                 low = at
         return low
 
-    async def bounds(self) -> tuple[int, int, int, int]:
-        """Return the first and the last sequence number of the stream, and its messages and bytes."""
-        state = (await self._ask(lambda jetstream: jetstream.stream_info(STREAM))).state
-        return state.first_seq, state.last_seq, state.messages, state.bytes
+    async def bounds(self) -> Bounds:
+        """Return the bounds of the stream."""
+        return await self.messages.bounds()
 
     async def purge(self, before: int, subject: str | None = None) -> None:
         """Delete the messages before a sequence number, of one subject or of all."""
-        await self._ask(lambda jetstream: jetstream.purge_stream(STREAM, before, subject))
+        await self.messages.purge(before, subject)
 
+    async def delete_before(self, seq: int) -> bool:
+        """Delete all messages before a sequence number. Return False, and delete nothing, if a state has changed.
 
-def description(fleet: str) -> str:
-    """Return the description of the stream and the bucket of a fleet, by which they are recognized."""
-    return f"fastflight: recordings of the fleet {fleet}"
+        The next number of a log whose last message goes is stored in its state before.
+        """
+        for name in await self.names():
+            state, tail = await self.end(name)
+            if state is None or tail.seq >= seq or state.log.next >= tail.next:
+                continue
+            if not await self.put_state(state.log._replace(next=tail.next), state.revision):
+                return False  # something else has changed it; the next call tries again
+        await self.purge(seq)
+        return True
 
 
 def stream_config(fleet: str, replicas: int) -> api.StreamConfig:

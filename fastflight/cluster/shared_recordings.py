@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from pathlib import Path
 
 from fastflight.cluster.connection import ClusterConnection, NatsAddress
 from fastflight.cluster.handover import HandOver
-from fastflight.cluster.replicated_store import ReplicatedLog, ReplicatedStore
+from fastflight.cluster.replicated_log import ReplicatedLog
+from fastflight.cluster.replicated_store import ReplicatedStore
 from fastflight.concurrency import Shard
 from fastflight.errors import FastFlightError
 from fastflight.log import Retention, Store
@@ -25,10 +27,11 @@ class SharedRecordings:
     """Reads the recordings of all servers, and hands over those of this one. Any thread may use it.
 
     Its methods raise `TransportError` if NATS cannot be used. `token_of` returns the fencing token of the lease of a
-    device; it may be set later.
+    device; it may be set later. `folder` is for files of a compaction that runs.
     """
 
-    def __init__(self, address: NatsAddress, name: str, fleet: str, retention: Retention) -> None:
+    def __init__(self, address: NatsAddress, name: str, fleet: str, retention: Retention, folder: Path) -> None:
+        self._folder = folder
         self.token_of: Callable[[str], int] = lambda device: 0
         self._shard = Shard("recordings-nats").start()
         try:
@@ -51,6 +54,10 @@ class SharedRecordings:
     def sweep(self) -> int:
         """Delete the oldest rows that exceed the retention. Any server may do that."""
         return self._store.sweep()
+
+    def compact(self, on_batch: Callable[[], object]) -> int:
+        """Convert the oldest rows to Parquet, and return how many parts were made. See `ReplicatedStore.compact`."""
+        return len(self._store.compact(self._folder, on_batch))
 
     def take(self, buffer: Store) -> None:
         """Hand over what is written to `buffer`, from now on until `close`."""

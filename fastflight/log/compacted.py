@@ -28,8 +28,8 @@ from fastflight.log.index import MAX_SEQ, Entries, Index, IndexEntry, stored_ent
 from fastflight.log.sections import FOOTER, Section, Sections, read_seal
 from fastflight.log.segment import SEGMENT_NAME, ReadResult, parse_segment_name, read_exactly
 
-INDEX_NAME = re.compile(r"(\d{12})-(\d{12})\.parts")
-PARQUET_NAME = re.compile(r"(\d{12})-(\d{12})\.(\d+)of(\d+)\.parquet")
+INDEX_NAME = re.compile(r"(\d{12,})-(\d{12,})\.parts")
+PARQUET_NAME = re.compile(r"(\d{12,})-(\d{12,})\.(\d+)of(\d+)\.parquet")
 LOG_COLUMN = "fastflight.log"
 SEQ_COLUMN = "fastflight.seq"
 
@@ -56,7 +56,7 @@ class Compacted:
 
     @property
     def name(self) -> str:
-        return f"{self.ordinal:012d}-{self.last_ordinal:012d}.parts"
+        return index_name(self.ordinal, self.last_ordinal)
 
     @property
     def files(self) -> list[str]:
@@ -124,6 +124,10 @@ class Compacted:
             else:
                 self.index.add_damage(section.offset, section.size)
                 yield ReadResult(entry, None, f"{self.names[section.file]} is damaged at byte {section.offset}")
+
+    def is_whole(self) -> bool:
+        """Whether all bytes of its Parquet files can be read and are as they were written."""
+        return not self.index.damage and all(self._read_verified(section) is not None for section in self.sections)
 
     def encode(self) -> Iterator[bytes]:
         """Yield the content of the index file."""
@@ -247,6 +251,11 @@ class _VerifiedBytes(io.RawIOBase):
         return data
 
 
+def index_name(first: int, last: int) -> str:
+    """Return the name of a part's index file."""
+    return f"{first:012d}-{last:012d}.parts"
+
+
 def parquet_names(first: int, last: int, count: int) -> list[str]:
     """Return the names of a part's Parquet files. `Section.file` is an index into this list."""
     return [f"{first:012d}-{last:012d}.{number}of{count}.parquet" for number in range(1, count + 1)]
@@ -264,7 +273,7 @@ def find_compacted(disk: Disk, names: Sequence[str]) -> list[Compacted]:
             parts[key] = parts.get(key, 0) + 1
     found: list[Compacted] = []
     for (first, last, count), present in sorted(parts.items()):
-        index = f"{first:012d}-{last:012d}.parts"
+        index = index_name(first, last)
         segments = any(SEGMENT_NAME.fullmatch(name) and first <= parse_segment_name(name)[0] <= last for name in names)
         if index in names or (present == count and not segments):
             files = parquet_names(first, last, count)

@@ -62,6 +62,23 @@ def compact(store: Store, on_batch: Callable[[], object] = lambda: None) -> list
         return _compact(store, after_batch)
 
 
+def compact_whole(store: Store, on_batch: Callable[[], object] = lambda: None) -> Compacted:
+    """Return all rows of a store that has segments only, and that nobody writes to, as one part. Its segments stay.
+
+    Raises `StorageError` if the disk fails, or a segment cannot be compacted.
+    """
+    try:
+        return _Compaction(store, store.segments(), on_batch).run()
+    except _NotCompactable as error:
+        raise StorageError(
+            "damaged, or of a type that Parquet does not support",
+            where=error.segment.name,
+            hint="Its rows stay as they are",
+        ) from None
+    except OSError as error:
+        raise failure(error, "compacting") from error
+
+
 def _compact(store: Store, on_batch: Callable[[], object]) -> list[str]:
     made: list[str] = []
     skipped: set[str] = set()

@@ -86,14 +86,19 @@ def retry_missing(read: Callable[[], T]) -> T:
 
 
 class LogReading:
-    """One pass over a log, for the range `wanted`. `run` yields its rows and its missing numbers."""
+    """One pass over a log, for the range `wanted`. `run` yields its rows and its missing numbers.
 
-    def __init__(self, source: SnapshotSource, number: int, codec: Codec, wanted: Range) -> None:
+    `items` is given for a log whose other rows are elsewhere: the pass goes on where it stands.
+    """
+
+    def __init__(
+        self, source: SnapshotSource, number: int, codec: Codec, wanted: Range, items: RangeItems | None = None
+    ) -> None:
         self._source = source
         self._number = number
         self._codec = codec
         self._wanted = wanted
-        self._items = RangeItems(wanted)
+        self._items = RangeItems(wanted) if items is None else items
 
     def run(self) -> Generator[NumberedRows | Missing, None, None]:
         items = self._items

@@ -344,6 +344,11 @@ class Store:
             self._remove(part)
             swept += 1
 
+    def segments(self) -> list[Segment]:
+        """Return all segments, the one to which is written included."""
+        with self._committer.changed:
+            return [part for part in self._parts if isinstance(part, Segment)]
+
     def closed_segments(self) -> list[Segment]:
         """Return the segments to which nothing more is written."""
         with self._committer.changed:

@@ -15,7 +15,7 @@ import concurrent.futures
 import contextlib
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -141,6 +141,8 @@ class SharedLogs(Protocol):
     def log(self, name: str) -> Readable: ...
 
     def sweep(self) -> int: ...
+
+    def compact(self, on_batch: Callable[[], object]) -> int: ...
 
     def take(self, buffer: Store) -> None: ...
 
@@ -320,7 +322,7 @@ class NoRecordings:
 class Tidying:
     """A thread that sweeps and compacts a store every `TIDY_SECONDS`.
 
-    With `shared` recordings it sweeps those as well, and compacts nothing: the store is only a buffer.
+    With `shared` recordings it sweeps those as well, and compacts them: then the store is only a buffer.
     """
 
     def __init__(self, store: Store, shared: SharedLogs | None = None) -> None:
@@ -349,11 +351,12 @@ class Tidying:
         A failure is logged, and the next call tries again.
         """
         try:
-            swept = self._store.sweep()
+            swept, made = self._store.sweep(), 0
             if self._shared is not None:
                 swept += self._shared.sweep()
-            many = self._shared is None and len(self._store.closed_segments()) >= COMPACT_SEGMENTS
-            made = compact(self._store, self._rest) if many else []
+                made = self._shared.compact(self._rest)
+            elif len(self._store.closed_segments()) >= COMPACT_SEGMENTS:
+                made = len(compact(self._store, self._rest))
         except Stopped:
             return
         except Exception as error:  # the edge of the thread: what fails now may work in a minute
@@ -363,7 +366,7 @@ class Tidying:
             return
         self._trouble = ""
         if swept or made:
-            log.info("recordings tidied", swept=swept, compacted=len(made))
+            log.info("recordings tidied", swept=swept, compacted=made)
 
     def _rest(self) -> None:
         """Rest if WORK_SECONDS have been worked since the last rest. `Stopped` once `close` is called."""

@@ -31,7 +31,7 @@ class Server:
 
     def __init__(self, nats: NatsServers, folder: Path, buffer_bytes: int | None = None, token: int = 0) -> None:
         self.buffer = Store(folder, sync_ms=0, segment_bytes=2000, retention=Retention(max_bytes=buffer_bytes))
-        self.shared = SharedRecordings(NatsAddress(nats.urls), "a test", "fleet", Retention())
+        self.shared = SharedRecordings(NatsAddress(nats.urls), "a test", "fleet", Retention(), folder / "compacting")
         self.shared.token_of = lambda device: token
         self.shared.take(self.buffer)
 
@@ -172,7 +172,7 @@ def test_a_stream_of_another_fleet_is_refused(nats: NatsServers, tmp_path: Path)
     with Server(nats, tmp_path / "a") as server:
         server.record(0)
         until(lambda: has(server, 10))
-        other = SharedRecordings(NatsAddress(nats.urls), "a test", "another", Retention())
+        other = SharedRecordings(NatsAddress(nats.urls), "a test", "another", Retention(), tmp_path / "compacting")
         until(lambda: other._connection.is_connected)
         with pytest.raises(Exception, match="is for something else") as error:
             other.names()

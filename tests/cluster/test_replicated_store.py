@@ -9,8 +9,10 @@ import pyarrow as pa
 import pytest
 
 from fastflight.cluster.log_stream import LogStream, subject_of
+from fastflight.cluster.log_writer import MAX_BODY_BYTES
 from fastflight.cluster.record import Record, Totals, encode_record
-from fastflight.cluster.replicated_store import MAX_BODY_BYTES, ReplicatedLog, ReplicatedStore
+from fastflight.cluster.replicated_log import ReplicatedLog
+from fastflight.cluster.replicated_store import ReplicatedStore
 from fastflight.errors import BusyError, DataError, SequenceConflict, StorageError, StorageFull, TransportTimeout
 from fastflight.log import Appended, Missing, Range
 from fastflight.log.content import log_number
@@ -115,7 +117,7 @@ def test_a_flipped_bit_on_one_of_three_nodes_is_read_from_another(tmp_path: Path
 def test_a_message_whose_own_checksum_is_wrong(engine: JetStreamEngine) -> None:
     with engine.replicated() as store:
         log = filled(store, lots=1)
-        tail = store.call(store.stream.tail("demo", 0))
+        _, tail = store.call(store.stream.end("demo"))
         body = log.codec.encode(batch_of("demo", 10, LOT))
         end = 10
         seq = tail.seq
@@ -190,7 +192,7 @@ def test_a_batch_that_is_too_large_for_a_message_becomes_several(engine: JetStre
 
 def test_a_full_stream_says_so_and_goes_on_with_room(engine: JetStreamEngine) -> None:
     async def limit(max_bytes: int) -> None:
-        jetstream = await store.stream.jetstream()
+        jetstream = await store.stream.messages.jetstream()
         config = (await jetstream.stream_info("fastflight")).config
         await jetstream.update_stream(config.evolve(max_bytes=max_bytes))
 

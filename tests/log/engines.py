@@ -6,16 +6,23 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol, cast
+from typing import ParamSpec, Protocol, TypeVar, cast
 
+import pytest
 from nats.js import errors
 
+from fastflight.cluster import part_bucket
+from fastflight.cluster.compaction import CompactionLimits
 from fastflight.cluster.connection import ClusterConnection, NatsAddress
 from fastflight.cluster.log_stream import BUCKET, STREAM
+from fastflight.cluster.replicated_log import ReplicatedLog
 from fastflight.cluster.replicated_store import ReplicatedStore
 from fastflight.concurrency import Shard
 from fastflight.log import Retention, Store
 from tests.support.nats import NatsServers, nats_servers
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Engine(Protocol):
@@ -75,7 +82,7 @@ class JetStreamEngine:
 
         async def delete() -> None:
             await self.connection.connected()
-            for name in (STREAM, f"KV_{BUCKET}"):
+            for name in (STREAM, f"KV_{BUCKET}", part_bucket.STREAM):
                 with contextlib.suppress(errors.NotFoundError):
                     await self.connection.jetstream.purge_stream(name)
 
@@ -95,3 +102,36 @@ class JetStreamEngine:
     def store(self, retention: Retention | None = None, clock: Callable[[], float] = time.time) -> Iterator[Store]:
         with self.replicated(retention, clock) as store:
             yield cast(Store, store)
+
+
+# All messages become a part, at once.
+EVERYTHING_NOW = CompactionLimits(due=0, quiet_seconds=0)
+
+
+class CompactedEngine(JetStreamEngine):
+    """As `JetStreamEngine`. What is in the stream is compacted before each look at a log, to one more part."""
+
+    def __init__(self, engine: JetStreamEngine, folder: Path) -> None:
+        super().__init__(engine.nats, engine.shard, engine.connection, 1)
+        self._folder = folder
+        self._compacting = False
+
+    @contextlib.contextmanager
+    def replicated(
+        self, retention: Retention | None = None, clock: Callable[[], float] = time.time
+    ) -> Iterator[ReplicatedStore]:
+        def compact_before(look: Callable[P, T]) -> Callable[P, T]:
+            def compact_and_look(*arguments: P.args, **named: P.kwargs) -> T:
+                if not self._compacting:
+                    self._compacting = True
+                    store.compact(self._folder / "compacting", limits=EVERYTHING_NOW)
+                    assert not store.call(store.stream.bounds()).messages
+                    self._compacting = False
+                return look(*arguments, **named)
+
+            return compact_and_look
+
+        with super().replicated(retention, clock) as store, pytest.MonkeyPatch.context() as patch:
+            for name in ("read", "statistics", "extents"):
+                patch.setattr(ReplicatedLog, name, compact_before(getattr(ReplicatedLog, name)))
+            yield store

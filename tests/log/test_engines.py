@@ -14,7 +14,7 @@ import pytest
 from fastflight.errors import DataError, RequestError, SequenceConflict, Stopped, UnknownName
 from fastflight.log import Appended, Log, Range, Retention, Store
 from fastflight.log.index import MAX_SEQ
-from tests.log.engines import EmbeddedEngine, Engine, JetStreamEngine
+from tests.log.engines import CompactedEngine, EmbeddedEngine, Engine, JetStreamEngine
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers, time_of
 
 
@@ -24,11 +24,11 @@ def jetstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JetStreamEng
         yield engine
 
 
-@pytest.fixture(params=["embedded", "embedded, many segments", "jetstream"])
+@pytest.fixture(params=["embedded", "embedded, many segments", "jetstream", "jetstream, compacted"])
 def engine(request: pytest.FixtureRequest, jetstream: JetStreamEngine, tmp_path: Path) -> Engine:
-    if request.param == "jetstream":
+    if "jetstream" in request.param:
         jetstream.clear()
-        return jetstream
+        return CompactedEngine(jetstream, tmp_path) if "compacted" in request.param else jetstream
     return EmbeddedEngine(tmp_path, 4000 if "many" in request.param else 1 << 20)
 
 

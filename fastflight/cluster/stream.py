@@ -1,0 +1,204 @@
+"""One stream of JetStream: what the recordings of a cluster ask of it.
+
+Where it matters which message is the last, the leader of the stream is asked: other nodes may be behind. Messages are
+read from any node ("direct get"), many with one request. JetStream leaves out messages that it finds damaged, without
+a word, so readers must check that they have all. A request has a deadline and no consumer, so nothing falls silent.
+
+Methods raise `TransportError` if NATS cannot be used, and `StorageError` if it fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Any, NamedTuple, TypeVar
+
+import nats.errors
+from nats.js import JetStreamContext, api, errors
+
+from fastflight.cluster.connection import ANSWER_SECONDS, ClusterConnection, understood
+from fastflight.errors import RequestError, TransportError
+
+T = TypeVar("T")
+
+WHERE = "the recordings in JetStream"
+# One request returns at most this many bytes: the size of a lot of rows.
+PAGE_BYTES = 2 * 1024 * 1024
+# Direct get ends with one of these: that was all of the batch; there is no such message.
+END_STATUSES = ("204", "404")
+# How long a request is repeated. A new leader of a stream takes about five seconds.
+ASK_SECONDS = 10.0
+# Between two attempts.
+RETRY_SECONDS = 0.2
+# JetStream refuses a message because the last one is another one than was expected.
+WRONG_LAST_SEQUENCE = 10071
+
+
+class Stored(NamedTuple):
+    """A message, its sequence number in the stream, and the time at which JetStream got it, in us UTC."""
+
+    seq: int
+    data: bytes
+    time: int = 0
+
+
+class Bounds(NamedTuple):
+    """The first and the last sequence number of a stream, and how many messages and bytes it has."""
+
+    first: int
+    last: int
+    messages: int
+    bytes: int
+
+
+def description(fleet: str) -> str:
+    """Return the description of the streams and the bucket of a fleet, by which they are recognized."""
+    return f"fastflight: recordings of the fleet {fleet}"
+
+
+class Stream:
+    """A stream of the fleet `fleet`. Use it on the loop of `connection`.
+
+    `create` makes it, and may find that it exists: it is called before the first request.
+    """
+
+    def __init__(
+        self,
+        connection: ClusterConnection,
+        name: str,
+        fleet: str,
+        create: Callable[[JetStreamContext], Awaitable[object]],
+    ) -> None:
+        self.name = name
+        self._connection = connection
+        self._fleet = fleet
+        self._create = create
+        self._ready = False
+
+    async def jetstream(self) -> JetStreamContext:
+        """Return JetStream. The first time, create the stream if it does not exist.
+
+        `RequestError` if it belongs to another fleet.
+        """
+        jetstream = self._connection.jetstream
+        if not self._ready:
+            with understood(WHERE):
+                # Another server may create it at the same moment; `stream_info` then has what it created.
+                with contextlib.suppress(errors.BadRequestError):
+                    await self._create(jetstream)
+                found = (await jetstream.stream_info(self.name)).config.description
+            if found != description(self._fleet):
+                raise RequestError(
+                    f"the stream {self.name} is for something else: {found or 'it has no description'!r}",
+                    where=f"the fleet {self._fleet}",
+                    hint="Give each fleet a NATS account of its own, or the same name in [cluster] of all its "
+                    "fleet files",
+                )
+            self._ready = True
+        return jetstream
+
+    async def ask(self, ask: Callable[[JetStreamContext], Awaitable[T]]) -> T:
+        """Return the answer to a request that may be repeated.
+
+        Without a connection this fails at once. If it is lost meanwhile, or a stream has no leader, ask again for
+        `ASK_SECONDS`.
+        """
+        jetstream = await self.jetstream()
+        deadline = time.monotonic() + ASK_SECONDS
+        while True:
+            try:
+                with understood(WHERE):
+                    return await ask(jetstream)
+            except TransportError:
+                if time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(RETRY_SECONDS)
+            with contextlib.suppress(TransportError):
+                jetstream = self._connection.jetstream
+
+    async def publish(self, subject: str, data: bytes, condition: api.Header, last: int) -> int | None:
+        """Store a message, and return its sequence number once it is acknowledged.
+
+        `condition` is one of the headers that expect a last sequence number: that of the subject, or of the stream.
+        Return None, and store nothing, if that is not `last`.
+        """
+        jetstream = await self.jetstream()
+        with understood(WHERE):
+            try:
+                return int((await jetstream.publish(subject, data, headers={condition.value: str(last)})).seq)
+            except errors.APIError as error:
+                if error.err_code != WRONG_LAST_SEQUENCE:
+                    raise
+                return None
+
+    async def subjects(self, pattern: str) -> list[str]:
+        """Return the subjects that match `pattern` and have messages, damaged ones included, from the leader."""
+        info = await self.ask(lambda jetstream: jetstream.stream_info(self.name, subjects_filter=pattern))
+        return sorted(info.state.subjects or ())
+
+    async def bounds(self) -> Bounds:
+        """Return the bounds of the stream, from the leader."""
+        state = (await self.ask(lambda jetstream: jetstream.stream_info(self.name))).state
+        return Bounds(state.first_seq, state.last_seq, state.messages, state.bytes)
+
+    async def last(self, subject: str) -> Stored | None:
+        """Return the last message of a subject, from the leader; None if there is none, or it is damaged."""
+        return await self._from_leader(lambda jetstream: jetstream.get_last_msg(self.name, subject))
+
+    async def next(self, subject: str, start: int) -> Stored | None:
+        """Return the first message of a subject from `start` on, as the leader has it; None if it has none."""
+        return await self._from_leader(lambda jetstream: jetstream.get_msg(self.name, start, subject, next=True))
+
+    async def _from_leader(self, get: Callable[[JetStreamContext], Awaitable[api.RawStreamMsg]]) -> Stored | None:
+        async def ask(jetstream: JetStreamContext) -> Stored | None:
+            try:
+                message = await get(jetstream)
+            except errors.NotFoundError:
+                return None
+            return Stored(message.seq or 0, message.data or b"")
+
+        return await self.ask(ask)
+
+    async def page(self, request: dict[str, object]) -> list[Stored]:
+        """Return the messages that a direct get returns, from any node, with at most `PAGE_BYTES` bytes.
+
+        The node may leave messages out: damaged ones, and the newest.
+        """
+        body = json.dumps({"max_bytes": PAGE_BYTES, **request}).encode()
+
+        async def ask(_: JetStreamContext) -> list[Stored]:
+            client = await self._connection.connected()
+            found: list[Stored] = []
+            inbox = client.new_inbox()
+            answers = await client.subscribe(inbox)
+            try:
+                await client.publish(f"$JS.API.DIRECT.GET.{self.name}", body, reply=inbox)
+                while True:
+                    answer = await answers.next_msg(ANSWER_SECONDS)
+                    headers: dict[str, Any] = answer.headers or {}
+                    status = headers.get(api.Header.STATUS.value)
+                    if status is None:
+                        found.append(Stored(int(headers["Nats-Sequence"]), answer.data, _time_of(headers)))
+                    elif status in END_STATUSES:
+                        return found
+                    else:
+                        reason = headers.get(api.Header.DESCRIPTION.value, "no node answers")
+                        raise TransportError(f"JetStream does not return messages: {status} {reason}", where=WHERE)
+            finally:
+                with contextlib.suppress(nats.errors.Error):  # the connection was lost
+                    await answers.unsubscribe()
+
+        return await self.ask(ask)
+
+    async def purge(self, before: int | None = None, subject: str | None = None) -> None:
+        """Delete the messages before a sequence number, of one subject or of all."""
+        await self.ask(lambda jetstream: jetstream.purge_stream(self.name, before, subject))
+
+
+def _time_of(headers: dict[str, Any]) -> int:
+    # With nanoseconds, which `fromisoformat` of Python 3.11 takes as microseconds.
+    return int(datetime.fromisoformat(headers["Nats-Time-Stamp"]).timestamp() * 1e6)
