@@ -253,11 +253,16 @@ class IncompleteWarning(UserWarning):
     """An answer is incomplete but has not failed: devices could not be read, or most rows do not fit the schema."""
 
 
+# Names that a hint lists. A client gets an error in a header, and headers have a limit of a few kilobytes.
+MAX_KNOWN = 50
+
+
 def nearest(name: str, allowed: Iterable[str]) -> str:
     """Return a `hint` that lists the allowed names. If one is similar to `name`, the hint suggests it first."""
     names = sorted(allowed)
     if not names:
         return "There are none"
     close = difflib.get_close_matches(name, names, n=1)
-    known = f"Known: {', '.join(names)}"
+    more = f" and {len(names) - MAX_KNOWN} more" if len(names) > MAX_KNOWN else ""
+    known = f"Known: {', '.join(names[:MAX_KNOWN])}{more}"
     return f"Did you mean {close[0]!r}? {known}" if close else known

@@ -10,7 +10,7 @@ import concurrent.futures
 import contextlib
 import secrets
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,21 @@ OWN_DEVICES = "cluster.devices"
 OWN_RECORDINGS = "cluster.recordings"
 
 
+class DeviceNames:
+    """The names of several servers' devices. Each request asks for them, so they are joined only when they change."""
+
+    def __init__(self) -> None:
+        self._joined: tuple[Sequence[Mapping[str, str]], dict[str, None]] = ((), {})
+
+    def of(self, fleets: Sequence[Mapping[str, str]]) -> Collection[str]:
+        """Return the names in all `fleets`, each once. A fleet that has changed must be another object."""
+        known, names = self._joined
+        if len(known) != len(fleets) or any(one is not other for one, other in zip(known, fleets, strict=True)):
+            names = dict.fromkeys(name for devices in fleets for name in devices)
+            self._joined = fleets, names
+        return names.keys()
+
+
 class ClusterMember:
     """This server in its cluster. `open` begins to take devices; `close` gives them all up.
 
@@ -55,6 +70,7 @@ class ClusterMember:
         assert settings.cluster is not None
         self._settings = settings.cluster
         self._urls = settings.devices
+        self._names = DeviceNames()
         address = nats_address(self._settings)
         self._shard = Shard("cluster").start()
         try:
@@ -97,9 +113,10 @@ class ClusterMember:
             self._shard.submit(self._connection.aclose()).result(LEAVE_SECONDS)
         self._shard.close()
 
-    def names(self) -> list[str]:
-        """The devices of all servers that are alive."""
-        return self._ownership.names()
+    def names(self) -> Collection[str]:
+        """The devices of all servers that are alive, with this server's own first."""
+        servers = [self._ownership.profile, *self._ownership.members().values()]
+        return self._names.of([profile.devices for profile in servers])
 
     def location(self, device: str) -> str | None:
         """The address of the other server that owns the device; None if no other server does at the moment."""

@@ -125,6 +125,8 @@ class Forwarding:
             # The part of a fleet that is one device has its name as the glob.
             device = part.devices if isinstance(part, FleetFile) else part.belongs_to
             # Last this server again: some clients reach it alone, or may send their token to no other host.
-            return [*self._owners.locations(device), REUSE] if device in self._owners.names() else []
+            if device is None or device not in self._owners.names():
+                return []
+            return [*self._owners.locations(device), REUSE]
 
         return replace(parts, parts=[Part(part.request, locations(part.request)) for part in parts.parts])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Collection
 from typing import Protocol
 
 from fastflight.client.answers import DEFAULT_TIMEOUT
@@ -27,7 +28,7 @@ LOOK_SECONDS = 0.05
 class Owners(Protocol):
     """Who owns which device. Any thread may ask."""
 
-    def names(self) -> list[str]:
+    def names(self) -> Collection[str]:
         """The devices of all servers."""
 
     def location(self, device: str) -> str | None:

@@ -85,8 +85,8 @@ class HandOver:
     async def _run(self) -> None:
         try:
             while True:
-                for name in self._buffer.names():
-                    if self._is_behind(name) and name not in self._copying:
+                for name in self._buffer.beyond(self._seen):
+                    if name not in self._copying:
                         task = asyncio.get_running_loop().create_task(self._hand_over(name))
                         self._copying[name] = task
                         task.add_done_callback(lambda _, name=name: self._copying.pop(name))  # type: ignore[misc]

@@ -96,12 +96,17 @@ class ReplicatedStore:
 
     def log(self, name: str) -> ReplicatedLog:
         """As `Store.log`."""
+        log = self.find(name)
+        if log is None:
+            raise UnknownName("no such recording", where=name, hint=nearest(name, self.names()))
+        return log
+
+    def find(self, name: str) -> ReplicatedLog | None:
+        """As `Store.find`."""
         if name in self._logs:
             return self._logs[name]
         state = self.call(self.stream.state(name))
-        if state is None:
-            raise UnknownName("no such recording", where=name, hint=nearest(name, self.names()))
-        return self._logs.setdefault(name, ReplicatedLog(self, name, state))
+        return None if state is None else self._logs.setdefault(name, ReplicatedLog(self, name, state))
 
     def sweep(self) -> int:
         """Delete the oldest rows that exceed the retention. Any server may call it.

@@ -47,6 +47,10 @@ class SharedRecordings:
         """Return the names of all recordings of the fleet, sorted."""
         return self._store.names()
 
+    def find(self, name: str) -> ReplicatedLog | None:
+        """Return a recording, to read; None if there is none of that name."""
+        return self._store.find(name)
+
     def log(self, name: str) -> ReplicatedLog:
         """Return a recording, to read. `UnknownName` if there is none of that name."""
         return self._store.log(name)

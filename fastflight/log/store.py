@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -230,12 +230,20 @@ class Store:
 
     def log(self, name: str) -> Log:
         """Return an existing log. Raises `UnknownName` if there is none of that name."""
+        log = self.find(name)
+        if log is None:
+            raise UnknownName("no such recording", where=name, hint=nearest(name, self.names()))
+        return log
+
+    def find(self, name: str) -> Log | None:
+        """Return an existing log; None if there is none of that name."""
         with self._committer.changed:
-            log = self._logs.get(log_number(name))
-            if log is None:
-                known = [log.name for log in self._logs.values()]
-                raise UnknownName("no such recording", where=name, hint=nearest(name, known))
-            return log
+            return self._logs.get(log_number(name))
+
+    def beyond(self, ends: Mapping[str, int]) -> list[str]:
+        """Return the names of the logs that have durable rows from the number in `ends` on (0 for those not in it)."""
+        with self._committer.changed:
+            return [log.name for log in self._logs.values() if log.durable_end > ends.get(log.name, 0)]
 
     def statistics(self) -> StoreStatistics:
         """Return the present statistics of the store."""

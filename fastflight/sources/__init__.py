@@ -6,7 +6,7 @@ build these for the catalog; `device_actions` and `recording_actions` build the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -45,7 +45,7 @@ def device_sources(
     idle_seconds: float = IDLE_SECONDS,
     device_files: DeviceFiles | None = None,
     *,
-    names: Callable[[], Sequence[str]] | None = None,
+    names: Callable[[], Collection[str]] | None = None,
     passed_on: Callable[[SourceFunctions[Any]], SourceFunctions[Any]] | None = None,
 ) -> list[SourceFunctions[Any]]:
     """Return the sources of all request types that read or write devices.

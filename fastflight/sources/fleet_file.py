@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import glob
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import TypeAlias
@@ -53,7 +53,7 @@ class FleetFiles:
     def __init__(
         self,
         files: SourceFunctions[DeviceFile],
-        names: Callable[[], Sequence[str]],
+        names: Callable[[], Collection[str]],
         shard_of: Callable[[str], Shard],
         list_files: ListFiles,
     ) -> None:

@@ -7,7 +7,7 @@ same lists a moment later and takes them from `recent`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from fastflight.service.source import Estimate, Takes
@@ -24,7 +24,7 @@ class ListingCache:
 
     def __init__(
         self,
-        names: Callable[[], Sequence[str]],
+        names: Callable[[], Collection[str]],
         list_flights: Callable[[Takes], Iterator[Flight]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

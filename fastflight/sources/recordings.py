@@ -138,6 +138,8 @@ class SharedLogs(Protocol):
 
     def names(self) -> list[str]: ...
 
+    def find(self, name: str) -> Readable | None: ...
+
     def log(self, name: str) -> Readable: ...
 
     def sweep(self) -> int: ...
@@ -240,8 +242,8 @@ class Recordings:
     def number(self, device: Device) -> None:
         """Number the traffic of a new device after its recording, if there is one. Call it before its line is read."""
         for logs in (self.store, *((self._shared,) if self._shared is not None else ())):
-            if device.name in logs.names():
-                number_after(logs, [device])
+            if (recorded := logs.find(device.name)) is not None:
+                _number_after(recorded, device)
 
     def forget(self, name: str) -> None:
         """As `stop`, for a device that has been removed. Does nothing if it is not recorded."""
@@ -386,8 +388,12 @@ class Tidying:
 def number_after(recordings: ReadableStore, devices: Iterable[Device]) -> None:
     """Number the traffic of recorded devices after their recordings. Call it before the first byte crosses a line."""
     for device in devices:
-        first = first_number(recordings.log(device.name).statistics(), time.time())
-        device.tap.begin_at(max(first, device.tap.next_seq))
+        _number_after(recordings.log(device.name), device)
+
+
+def _number_after(recorded: Readable, device: Device) -> None:
+    first = first_number(recorded.statistics(), time.time())
+    device.tap.begin_at(max(first, device.tap.next_seq))
 
 
 def first_number(recorded: LogStatistics, now: float) -> int:

@@ -262,6 +262,15 @@ def test_an_unknown_device_names_the_nearest(inventory: Inventory) -> None:
         inventory.device("demmo")
 
 
+def test_an_unknown_device_of_thousands_names_some() -> None:
+    """Names of all of them would not fit into the header by which a client gets the error."""
+    inventory = Inventory({f"board{number}": "sim:" for number in range(2000)})
+    with inventory, pytest.raises(UnknownName) as failed:
+        inventory.device("bord77")
+    assert "Did you mean 'board77'? Known: board0, " in failed.value.hint
+    assert failed.value.hint.endswith(" and 1950 more") and len(failed.value.hint) < 1000
+
+
 def test_an_unplugged_board_is_an_error_and_comes_back(board: Callable[[str], Inventory], tmp_path: Path) -> None:
     (tmp_path / "big.bin").write_bytes(CONTENT)
     device = board("fault=exit-after-tx%3D5000").device("demo")
