@@ -135,8 +135,11 @@ class HandOver:
         paused_until = source.first if not position else 0
         items = source.read(Range(from_seq=position))
         pending: list[Ticket] = []
+        more = True
         try:
-            while step := await off_loop(_next_items, items):
+            while more:
+                step = await off_loop(_next_items, items)
+                more = len(step) == STEP_ITEMS
                 for item in step:
                     if isinstance(item, Missing):
                         if item.reason == "not recorded" and item.first <= max(position, paused_until):
@@ -155,7 +158,8 @@ class HandOver:
             log.info("another server records the device now", device=source.name)
             raise
         finally:
-            await off_loop(items.close)
+            if more:  # else it has ended: most logs have few rows, and a step in a thread costs more than reading them
+                await off_loop(items.close)
 
     def _note_rows_left(self, source: Log, position: int) -> None:
         """Log a warning if the shared recording has gone on beyond rows that only the buffer has."""

@@ -58,6 +58,10 @@ def decode_state(body: bytes | memoryview) -> LogState:
     return LogState(first, next_, str(body[_STATE.size : at], "utf-8"), bytes(body[at:]))
 
 
+# The defaults of Arrow, which otherwise looks for them in the environment for each batch.
+_OPTIONS = pa.ipc.IpcWriteOptions()
+
+
 class Codec:
     """Converts batches of one schema to bodies and back. Raises `RequestError` for a schema without a time column."""
 
@@ -85,7 +89,7 @@ class Codec:
             raise DataError("the batch has another schema than the log", hint=_difference(batch.schema, self.schema))
         if self._dictionaries:
             sink = pa.BufferOutputStream()
-            writer = pa.ipc.new_stream(sink, self.schema)
+            writer = pa.ipc.new_stream(sink, self.schema, options=_OPTIONS)
             writer.write_batch(batch)
             body = memoryview(sink.getvalue())[len(self._prefix) :]
         else:
