@@ -18,19 +18,19 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from fastflight.errors import FastFlightError
 from fastflight_benchmark import ending
-from tests.campaigns.clustering.faults import FAULTS, Striking, ready
+from tests.campaigns.clustering.faults import FAULTS, Striking, ready, stops_same
 from tests.campaigns.clustering.stage import SERVERS, ClusterStage
 from tests.campaigns.clustering.work import Auditor, Follower, Work, Writer, final_flaws
 
 BOARDS = 4
-# One fault of four begins while another one is in force, and what is whole then is asked for after so many.
-SECOND_FAULT, SETTLE_AFTER = 0.25, 5
-REST_SECONDS = 1.5
+# One fault of two begins while another one is in force, and what is whole then is asked for after so many.
+SECOND_FAULT, SETTLE_AFTER = 0.5, 10
+REST_SECONDS = 1.0
 # The rows that are on their way at the end.
 LAST_SECONDS = 60.0
 
@@ -49,6 +49,7 @@ class ClusterOutcome:
     # Unexpected errors in the logs of servers.
     complaints: list[str] = field(default_factory=list)
     slowest_recovery: float = 0.0
+    seconds: float = 0.0
 
     @property
     def clean(self) -> bool:
@@ -70,7 +71,8 @@ def campaign(
     works: list[Work] = [*auditors]
     for kind in (Writer, Follower):
         works += [kind(stage, name, random.Random(f"{seed} {kind.name} {name}")) for name in stage.boards]
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
+    deadline = began + seconds
     try:
         while sum(outcome.faults.values()) < faults and time.monotonic() < deadline:
             before = sum(each.acknowledged for each in auditors)
@@ -86,7 +88,8 @@ def campaign(
             rows = sum(each.acknowledged for each in auditors)
             outcome.acknowledging += len(bag) if rows > before else 0
             count = sum(outcome.faults.values())
-            progress(f"{count}: {'; '.join(each.what for each in striking)}; {rows} rows acknowledged")
+            struck = "; ".join(f"{each.what} ({each.seconds:.1f} s)" for each in striking)
+            progress(f"{count}: {struck}; {rows} rows acknowledged")
             if count // SETTLE_AFTER != (count - len(bag)) // SETTLE_AFTER or count >= faults:
                 _settle(stage, outcome)
     finally:
@@ -105,6 +108,7 @@ def campaign(
         outcome.owners += board.connections
     for server in stage.servers.values():
         outcome.complaints += [f"{server.name}: {each[:600]}" for each in server.program.complaints()]
+    outcome.seconds = time.monotonic() - began
     return outcome
 
 
@@ -116,7 +120,7 @@ def _strike(stage: ClusterStage, kinds: list[str], chance: random.Random) -> lis
         striking.append(each)
         if each is not striking[0]:
             continue
-        if len(kinds) > 1 and kinds[0].partition(" ")[0] == kinds[1].partition(" ")[0]:
+        if len(kinds) > 1 and stops_same(*kinds):
             each.join()
     return striking
 
@@ -153,6 +157,27 @@ def summary(outcome: ClusterOutcome) -> str:
     )
 
 
+def table(outcome: ClusterOutcome) -> str:
+    """Return the outcome as the table of docs/reliability.md."""
+    ended = {
+        name: f"{counts['whole']:,} whole, {counts.total() - counts['whole']:,} with a typed error"
+        for name, counts in outcome.ended.items()
+    }
+    rows = [
+        *((f"fault: {kind}", f"{count}") for kind, count in sorted(outcome.faults.items())),
+        ("faults in all", f"{outcome.faults.total()}"),
+        ("while rows were acknowledged", f"{outcome.acknowledging}"),
+        ("rows acknowledged", f"{outcome.rows:,}"),
+        ("bytes written to boards", f"{outcome.written_bytes:,}, over {outcome.owners} connections"),
+        *((f"streams of the {name}s", text) for name, text in ended.items()),
+        ("rows lost or there twice, overlaps of owners, other flaws", f"{len(outcome.flaws)}"),
+        ("unexpected errors in logs", f"{len(outcome.complaints)}"),
+        ("longest time until the cluster was whole", f"{outcome.slowest_recovery:.1f} s"),
+        ("time for all of it", f"{outcome.seconds / 60:.0f} minutes"),
+    ]
+    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=20)
@@ -172,11 +197,13 @@ def main() -> int:
             )
     for flaw in outcome.flaws + outcome.complaints:
         print(f"flaw: {flaw[:1000]}")
-    print(json.dumps({"faults": outcome.faults, "ended": outcome.ended}, indent=1))
-    print(f"longest time until the cluster was whole again: {outcome.slowest_recovery:.1f} s")
+    print(json.dumps({"ended": outcome.ended}, indent=1))
+    print(table(outcome))
     print(summary(outcome))
     if arguments.output is not None:
-        arguments.output.write_text(json.dumps({"seed": seed, **asdict(outcome)}, indent=1) + "\n", encoding="utf-8")
+        # Not `asdict`, which makes counters of pairs.
+        found = {each.name: getattr(outcome, each.name) for each in fields(outcome)}
+        arguments.output.write_text(json.dumps({"seed": seed, **found}, indent=1) + "\n", encoding="utf-8")
     return 0 if outcome.clean else 1
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 from fastflight.errors import FastFlightError
 from tests.campaigns.clustering.stage import NODES, SERVERS, ClusterStage
 from tests.support.waiting import until
 
-LEAST_SECONDS, MOST_SECONDS = 0.5, 7.0
+# Some faults outlast a lease, and most do not.
+LEAST_SECONDS, MOST_SECONDS = 0.3, 5.0
 CLOCK_STEPS = (-86_400, -5, 5, 86_400)
 # Each byte of a slow link waits so long.
 SLOW = ("delay:out@0=0.02", "delay:back@0=0.02", "throttle:out@0=100000")
@@ -47,6 +49,26 @@ def restart_server(stage: ClusterStage, chance: random.Random, pause: Pause) -> 
     if code := stage.servers[name].program.stop():
         raise AssertionError(f"{name} was told to end, and its exit code is {code}")
     stage.servers[name].program.start()
+
+
+def roll_servers(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
+    """As an update of all servers does it: one after another."""
+    names = chance.sample(SERVERS, len(SERVERS))
+    yield ", ".join(names)
+    for name in names:
+        if code := stage.servers[name].program.stop():
+            raise AssertionError(f"{name} was told to end, and its exit code is {code}")
+        stage.servers[name].program.start()
+
+
+def roll_nodes(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
+    """As an update of NATS does it: one node after another, each when the one before it is ready."""
+    names = chance.sample(NODES, len(NODES))
+    yield ", ".join(names)
+    for name in names:
+        stage.nodes[name].stop()
+        stage.nodes[name].start()
+        until(stage.nodes[name].is_healthy, READY_SECONDS)
 
 
 def kill_node(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
@@ -126,18 +148,32 @@ def slow_link(stage: ClusterStage, chance: random.Random, pause: Pause) -> Itera
             proxy.mend()
 
 
-def full_disk(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
+def full_node_disk(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
     """The disk of a NATS node is full for a while. Its operator makes room, and starts it again."""
-    name = chance.choice(sorted(stage.disks))
+    name = chance.choice(NODES)
     yield name
+    with _filled(stage, name):
+        pause(chance.uniform(LEAST_SECONDS, MOST_SECONDS))
+    stage.nodes[name].stop()
+    stage.nodes[name].start()
+
+
+def full_server_disk(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
+    """The disk of a server's buffer is full for a while."""
+    name = chance.choice(SERVERS)
+    yield name
+    with _filled(stage, name):
+        pause(chance.uniform(LEAST_SECONDS, MOST_SECONDS))
+
+
+@contextlib.contextmanager
+def _filled(stage: ClusterStage, name: str) -> Iterator[None]:
     disk = stage.disks[name]
     try:
         disk.fill()
-        pause(chance.uniform(LEAST_SECONDS, MOST_SECONDS))
+        yield
     finally:
         disk.empty()
-    stage.nodes[name].stop()
-    stage.nodes[name].start()
 
 
 def step_clock(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
@@ -154,16 +190,27 @@ FAULTS: dict[str, Fault] = {
     "server killed": kill_server,
     "server stopped for a while": freeze_server,
     "server restarted": restart_server,
+    "all servers restarted in turn": roll_servers,
     "NATS node killed": kill_node,
     "NATS node stopped for a while": freeze_node,
     "NATS node restarted": restart_node,
+    "all NATS nodes restarted in turn": roll_nodes,
     "link cut": cut_link,
     "one cut off from all": cut_off,
     "link silent": silence_link,
     "link slow": slow_link,
-    "disk of a NATS node full": full_disk,
+    "disk of a NATS node full": full_node_disk,
+    "disk of a server full": full_server_disk,
     "clock of a server set": step_clock,
 }
+
+
+def stops_same(one: str, other: str) -> bool:
+    """Whether both kinds of faults may stop and start the same program, so that they must come one after the other."""
+    nodes, servers = (
+        {kind for kind in FAULTS if program in kind and "clock" not in kind} for program in ("NATS node", "server")
+    )
+    return any(one in group and other in group for group in (nodes, servers))
 
 
 class Striking(threading.Thread):
@@ -173,14 +220,17 @@ class Striking(threading.Thread):
         super().__init__(name=kind)
         self._course = FAULTS[kind](stage, chance, pause)
         self.kind, self.what, self.flaw = kind, f"{kind}: {next(self._course)}", ""
+        self.seconds = 0.0
         self.start()
 
     def run(self) -> None:
+        began = time.monotonic()
         try:
             with contextlib.suppress(StopIteration):
                 next(self._course)
         except (AssertionError, FastFlightError, OSError) as error:
             self.flaw = f"{self.what}: {error}"
+        self.seconds = time.monotonic() - began
 
 
 def ready(stage: ClusterStage) -> None:

@@ -4,8 +4,8 @@
 
 A chaos proxy stands between each server and each NATS node, between any two NATS nodes, and in front of each server.
 `links` has them by name: `alpha-n0`, `n0-n1`, `to-alpha`. The last is on the way of the other servers and of clients.
-The files of each NATS node are on a small disk of their own, where the system allows that. The clock of each server can
-be set.
+The files of each NATS node, and the recordings of each server, are on a small disk of their own, where the system
+allows that. The clock of each server can be set.
 """
 
 from __future__ import annotations
@@ -113,12 +113,7 @@ class ClusterStage:
             for name, proxy in zip((one, other), self.links[f"{one}-{other}"], strict=True):
                 routes[name].append(proxy.port)
         for name, (client, monitor, route) in ports.items():
-            if not self.missing:
-                disk = SmallDisk(self._folder / name, DISK_BYTES)
-                try:
-                    self.disks[name] = self._stack.enter_context(disk)
-                except TargetMissing as error:
-                    self.missing = str(error)
+            self._add_disk(name, self._folder / name)
             listed = ", ".join(f'"nats://{HOST}:{port}"' for port in routes[name])
             settings = ROUTES.format(host=HOST, port=route, routes=listed)
             self.nodes[name] = NatsNode(name, self._folder, (client, monitor, route), [], settings)
@@ -139,6 +134,7 @@ class ClusterStage:
                 self.links[f"{name}-{node}"] = [link]
                 to_nats.append(f"nats://{HOST}:{link.port}")
             (self._folder / f"of-{name}").mkdir()
+            self._add_disk(name, self._folder / f"of-{name}" / "kept")
             clock = self._stack.enter_context(SettableClock(self._folder / f"of-{name}"))
             options = {
                 "--server": f"grpc://{HOST}:{port}",
@@ -157,6 +153,13 @@ class ClusterStage:
             list(starting.map(lambda server: server.program.start(), self.servers.values()))
         for server in self.servers.values():
             self._stack.callback(server.program.kill)
+
+    def _add_disk(self, name: str, folder: Path) -> None:
+        if not self.missing:
+            try:
+                self.disks[name] = self._stack.enter_context(SmallDisk(folder, DISK_BYTES))
+            except TargetMissing as error:
+                self.missing = str(error)
 
     def _proxy(self, port: int) -> ChaosProxy:
         return self._stack.enter_context(ChaosProxy(HOST, port))
