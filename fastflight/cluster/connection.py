@@ -58,6 +58,8 @@ MIN_VERSION = (2, 11)
 FULL_CODES = frozenset((10002, 10023, 10028, 10047, 10077))
 # The error code of an account without JetStream.
 NO_JETSTREAM_CODES = frozenset((10039, 10076))
+# Another message of the same subject, or of the stream, is being stored at this moment.
+BUSY_CODES = frozenset((10164,))
 JETSTREAM_HINT = "Start nats-server with -js, or allow JetStream for the account"
 CREDENTIALS_HINT = "Check the credentials in [cluster] of the fleet file, and the users in the NATS configuration"
 ADDRESS_HINT = "Check that nats-server runs there"
@@ -256,6 +258,8 @@ def _of_jetstream(error: js_errors.APIError, where: str) -> FastFlightError:
     unanswered = isinstance(error, js_errors.ServiceUnavailableError) and error.err_code is None
     if unanswered or error.err_code in NO_JETSTREAM_CODES:
         return RequestError("JetStream is off", where=where, hint=JETSTREAM_HINT)
+    if error.err_code in BUSY_CODES:
+        return TransportError(f"JetStream stores another message just now: {reason}", where=where, hint="Try again")
     if isinstance(error, js_errors.ServiceUnavailableError):
         what = f"JetStream has no leader at the moment: {reason}"
         return TransportError(what, where=where, hint="More than half of its nodes must run. This is tried again")

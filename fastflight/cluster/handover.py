@@ -130,16 +130,21 @@ class HandOver:
         """Hand over the rows of one log that are in the buffer now."""
         target = await self._shared.aopen(source.name, source.schema, token=self._token_of(source.name))
         position = await target.anext_seq()
+        items = source.read(Range(from_seq=position))
+        step = await off_loop(_next_items, items)
+        if step and isinstance(step[0], Missing) and step[0].reason == "not recorded":
+            # Another server may have recorded the device meanwhile.
+            target.writer.forget()
+            if (now := await target.anext_seq()) != position:
+                position, items = now, source.read(Range(from_seq=now))
+                step = await off_loop(_next_items, items)
         self._note_rows_left(source, position)
         # A shared recording that begins here has not lost what this server deleted before.
         paused_until = source.first if not position else 0
-        items = source.read(Range(from_seq=position))
         pending: list[Ticket] = []
         more = True
         try:
             while more:
-                step = await off_loop(_next_items, items)
-                more = len(step) == STEP_ITEMS
                 for item in step:
                     if isinstance(item, Missing):
                         if item.reason == "not recorded" and item.first <= max(position, paused_until):
@@ -153,6 +158,8 @@ class HandOver:
                         position = rows.last + 1
                 while pending:
                     self._handed[source.name] = (await pending.pop(0)).last + 1
+                if more := len(step) == STEP_ITEMS:
+                    step = await off_loop(_next_items, items)
         except BusyError:
             # Another server has gone on with the recording. The next attempt begins after its rows.
             log.info("another server records the device now", device=source.name)
@@ -164,15 +171,15 @@ class HandOver:
     def _note_rows_left(self, source: Log, position: int) -> None:
         """Log a warning if the shared recording has gone on beyond rows that only the buffer has."""
         handed = self._handed.get(source.name)
-        if position > source.durable_end and handed is not None and position > handed:
-            rows = sum(each.rows for each in source.extents(Range(from_seq=handed)))
-            if rows:
+        if handed is not None and position > handed:
+            left = source.extents(Range(from_seq=handed, until_seq=position - 1))
+            if left:
                 log.warning(
                     "another server went on with a recording; the rows from here that came too late stay in the buffer",
                     device=source.name,
-                    rows=rows,
+                    rows=sum(each.rows for each in left),
                     from_seq=handed,
-                    until_seq=source.durable_end - 1,
+                    until_seq=left[-1].last,
                     hint="Read them in the folder of recordings",
                 )
         self._handed[source.name] = max(handed or 0, position)

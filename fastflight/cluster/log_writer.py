@@ -118,6 +118,12 @@ class LogWriter:
         """The number that the next row gets; None if it is not known: call `look`."""
         return self._assigned_end if self._end is not None else None
 
+    def forget(self) -> None:
+        """Look for the end of the log before the next append: another server may have written to it."""
+        with self._store.lock:
+            if not self._queue:
+                self._end = None
+
     @property
     def last_commit(self) -> Commit | None:
         """The last append that waits. The caller holds the lock."""

@@ -144,7 +144,15 @@ def test_rows_that_come_after_another_server_went_on_stay_in_the_buffer_and_are_
         old.shared.token_of = lambda device: 12
         old.record(2_000_000, paused=True)
         until(lambda: has(new, 2_000_010))
-        assert numbers(new.shared.log("demo").read()) == {*numbers(items), *range(2_000_000, 2_000_010)}
+        # And it goes to and fro, which is no trouble.
+        with capture_logs() as logs:
+            for first, server, token in ((3_000_000, new, 15), (4_000_000, old, 20)):
+                server.shared.token_of = lambda device, token=token: token  # type: ignore[misc]
+                server.record(first, paused=True)
+                until(lambda first=first: has(new, first + 10))  # type: ignore[misc]
+        assert not [entry for entry in logs if entry["log_level"] == "warning"]
+        later = {*range(2_000_000, 2_000_010), *range(3_000_000, 3_000_010), *range(4_000_000, 4_000_010)}
+        assert numbers(new.shared.log("demo").read()) == {*numbers(items), *later}
 
 
 def test_a_row_that_is_too_large_for_nats_is_a_gap(nats: NatsServers, tmp_path: Path) -> None:
