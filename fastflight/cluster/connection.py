@@ -47,6 +47,8 @@ log = structlog.get_logger(__name__)
 CONNECT_SECONDS = 5.0
 # Between two attempts to connect.
 RETRY_SECONDS = 0.5
+# How often is looked whether a client has closed without a word.
+CLOSED_SECONDS = 0.5
 # A NATS server that hangs is left after three times this time, so that leases can be renewed at another one.
 PING_SECONDS = 1.0
 MAX_PINGS = 2
@@ -159,7 +161,7 @@ class ClusterConnection:
             log.info("connected to NATS", server=client.connected_url.netloc if client.connected_url else "")
             self._notify()
             try:
-                await closed.wait()
+                await _until_closed(client, closed)
             finally:
                 self._client = self._jetstream = None
                 self._notify()
@@ -223,6 +225,19 @@ class ClusterConnection:
 
     def _unreachable(self, reason: str) -> TransportError:
         return TransportError(f"NATS cannot be used ({reason})", where=str(self._address), hint=ADDRESS_HINT)
+
+
+async def _until_closed(client: Client, closed: asyncio.Event) -> None:
+    """Wait until the client is closed, which sets `closed`, but for a defect of nats-py 2.17.
+
+    If the connection is reset while data waits to be sent, it fails to send that when it closes, and tells nobody.
+    """
+    reading = client._reading_task
+    while not client.is_closed:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(closed.wait(), CLOSED_SECONDS)
+    if reading is not None and reading.done() and not reading.cancelled():
+        reading.exception()  # or asyncio logs it
 
 
 @contextlib.contextmanager

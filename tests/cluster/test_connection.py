@@ -46,6 +46,30 @@ def test_it_connects_when_nats_starts_and_again_when_it_was_away(tmp_path: Path)
         asyncio.run(scenario())
 
 
+def test_it_comes_back_after_a_client_that_failed_to_close(tmp_path: Path) -> None:
+    """As nats-py 2.17 does when a connection is reset while data waits to be sent."""
+
+    async def scenario() -> None:
+        async with opened(NatsAddress(nats.urls)) as connection:
+            client = await connection.connected()
+
+            async def fail(status: int, do_cbs: bool = True) -> None:
+                if client.is_closed:
+                    return
+                client._status = status
+                client._transport.close()
+                raise RuntimeError("the handler is closed")
+
+            client._close = fail  # type: ignore[method-assign]
+            nats.nodes[0].kill()
+            await connection.lost(client)
+            nats.nodes[0].start()
+            assert await connection.connected() is not client
+
+    with nats_servers(tmp_path) as nats:
+        asyncio.run(scenario())
+
+
 def test_it_goes_to_another_node(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(NatsAddress(nats.urls)) as connection:
