@@ -23,6 +23,7 @@ from pathlib import Path
 
 from fastflight.errors import FastFlightError
 from fastflight_benchmark import ending
+from tests.campaigns.clustering.compacting import damage_found, parts_made
 from tests.campaigns.clustering.faults import FAULTS, Striking, ready, stops_same
 from tests.campaigns.clustering.stage import SERVERS, ClusterStage
 from tests.campaigns.clustering.work import Auditor, Follower, Work, Writer, final_flaws
@@ -48,6 +49,8 @@ class ClusterOutcome:
     flaws: list[str] = field(default_factory=list)
     # Unexpected errors in the logs of servers.
     complaints: list[str] = field(default_factory=list)
+    # Made of messages, while faults struck.
+    parts: int = 0
     slowest_recovery: float = 0.0
     seconds: float = 0.0
 
@@ -108,6 +111,9 @@ def campaign(
         outcome.owners += board.connections
     for server in stage.servers.values():
         outcome.complaints += [f"{server.name}: {each[:600]}" for each in server.program.complaints()]
+        text = server.log.read_text(errors="replace")
+        outcome.parts += parts_made(text)
+        outcome.flaws += [f"{server.name}: {line}" for line in damage_found(text)]
     outcome.seconds = time.monotonic() - began
     return outcome
 
@@ -168,6 +174,7 @@ def table(outcome: ClusterOutcome) -> str:
         ("faults in all", f"{outcome.faults.total()}"),
         ("while rows were acknowledged", f"{outcome.acknowledging}"),
         ("rows acknowledged", f"{outcome.rows:,}"),
+        ("parts that rows were compacted to meanwhile", f"{outcome.parts}"),
         ("bytes written to boards", f"{outcome.written_bytes:,}, over {outcome.owners} connections"),
         *((f"streams of the {name}s", text) for name, text in ended.items()),
         ("rows lost or there twice, overlaps of owners, other flaws", f"{len(outcome.flaws)}"),

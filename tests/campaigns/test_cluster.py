@@ -10,6 +10,7 @@ import pytest
 from fastflight.client.stream import Missed
 from tests.campaigns.cluster import campaign, summary, table
 from tests.campaigns.clustering.boards import CountingBoard
+from tests.campaigns.clustering.compacting import damage_found, parts_made
 from tests.campaigns.clustering.faults import stops_same
 from tests.campaigns.clustering.stage import ClusterStage
 from tests.campaigns.clustering.work import Auditor
@@ -38,6 +39,17 @@ def test_rows_that_are_gone_or_others_are_noticed() -> None:
     assert "are damaged" in auditor.compare(rows, [Missed(3, 4, "damaged")], 0)[0]
     assert "1 acknowledged rows" in auditor.compare({0: b"a", 2: b"c"}, [], 0)[0]
     assert "the first is 1" in auditor.compare({**rows, 1: b"x"}, [], 0)[0]
+
+
+def test_what_servers_say_of_compaction_is_counted() -> None:
+    log = """
+2026-11-26T02:00:00Z [info     ] recordings tidied              compacted=2 swept=0
+2026-11-26T02:00:01Z [warning  ] recordings cannot be tidied    error='it has damaged messages' kind=StorageError
+2026-11-26T02:00:02Z [warning  ] recordings cannot be tidied    error='NATS is away' kind=TransportError
+2026-11-26T02:00:03Z [info     ] recordings tidied              compacted=1 swept=1
+"""
+    assert parts_made(log) == 3
+    assert ["damaged messages" in line for line in damage_found(log)] == [True]
 
 
 def test_faults_that_stop_the_same_programs_come_one_after_the_other() -> None:

@@ -5,7 +5,7 @@
 A chaos proxy stands between each server and each NATS node, between any two NATS nodes, and in front of each server.
 `links` has them by name: `alpha-n0`, `n0-n1`, `to-alpha`. The last is on the way of the other servers and of clients.
 The files of each NATS node, and the recordings of each server, are on a small disk of their own, where the system
-allows that. The clock of each server can be set.
+allows that. The clock of each server can be set. Servers compact after few messages.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError
+from tests.campaigns.clustering import compacting
 from tests.campaigns.clustering.boards import HOST, CountingBoard
 from tests.campaigns.faulting.program import Program
 from tests.support.chaos import ChaosProxy
@@ -48,8 +49,8 @@ max_bytes = "1GB"
 class Server:
     """A server of the cluster, which can be started again at the same address."""
 
-    def __init__(self, name: str, program: Program, proxy: ChaosProxy, clock: SettableClock) -> None:
-        self.name, self.program, self.proxy, self.clock = name, program, proxy, clock
+    def __init__(self, name: str, program: Program, proxy: ChaosProxy, clock: SettableClock, log: Path) -> None:
+        self.name, self.program, self.proxy, self.clock, self.log = name, program, proxy, clock, log
         self.location = f"grpc://{HOST}:{proxy.port}"
 
     def client(self) -> FastFlightClient:
@@ -147,8 +148,9 @@ class ClusterStage:
             }
             arguments = ["serve", *itertools.chain(*options.items())]
             log = self._folder / f"{name}.log"
-            program = Program(name, arguments, [r"listening on (\S+);"], log, {**os.environ, **clock.environment})
-            self.servers[name] = Server(name, program, proxy, clock)
+            environment = {**os.environ, **clock.environment, compacting.VARIABLE: "yes"}
+            program = Program(name, arguments, [r"listening on (\S+);"], log, environment)
+            self.servers[name] = Server(name, program, proxy, clock, log)
         with ThreadPoolExecutor(len(SERVERS)) as starting:
             list(starting.map(lambda server: server.program.start(), self.servers.values()))
         for server in self.servers.values():

@@ -4,7 +4,7 @@
 
 Prints `ready` when its modules are loaded, and begins at a line of its input: on a busy machine loading takes long, and
 it is not part of the measured work. It ends when its input ends. SIGUSR1 prints where it is. Its clock can be set
-(`tests.support.clock`).
+(`tests.support.clock`), and it can compact often (`clustering.compacting`).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 import threading
 
 from fastflight.cli.entry import choose_pool
+from tests.campaigns.clustering import compacting
 from tests.support import clock
 
 # As of a program that lost its terminal.
@@ -29,6 +30,7 @@ def main() -> None:
     choose_pool(os.environ, sys.platform)
     command = importlib.import_module("fastflight.cli.main")  # now: all of it takes the clock that it finds
     command.load(sys.argv[1])
+    compacting.follow(os.environ)
     print("ready", flush=True)
     if not sys.stdin.readline():
         os._exit(LOST)
