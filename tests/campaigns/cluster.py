@@ -95,6 +95,8 @@ def campaign(
             progress(f"{count}: {struck}; {rows} rows acknowledged")
             if count // SETTLE_AFTER != (count - len(bag)) // SETTLE_AFTER or count >= faults:
                 _settle(stage, outcome)
+    except KeyboardInterrupt:
+        progress("ended early")
     finally:
         for work in works:
             work.end()
