@@ -139,7 +139,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         access = access_of(settings.access, authority)
         actions = Actions([*state, *on_devices], authority)
         tables = files if member is None else ForwardedFiles(member.forwarding.routes, inventory, files)
-        engine = SqlEngine(Tables(catalog, actions, authority, tables), settings.sql.limits)
+        engine = SqlEngine(Tables(catalog, actions, authority, tables, log_of), settings.sql.limits)
         parts.callback(engine.close)
         catalog.add(sql_source(engine))
         server = flight_server(settings, catalog, on_devices, state, shards, registry, access, flight_sql(engine))

@@ -20,6 +20,7 @@ from fastflight.log.compaction import compact
 from fastflight.log.retention import Retention
 from fastflight.log.store import Log, Store
 from fastflight.log.store_reader import LogReader, StoreReader
+from fastflight.log.stored import StoredFile, StoredRows
 from fastflight.log.values import (
     EVERYTHING,
     Appended,
@@ -47,6 +48,8 @@ __all__ = [
     "Store",
     "StoreReader",
     "StoreStatistics",
+    "StoredFile",
+    "StoredRows",
     "Ticket",
     "compact",
 ]

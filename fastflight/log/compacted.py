@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fastflight.log.content import TIME_COLUMN, TIME_TYPE, Codec, LogState, log_number
-from fastflight.log.disk import Disk
+from fastflight.log.disk import Disk, File
 from fastflight.log.index import MAX_SEQ, Entries, Index, IndexEntry, stored_entries
 from fastflight.log.sections import FOOTER, Section, Sections, read_seal
 from fastflight.log.segment import SEGMENT_NAME, ReadResult, parse_segment_name, read_exactly
@@ -53,6 +53,10 @@ class Compacted:
     sections: Sections
     size: int
     index: Index = field(default_factory=Index)
+    # By the number of a section: whether its bytes have their checksum, once they were read for another reader.
+    checked: dict[int, bool] = field(default_factory=dict)
+    # By the numbers of a file and of a log: row groups of the log, and a footer that has only them.
+    footers: dict[tuple[int, int], tuple[tuple[int, ...], bytes]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -137,9 +141,26 @@ class Compacted:
         yield table
         yield from self.index.encode(self.size)
 
-    def _footer(self, number: int) -> pq.FileMetaData | None:
+    def is_intact(self, number: int, file: File) -> bool:
+        """Return whether a section of the open `file` has its checksum. It is read once: the answer is kept.
+
+        Damage is added to the index.
+        """
+        known = self.checked.get(number)
+        if known is None:
+            section = self.sections[number]
+            known = self.checked[number] = _verified(file, section) is not None
+            if not known:
+                self.index.add_damage(section.offset, section.size)
+        return known
+
+    def footer_bytes(self, number: int) -> bytes | None:
+        """Return the footer of a file, with its size and magic; None if it is damaged."""
         section = next(section for section in self.sections if section.file == number and section.group == FOOTER)
-        data = self._read_verified(section)
+        return self._read_verified(section)
+
+    def _footer(self, number: int) -> pq.FileMetaData | None:
+        data = self.footer_bytes(number)
         if data is None:
             return None
         return pq.read_metadata(pa.BufferReader(data))
@@ -171,14 +192,17 @@ class Compacted:
         """Return the bytes of a section; None if they cannot be read or their checksum is wrong."""
         file = self.disk.open(self.names[section.file])
         try:
-            data = read_exactly(file, section.offset, section.size)
-        except FileNotFoundError:
-            raise
-        except OSError:
-            return None
+            return _verified(file, section)
         finally:
             file.close()
-        return data if len(data) == section.size and crc32(data) == section.crc else None
+
+
+def _verified(file: File, section: Section) -> bytes | None:
+    try:
+        data = read_exactly(file, section.offset, section.size)
+    except OSError:
+        return None
+    return data if len(data) == section.size and crc32(data) == section.crc else None
 
 
 def _schema(metadata: pq.FileMetaData) -> pa.Schema:

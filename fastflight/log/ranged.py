@@ -77,6 +77,12 @@ class RangeItems:
                 yield NumberedRows(first + at, batch.slice(at, end - at))
             at = end
 
+    def inside(self, end: int) -> Iterator[Missing]:
+        """Move the cursor to `end`, over rows of which some may be in the time range. Report the holes before them."""
+        self.cursor = end
+        self._inside = True
+        yield from self._flush()
+
     def _flush(self) -> Iterator[Missing]:
         yield from self._holes
         self._holes.clear()

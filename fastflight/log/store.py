@@ -32,6 +32,7 @@ from fastflight.log.reading import LogReading, Snapshot, StorePart, retry_missin
 from fastflight.log.record import RecordKind
 from fastflight.log.retention import Retention, RetentionCheck
 from fastflight.log.segment import Segment
+from fastflight.log.stored import StoredRows, stored_rows
 from fastflight.log.values import (
     EVERYTHING,
     Damage,
@@ -139,6 +140,10 @@ class Log:
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
         """Return where the rows of a range are stored now, in the order of their numbers."""
         return retry_missing(lambda: extents(self._store.snapshot(self.number), self.number, wanted))
+
+    def stored(self, wanted: Range = EVERYTHING, limit: int | None = None) -> StoredRows:
+        """Open the Parquet files with the oldest rows of a range, at most `limit`. Close what this returns."""
+        return retry_missing(lambda: stored_rows(self._store.snapshot(self.number), self.number, wanted, limit))
 
     def _encode(self, batch: pa.RecordBatch) -> EncodedBatch:
         if not batch.num_rows:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from fastflight.access.identity import ANYBODY, Identity
 from fastflight.errors import QueryLimit, RequestError
+from fastflight.log import StoredFile
 from fastflight.service.requests import MAX_PARAMETERS, MAX_QUERY_CHARACTERS
 from fastflight.service.resolve import plain
 from fastflight.service.source import Lot, Noted, Reading
@@ -24,7 +25,7 @@ from fastflight.sql.limits import SqlLimits
 from fastflight.sql.names import shown
 from fastflight.sql.process import Worker, Workers
 from fastflight.sql.pushdown import Narrowing
-from fastflight.sql.tables import Table, TableName, Tables
+from fastflight.sql.tables import STORED_COLUMNS, Table, TableName, Tables
 
 # How often a query that waits for its worker checks whether its client is still there.
 LOOK_SECONDS = 0.2
@@ -117,6 +118,9 @@ class _Run:
         self._opened = ExitStack()
         self._open: list[Table] = []
         self._names: list[list[str]] = []
+        self._files: list[StoredFile] = []
+        # By the number of a table: the first number of a recording that is not in files.
+        self._ends: dict[int, int] = {}
         self._scans: dict[int, Iterator[pa.RecordBatch]] = {}
         self._ahead: dict[int, tuple[Kind, Any]] = {}
         self._failure: BaseException | None = None
@@ -145,6 +149,28 @@ class _Run:
             raise
         self.plan = self._next(Kind.PLAN).json()
         self.schema = pa.ipc.read_schema(pa.py_buffer(self._next(Kind.SCHEMA).payload))
+        if not describe and self.plan["explain"] != "plan":
+            self._send(Kind.FILES, [self._stored(number) for number in range(len(self._open))])
+
+    def _stored(self, table: int) -> dict[str, Any] | None:
+        """Return the Parquet files of a table: names, numbers, sizes, and the range of `seq`."""
+        rows = self._open[table].stored(Narrowing(**self.plan["scans"][table]))
+        if rows is None:
+            return None
+        self._ends[table] = rows.end
+        if rows.gaps:
+            self._read[table] |= {"gaps": rows.gaps, "lost": rows.lost}
+        files = [[file.name, number, file.size] for number, file in enumerate(rows.files, len(self._files))]
+        self._files += rows.files
+        if not files:
+            return None
+        return {
+            "files": files,
+            "first": rows.first,
+            "last": rows.last,
+            "whole": rows.whole,
+            "columns": STORED_COLUMNS,
+        }
 
     def _open_tables(self, names: list[list[str]]) -> None:
         lowered = {tuple(part.lower() for part in name) for name in names}
@@ -227,9 +253,12 @@ class _Run:
                 if frame.kind == Kind.FAILED:
                     self._ended = True
                     raise self._error(frame.json())
-                if frame.kind != Kind.NEXT:
+                if frame.kind == Kind.READ:
+                    self._give_bytes(frame)
+                elif frame.kind == Kind.NEXT:
+                    self._feed(frame)
+                else:
                     return frame
-                self._feed(frame)
                 self._check_time()
         except EOFError:
             raise self._limit("memory") from None
@@ -242,6 +271,16 @@ class _Run:
         if frame.kind != kind:
             raise RequestError("the query cannot be run", where="query")
         return frame
+
+    def _give_bytes(self, asked: Frame) -> None:
+        offset, size = asked.json()
+        try:
+            content = self._files[asked.number].read(offset, size)
+        except Exception as error:  # raised again when the worker has ended the query
+            self._failure = error
+            self._send(Kind.REFUSED)
+        else:
+            self._send(Kind.BYTES, content)
 
     def _feed(self, asked: Frame) -> None:
         """Send the next rows of a scan to the worker, and read those after them while it works on these."""
@@ -267,6 +306,8 @@ class _Run:
 
     def _scan(self, table: int) -> Generator[pa.RecordBatch, None, None]:
         narrowing = Narrowing(**self.plan["scans"][table])
+        if end := self._ends.get(table, 0):
+            narrowing = replace(narrowing, from_seq=max(end, narrowing.from_seq or 0))
         if narrowing.is_empty:
             return
         reading = self._open[table].scan(narrowing)

@@ -3,9 +3,11 @@
 A worker sends `READY` and then waits for a query. That is a dialogue, which the server begins with `ASK`, the query,
 and `ROWS`, its parameters. The worker answers `TABLES`, the tables that the query names. The server sends a `SCHEMA`
 for each, or one `REFUSED`. The worker answers `PLAN`: which columns and rows of each table it needs, and its
-parameters. Then it sends the `SCHEMA` of the result, and its `ROWS` if the query is to be run. In between it sends
-`NEXT` when it needs rows of a table, and the server answers with `ROWS`, or with `END` or `REFUSED`. The dialogue ends
-with the worker's `END`, or with `FAILED` at any time.
+parameters. Then it sends the `SCHEMA` of the result. If the query is to be run, the server sends `FILES`: for each
+table the Parquet files that have its first rows. The worker sends the `ROWS` of the result. In between it sends `NEXT`
+when it needs rows of a table, and the server answers with `ROWS`, or with `END` or `REFUSED`; and it sends `READ` when
+it needs bytes of a file, and the server answers with `BYTES` or `REFUSED`. The dialogue ends with the worker's `END`,
+or with `FAILED` at any time.
 """
 
 from __future__ import annotations
@@ -34,14 +36,17 @@ class Kind(IntEnum):
     REFUSED = 8
     FAILED = 9
     READY = 10
+    FILES = 11
+    READ = 12
+    BYTES = 13
 
 
 class Frame(NamedTuple):
-    """One message. `number` is that of a scan of a table, in the frames about rows of a table."""
+    """One message. `number` is that of a scan of a table, or of a file, in the frames about these."""
 
     kind: Kind
     number: int
-    payload: bytearray
+    payload: bytes
 
     def json(self) -> Any:
         """Return the payload, which is JSON."""
@@ -85,15 +90,15 @@ class Pipe:
         """Close this end. The other end then gets `EOFError`."""
         self._stream.close()
 
-    def _exactly(self, size: int) -> bytearray:
-        content = bytearray(size)
-        rest = memoryview(content)
-        while rest:
+    def _exactly(self, size: int) -> bytes:
+        pieces: list[bytes] = []
+        while size:
             try:
-                count = self._stream.recv_into(rest)
+                piece = self._stream.recv(size, socket.MSG_WAITALL)
             except (OSError, ValueError) as error:
                 raise EOFError("the other end is closed") from error
-            if not count:
+            if not piece:
                 raise EOFError("the other end is closed")
-            rest = rest[count:]
-        return content
+            pieces.append(piece)
+            size -= len(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)

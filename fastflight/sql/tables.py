@@ -20,17 +20,27 @@ from fastflight.access.actions import Actions
 from fastflight.access.authority import Authority, Listing
 from fastflight.access.identity import Identity
 from fastflight.errors import FastFlightError, UnknownName, nearest
+from fastflight.log import Log, StoredRows
 from fastflight.service import Catalog
 from fastflight.service.requests import DeviceFile, Recording, Request
 from fastflight.service.resolve import plain
 from fastflight.service.source import Reading
 from fastflight.sources import DeviceFiles
 from fastflight.sources.file_cache import CachedContent
+from fastflight.sources.recorded_rows import WAITED
+from fastflight.sources.recording import Readable, range_of
 from fastflight.sql.names import CATALOG, OWN_SCHEMA, RECORDING, like, shown, table_of_path
 from fastflight.sql.pushdown import EPOCH, MICROSECOND, Narrowing
 
 TIME = pa.timestamp("us", "UTC")
 DATA_TYPE, OWN_TYPE = "TABLE", "SYSTEM TABLE"
+# The columns of a recording, made from those of its Parquet files, as `sources.recorded_rows.Replay` makes them.
+STORED_COLUMNS = {
+    "seq": '"fastflight.seq"',
+    "time": f"case when cut is null or not ends_with(cut, '{WAITED}') then time end",
+    "direction": "direction",
+    "data": "data",
+}
 OWN_SCHEMAS = {
     "devices": pa.schema(
         [("name", pa.string()), ("url", pa.string()), ("open", pa.bool_()), ("holder", pa.string())]
@@ -70,6 +80,9 @@ class Table(Protocol):
 
     schema: pa.Schema
 
+    def stored(self, narrowing: Narrowing) -> StoredRows | None:
+        """Return the first rows as Parquet files, if there are such files. A scan must leave these rows out."""
+
     def scan(self, narrowing: Narrowing) -> Reading: ...
 
     def read(self) -> Mapping[str, Any]:
@@ -90,6 +103,9 @@ class FileTable:
         with closing(reading.lots):  # type: ignore[type-var]
             self.schema = plain(reading.schema).remove_metadata()
 
+    def stored(self, narrowing: Narrowing) -> StoredRows | None:
+        return None
+
     def scan(self, narrowing: Narrowing) -> Reading:
         columns = None if narrowing.columns is None else tuple(narrowing.columns)
         self._bytes += self._content.size
@@ -103,9 +119,11 @@ class FileTable:
 
 
 class RecordingTable:
-    """The recorded traffic of a device."""
+    """The recorded traffic of a device. `log` is None if the log is not on this computer."""
 
-    def __init__(self, catalog: Catalog, request: Recording) -> None:
+    def __init__(self, catalog: Catalog, request: Recording, log: Log | None) -> None:
+        self._log = log
+        self._stored: StoredRows | None = None
         self._source = catalog.source_of(request)
         self._request = request
         self._readings: list[Reading] = []
@@ -113,6 +131,13 @@ class RecordingTable:
         schema = self._source.describe(request).schema
         assert schema is not None
         self.schema = plain(schema).remove_metadata()
+
+    def stored(self, narrowing: Narrowing) -> StoredRows | None:
+        if self._log is None or narrowing.is_empty:
+            return None
+        request = self._request.model_copy(update=_keys(narrowing))
+        self._stored = self._log.stored(range_of(request), request.limit_rows)
+        return self._stored
 
     def scan(self, narrowing: Narrowing) -> Reading:
         assert self._source.read is not None
@@ -122,9 +147,15 @@ class RecordingTable:
 
     def read(self) -> Mapping[str, Any]:
         stored = [reading.summary()["stored"] for reading in self._readings]
-        return {"parts": sum(each["parts"] for each in stored), "bytes": sum(each["bytes"] for each in stored)}
+        files = [] if self._stored is None else self._stored.files
+        return {
+            "parts": sum(each["parts"] for each in stored) + len(files),
+            "bytes": sum(each["bytes"] for each in stored) + sum(each.read_bytes for each in files),
+        }
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        if self._stored is not None:
+            self._stored.close()
 
 
 class OwnTable:
@@ -133,6 +164,9 @@ class OwnTable:
     def __init__(self, rows: pa.Table) -> None:
         self._rows = rows
         self.schema = rows.schema
+
+    def stored(self, narrowing: Narrowing) -> StoredRows | None:
+        return None
 
     def scan(self, narrowing: Narrowing) -> Reading:
         rows = self._rows if narrowing.columns is None else self._rows.select(narrowing.columns)
@@ -163,7 +197,15 @@ def _time(microseconds: int | None) -> datetime | None:
 class Tables:
     """The tables of one server. Each method shows only what `identity` may read."""
 
-    def __init__(self, catalog: Catalog, actions: Actions, authority: Authority, files: DeviceFiles) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        actions: Actions,
+        authority: Authority,
+        files: DeviceFiles,
+        log_of: Callable[[str], Readable],
+    ) -> None:
+        self._log_of = log_of
         self._catalog = catalog
         self._actions = actions
         self._authority = authority
@@ -179,7 +221,9 @@ class Tables:
             return OwnTable(self._own(identity, name.lower()))
         if name.lower() == RECORDING:
             recording = Recording(name=schema)
-            return RecordingTable(self._catalog, self._authority.authorize(identity, recording, "read"))
+            recording = self._authority.authorize(identity, recording, "read")
+            log = self._log_of(recording.name)
+            return RecordingTable(self._catalog, recording, log if isinstance(log, Log) else None)
         if schema.lower() == OWN_SCHEMA and OWN_SCHEMA not in self._devices(identity):
             raise UnknownName("no such table", where=shown(path), hint=nearest(name, OWN_SCHEMAS))
         request = DeviceFile(device=schema, path=f"/{name.lstrip('/')}")

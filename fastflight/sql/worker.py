@@ -12,7 +12,6 @@ import json
 import os
 import socket
 import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
@@ -24,13 +23,16 @@ import pyarrow.dataset  # DuckDB imports it when it reads an Arrow table, when n
 
 from fastflight.errors import FastFlightError, RequestError
 from fastflight.simulator import sandbox
+from fastflight.sql.databases import Abandoned, Databases, Rows, Scans
 from fastflight.sql.frames import Frame, Kind, Pipe
 from fastflight.sql.names import CATALOG, quoted
 from fastflight.sql.pushdown import Narrowing, Plan, narrowing_of
 from fastflight.sql.statement import Statement, check
 
-# Rows of the result in a frame.
+# Rows of the result that DuckDB gives at a time.
 BATCH_ROWS = 65_536
+# The size of a frame with rows.
+BATCH_BYTES = 1 << 20
 # What Python, Arrow and DuckDB take beside the memory that a query may use. DuckDB's own limit does not count strings
 # while they are made.
 SPARE_BYTES = 512 << 20
@@ -52,72 +54,6 @@ ABOUT_QUERY = (
 # These optimizers use the content of tables. Those of the planner are empty.
 BY_CONTENT = "statistics_propagation,late_materialization"
 Values = Sequence[Any] | Mapping[str, Any]
-
-
-class Abandoned(Exception):
-    """The server has ended the query."""
-
-
-class Scans:
-    """Fetches the rows of tables from the server, for the threads of DuckDB."""
-
-    def __init__(self, pipe: Pipe) -> None:
-        self._pipe = pipe
-        self._asking = threading.Lock()
-        self._count = 0
-
-    def begin(self, table: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Return the rows of a new scan of a table."""
-        with self._asking:
-            self._count += 1
-            return self._rows(self._count, table, schema)
-
-    def _rows(self, number: int, table: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        while True:
-            with self._asking:
-                self._pipe.send(Kind.NEXT, [table], number)
-                frame = self._pipe.receive()
-            if frame.kind == Kind.END:
-                return
-            if frame.kind != Kind.ROWS:
-                raise Abandoned
-            yield pa.ipc.read_record_batch(pa.py_buffer(frame.payload), schema)
-
-
-class Rows:
-    """The rows of a table, as DuckDB reads them. Each reading is a new scan."""
-
-    def __init__(self, scans: Scans, table: int, schema: pa.Schema) -> None:
-        self._scans = scans
-        self._table = table
-        self._schema = schema
-
-    def __arrow_c_schema__(self) -> Any:
-        return self._schema.__arrow_c_schema__()
-
-    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        rows = self._scans.begin(self._table, self._schema)
-        return pa.RecordBatchReader.from_batches(self._schema, rows).__arrow_c_stream__(requested_schema)
-
-
-class Databases:
-    """Two databases for one query: one plans it over empty tables, the other runs it.
-
-    Opening them takes 25 ms, so a worker does it before the query comes.
-    """
-
-    def __init__(self, settings: Mapping[str, str]) -> None:
-        self.planner, self.runner = (duckdb.connect(":memory:", config=dict(settings)) for _ in range(2))
-        for each in (self.planner, self.runner):
-            each.execute(f"attach ':memory:' as {CATALOG}")
-            each.execute("set TimeZone = 'UTC'")
-            each.execute("set enable_external_access = false")
-        self.runner.execute("set lock_configuration = true")
-
-    def close(self) -> None:
-        """Close both."""
-        self.planner.close()
-        self.runner.close()
 
 
 class Query:
@@ -157,7 +93,7 @@ class Query:
         self._pipe.send(Kind.TABLES, {"tables": statement.tables, "lists": statement.lists})
         schemas = [self._schema() for _ in statement.tables]
         for number, (path, schema) in enumerate(zip(statement.tables, schemas, strict=True)):
-            planner.register(f"table{number}", schema.empty_table())
+            self._databases.register(planner, f"table{number}", schema.empty_table())
             _make(planner, "table", path, f"from temp.main.table{number}")
         if statement.lists:
             for schema_name, table in self._expect(Kind.ROWS).json():
@@ -186,23 +122,37 @@ class Query:
     ) -> None:
         scans = Scans(self._pipe)
         database = self._databases.runner
+        stored = self._expect(Kind.FILES).json()
         for number, path in enumerate(statement.tables):
             columns, schema = narrowings[number].columns, schemas[number]
             scanned = schema if columns is None else pa.schema([schema.field(name) for name in columns])
-            database.register(f"table{number}", Rows(scans, number, scanned))
+            self._databases.register(database, f"table{number}", Rows(scans, number, scanned))
             types = self._databases.planner.execute(f"describe from {'.'.join(map(quoted, path))}").fetchall()
             # Columns that are not read have their types all the same.
             selected = (
                 quoted(name) if name in scanned.names else f"null::{type_} as {quoted(name)}"
                 for name, type_, *_ in types
             )
-            _make(database, "view", path, f"from temp.main.table{number} select {', '.join(selected)}")
+            query = f"from temp.main.table{number} select {', '.join(selected)}"
+            if (files := stored[number]) is not None:
+                from_files = self._select_stored(scans, files, types)
+                query = from_files if files["whole"] else f"{from_files} union all {query}"
+            _make(database, "view", path, query)
         database.execute(f"use {CATALOG}")
         with database.sql(statement.sql, params=bound).to_arrow_reader(BATCH_ROWS) as rows:
             schema = _plain(rows.schema)
             for batch in rows:
                 if statement.explain == "":
-                    self._pipe.send(Kind.ROWS, batch.cast(schema).serialize())
+                    for piece in _pieces(batch.cast(schema)):
+                        self._pipe.send(Kind.ROWS, piece.serialize())
+
+    def _select_stored(self, scans: Scans, files: Mapping[str, Any], types: Sequence[Sequence[Any]]) -> str:
+        """Return the query for the rows that are in files, with columns of these names and types."""
+        paths = [self._databases.files.add(scans, *file) for file in files["files"]]
+        of = files["columns"]
+        columns = ", ".join(f"({of[name]})::{type_} as {quoted(name)}" for name, type_, *_ in types)
+        inside = f"{of['seq']} between {files['first']} and {files['last']}"
+        return f"from read_parquet({paths}) select {columns} where {inside}"
 
     def _expect(self, kind: Kind) -> Frame:
         frame = self._pipe.receive()
@@ -212,6 +162,12 @@ class Query:
 
     def _schema(self) -> pa.Schema:
         return pa.ipc.read_schema(pa.py_buffer(self._expect(Kind.SCHEMA).payload))
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Split a batch into pieces of about `BATCH_BYTES`, so that the server sends one while DuckDB makes the next."""
+    rows = max(1, batch.num_rows * BATCH_BYTES // max(1, batch.nbytes))
+    return (batch.slice(at, rows) for at in range(0, batch.num_rows, rows))
 
 
 def _make(database: duckdb.DuckDBPyConnection, kind: str, path: Sequence[str], query: str) -> None:
@@ -238,7 +194,7 @@ def _bound(names: Sequence[str], values: Mapping[str, Any] | None) -> Values | N
     return [values[name] for name in names] if all(map(str.isdigit, names)) else {name: values[name] for name in names}
 
 
-def _row(payload: bytearray) -> dict[str, Any]:
+def _row(payload: bytes) -> dict[str, Any]:
     """Return the parameters of a query, which come as a table of one row."""
     if not payload:
         return {}
@@ -268,19 +224,25 @@ def _failure(error: BaseException) -> dict[str, str]:
 def serve(pipe: Pipe, settings: Mapping[str, str]) -> None:
     """Answer queries until the server closes the pipe."""
     while True:
-        with closing(Databases(settings)) as databases:
-            pipe.send(Kind.READY)
-            _serve_one(pipe, databases)
+        with closing(Databases(settings)) as databases, contextlib.suppress(duckdb.Error):
+            while True:
+                pipe.send(Kind.READY)
+                if not _serve_one(pipe, databases) or databases.used_up:
+                    break  # after an error the databases may be in any state
+                databases.renew()
 
 
-def _serve_one(pipe: Pipe, databases: Databases) -> None:
+def _serve_one(pipe: Pipe, databases: Databases) -> bool:
+    """Answer a query. Return whether it has ended without an error."""
     asked = pipe.receive()
     try:
         Query(pipe, databases).answer(asked)
+        return True
     except Abandoned:
         pipe.send(Kind.END)
     except (duckdb.Error, FastFlightError, pa.ArrowException, MemoryError, RecursionError, ValueError) as error:
         pipe.send(Kind.FAILED, _failure(error))
+    return False
 
 
 def main(descriptor: str, memory: str, threads: str) -> None:

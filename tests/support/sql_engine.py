@@ -15,7 +15,7 @@ from fastflight.access.authority import Authority
 from fastflight.access.identity import ANYBODY, Identity
 from fastflight.concurrency import Shards
 from fastflight.device import Inventory
-from fastflight.log import Store
+from fastflight.log import Store, compact
 from fastflight.service import Catalog
 from fastflight.sources import (
     DeviceFiles,
@@ -37,6 +37,8 @@ JSONL = b'{"t": 1, "name": "a"}\n{"t": 3, "name": "c"}\n'
 # The time of the first recorded row, and between two rows.
 FIRST_NS, STEP_NS = 1_750_000_000_000_000_000, 1_000_000_000
 RECORDED = 1000
+# The row without a time.
+WAITED_ROW = 3
 
 
 @dataclass
@@ -63,21 +65,28 @@ class Sql:
         return {row["explain_key"]: row["explain_value"] for row in found}
 
 
-def record(folder: Path, name: str = "demo", rows: int = RECORDED) -> None:
-    """Store a recording of one row a second."""
-    with Store(folder) as store:
-        chunks = [Chunk(n, FIRST_NS + n * STEP_NS, "rx" if n % 10 else "tx", b"line %d\n" % n) for n in range(rows)]
-        store.open(name, LOG_SCHEMA).append(log_batch(chunks, {})).result()
+def record(folder: Path, name: str = "demo", rows: int = RECORDED, compacted: int = 0) -> None:
+    """Store a recording of one row a second, of which the first rows are compacted."""
+    chunks = [
+        Chunk(n, FIRST_NS + n * STEP_NS, "rx" if n % 10 else "tx", b"line %d\n" % n, waited=n == WAITED_ROW)
+        for n in range(rows)
+    ]
+    with Store(folder, segment_bytes=1) as store:  # a segment for each append
+        log = store.open(name, LOG_SCHEMA)
+        for part in (chunks[:compacted], chunks[compacted:]):
+            if part:
+                log.append(log_batch(part, {})).result()
+        compact(store)
 
 
 @contextmanager
-def engine_over(folder: Path, limits: SqlLimits | None = None, options: str = "") -> Iterator[Sql]:
+def engine_over(folder: Path, limits: SqlLimits | None = None, options: str = "", compacted: int = 0) -> Iterator[Sql]:
     board = folder / "board"
     (board / "logs").mkdir(parents=True)
     (board / "a.csv").write_bytes(CSV)
     (board / "logs" / "b.jsonl").write_bytes(JSONL)
     (board / "bad.arrow").write_bytes(b"no Arrow at all")
-    record(folder / "recordings")
+    record(folder / "recordings", compacted=compacted)
     with ExitStack() as parts:
         shards = parts.enter_context(Shards(1))
         urls = {"demo": f"sim:?files={board}&telemetry=0{options}", "other": "sim:?telemetry=0"}
@@ -91,7 +100,7 @@ def engine_over(folder: Path, limits: SqlLimits | None = None, options: str = ""
             catalog.add(source)
         authority = Authority(inventory.names, recordings.names)
         actions = Actions([*device_actions(inventory), *recording_actions(recordings)], authority)
-        engine = SqlEngine(Tables(catalog, actions, authority, files), limits)
+        engine = SqlEngine(Tables(catalog, actions, authority, files, recordings.log), limits)
         parts.callback(engine.close)
         sql = Sql(engine, board, inventory, cache)
         sql.rows("from fastflight.files")  # opens the boards: what stays open is not a test's

@@ -1,0 +1,74 @@
+"""Queries over a compacted recording: DuckDB reads its Parquet files, and the answers are those of its log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fastflight.errors import DataError
+from tests.support.sql_engine import RECORDED, Sql, engine_over
+
+COMPACTED = 700
+QUERIES = (
+    "select * from demo.recording",
+    "select * from demo.recording limit 10",
+    "select * from demo.recording limit 10 offset 695",
+    "select seq, time from demo.recording where time is null or seq in (1, 699, 700, 999) order by seq",
+    "select count(*) as n, sum(octet_length(data)) as b, max(time) as t from demo.recording",
+    "select direction, count(*) as n from demo.recording group by direction order by direction",
+    "select data from demo.recording where seq between 690 and 710 and direction = 'tx'",
+    "select seq from demo.recording where time >= '2025-06-15 15:18:00+00' and time < '2025-06-15 15:18:30+00'",
+    "select a.seq from demo.recording a join demo.recording b on a.seq = b.seq + 1 where b.seq > 996 order by 1",
+    "select seq from demo.recording where seq < 0 or seq > 2000",
+)
+
+
+@pytest.fixture(scope="module")
+def compacted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sql]:
+    with engine_over(tmp_path_factory.mktemp("compacted"), compacted=COMPACTED) as made:
+        yield made
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_compacted_recording_gives_the_same_answer(sql: Sql, compacted: Sql, query: str) -> None:
+    expected = sql.table(query)
+    assert compacted.table(query).equals(expected)
+    assert compacted.table(query).schema == expected.schema
+
+
+def test_only_the_files_that_a_query_needs_are_read(compacted: Sql) -> None:
+    every = compacted.explained("select data from demo.recording")["demo.recording"]
+    assert "parts: 2" in every and f"read_rows: {RECORDED - COMPACTED}" in every
+    none = compacted.explained("select data from demo.recording where seq >= 800")["demo.recording"]
+    assert "parts: 1" in none and "read_rows: 200" in none
+    first = compacted.explained("select data from demo.recording where seq < 100")["demo.recording"]
+    assert "parts: 1" in first and "read_rows: 0" in first
+    few = compacted.explained("select seq from demo.recording where seq < 100")["demo.recording"]
+    assert _bytes(few) < _bytes(first)
+
+
+def test_a_query_cannot_name_the_files(compacted: Sql) -> None:
+    for function in ("read_parquet", "parquet_metadata", "read_blob", "glob"):
+        with pytest.raises(Exception, match="not allowed"):
+            compacted.rows(f"select * from {function}('stored://0')")
+
+
+def test_damage_is_an_error_once_and_lost_rows_from_then_on(tmp_path: Path) -> None:
+    with engine_over(tmp_path, compacted=COMPACTED) as sql:
+        (parquet,) = (tmp_path / "recordings").glob("*.parquet")
+        whole = bytearray(parquet.read_bytes())
+        whole[len(whole) // 8] ^= 1
+        parquet.write_bytes(whole)
+        query = "select count(*) as n from demo.recording where octet_length(data) > 0"
+        with pytest.raises(DataError, match="damaged"):
+            sql.rows(query)
+        assert sql.rows(query) == [{"n": RECORDED - COMPACTED}]
+        reading = sql.engine.execute(query)
+        assert sum(1 for lot in reading.all_lots() for _ in lot) == 1
+        assert reading.summary()["tables"]["demo.recording"]["lost"] == COMPACTED
+
+
+def _bytes(explained: str) -> int:
+    return int(explained.split("bytes: ")[1].split(",")[0])
