@@ -74,7 +74,7 @@ def print_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], format: str
     """Print rows on standard output."""
     write = screen.bytes_writer()
     try:
-        writer = open_writer(Layout(format), schema.remove_metadata())
+        writer = open_writer(Layout(format, bytes_as="base64"), schema.remove_metadata())
         write(writer.begin())
         for batch in batches:
             write(writer.encode(batch))

@@ -59,25 +59,30 @@ class Scans:
 
 
 class File:
-    """A Parquet file of the server, as DuckDB reads it through Python."""
+    """A Parquet file of the server, as DuckDB reads it through Python.
+
+    Threads of DuckDB share it: each of them seeks and then reads. So each has a position of its own.
+    """
 
     def __init__(self, scans: Scans, number: int, size: int) -> None:
         self._scans = scans
         self._number = number
         self._size = size
-        self._at = 0
+        self._of_thread = threading.local()
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        self._at = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
-        return self._at
+        start = {os.SEEK_SET: 0, os.SEEK_CUR: self.tell(), os.SEEK_END: self._size}[whence]
+        self._of_thread.position = start + offset
+        return start + offset
 
     def tell(self) -> int:
-        return self._at
+        return getattr(self._of_thread, "position", 0)
 
     def read(self, size: int = -1) -> bytes:
-        size = min(size, self._size - self._at) if size >= 0 else self._size - self._at
-        content = self._scans.read(self._number, self._at, size)
-        self._at += len(content)
+        start = self.tell()
+        rest = max(0, self._size - start)
+        content = self._scans.read(self._number, start, rest if size < 0 else min(size, rest))
+        self._of_thread.position = start + len(content)
         return content
 
     def close(self) -> None: ...

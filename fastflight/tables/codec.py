@@ -30,7 +30,8 @@ class Layout:
     means inferred (csv, jsonl), given by the file (arrow), or derived from `record` (packed). `columns`: the columns
     to keep, in this order; for `packed`, the names of the record's fields instead. `record`: the `struct` format of
     one `packed` record. `offset`: where in the file the bytes begin, for `raw` rows, which carry it. `not_finite`: what
-    a `jsonl` writer does with NaN and infinities, which JSON does not have.
+    a `jsonl` writer does with NaN and infinities, which JSON does not have. `bytes_as`: what the writers of `csv` and
+    `jsonl` do with columns of bytes, which a reader would take for text.
     """
 
     format: str
@@ -40,6 +41,7 @@ class Layout:
     on_error: OnError = "skip"
     offset: int = 0
     not_finite: Literal["refuse", "null"] = "refuse"
+    bytes_as: Literal["refuse", "base64"] = "refuse"
 
 
 @dataclass(frozen=True, slots=True)

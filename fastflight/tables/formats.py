@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pyarrow as pa
 
@@ -13,7 +14,7 @@ from fastflight.tables.csv import csv_reader
 from fastflight.tables.jsonl import jsonl_reader
 from fastflight.tables.packed import PackedReader, PackedWriter
 from fastflight.tables.raw import RawReader, RawWriter
-from fastflight.tables.writing import CsvWriter, JsonlWriter
+from fastflight.tables.writing import Base64Writer, CsvWriter, JsonlWriter
 
 _CODECS: dict[str, tuple[Callable[[Layout], RowReader], Callable[[Layout, pa.Schema], RowWriter]]] = {
     "csv": (csv_reader, CsvWriter),
@@ -31,7 +32,10 @@ def open_reader(layout: Layout) -> RowReader:
 
 def open_writer(layout: Layout, schema: pa.Schema) -> RowWriter:
     """Return a writer for batches of `schema`. `RequestError` or `DataError` if the format cannot hold them."""
-    return _codec(layout)[1](layout, schema)
+    make = _codec(layout)[1]
+    if layout.bytes_as == "base64" and layout.format in ("csv", "jsonl"):
+        return Base64Writer(partial(make, layout), schema)
+    return make(layout, schema)
 
 
 def _codec(layout: Layout) -> tuple[Callable[[Layout], RowReader], Callable[[Layout, pa.Schema], RowWriter]]:

@@ -7,8 +7,10 @@ again.
 
 from __future__ import annotations
 
+import base64
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +18,7 @@ import pyarrow.compute as pc
 
 from fastflight.errors import DataError
 from fastflight.tables.bare import plain_type, plain_values
-from fastflight.tables.codec import Layout
+from fastflight.tables.codec import Layout, RowWriter
 from fastflight.tables.schemas import conform, project, require_unique
 
 TEXT = pa.large_string()
@@ -126,6 +128,31 @@ def _quoted(text: pa.Array, where: str) -> pa.Array:
     quote, nothing = pa.scalar('"', TEXT), pa.scalar("", TEXT)
     doubled = pc.replace_substring(text, '"', '""')
     return pc.if_else(needed, pc.binary_join_element_wise(quote, doubled, quote, nothing), text)
+
+
+class Base64Writer:
+    """`RowWriter` that writes columns of bytes as text in base64, with another writer."""
+
+    def __init__(self, writer: Callable[[pa.Schema], RowWriter], schema: pa.Schema) -> None:
+        self._bytes = [index for index, field in enumerate(schema) if _is_bytes(plain_type(field.type))]
+        self._schema = pa.schema(
+            [field.with_type(TEXT) if index in self._bytes else field for index, field in enumerate(schema)]
+        )
+        self._writer = writer(self._schema)
+
+    def begin(self) -> bytes:
+        return self._writer.begin()
+
+    def encode(self, batch: pa.RecordBatch) -> bytes:
+        columns = list(batch.columns)
+        for index in self._bytes:
+            values = plain_values(columns[index]).to_pylist()
+            texts = [None if each is None else base64.b64encode(each).decode() for each in values]
+            columns[index] = pa.array(texts, TEXT)
+        return self._writer.encode(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+    def finish(self) -> bytes:
+        return self._writer.finish()
 
 
 _WITHOUT_JSON = (pa.types.is_duration, pa.types.is_time, pa.types.is_interval)

@@ -48,6 +48,14 @@ def test_each_format_has_the_same_rows(http: httpx.Client) -> None:
     assert json.loads(ask("jsonl", by_json)) == {"a": 1, "b": "x"}
 
 
+def test_bytes_are_base64_as_text(http: httpx.Client) -> None:
+    query = r"select '\x00\xFFab'::blob as data, null::blob as none, 1 as n"
+    csv = http.post("/sql?format=csv", content=query)
+    assert csv.status_code == 200 and csv.text == "data,none,n\nAP9hYg==,,1\n"
+    assert http.post("/sql?format=jsonl", content=query).json() == {"data": "AP9hYg==", "none": None, "n": 1}
+    assert pa.ipc.open_stream(http.post("/sql", content=query).content).read_all()["data"].to_pylist() == [b"\0\xffab"]
+
+
 def test_what_is_wrong_gets_its_status(http: httpx.Client) -> None:
     for content, status, text in (
         (b"drop table x", 400, "SQL only reads"),

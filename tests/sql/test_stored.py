@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from fastflight.errors import DataError
+from fastflight.sql.databases import File
 from tests.support.sql_engine import RECORDED, Sql, engine_over
 
 COMPACTED = 700
@@ -47,6 +50,24 @@ def test_only_the_files_that_a_query_needs_are_read(compacted: Sql) -> None:
     assert "parts: 1" in first and "read_rows: 0" in first
     few = compacted.explained("select seq from demo.recording where seq < 100")["demo.recording"]
     assert _bytes(few) < _bytes(first)
+
+
+class Bytes:
+    """Stands for the server: a file of 1,000 bytes."""
+
+    def read(self, file: int, offset: int, size: int) -> bytes:
+        return bytes(n % 251 for n in range(offset, offset + size))
+
+
+def test_threads_share_a_file_and_have_positions_of_their_own() -> None:
+    file = File(Bytes(), 0, 1000)  # type: ignore[arg-type]
+    with ThreadPoolExecutor(1) as other:
+        file.seek(100)
+        assert other.submit(file.seek, 500).result() == 500
+        assert file.read(2) == bytes([100, 101])
+        assert other.submit(file.read, 1).result() == bytes([500 % 251])
+        assert file.tell() == 102 and file.seek(-1, os.SEEK_END) == 999
+        assert len(file.read()) == 1 and file.read() == b""
 
 
 def test_a_query_cannot_name_the_files(compacted: Sql) -> None:

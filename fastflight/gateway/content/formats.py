@@ -105,7 +105,8 @@ class TextEncoder:
         self._says_errors = format_ == "jsonl"
         schema = schema.remove_metadata()
         self._escaped = pa.schema([f.with_name(FORMULA.sub(ESCAPED, f.name)) for f in schema]) if escapes else None
-        self._writer: RowWriter = open_writer(Layout(format_, not_finite="null"), self._escaped or schema)
+        layout = Layout(format_, not_finite="null", bytes_as="base64")
+        self._writer: RowWriter = open_writer(layout, self._escaped or schema)
 
     def begin(self) -> Data:
         return self._writer.begin()

@@ -8,7 +8,6 @@ bytes, which are base64. Notes, trailer and errors are no part of either: they a
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol, TypeAlias
@@ -66,10 +65,7 @@ class JsonMessages:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._bytes = [index for index, field in enumerate(schema) if _is_bytes(field.type)]
-        plain = [field.with_type(pa.string()) if _is_bytes(field.type) else field for field in schema]
-        self._plain = pa.schema(plain)
-        self._writer = open_writer(Layout("jsonl", not_finite="null"), self._plain)
+        self._writer = open_writer(Layout("jsonl", not_finite="null", bytes_as="base64"), schema)
 
     def begin(self) -> str:
         columns = [{"name": field.name, "type": str(field.type)} for field in self._schema]
@@ -77,10 +73,7 @@ class JsonMessages:
         return json.dumps({"columns": columns, "path": path}, ensure_ascii=False)
 
     def encode(self, batch: pa.RecordBatch) -> Iterator[str]:
-        columns = list(batch.columns)
-        for index in self._bytes:
-            columns[index] = _base64(columns[index])
-        lines = self._writer.encode(pa.RecordBatch.from_arrays(columns, schema=self._plain)).splitlines()
+        lines = self._writer.encode(batch).splitlines()
         yield from _row_messages(lines)
 
     def finish(self) -> None:
@@ -101,15 +94,6 @@ def _row_messages(lines: list[bytes]) -> Iterator[str]:
         half = len(lines) // 2
         yield from _row_messages(lines[:half])
         yield from _row_messages(lines[half:])
-
-
-def _base64(column: pa.Array) -> pa.Array:
-    values = column.to_pylist()
-    return pa.array([None if each is None else base64.b64encode(each).decode() for each in values], pa.string())
-
-
-def _is_bytes(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(type_) or pa.types.is_large_binary(type_) or pa.types.is_fixed_size_binary(type_))
 
 
 def _too_big(size: int) -> HttpRefusal:
