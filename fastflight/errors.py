@@ -130,7 +130,10 @@ class DeviceException(DeviceError):
 
 
 class SourceError(FastFlightError):
-    """An own source has failed, or has broken the rules of `fastflight.Source`. The server's log has the details."""
+    """An own source has failed, or has broken the rules of `fastflight.Source`; or the process of a query has ended.
+
+    The server's log has the details of a source.
+    """
 
     code = "source"
 

@@ -51,8 +51,7 @@ from fastflight.sources import (
 from fastflight.sources.metrics import device_metrics, recording_metrics
 from fastflight.sources.recordings import NoRecordings
 from fastflight.sources.state_actions import server_metrics, state_actions
-from fastflight.sql.engine import SqlEngine
-from fastflight.sql.source import sql_source
+from fastflight.sql.engine import SqlEngine, sql_source
 from fastflight.sql.tables import Tables
 
 # Streams have been stopped when the gateway is closed. This is for answers that are still being written.

@@ -18,7 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from fastflight.app.access_settings import resolve_path
 from fastflight.app.recording_settings import bytes_of
 from fastflight.sources.file_cache import DEFAULT_BYTES
-from fastflight.sql.limits import SqlLimits
+from fastflight.sql.process import SqlLimits
 
 # DuckDB needs some for its own tables.
 MIN_MEMORY_BYTES = 32 << 20

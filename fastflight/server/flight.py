@@ -24,7 +24,7 @@ from fastflight.access.authenticator import Authenticator, Tls
 from fastflight.access.authority import Authority
 from fastflight.access.identity import ANYBODY, Identity, unproven
 from fastflight.concurrency import Shard, Shards
-from fastflight.errors import Unsupported
+from fastflight.errors import Stopped, Unsupported
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import answers, exchanges, listing, uploads
@@ -249,7 +249,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         if answer.read is None:
             raise Unsupported("this command is not a ticket", hint="get_flight_info returns the ticket")
         with self._call("do_get", None, identity, context):
-            return flight.RecordBatchStream(answer.read())
+            return flight.RecordBatchStream(answer.read(partial(_check_connected, context)))
 
     def _identify(self, context: flight.ServerCallContext) -> Identity:
         """Begin a call: give it a request id and identify the caller.
@@ -292,6 +292,12 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         if self._authenticator is not None and not self._authenticator.still(identity):
             raise unproven()
         return bool(context.is_cancelled())
+
+
+def _check_connected(context: flight.ServerCallContext) -> None:
+    """Raise `Stopped` if the client has left."""
+    if context.is_cancelled():
+        raise Stopped("the client has left")
 
 
 def client_name(identity: Identity, context: flight.ServerCallContext) -> str:

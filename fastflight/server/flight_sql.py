@@ -70,7 +70,7 @@ class FlightSql:
                 statement = self._statements.get(handle, owner_of(identity))
                 return SqlAnswer(_ticket(statement.query, statement.parameters), statement.schema)
             case wire.CommandGetSqlInfo(numbers):
-                return SqlAnswer(command, sql_info.SCHEMA, partial(sql_info.sql_info, numbers))
+                return SqlAnswer(command, sql_info.SCHEMA, lambda check: sql_info.sql_info(numbers))
             case (
                 wire.CommandGetCatalogs()
                 | wire.CommandGetDbSchemas()

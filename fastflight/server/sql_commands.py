@@ -43,12 +43,13 @@ def is_flight_sql(command: bytes | None) -> bool:
 class SqlAnswer:
     """How to answer a command. `ticket` is a request for a query, and the command itself for metadata.
 
-    `schema` is None if the server must be asked for it. `read` makes the answer of a command for metadata.
+    `schema` is None if the server must be asked for it. `read` makes the answer of a command for metadata. It calls its
+    argument now and then, which raises when the client has left.
     """
 
     ticket: bytes
     schema: pa.Schema | None = None
-    read: Callable[[], pa.Table] | None = None
+    read: Callable[[Callable[[], None]], pa.Table] | None = None
 
     def info(self, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
         """Return the flight, with one endpoint. The schema must be known."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -48,14 +48,17 @@ class Table(Protocol):
     def schema(self) -> pa.Schema | None: ...
 
 
+Check: TypeAlias = Callable[[], None]
+
+
 class Engine(Protocol):
     """The engine, as far as metadata needs it. For a caller, tables that it may not read are not there.
 
-    Names match patterns of SQL's `like`; None matches all.
+    Names match patterns of SQL's `like`; None matches all. `check` is called now and then, and may raise.
     """
 
     def tables(
-        self, identity: Identity, schema: str | None, table: str | None, *, with_schemas: bool
+        self, identity: Identity, schema: str | None, table: str | None, *, with_schemas: bool, check: Check
     ) -> Iterable[Table]: ...
 
     def schemas(self, identity: Identity, schema: str | None) -> Iterable[str]: ...
@@ -74,14 +77,14 @@ def schema_of(command: Command) -> pa.Schema:
             return TABLES_WITH_SCHEMAS if command.include_schema else TABLES
 
 
-def answer(command: Command, engine: Engine, identity: Identity) -> pa.Table:
-    """Return the answer for a caller, sorted."""
-    rows = sorted(_rows(command, engine, identity))
+def answer(command: Command, engine: Engine, identity: Identity, check: Check) -> pa.Table:
+    """Return the answer for a caller, sorted. `check` raises when the caller has left."""
+    rows = sorted(_rows(command, engine, identity, check))
     columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in schema_of(command)]
     return pa.table(columns, schema_of(command))
 
 
-def _rows(command: Command, engine: Engine, identity: Identity) -> Iterable[tuple[Any, ...]]:
+def _rows(command: Command, engine: Engine, identity: Identity, check: Check) -> Iterable[tuple[Any, ...]]:
     match command:
         case CommandGetCatalogs():
             return [(CATALOG,)]
@@ -93,7 +96,7 @@ def _rows(command: Command, engine: Engine, identity: Identity) -> Iterable[tupl
         case CommandGetTables(catalog, schemas, names, types, with_schemas):
             if catalog not in (None, CATALOG) or (types and not {*types} & {*TYPES}):
                 return ()
-            tables = engine.tables(identity, schemas, names, with_schemas=with_schemas)
+            tables = engine.tables(identity, schemas, names, with_schemas=with_schemas, check=check)
             return [_row(table, with_schemas) for table in tables if not types or table.type in types]
 
 

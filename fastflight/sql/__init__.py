@@ -5,8 +5,8 @@ sends their rows to the worker and gets the rows of the result. So this package 
 
 ::
 
-    engine      the server's side of a query        tables    what is a table, and how it is read
-    process     worker processes                    names     names of tables
-    frames      the dialogue with a worker          limits    limits of queries
+    engine      all queries of a server             run         one query, the server's side
+    tables      what is a table, and how it is read names       names of tables
+    process     worker processes and limits         frames      the dialogue with a worker
     worker      the worker's side of a query        statement, pushdown, databases   its parts
 """

@@ -13,20 +13,36 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass
 
 from fastflight.errors import RequestError, ResourceExhausted, StorageError
 from fastflight.extras import needs
 from fastflight.sql.frames import Kind, Pipe
-from fastflight.sql.limits import SqlLimits
 
 # A worker on a busy computer needs some seconds.
 START_SECONDS = 60.0
+# A process that has closed its pipe has ended, or ends now.
+END_SECONDS = 5.0
 # How long a query waits for others to end. Most take less than a second.
 WAIT_SECONDS = 30.0
 # After this time a client may try again.
 RETRY_SECONDS = 5.0
 # Variables that a program may need to start. A worker gets no other, as queries may find a way to read them.
 ENVIRONMENT = frozenset(("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "TMPDIR", "PYTHONPATH"))
+
+
+@dataclass(frozen=True, slots=True)
+class SqlLimits:
+    """The limits of each query, and of queries at a time.
+
+    `seconds` is the time that the server works on a query, without the time in which the client does not read.
+    """
+
+    memory_bytes: int = 512 << 20
+    threads: int = 2
+    seconds: float = 60.0
+    rows: int = 100_000_000
+    queries: int = 4
 
 
 class Worker:
@@ -65,6 +81,14 @@ class Worker:
         except EOFError:
             pass
         raise StorageError("the process for queries does not start", hint="See what the server has printed")
+
+    def exit_code(self) -> int:
+        """Return how the process has ended, after its pipe was closed: minus the number of a signal, or a status."""
+        self.pipe.close()
+        try:
+            return self._process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            return 0
 
     def close(self) -> None:
         """Kill the process. A thread that waits for the pipe gets `EOFError`."""

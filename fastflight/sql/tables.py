@@ -19,7 +19,7 @@ import pyarrow as pa
 from fastflight.access.actions import Actions
 from fastflight.access.authority import Authority, Listing
 from fastflight.access.identity import Identity
-from fastflight.errors import FastFlightError, UnknownName, nearest
+from fastflight.errors import FastFlightError, Stopped, UnknownName, nearest
 from fastflight.log import Log, StoredRows
 from fastflight.service import Catalog
 from fastflight.service.requests import DeviceFile, Recording, Request
@@ -255,10 +255,12 @@ class Tables:
         table: str | None = None,
         *,
         with_schemas: bool = False,
+        check: Callable[[], None] = lambda: None,
     ) -> Iterator[TableName]:
         """Yield the tables whose schema and name match these patterns of SQL's `like`; None matches all.
 
-        With `with_schemas`, each file is read as far as its columns need it.
+        With `with_schemas`, each file is read as far as its columns need it. `check` is called now and then. What it
+        raises ends the listing.
         """
         listing = Listing(self._authority, identity)
         if _like(OWN_SCHEMA, schema):
@@ -272,13 +274,16 @@ class Tables:
                 device, name = _name_of(request)
                 if not (_like(device, schema) and _like(name, table) and listing.has(request)):
                     continue
+                check()
                 found = TableName(CATALOG, device, name, DATA_TYPE)
-                yield self._with_schema(identity, found) if with_schemas else found
+                yield self._with_schema(identity, found, check) if with_schemas else found
 
-    def _with_schema(self, identity: Identity, name: TableName) -> TableName:
+    def _with_schema(self, identity: Identity, name: TableName, check: Callable[[], None]) -> TableName:
         try:
-            with closing(self.open(identity, [name.catalog, name.device, name.name], lambda: None)) as table:
+            with closing(self.open(identity, [name.catalog, name.device, name.name], check)) as table:
                 return replace(name, schema=table.schema)
+        except Stopped:
+            raise
         except FastFlightError as error:
             return replace(name, trouble=str(error))
 

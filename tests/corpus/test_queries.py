@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fastflight.errors import QueryLimit
-from fastflight.sql.limits import SqlLimits
+from fastflight.sql.process import SqlLimits
 from tests.support.sql_engine import Sql, engine_over
 
 from . import queries

@@ -15,7 +15,7 @@ from fastflight.protocol.flight_sql import (
     CommandGetTableTypes,
 )
 from fastflight.server.sql_info import ENTRIES, SCHEMA, sql_info
-from fastflight.server.sql_metadata import Command, answer, schema_of
+from fastflight.server.sql_metadata import Check, Command, answer, schema_of
 
 COLUMNS = pa.schema({"time": pa.timestamp("us", "UTC"), "n": pa.int64()})
 
@@ -43,8 +43,9 @@ class Engine:
         self.patterns: list[object] = []
 
     def tables(
-        self, identity: Identity, schema: str | None, table: str | None, *, with_schemas: bool
+        self, identity: Identity, schema: str | None, table: str | None, *, with_schemas: bool, check: Check
     ) -> Sequence[Named]:
+        check()
         self.patterns += [schema, table, with_schemas]
         return self.tables_of
 
@@ -53,8 +54,12 @@ class Engine:
         return ["fastflight", "demo", "empty"]
 
 
+def connected() -> None:
+    """The client has not left."""
+
+
 def rows(command: Command, engine: Engine | None = None) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = answer(command, engine or Engine(), ANYBODY).to_pylist()
+    found: list[dict[str, object]] = answer(command, engine or Engine(), ANYBODY, connected).to_pylist()
     return found
 
 
@@ -88,12 +93,12 @@ def test_the_engine_is_not_asked_where_nothing_can_fit() -> None:
         CommandGetDbSchemas("other"),
     ):
         assert rows(command, engine) == []
-        assert answer(command, engine, ANYBODY).schema == schema_of(command)
+        assert answer(command, engine, ANYBODY, connected).schema == schema_of(command)
     assert engine.patterns == []
 
 
 def test_schemas_of_tables_are_ipc_messages() -> None:
-    tables = answer(CommandGetTables(include_schema=True), Engine(), ANYBODY)
+    tables = answer(CommandGetTables(include_schema=True), Engine(), ANYBODY, connected)
     assert tables.schema.field("table_schema").nullable is False
     schemas = [pa.ipc.read_schema(pa.py_buffer(each)) for each in tables.column("table_schema").to_pylist()]
     assert [each.names for each in schemas] == [[], [], ["time", "n"], []]

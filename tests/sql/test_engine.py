@@ -7,14 +7,24 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 import pytest
 
 from fastflight.access.identity import ANYBODY, Identity, scopes
 from fastflight.device import Session
-from fastflight.errors import DataError, FileMissing, Forbidden, QueryLimit, RequestError, UnknownName
+from fastflight.errors import (
+    DataError,
+    FileMissing,
+    Forbidden,
+    QueryLimit,
+    RequestError,
+    SourceError,
+    Stopped,
+    UnknownName,
+)
 from fastflight.service.requests import MAX_PARAMETERS, MAX_QUERY_CHARACTERS
-from fastflight.sql.limits import SqlLimits
+from fastflight.sql.process import SqlLimits
 from tests.support.refusals import refused
 from tests.support.sql_engine import FIRST_NS, RECORDED, Sql, engine_over
 
@@ -100,6 +110,20 @@ def test_a_file_that_cannot_be_understood_is_a_table_whose_reading_says_why(sql:
         sql.rows('select * from demo."bad.arrow"')
     (found,) = sql.engine.tables(schema="demo", table="bad.arrow", with_schemas=True)
     assert found.schema is None and "bad.arrow" in found.trouble
+
+
+def test_a_listing_with_columns_ends_when_its_client_leaves(sql: Sql) -> None:
+    calls: list[int] = []
+
+    def check() -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise Stopped("the client has left")
+
+    found = sql.engine.tables(schema="demo", with_schemas=True, check=check)
+    with pytest.raises(Stopped):
+        list(found)
+    assert len(calls) == 2
 
 
 def test_what_is_not_there(sql: Sql) -> None:
@@ -234,6 +258,19 @@ def test_the_limits_of_a_query_end_it(tmp_path: Path) -> None:
         with refused(QueryLimit, limit="memory", size=64 << 20):
             sql.rows("select array_agg(range) from range(100000000)")
         assert sql.rows("select count(*) as n from range(1000)") == [{"n": 1000}]
+
+
+def test_a_process_that_is_killed_is_not_taken_for_the_limit_of_memory(tmp_path: Path) -> None:
+    before = set(psutil.Process().children())
+    with engine_over(tmp_path, SqlLimits(queries=1)) as sql:
+        new = set(psutil.Process().children()) - before
+        reading = sql.engine.execute("select * from range(10000000000000)", ANYBODY)
+        with pytest.raises(SourceError, match="Killed"), closing(reading.lots) as lots:  # type: ignore[type-var]
+            for number, _ in enumerate(lots):
+                if number == 2:
+                    (worker,) = (each for each in new if "fastflight.sql.worker" in each.cmdline())
+                    worker.kill()
+        assert sql.rows("select 1 as x") == [{"x": 1}]
 
 
 def test_an_answer_that_is_closed_ends_its_query(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from fastflight.sources import (
 from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
 from fastflight.sources.recordings import Recordings
 from fastflight.sql.engine import Parameters, SqlEngine
-from fastflight.sql.limits import SqlLimits
+from fastflight.sql.process import SqlLimits
 from fastflight.sql.tables import Tables
 from fastflight.transport.chunk_buffer import Chunk
 

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 
 from fastflight.log import Store, compact
 from fastflight.sources.recorded_rows import LOG_SCHEMA
-from fastflight.sql.limits import SqlLimits
+from fastflight.sql.process import SqlLimits
 from fastflight_benchmark import output, report
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER

@@ -74,7 +74,7 @@ def run(data: bytes) -> None:
                 assert list(ACTIONS[CLOSE].run(encode(close), ANYBODY)) == []
         else:
             answer = SQL.resolve(content, ANYBODY)
-            assert answer.read is None or answer.read().schema == answer.schema
+            assert answer.read is None or answer.read(lambda: None).schema == answer.schema
     except RequestError as error:
         assert str(error)
 
