@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import itertools
 import os
 import socket
 import subprocess
@@ -15,8 +16,10 @@ import sys
 import threading
 from dataclasses import dataclass
 
+from fastflight.access.identity import ANYBODY, Identity
 from fastflight.errors import RequestError, ResourceExhausted, StorageError
 from fastflight.extras import needs
+from fastflight.runtime.admission import Admission, AdmissionTicket, Limits
 from fastflight.sql.frames import Kind, Pipe
 
 # A worker on a busy computer needs some seconds.
@@ -25,6 +28,8 @@ START_SECONDS = 60.0
 END_SECONDS = 5.0
 # How long a query waits for others to end. Most take less than a second.
 WAIT_SECONDS = 30.0
+# Each of them holds a thread.
+MAX_WAITING = 64
 # After this time a client may try again.
 RETRY_SECONDS = 5.0
 # Variables that a program may need to start. A worker gets no other, as queries may find a way to read them.
@@ -72,6 +77,8 @@ class Worker:
                 ours.close()
                 raise
         self.pipe = Pipe(ours)
+        # The room of the query that it runs.
+        self.ticket = AdmissionTicket()
 
     def wait_ready(self) -> None:
         """Return when the worker waits for a query. `StorageError` if it does not start."""
@@ -98,33 +105,54 @@ class Worker:
 
 
 class Workers:
-    """The workers of a server, as many as `limits.queries` at a time."""
+    """The workers of a server, as many as `limits.queries` at a time.
+
+    Queries wait in a queue. A client that has proved its name leaves one worker to the others.
+    """
 
     def __init__(self, limits: SqlLimits) -> None:
         self.limits = limits
-        self._room = threading.BoundedSemaphore(limits.queries)
+        self._admission = Admission(
+            Limits(
+                streams=limits.queries,
+                per_identity=max(1, limits.queries - 1),
+                waiting=MAX_WAITING,
+                wait_seconds=WAIT_SECONDS,
+            )
+        )
+        self._anonymous = itertools.count()
         self._lock = threading.Lock()
         self._idle: list[Worker] = []
         self._closed = False
 
-    def take(self) -> Worker:
-        """Return a worker for one query. Call `give_back` or `discard` afterwards."""
+    def take(self, identity: Identity) -> Worker:
+        """Return a worker for one query. Call `give_back` or `discard` afterwards.
+
+        `ResourceExhausted` if none is free in time, `Stopped` if the server shuts down.
+        """
         if sys.platform == "win32":
             raise RequestError("SQL needs a server on Linux or macOS", where="type")
         with needs("sql", "SQL"):
             if importlib.util.find_spec("duckdb") is None:
                 raise ModuleNotFoundError("duckdb", name="duckdb")
-        if not self._room.acquire(timeout=WAIT_SECONDS):
+        # Nobody knows which queries without a name are those of one client.
+        name = f"{next(self._anonymous)}" if identity is ANYBODY else f"identity {identity.name}"
+        ticket = AdmissionTicket()
+        try:
+            self._admission.acquire(ticket, None, lambda: name, lambda: False)
+        except ResourceExhausted as error:
+            own = " of this client" if error.scope == "identity" else ""
             raise ResourceExhausted(
-                f"{self.limits.queries} queries are running",
+                f"{error.limit} queries{own} are running",
                 scope="sql",
-                limit=self.limits.queries,
+                limit=error.limit,
                 retry_after_seconds=RETRY_SECONDS,
                 hint="Try again later",
-            )
+            ) from None
         try:
             with self._lock:
                 worker = self._idle.pop() if self._idle else Worker(self.limits)
+            worker.ticket = ticket
             try:
                 worker.wait_ready()
             except BaseException:
@@ -132,26 +160,28 @@ class Workers:
                 raise
             return worker
         except BaseException:
-            self._room.release()
+            self._admission.release(ticket)
             raise
 
     def give_back(self, worker: Worker) -> None:
         """Take back a worker whose dialogue has ended."""
+        ticket = worker.ticket  # another query may have the worker as soon as it is idle
         with self._lock:
             kept = not self._closed
             if kept:
                 self._idle.append(worker)
         if not kept:
             worker.close()
-        self._room.release()
+        self._admission.release(ticket)
 
     def discard(self, worker: Worker) -> None:
         """End a worker that is in the middle of a dialogue."""
         worker.close()
-        self._room.release()
+        self._admission.release(worker.ticket)
 
     def close(self) -> None:
-        """End the idle workers."""
+        """End the idle workers. Queries that wait for one get `Stopped`."""
+        self._admission.close()
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []

@@ -59,7 +59,7 @@ class Run:
         self.plan: dict[str, Any] = {}
         self.schema = pa.schema([])
         self._began = time.monotonic()
-        self._worker: Worker | None = workers.take()
+        self._worker: Worker | None = workers.take(identity)
 
     def ask(self, query: str, parameters: pa.RecordBatch | None, *, describe: bool = False) -> None:
         """Send the query, and read the dialogue until the schema of the result is known."""
