@@ -28,8 +28,8 @@ Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any] | pa.RecordBatch | Non
 class Prepared:
     """What is known of a query before it runs.
 
-    `parameters` has a field for each parameter, in order: `1`, `2`, ... for `?`, else its name. DuckDB does not tell
-    their types, so each is a string, which is converted to what it is compared with.
+    `parameters` has a field for each parameter, in order: `1`, `2`, ... for `?`, else its name. One whose type the
+    query does not tell is a string, which DuckDB converts.
     """
 
     schema: pa.Schema
@@ -49,7 +49,7 @@ class SqlEngine:
         with closing(Run(self._tables, self._workers, identity)) as run:
             run.ask(query, None, describe=True)
             run.finish()
-            return Prepared(run.schema, pa.schema([(name, pa.string()) for name in run.plan["parameters"]]))
+            return Prepared(run.schema, run.parameters)
 
     def execute(self, query: str, identity: Identity = ANYBODY, parameters: Parameters = None) -> Reading:
         """Run a query. Closing the lots of the answer ends it.

@@ -2,12 +2,12 @@
 
 A worker sends `READY` and then waits for a query. That is a dialogue, which the server begins with `ASK`, the query,
 and `ROWS`, its parameters. The worker answers `TABLES`, the tables that the query names. The server sends a `SCHEMA`
-for each, or one `REFUSED`. The worker answers `PLAN`: which columns and rows of each table it needs, and its
-parameters. Then it sends the `SCHEMA` of the result. If the query is to be run, the server sends `FILES`: for each
-table the Parquet files that have its first rows. The worker sends the `ROWS` of the result. In between it sends `NEXT`
-when it needs rows of a table, and the server answers with `ROWS`, or with `END` or `REFUSED`; and it sends `READ` when
-it needs bytes of a file, and the server answers with `BYTES` or `REFUSED`. The dialogue ends with the worker's `END`,
-or with `FAILED` at any time.
+for each, or one `REFUSED`. The worker answers `PLAN`: which columns and rows of each table it needs. Then it sends
+the `SCHEMA` of the result, and that of its parameters. If the query is to be run, the server sends `FILES`: for each
+table the Parquet files that have its first rows. The worker sends the `ROWS` of the result. In between it sends
+`NEXT` when it needs rows of a table, and the server answers with `ROWS`, or with `END` or `REFUSED`; and it sends
+`READ` when it needs bytes of a file, and the server answers with `BYTES` or `REFUSED`. The dialogue ends with the
+worker's `END`, or with `FAILED` at any time.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Run:
         self._read: list[dict[str, int]] = []
         self.rows = 0
         self.plan: dict[str, Any] = {}
-        self.schema = pa.schema([])
+        self.schema = self.parameters = pa.schema([])
         self._began = time.monotonic()
         self._worker: Worker | None = workers.take(identity)
 
@@ -77,7 +77,9 @@ class Run:
             self.finish()
             raise
         self.plan = self._next(Kind.PLAN).json()
-        self.schema = pa.ipc.read_schema(pa.py_buffer(self._next(Kind.SCHEMA).payload))
+        self.schema, self.parameters = (
+            pa.ipc.read_schema(pa.py_buffer(self._next(Kind.SCHEMA).payload)) for _ in range(2)
+        )
         if not describe and self.plan["explain"] != "plan":
             self._send(Kind.FILES, [self._stored(number) for number in range(len(self._open))])
 

@@ -57,6 +57,8 @@ class Statement:
     # How often each of `tables` is named.
     counts: list[int] = field(default_factory=list)
     lists: bool = False
+    # The objects of the parse tree.
+    nodes: list[dict[str, Any]] = field(default_factory=list)
 
 
 def check(query: str, connection: duckdb.DuckDBPyConnection) -> Statement:
@@ -97,7 +99,7 @@ def _tree(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:
 
 
 def _inspect(statement: Statement, tree: Any) -> None:
-    nodes = list(_nodes(tree))
+    nodes = statement.nodes = list(_nodes(tree))
     shows = [node for node in nodes if node.get("type") == "SHOW_REF" and node.get("show_type") == "SHOW_SPECIAL"]
     if shows:
         what = str(shows[0].get("table_name")).strip('"')

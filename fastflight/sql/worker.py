@@ -26,6 +26,7 @@ from fastflight.simulator import sandbox
 from fastflight.sql.databases import Abandoned, Databases, Rows, Scans
 from fastflight.sql.frames import Frame, Kind, Pipe
 from fastflight.sql.names import CATALOG, quoted
+from fastflight.sql.parameters import parameter_schema
 from fastflight.sql.pushdown import Narrowing, Plan, narrowing_of
 from fastflight.sql.statement import Statement, check
 
@@ -78,12 +79,12 @@ class Query:
         text = planner.execute(f"explain {statement.sql}", bound).fetchall()[0][1] if statement.explain else ""
         plan = {
             "explain": statement.explain,
-            "parameters": statement.parameters,
             "scans": [asdict(each) for each in narrowings],
             "plan": text,
         }
         self._pipe.send(Kind.PLAN, plan)
         self._pipe.send(Kind.SCHEMA, _plain(result).serialize())
+        self._pipe.send(Kind.SCHEMA, parameter_schema(statement.parameters, statement.nodes, schemas).serialize())
         if not described and statement.explain != "plan":
             self._run(statement, bound, schemas, narrowings)
         self._pipe.send(Kind.END)

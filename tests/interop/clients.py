@@ -59,7 +59,7 @@ class ForeignClient:
             text=True,
             timeout=PATIENCE_SECONDS,
         )
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stdout + done.stderr
         return [json.loads(line) for line in done.stdout.splitlines()]
 
 

@@ -118,20 +118,42 @@ def test_the_page_about_adbc_does_what_it_shows(server: RunningServer) -> None:
 def test_jdbc_queries_and_shows_what_database_tools_ask_for(server: RunningServer, tmp_path: Path) -> None:
     missing("jdbc")
     jdbc = ForeignClient("jdbc", f"{server.location.removeprefix('grpc://')}/?useEncryption=false", tmp_path)
-    statement, prepared, again, catalogs, schemas, tables, columns, types, properties, refused = jdbc.errand(
-        Step("statement", f"select temperature, 'x' as s from {READINGS} limit 2"),
-        Step("prepared", [f"select count(*) as n from {READINGS} where temperature < ? and ? = 'x'", "18", "x"]),
-        Step("prepared", ["select 1 as one"]),
-        Step("catalogs"),
-        Step("schemas", ["%"]),
-        Step("tables", ["demo", "read%"]),
-        Step("columns", ["demo", "readings.csv"]),
-        Step("types"),
-        Step("properties"),
-        Step("statement", "create table t (a int)"),
+    statement, prepared, again, typed, cast, none, catalogs, schemas, tables, columns, types, properties, refused = (
+        jdbc.errand(
+            Step("statement", f"select temperature, 'x' as s from {READINGS} limit 2"),
+            Step("prepared", [f"select count(*) as n from {READINGS} where temperature < ? and ? = 'x'", 18, "x"]),
+            Step("prepared", ["select 1 as one"]),
+            Step(
+                "prepared",
+                [
+                    f"from {READINGS} select count(*) where temperature between ? and ? and time >= ? limit ?",
+                    *(17.5, 18, {"time": "2026-03-01T00:01:00.5Z"}, 2**40),
+                ],
+            ),
+            Step(
+                "prepared",
+                ["select ?::int + 1, ?::double, ?::timestamptz", 41, 1.5, {"time": "2026-03-01T00:00:00.25Z"}],
+            ),
+            Step("prepared", [f"select count(*) from {READINGS} where temperature < ?", None]),
+            Step("catalogs"),
+            Step("schemas", ["%"]),
+            Step("tables", ["demo", "read%"]),
+            Step("columns", ["demo", "readings.csv"]),
+            Step("types"),
+            Step("properties"),
+            Step("statement", "create table t (a int)"),
+        )
     )
     assert statement == {"columns": ["temperature", "s"], "rows": [["17.86", "x"], ["18.1", "x"]]}
     assert 0 < int(prepared["rows"][0][0]) < 10_000
+    with FastFlightClient(server.location) as client:
+        (count,) = client.sql(
+            f"from {READINGS} select count(*) as n where temperature between 17.5 and 18 "
+            "and time >= '2026-03-01 00:01:00.5+00'"
+        ).to_arrow()["n"]
+    assert typed["rows"] == [[str(count)]] and int(typed["rows"][0][0])
+    assert cast["rows"][0][:2] == ["42", "1.5"] and cast["rows"][0][2].startswith("2026-03-01 00:00:00.25")
+    assert none["rows"] == [["0"]]
     assert again == {"columns": ["one"], "rows": [["1"]]}
     assert catalogs["rows"] == [["server"]] and catalogs["columns"] == ["TABLE_CAT"]
     assert schemas["rows"] == [["demo", "server"], ["fastflight", "server"]]

@@ -12,6 +12,9 @@ import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
 import java.sql.Statement;
+import java.sql.Timestamp;
+import java.sql.Types;
+import java.time.Instant;
 
 /**
  * Queries a server with nothing but Arrow's own JDBC driver.
@@ -65,10 +68,16 @@ public final class Jdbc {
   }
 
   private static void bind(PreparedStatement statement, int i, JsonNode value) throws SQLException {
-    if (value.isIntegralNumber()) {
+    if (value.isInt()) {
+      statement.setInt(i, value.asInt());
+    } else if (value.isIntegralNumber()) {
       statement.setLong(i, value.asLong());
     } else if (value.isNumber()) {
       statement.setDouble(i, value.asDouble());
+    } else if (value.isObject()) {
+      statement.setTimestamp(i, Timestamp.from(Instant.parse(value.get("time").asText())));
+    } else if (value.isNull()) {
+      statement.setNull(i, Types.NULL);
     } else {
       statement.setString(i, value.asText());
     }
