@@ -20,7 +20,7 @@ MODULES: Mapping[Extra, frozenset[str]] = {
     "http": frozenset(("fastapi", "httptools", "nicegui", "starlette", "uvicorn", "websockets")),
     "plot": frozenset(("matplotlib",)),
     "publish": frozenset(("google", "httpx", "opentelemetry", "paho")),
-    "sql": frozenset(("duckdb", "google")),
+    "sql": frozenset(("duckdb", "fsspec", "google")),
     "tls": frozenset(("cryptography",)),
     "watch": frozenset(("watchfiles",)),
     "webrepl": frozenset(("websockets",)),

@@ -20,7 +20,7 @@ OTHERS = {
     "fastflight.sources.mock": "the table that peers serve too",
     "fastflight.sources.pacer": "the pace of the table, for a peer without this project",
     "fastflight.sources.recorded_rows": "the columns of a recording, for one that the benchmark makes",
-    "fastflight.sql.limits": "how many threads a query has, so that DuckDB beside it has as many",
+    "fastflight.sql.process": "how many threads a query has, so that DuckDB beside it has as many",
     "fastflight.transport.chunk_buffer": "what a board sent, without a server between",
     "fastflight.protocol.relay": "frames of the relay, for a client that copies nothing",
 }
