@@ -22,12 +22,12 @@ from fastflight.app.settings import ServeSettings
 from fastflight.bridge import Bridge, Ports
 from fastflight.bridge.opening import OPENINGS
 from fastflight.concurrency import Shard, Shards
-from fastflight.errors import RequestError, TransportError
-from fastflight.extras import needs
+from fastflight.errors import TransportError
 from fastflight.publish import Publishers
 from fastflight.runtime.metrics import device_labels, family
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
+from fastflight.server.flight_sql import FlightSql
 from fastflight.server.sql_commands import SqlCommands
 from fastflight.service import Catalog
 from fastflight.sql.engine import SqlEngine
@@ -125,12 +125,10 @@ def location_of(settings: ServeSettings, server: FlightServer) -> str:
 
 def flight_sql(engine: SqlEngine) -> SqlCommands | None:
     """Return the object that answers Flight SQL; None if the extra `sql` is not installed."""
-    if importlib.util.find_spec("duckdb") is None:
-        return None
     try:
-        with needs("sql", "Flight SQL"):
-            from fastflight.server.flight_sql import FlightSql
-    except RequestError:
+        if importlib.util.find_spec("duckdb") is None or importlib.util.find_spec("google.protobuf") is None:
+            return None
+    except ModuleNotFoundError:  # nor is there another package `google`
         return None
     return FlightSql(engine)
 

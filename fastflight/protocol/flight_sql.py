@@ -7,15 +7,8 @@ of a field is its place in the class, as in Arrow's FlightSql.proto. This module
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, TypeAlias
-
-from google.protobuf import (  # type: ignore[import-untyped]
-    any_pb2,
-    descriptor_pb2,
-    descriptor_pool,
-    message,
-    message_factory,
-)
 
 from fastflight.errors import RequestError, Unsupported
 
@@ -99,25 +92,26 @@ Message: TypeAlias = (
 )
 MESSAGES: dict[str, type[Message]] = {kind.__name__: kind for kind in Message.__args__}
 
-_Field: Any = descriptor_pb2.FieldDescriptorProto
-# The annotation of a field: its type and its label in protobuf, and whether it may be absent.
+# The annotation of a field: its type and its label in protobuf (descriptor.proto), and whether it may be absent.
+_OPTIONAL, _REPEATED = 1, 3
 _KINDS: dict[str, tuple[int, int, bool]] = {
-    "str": (_Field.TYPE_STRING, _Field.LABEL_OPTIONAL, False),
-    "bytes": (_Field.TYPE_BYTES, _Field.LABEL_OPTIONAL, False),
-    "bool": (_Field.TYPE_BOOL, _Field.LABEL_OPTIONAL, False),
-    "str | None": (_Field.TYPE_STRING, _Field.LABEL_OPTIONAL, True),
-    "bytes | None": (_Field.TYPE_BYTES, _Field.LABEL_OPTIONAL, True),
-    "tuple[str, ...]": (_Field.TYPE_STRING, _Field.LABEL_REPEATED, False),
-    "tuple[int, ...]": (_Field.TYPE_UINT32, _Field.LABEL_REPEATED, False),
+    "str": (9, _OPTIONAL, False),
+    "bytes": (12, _OPTIONAL, False),
+    "bool": (8, _OPTIONAL, False),
+    "str | None": (9, _OPTIONAL, True),
+    "bytes | None": (12, _OPTIONAL, True),
+    "tuple[str, ...]": (9, _REPEATED, False),
+    "tuple[int, ...]": (13, _REPEATED, False),
 }
 
 
 def decode(data: bytes) -> Message:
     """Return the message in `data`. Raise `Unsupported` for another message of Flight SQL, else `RequestError`."""
-    wrapped = any_pb2.Any()
+    wire = _wire()
+    wrapped = wire.wrapper()
     try:
         wrapped.ParseFromString(data)
-    except message.DecodeError:
+    except wire.error:
         raise RequestError("not a message of Flight SQL", hint="Send it wrapped in a protobuf Any") from None
     package, _, name = wrapped.type_url.rpartition("/")[2].rpartition(".")
     shown = name[:MAX_NAME_CHARACTERS]
@@ -126,10 +120,10 @@ def decode(data: bytes) -> Message:
     kind = MESSAGES.get(name)
     if kind is None:
         raise Unsupported("this part of Flight SQL is not supported", where=shown, hint="This server only reads")
-    parsed = _CLASSES[name]()
+    parsed = wire.classes[name]()
     try:
         parsed.ParseFromString(wrapped.value)
-    except message.DecodeError:
+    except wire.error:
         raise RequestError("the content does not fit the message", where=shown) from None
     return kind(**{field.name: _value(parsed, field.name, field.type) for field in fields(kind)})
 
@@ -138,8 +132,9 @@ def encode(content: Message) -> bytes:
     """Return `content` wrapped in an `Any`."""
     name = type(content).__name__
     values = {field.name: getattr(content, field.name) for field in fields(content)}
-    inner = _CLASSES[name](**{key: value for key, value in values.items() if value is not None})
-    wrapped = any_pb2.Any(type_url=f"type.googleapis.com/{PACKAGE}.{name}", value=inner.SerializeToString())
+    wire = _wire()
+    inner = wire.classes[name](**{key: value for key, value in values.items() if value is not None})
+    wrapped = wire.wrapper(type_url=f"type.googleapis.com/{PACKAGE}.{name}", value=inner.SerializeToString())
     return bytes(wrapped.SerializeToString())
 
 
@@ -148,11 +143,32 @@ def _value(parsed: Any, name: str, annotation: Any) -> Any:
     if may_be_absent and not parsed.HasField(name):
         return None
     value = getattr(parsed, name)
-    return tuple(value) if label == _Field.LABEL_REPEATED else value
+    return tuple(value) if label == _REPEATED else value
 
 
-def _classes() -> dict[str, type[Any]]:
-    """Build protobuf's classes, in a pool of their own: another library may have registered the same names."""
+@dataclass(frozen=True, slots=True)
+class _Wire:
+    """What protobuf has for the messages: the class of `Any`, those of the messages, and its error."""
+
+    wrapper: Any
+    classes: dict[str, type[Any]]
+    error: type[Exception]
+
+
+@cache
+def _wire() -> _Wire:
+    """Build protobuf's classes, in a pool of their own: another library may have registered the same names.
+
+    This takes 45 ms, so a server does it for the first message and not when it starts.
+    """
+    from google.protobuf import (  # type: ignore[import-untyped]
+        any_pb2,
+        descriptor_pb2,
+        descriptor_pool,
+        message,
+        message_factory,
+    )
+
     file = descriptor_pb2.FileDescriptorProto(name="flight_sql", package=PACKAGE, syntax="proto3")
     for name, kind in MESSAGES.items():
         described = file.message_type.add(name=name)
@@ -165,7 +181,6 @@ def _classes() -> dict[str, type[Any]]:
                 described.oneof_decl.add(name=f"_{field.name}")
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)  # type: ignore[no-untyped-call,unused-ignore]
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}")) for name in MESSAGES}
-
-
-_CLASSES = _classes()
+    found = {name: pool.FindMessageTypeByName(f"{PACKAGE}.{name}") for name in MESSAGES}
+    classes = {name: message_factory.GetMessageClass(descriptor) for name, descriptor in found.items()}
+    return _Wire(any_pb2.Any, classes, message.DecodeError)
