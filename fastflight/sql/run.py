@@ -286,7 +286,7 @@ class Run:
     def _limit(self, name: str) -> QueryLimit:
         size = getattr(self._limits, "memory_bytes" if name == "memory" else name)
         unit = "bytes of memory" if name == "memory" else name
-        return QueryLimit(f"it takes more than {size:,.0f} {unit}", limit=name, size=size, hint=HINTS[name])
+        return QueryLimit(f"it takes more than {size:,.12g} {unit}", limit=name, size=size, hint=HINTS[name])
 
     def _send(self, kind: Kind, payload: Any = b"") -> None:
         assert self._worker is not None
