@@ -21,8 +21,8 @@ from fastflight.app.served_devices import ServedDevices
 from fastflight.app.settings import ServeSettings
 from fastflight.client.credentials import Credentials
 from fastflight.cluster.connection import ClusterConnection, NatsAddress
-from fastflight.cluster.directory import Profile, digest_of
 from fastflight.cluster.ownership import Ownership
+from fastflight.cluster.profile import Profile, digest_of
 from fastflight.concurrency import Shard
 from fastflight.device import Inventory
 from fastflight.errors import FastFlightError, RequestError
@@ -150,7 +150,7 @@ class ClusterMember:
         able = [
             each
             for each in (mine, *self._ownership.members().values())
-            if device in each.devices.keys() - each.unreachable
+            if device in each.devices and device not in each.unreachable
         ]
         if not able:
             return "the server with this board is not there"

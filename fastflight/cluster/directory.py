@@ -1,253 +1,173 @@
 """What a server knows of its cluster: the servers that are alive, and the owner of each device. No I/O and no clock.
 
-Each server has an entry with its `Profile`, and each owned device an entry with its owner. Both are leases
-(`fastflight.cluster.lease`): whoever stops renewing them is gone. `saw` takes the entries of the bucket as they change.
-All times are those of this process's monotonic clock.
+`saw` takes the entries of the bucket as they change (`fastflight.cluster.entries`), and `begin` and `loaded` the
+connections over which they come. All times are those of this process's monotonic clock.
 
-The devices of a server are too many to be sent with each renewal. Its entry has their digest, and `Profile.lists` has
-the devices, as keys that are written only when they change. `saw_list` takes those. A server whose lists have not been
-seen is not a member.
+The bucket keeps only the last content of each entry, so changes of several entries may be seen in another order than
+they were made. Terms are revisions, which are ordered: an entry of a device is out of date only if the lease of its
+owner was seen to end, or to begin anew, at a revision after the entry's term.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any, Self
+from typing import Any
 
-SERVER, DEVICE, LIST = "server", "device", "list"
-# Of one list. A name has 64 characters at most, and a message of NATS 1 MB.
-LIST_DEVICES = 5_000
-
-
-def key_of(kind: str, name: str) -> str:
-    """Return the key of a server or a device. Names may have dots, which keys of NATS divide into parts."""
-    return f"{kind}.{base64.urlsafe_b64encode(name.encode()).decode().rstrip('=')}"
-
-
-def digest_of(description: str) -> str:
-    """Return a short digest by which servers compare what their fleet files say of a device."""
-    return hashlib.blake2b(description.encode(), digest_size=6).hexdigest()
-
-
-@dataclass(frozen=True)
-class Profile:
-    """A server as it describes itself. `boot` differs each time that it starts.
-
-    `devices` are the devices of its fleet file, each with a digest of its settings; `unreachable` are those among them
-    that it cannot own, because another server has the board, and `local` those whose board it has itself. `location`
-    and `http` are addresses.
-    """
-
-    name: str
-    boot: str
-    location: str = ""
-    http: str = ""
-    devices: Mapping[str, str] = field(default_factory=dict)
-    unreachable: frozenset[str] = frozenset()
-    local: frozenset[str] = frozenset()
-
-    def reaches(self, device: str, digest: str) -> bool:
-        """Whether it can own a device with these settings."""
-        return self.devices.get(device) == digest and device not in self.unreachable
-
-    @cached_property
-    def digest(self) -> str:
-        """A digest of its devices."""
-        return digest_of("".join(self._lists))
-
-    def lists(self) -> dict[str, dict[str, Any]]:
-        """Return the keys and the contents that have its devices."""
-        whole = {"server": self.name, "digest": self.digest, "count": len(self._lists)}
-        return {
-            f"{key_of(LIST, self.name)}.{number}": {**whole, "number": number, **json.loads(each)}
-            for number, each in enumerate(self._lists)
-        }
-
-    def as_json(self, digest: str) -> dict[str, Any]:
-        """Return the content of its entry. `digest` is that of its lists as they are stored."""
-        return {
-            "server": self.name,
-            "boot": self.boot,
-            "location": self.location,
-            "http": self.http,
-            "digest": digest,
-        }
-
-    @cached_property
-    def _lists(self) -> list[str]:
-        names = sorted(self.devices)
-        parts = [names[at : at + LIST_DEVICES] for at in range(0, len(names), LIST_DEVICES)] or [[]]
-        return [
-            json.dumps(
-                {
-                    "devices": {name: self.devices[name] for name in part},
-                    "unreachable": [name for name in part if name in self.unreachable],
-                    "local": [name for name in part if name in self.local],
-                }
-            )
-            for part in parts
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An entry as it was last seen. `value` is the last content, also of an entry that was `deleted`."""
-
-    revision: int
-    value: Mapping[str, Any]
-    at: float
-    since: float
-    deleted: bool = False
+from fastflight.cluster.entries import (
+    DEVICE,
+    LIST,
+    SERVER,
+    DeviceEntry,
+    ServerEntry,
+    device_entry,
+    name_of,
+    server_entry,
+)
+from fastflight.cluster.profile import Lists, Profile
 
 
 class Directory:
-    """The entries of the bucket, which live for `ttl` seconds unless they are renewed."""
+    """The entries of the bucket. `ttl`: how long a lease lives without a renewal, if its server does not say so."""
 
     def __init__(self, ttl: float) -> None:
         self._ttl = ttl
-        # A change replaces the dict or an entry, so other threads may read.
-        self._entries: dict[str, Entry] = {}
-        self._connected_at = math.inf
-        # The lists of each server by number, as they were last seen, and its newest two whole ones by their digest.
-        self._lists: dict[str, dict[int, Mapping[str, Any]]] = {}
-        self._described: dict[str, dict[str, _Devices]] = {}
-        # The profile of each server's entry: equal ones are the same object.
-        self._profiles: dict[str, Profile] = {}
+        self._clear()
+        # Which bucket it is, and since when all of its entries are known over the present connection.
+        self._bucket = 0
+        self._loaded_at = math.inf
+        # Since when this bucket is known, over all connections.
+        self._known_since = math.inf
+        # Counts changes of servers, of which the placement of devices depends.
+        self.generation = 0
+        # In the order in which they changed.
+        self._changed: dict[str, None] = {}
 
-    def begin(self, now: float) -> None:
-        """A connection to NATS was made. Renewals may have been missed before it."""
-        self._connected_at = now
+    @property
+    def epoch(self) -> int:
+        """A number for the bucket: the larger, the later it was created. So revisions of two buckets have an order."""
+        return self._bucket
+
+    def begin(self, bucket: int) -> None:
+        """Entries begin to come over a new connection. If the bucket is another one, the known entries are void."""
+        if bucket != self._bucket:
+            self._clear()
+            self._known_since = math.inf
+            self._bucket = bucket
+        self._loaded_at = math.inf
+        self.generation += 1
+
+    def loaded(self, now: float) -> None:
+        """All entries were seen that were there when the connection began."""
+        self._loaded_at = now
+        self._known_since = min(self._known_since, now)
+        self.generation += 1
 
     def saw(self, key: str, revision: int, value: Mapping[str, Any] | None, now: float) -> None:
-        """The bucket has this content; None if the entry was deleted."""
-        known = self._entries.get(key)
-        if known is not None and revision <= known.revision:
-            return
-        if value is None:
-            self._entries[key] = Entry(revision, known.value if known else {}, now, now, deleted=True)
-            return
-        same = known is not None and not known.deleted and known.value.get("boot") == value.get("boot")
-        since = known.since if known is not None and same and self._is_alive(known, now) else now
-        self._entries[key] = Entry(revision, value, now, since)
+        """The bucket has this content; None if somebody deleted the entry. It may come late, twice or reordered."""
+        kind, name = name_of(key)
+        if kind == SERVER:
+            known = self._servers.get(name)
+            if known is None or revision > known.revision:
+                seen = self._servers[name] = server_entry(known, revision, value, now, self._ttl)
+                before = None if known is None else (known.term, known.ended, known.value.get("digest"))
+                self.generation += before != (seen.term, seen.ended, seen.value.get("digest"))
+        elif kind == DEVICE:
+            owner = self._devices.get(name)
+            if owner is None or revision > owner.revision:
+                self._devices[name] = device_entry(owner, revision, value, now)
+                self._changed[name] = None
+        elif kind == LIST:
+            self._lists.saw(value or {})
+            self.generation += 1
 
-    def saw_list(self, value: Mapping[str, Any]) -> None:
-        """A list of a server's devices has this content. What fastflight did not write is ignored."""
-        try:
-            server, digest, number, count = (value[key] for key in ("server", "digest", "number", "count"))
-            lists = self._lists.setdefault(str(server), {})
-            lists[int(number)] = value
-            whole = [lists[each] for each in range(int(count)) if each in lists and lists[each]["digest"] == digest]
-            if len(whole) == count:
-                before = self._described.get(server, {})
-                newest = list(before.items())[-1:]
-                self._described[server] = {**dict(newest), digest: _Devices.of_lists(whole)}
-        except (KeyError, TypeError, ValueError, AttributeError):
-            return
+    def changed(self) -> Iterable[str]:
+        """Return the devices whose entries have changed since the last call."""
+        changed, self._changed = self._changed, {}
+        return changed
+
+    def server(self, name: str) -> ServerEntry | None:
+        """Return what was last seen of the lease of a server."""
+        return self._servers.get(name)
+
+    def device(self, name: str) -> DeviceEntry | None:
+        """Return what was last seen of the entry of a device."""
+        return self._devices.get(name)
 
     def listed(self, server: str) -> str:
         """Return the digest of a server's newest whole lists; empty if there are none."""
-        return next(reversed(self._described.get(server, {"": None})))
+        return self._lists.digest(server)
 
-    def entry(self, key: str) -> Entry | None:
-        """Return what was last seen of an entry, whether it is still there or not."""
-        return self._entries.get(key)
+    def vacancy(self, server: str, boot: str, now: float) -> int | None:
+        """Return the revision to replace to begin the lease of a server; 0 if there is none. None if it must wait.
 
-    def vacancy(self, key: str, now: float) -> int | None:
-        """Return the revision to replace if nobody holds this lease; 0 if there is none. None if somebody may hold it.
-
-        Nobody does if the entry was deleted, or if this server has watched it for its time to live without seeing a
-        renewal. That depends on no clock but this one: an entry that is missing may have been dropped too early.
+        It waits until this bucket was known for as long as a lease lives: if it was made anew, because NATS has lost
+        its files, other servers may still rely on the old one. And a lease that is not of this `boot` must end first.
         """
-        known = self._entries.get(key)
-        if known is not None and known.deleted:
-            return known.revision
-        seen = self._connected_at if known is None else max(known.at, self._connected_at)
-        if now - seen < self._ttl:
+        known = self._servers.get(server)
+        if not now - self._known_since >= self._ttl or self._loaded_at > now:
             return None
-        return known.revision if known is not None else 0
+        if known is None:
+            return 0
+        if known.ended or known.boot == boot or self._is_silent(known, now):
+            return known.revision
+        return None
 
-    def vacant_since(self, key: str) -> float:
-        """Return when a vacancy began."""
-        known = self._entries.get(key)
-        if known is not None and known.deleted:
-            return known.at
-        return (self._connected_at if known is None else max(known.at, self._connected_at)) + self._ttl
+    def silent(self, now: float) -> list[tuple[str, int]]:
+        """Return the servers whose leases were not renewed for as long as they live, each with the revision seen."""
+        found = self._servers.items()
+        return [(name, each.revision) for name, each in found if not each.ended and self._is_silent(each, now)]
 
-    def holder(self, key: str, now: float) -> Entry | None:
-        """Return the entry if its lease is held, as far as this server knows."""
-        known = self._entries.get(key)
-        return known if known is not None and self._is_alive(known, now) else None
+    def free_since(self, device: str, now: float) -> float | None:
+        """Return since when no server can own a device, so that its entry may be replaced. None if one may own it."""
+        if self._loaded_at > now:
+            return None
+        entry = self._devices.get(device)
+        if entry is None or entry.deleted:
+            seen = self._known_since if entry is None else max(entry.at, self._known_since)
+            return seen + self._ttl if now >= seen + self._ttl else None
+        if not entry.server:
+            return entry.at
+        lease = self._servers.get(entry.server)
+        if lease is None or not self._is_over(lease, entry.term):
+            return None
+        return max(entry.at, lease.since)
 
     def owner(self, device: str, now: float) -> Profile | None:
         """Return the server that owns a device. None if none does, or if that server is gone."""
-        held = self.holder(key_of(DEVICE, device), now)
-        server = None if held is None else self.holder(key_of(SERVER, str(held.value.get("server"))), now)
-        return None if server is None else self._profile(server)
+        entry = self._devices.get(device)
+        lease = None if entry is None else self._servers.get(entry.server)
+        if entry is None or lease is None or lease.term != entry.term or not self._is_alive(lease, now):
+            return None
+        return self._lists.profile(lease.value)
 
-    def members(self, now: float) -> dict[str, tuple[Profile, float]]:
-        """Return the servers that are alive by name, each with the time since which it is."""
+    def members(self, now: float | None = None) -> dict[str, tuple[Profile, float]]:
+        """Return the servers whose leases have not ended by name, each with the time since which it is there.
+
+        With `now`: only those whose leases were also renewed in time, as far as this server knows. Without, all servers
+        with the same entries find the same.
+        """
         alive = {
             profile.name: (profile, entry.since)
-            for key, entry in list(self._entries.items())
-            if key.startswith(f"{SERVER}.") and self._is_alive(entry, now)
-            for profile in [self._profile(entry)]
+            for entry in list(self._servers.values())
+            if (not entry.ended if now is None else self._is_alive(entry, now))
+            for profile in [self._lists.profile(entry.value)]
             if profile is not None
         }
         return dict(sorted(alive.items()))
 
-    def _is_alive(self, entry: Entry, now: float) -> bool:
-        return not entry.deleted and now - entry.at < self._ttl
+    def _clear(self) -> None:
+        # A change replaces an entry, so other threads may read.
+        self._servers: dict[str, ServerEntry] = {}
+        self._devices: dict[str, DeviceEntry] = {}
+        self._lists = Lists()
 
-    def _profile(self, entry: Entry) -> Profile | None:
-        try:
-            name, boot, location, http, digest = (
-                str(entry.value[key]) for key in ("server", "boot", "location", "http", "digest")
-            )
-        except KeyError:
-            return None
-        devices = self._described.get(name, {}).get(digest)
-        if devices is None:
-            return None
-        profile = Profile(name, boot, location, http, devices.devices, devices.unreachable, devices.local)
-        known = self._profiles.get(name)
-        if known is not None and known.devices is devices.devices and known == profile:
-            return known
-        self._profiles[name] = profile
-        return profile
+    def _is_alive(self, entry: ServerEntry, now: float) -> bool:
+        return not entry.ended and now - entry.at < entry.ttl
 
+    def _is_silent(self, entry: ServerEntry, now: float) -> bool:
+        return now - max(entry.at, self._loaded_at) >= entry.ttl
 
-@dataclass(frozen=True, slots=True)
-class _Devices:
-    """The devices of a server: those fields of its `Profile`."""
-
-    devices: Mapping[str, str]
-    unreachable: frozenset[str]
-    local: frozenset[str]
-
-    @classmethod
-    def of_lists(cls, lists: Iterable[Mapping[str, Any]]) -> Self:
-        """Return what lists have together. `KeyError`, `TypeError` or `ValueError` if they are none."""
-        devices = {str(name): str(digest) for each in lists for name, digest in dict(each["devices"]).items()}
-        unreachable, local = (
-            frozenset(str(name) for each in lists for name in each[key]) for key in ("unreachable", "local")
-        )
-        return cls(devices, unreachable, local)
-
-
-def differences(mine: Profile, other: Profile) -> list[str]:
-    """Return the devices about which the fleet files of two servers differ, each with what differs.
-
-    A board on a server's own computer may be missing from the other's file.
-    """
-    both = mine.devices.keys() & other.devices.keys()
-    found = [f"{name}: other settings" for name in both if mine.devices[name] != other.devices[name]]
-    for here, there in ((mine, other), (other, mine)):
-        only = here.devices.keys() - there.devices.keys() - here.local
-        found += [f"{name}: only at {here.name}" for name in only]
-    return sorted(found)
+    def _is_over(self, lease: ServerEntry, term: int) -> bool:
+        """Whether the lease that began with `term` is over for certain: `lease` was seen later, and is not that one."""
+        return lease.revision > term and (lease.ended or lease.term > term)

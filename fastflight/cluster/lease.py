@@ -1,18 +1,19 @@
-"""The lease of one name in a key-value bucket: a state machine without I/O and without a clock.
+"""The lease of a server's name, an entry of a bucket: a state machine without I/O and without a clock.
 
-The bucket drops an entry `ttl` seconds after it was stored. Whoever creates the entry owns the name, and renews it by
-updates that name the last revision. The caller sends what the methods return, and reports what became of it::
+A server that creates the entry holds the lease, and renews it by updates that name the last revision. Other servers
+replace the entry when they have seen no renewal of it for `ttl` seconds. The caller sends what the methods return, and
+reports what became of it::
 
     lease = Lease(ttl=4.0)
     sent = lease.next(now)                        # a `Create` or an `Update`; None if nothing is due
     lease.stored(sent.number, revision)           # it was acknowledged, or was seen in the bucket
     lease.refused(sent.number)                    # another revision was there
     lease.unanswered(sent.number)                 # no answer in time: it may be stored, or not
-    lease.release()                               # a `Delete`, or None if nothing is held
+    lease.release()                               # a `Release`, or None if nothing is held
 
-`now` is a monotonic clock of this process. **Before each write to the device, call `is_held(now)`.** It is true until
-`ttl - margin` seconds after the newest acknowledged request was *sent*. The bucket got that request later than it was
-sent, so the entry outlives the claim to it, whatever the clocks of the other computers say.
+`now` is a monotonic clock of this process. **Before each write to a device, call `is_held(now)`.** It is true until
+`ttl - margin` seconds after the newest acknowledged request was *sent*. The others see that request later than it was
+sent, so they wait longer than the lease is held, whatever the time of day of their computers is.
 
 A request without an answer may have been stored. Its acknowledgement still counts when it comes late, with the time at
 which it was sent. If a later request is refused because of it, the lease stays held until its time is up, and is
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# The bucket's time to live. Another server takes over after this time, and a board is to be back within 6 s.
+# Another server takes over after this time without a renewal, and a board is to be back within 6 s.
 TTL_SECONDS = 4.0
 # The part of it in which a server no longer writes: for bytes on their way, and clocks that run at different rates.
 MARGIN_SECONDS = 0.5
@@ -33,7 +34,7 @@ RENEW_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create the entry. It fails if there is one."""
+    """Create the entry, in place of one that has ended. It fails if there is another one."""
 
     number: int
 
@@ -47,22 +48,24 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
-    """Delete the entry. It fails if its last revision is not `revision`."""
+class Release:
+    """Mark the entry as ended. It fails if its last revision is not `revision`."""
 
     revision: int
 
 
 class Lease:
-    """One server's claim to one name. Requests are numbered from 1; one is under way at a time."""
+    """One server's claim to its name. Requests are numbered from 1; one is under way at a time."""
 
     def __init__(self, ttl: float = TTL_SECONDS, margin: float = MARGIN_SECONDS, renew: float = RENEW_SECONDS) -> None:
         if not 0 < renew < ttl - margin < ttl:
             raise ValueError("needs 0 < renew < ttl - margin < ttl")
         self._lifetime = ttl - margin
         self._renew = renew
-        # The revision of the newest request that is known to be stored: the fencing token. 0: none.
+        # The revision of the newest request that is known to be stored. 0: none.
         self.revision = 0
+        # The revision with which the lease began that is held, or was held last.
+        self.term = 0
         self._until = 0.0
         self._number = 0
         self._under_way = 0
@@ -73,7 +76,7 @@ class Lease:
         self._in_doubt = False
 
     def is_held(self, now: float) -> bool:
-        """Whether this server may write to the device now."""
+        """Whether this server may write to its devices now."""
         return self.revision > 0 and now < self._until
 
     def next(self, now: float) -> Create | Update | None:
@@ -93,6 +96,8 @@ class Lease:
         sent = self._sent.get(number)
         if sent is None or revision <= self.revision:
             return
+        if not self.revision:
+            self.term = revision
         self.revision = revision
         self._until = sent + self._lifetime
         self._in_doubt = False
@@ -116,11 +121,11 @@ class Lease:
         """Request `number` got no answer in time. Its result may still be reported."""
         self._end(number)
 
-    def release(self) -> Delete | None:
-        """Give the name up at once. Return the request that lets others have it without waiting."""
+    def release(self) -> Release | None:
+        """Give the name up at once. Return the request that lets others go on without waiting."""
         revision = self.revision
         self._lose()
-        return Delete(revision) if revision else None
+        return Release(revision) if revision else None
 
     def _end(self, number: int) -> None:
         if self._under_way == number:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,6 +66,13 @@ class Servers:
             return ""
 
         return until(found)
+
+    def lists(self, server: RunningServer) -> bool:
+        """Whether a server can list the recordings."""
+        with contextlib.suppress(TransportError), FastFlightClient(server.location) as client:
+            client.recordings()
+            return True
+        return False
 
     def grows(self, server: RunningServer, by: int = 20) -> Recorded:
         """Wait until the recording, as this server sees it, has `by` more rows; return it."""
@@ -142,6 +150,7 @@ def test_a_board_on_a_cable_is_recorded_while_nats_is_away(nats: NatsServers, tm
         nats.nodes[0].start()
         until(lambda: member.status()["trouble"] is None)
         until(lambda: member.token(BOARD) > 0)
+        until(lambda: servers.lists(alpha))  # by another connection
         after = servers.grows(alpha)
         assert after.lost == 0 and after.next_seq == after.rows > before.rows
     finally:

@@ -1,14 +1,10 @@
-"""A lease, step by step, and two servers that fight for one under lost and late answers."""
+"""A lease, step by step. `test_claims` has servers that fight under lost and late answers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from fastflight.cluster.lease import Create, Delete, Lease, Update
+from fastflight.cluster.lease import Create, Lease, Release, Update
 
 
 def held() -> Lease:
@@ -39,7 +35,7 @@ def test_it_is_renewed_with_its_last_revision() -> None:
     assert lease.next(101.0) == Update(2, 7)
     assert lease.next(102.5) is None, "one request is under way"
     lease.stored(2, 9)
-    assert lease.revision == 9
+    assert (lease.revision, lease.term) == (9, 7)
     assert lease.is_held(104.49) and not lease.is_held(104.5)
 
 
@@ -65,6 +61,8 @@ def test_a_refusal_by_another_server_ends_it_at_once() -> None:
     lease.refused(2)
     assert not lease.is_held(101.0)
     assert lease.next(102.0) == Create(3)
+    lease.stored(3, 12)
+    assert lease.term == 12
 
 
 def test_a_refusal_by_an_own_lost_answer_leaves_it_until_its_time_is_up() -> None:
@@ -110,7 +108,7 @@ def test_old_and_repeated_answers_change_nothing() -> None:
 def test_releasing_gives_it_up_at_once() -> None:
     lease = held()
     lease.next(101.0)
-    assert lease.release() == Delete(7)
+    assert lease.release() == Release(7)
     assert not lease.is_held(101.0)
     lease.stored(2, 9)
     assert not lease.is_held(101.0), "the answer to a renewal that was under way"
@@ -121,83 +119,3 @@ def test_releasing_gives_it_up_at_once() -> None:
 def test_times_that_make_no_sense_are_refused(times: tuple[float, float, float]) -> None:
     with pytest.raises(ValueError, match="needs"):
         Lease(*times)
-
-
-@dataclass
-class Bucket:
-    """The bucket as the servers meet it: one entry, which it drops `ttl` after it was stored."""
-
-    ttl: float
-    revision: int = 0
-    stored_at: float = float("-inf")
-    deleted: bool = False
-
-    def put(self, request: Create | Update, now: float) -> int | None:
-        """Return the new revision, or None if the request is refused."""
-        there = 0 if self.deleted or now >= self.stored_at + self.ttl else self.revision
-        if there != (request.revision if isinstance(request, Update) else 0):
-            return None
-        self.revision += 1
-        self.stored_at, self.deleted = now, False
-        return self.revision
-
-    def delete(self, request: Delete) -> None:
-        if request.revision == self.revision:
-            self.deleted = True
-
-
-@dataclass
-class Server:
-    """A server whose clock began at another time than the others'."""
-
-    clock: float
-    lease: Lease = field(default_factory=lambda: Lease(4.0, 0.5, 1.0))
-    # Requests that the bucket has not got yet, and answers that the server has not got yet.
-    requests: list[Create | Update] = field(default_factory=list)
-    answers: list[tuple[int, int | None]] = field(default_factory=list)
-
-
-STEPS = st.lists(
-    st.tuples(
-        st.integers(0, 1),
-        st.sampled_from(["answered", "answer late", "request late", "deliver request", "deliver answer", "release"]),
-        st.sampled_from([0.0, 0.3, 1.0, 2.0, 3.6]),
-    ),
-    max_size=40,
-)
-
-
-@given(STEPS)
-@settings(max_examples=500)
-def test_two_servers_never_hold_it_at_the_same_time(steps: list[tuple[int, str, float]]) -> None:
-    """Requests and answers are delivered at once, late or never."""
-    now, bucket, servers = 0.0, Bucket(4.0), [Server(1000.0), Server(5.0)]
-    for which, step, seconds in steps:
-        now += seconds
-        server = servers[which]
-        lease, clock = server.lease, server.clock + now
-        if step == "release":
-            if deletion := lease.release():
-                bucket.delete(deletion)
-        elif step == "deliver request" and server.requests:
-            request = server.requests.pop(0)
-            server.answers.append((request.number, bucket.put(request, now)))
-        elif step == "deliver answer" and server.answers:
-            _take(lease, *server.answers.pop(0))
-        elif next_request := lease.next(clock):
-            if step == "request late":
-                server.requests.append(next_request)
-                lease.unanswered(next_request.number)
-            elif step == "answer late":
-                server.answers.append((next_request.number, bucket.put(next_request, now)))
-                lease.unanswered(next_request.number)
-            else:
-                _take(lease, next_request.number, bucket.put(next_request, now))
-        assert sum(each.lease.is_held(each.clock + now) for each in servers) <= 1
-
-
-def _take(lease: Lease, number: int, revision: int | None) -> None:
-    if revision is None:
-        lease.refused(number)
-    else:
-        lease.stored(number, revision)

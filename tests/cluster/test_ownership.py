@@ -11,9 +11,9 @@ from dataclasses import replace
 import pytest
 
 from fastflight.cluster.connection import ClusterConnection, NatsAddress
-from fastflight.cluster.directory import SERVER, Profile, digest_of, key_of
 from fastflight.cluster.ownership import Ownership
 from fastflight.cluster.placement import ranked
+from fastflight.cluster.profile import Profile, digest_of
 from fastflight.errors import RequestError, TransportClosed
 from tests.support.nats import NatsServers, nats_servers
 from tests.support.refusals import refused
@@ -40,11 +40,11 @@ class FakeDevices:
         self.server, self.boards = server, boards
         self.guards: dict[str, Callable[[], None]] = {}
         self.working: set[str] = set()
-        self.refusing: set[str] = set()
+        self.failing: dict[str, Exception] = {}
 
     def take(self, device: str, first_seq: int, guard: Callable[[], None]) -> None:
-        if device in self.refusing:
-            raise RequestError("the board is broken", where=device)
+        if device in self.failing:
+            raise self.failing[device]
         self.guards[device] = guard
         with self.boards.changing:
             self.boards.users[device].add(self.server)
@@ -163,22 +163,23 @@ def test_a_clean_end_lets_others_take_over_at_once(nats: NatsServers) -> None:
             await auntil(lambda: len(a.owned) + len(b.owned) == 12 and a.owned)
             await a.close()
             await auntil(lambda: len(b.owned) == 12)
-            # Deleted, and not left to end by itself.
-            gone = b.ownership.directory.entry(key_of(SERVER, "a"))
-            assert gone is not None and gone.deleted
+            # Given up, and not ended by another server.
+            gone = b.ownership.directory.server("a")
+            assert gone is not None and gone.ended and gone.value["by"] == "a"
         assert boards.shared == 0
 
     asyncio.run(scenario())
 
 
-def test_a_board_that_cannot_be_taken_goes_to_another_server(nats: NatsServers) -> None:
+@pytest.mark.parametrize("error", [RequestError("the board is broken"), ZeroDivisionError("a defect")])
+def test_a_board_that_cannot_be_taken_goes_to_another_server(nats: NatsServers, error: Exception) -> None:
     async def scenario() -> None:
         boards = Boards()
         a, b = (Member(name, boards, nats) for name in "ab")
         board = next(name for name in NAMES if ranked(name, "ab")[0] == "a")
-        a.devices.refusing = {board}
+        a.devices.failing = {board: error}
         async with members(a, b):
-            await auntil(lambda: board in b.owned)
+            await auntil(lambda: board in b.owned and a.owned | b.owned == set(NAMES))
 
     asyncio.run(scenario())
 
