@@ -86,15 +86,16 @@ class ServedDevices:
         self._recordings = recordings
         self._registry = registry
         self._publishers = publishers
-        # One change at a time.
+        # One change at a time, except for `take` and `give`: in a cluster, many devices come and go at the same time.
         self._changing = threading.Lock()
         # The URL of each device.
         self._urls = {} if settings.cluster else dict(settings.devices)
         # The names of the devices that clients added.
         self._added: set[str] = set()
         self._listening: dict[str, ExitStack] = {}
-        # A change replaces the dict, so that metrics can be collected meanwhile.
+        # A change replaces the dict, so that metrics can be collected meanwhile. It is made under the lock.
         self._bridges: dict[str, Bridge] = {}
+        self._replacing = threading.Lock()
 
     @property
     def bridges(self) -> Mapping[str, Bridge]:
@@ -138,23 +139,24 @@ class ServedDevices:
     def close(self) -> None:
         """End the reading of lines."""
         with self._changing:
-            for listening in self._listening.values():
+            for listening in [*self._listening.values()]:
                 listening.close()
 
     def take(self, device: str, first_seq: int, guard: Guard) -> None:
-        """Begin to use a device of the settings, which this server now owns. See `fastflight.cluster.ownership`."""
-        with self._changing:
-            url = self._settings.devices[device]
-            self._add(device, url, record=device in self._recorded, guard=guard, first=first_seq)
-            if (bridge := self._settings.bridges.get(device)) is not None:
-                with _logged(device):
-                    self._open_bridge(device, bridge)
+        """Begin to use a device of the settings, which this server now owns. See `fastflight.cluster.ownership`.
+
+        Several devices may be taken and given up at the same time; not the same one.
+        """
+        settings, recorded = self._settings, self._recorded
+        self._add(device, settings.devices[device], record=device in recorded, guard=guard, first=first_seq)
+        if (bridge := settings.bridges.get(device)) is not None:
+            with _logged(device):
+                self._open_bridge(device, bridge)
 
     def give(self, device: str) -> None:
         """End the use of a device. Its live sessions with `reconnect` go on at the next owner."""
-        with self._changing:
-            if self._inventory.find(device) is not None:
-                self._remove(device, MOVED, lambda stream: not _follows(stream))
+        if self._inventory.find(device) is not None:
+            self._remove(device, MOVED, lambda stream: not _follows(stream))
 
     def is_idle(self, device: str) -> bool:
         """Whether nothing is transferred from or to a device. Live sessions do not count: they can go on elsewhere."""
@@ -355,14 +357,16 @@ class ServedDevices:
     def _open_bridge(self, name: str, settings: BridgeSettings) -> None:
         bridge = Bridge(DeviceFront(self._inventory.device(name)), settings.ports, takeover=settings.takeover)
         self._shards.of(name).submit(bridge.start()).result()
-        self._bridges = {**self._bridges, name: bridge}
+        with self._replacing:
+            self._bridges = {**self._bridges, name: bridge}
 
     def _close_bridge(self, name: str) -> None:
         """Close the bridge of a device if it has one, and give up after `BRIDGE_SECONDS`."""
-        bridge = self._bridges.get(name)
-        if bridge is None:
-            return
-        self._bridges = {each: other for each, other in self._bridges.items() if each != name}
+        with self._replacing:
+            bridge = self._bridges.get(name)
+            if bridge is None:
+                return
+            self._bridges = {each: other for each, other in self._bridges.items() if each != name}
         with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError, Stopped):
             self._shards.of(name).submit(bridge.aclose()).result(BRIDGE_SECONDS)
 

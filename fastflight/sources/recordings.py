@@ -246,10 +246,19 @@ class Recordings:
                 _number_after(recorded, device)
 
     def forget(self, name: str) -> None:
-        """As `stop`, for a device that has been removed. Does nothing if it is not recorded."""
+        """As `stop`, for a device that has been removed. Does nothing if it is not recorded.
+
+        Several devices may be forgotten at the same time.
+        """
         with self._changing:
-            if name in self._recorders:
-                self._end(name)
+            if (running := self._recorders.get(name)) is None:
+                return
+            ended = running.end()
+        _wait(name, ended)
+        with self._changing:
+            if self._recorders.get(name) is running:
+                del self._recorders[name]
+        self._finish(name, running, ended)
 
     def status(self, name: str) -> RecordingStatus:
         """Return the status of a recording. `UnknownName` if there is none."""
@@ -272,11 +281,12 @@ class Recordings:
         """End a recorder and forget it, unless the disk does not answer. The caller holds `_changing`."""
         running = self._recorders[name]
         ended = running.end()
-        if not concurrent.futures.wait([ended], END_SECONDS).done:
-            raise StorageError(
-                "the disk does not take what was recorded last", where=name, hint="Try again when it does"
-            )
+        _wait(name, ended)
         del self._recorders[name]
+        self._finish(name, running, ended)
+
+    def _finish(self, name: str, running: _RunningRecorder, ended: concurrent.futures.Future[None]) -> None:
+        """Raise what a recorder that has ended has failed with, and hand its rows over to the other servers."""
         ended.result()
         with contextlib.suppress(concurrent.futures.CancelledError):
             running.running.result()
@@ -297,6 +307,12 @@ class Recordings:
         if self._shared is not None:
             self._shared.close()
         self.store.close()
+
+
+def _wait(name: str, ended: concurrent.futures.Future[None]) -> None:
+    """Wait until a recorder has ended. `StorageError` if that takes too long."""
+    if not concurrent.futures.wait([ended], END_SECONDS).done:
+        raise StorageError("the disk does not take what was recorded last", where=name, hint="Try again when it does")
 
 
 @contextlib.contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
 
@@ -18,7 +19,14 @@ from fastflight.errors import StorageError
 from fastflight.log import LogStatistics, Store
 from fastflight.sources import recordings
 from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
-from fastflight.sources.recordings import NUMBERS_PER_SECOND, WORK_SECONDS, Recordings, Tidying, first_number
+from fastflight.sources.recordings import (
+    NUMBERS_PER_SECOND,
+    WORK_SECONDS,
+    Recordings,
+    SharedLogs,
+    Tidying,
+    first_number,
+)
 from fastflight.transport.chunk_buffer import Chunk
 
 from .recording_parts import SOON, RecordedLine, SlowDisk
@@ -220,6 +228,28 @@ def test_what_a_disk_lets_end_at_last_is_kept_by_closing(tmp_path: Path, monkeyp
     kept_here.close()
     with Store(tmp_path, disk=disk) as store:
         assert store.log("demo").statistics().rows == 1
+
+
+def test_several_devices_are_forgotten_at_the_same_time(tmp_path: Path) -> None:
+    """In a cluster, each may wait some seconds until its rows are handed over."""
+    both = threading.Barrier(2)
+
+    class Shared:
+        def drain(self, name: str) -> None:
+            both.wait(SOON)
+
+    lines = RecordedLine(), RecordedLine()
+    lines[1].name = "other"
+    with Shard() as shard, ThreadPoolExecutor(2) as pool:
+        kept_here = Recordings(tmp_path, cast(Inventory, RecordedInventory(*lines)), sync_ms=0)
+        for line in lines:
+            line.shard = shard
+            kept_here.start(line.name)
+        kept_here._shared = cast(SharedLogs, Shared())
+        list(pool.map(kept_here.forget, ["demo", "other"]))
+        kept_here._shared = None
+    assert not any(line.recording for line in lines)
+    kept_here.close()
 
 
 async def fed(line: RecordedLine, data: bytes) -> None:
