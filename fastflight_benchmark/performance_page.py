@@ -1,4 +1,4 @@
-"""Fills the tables of docs/performance.md from the results in docs/results.
+"""Fills the tables of the pages in `PAGES` from the results in docs/results.
 
     python performance_page.py
 
@@ -18,11 +18,14 @@ import typer
 from fastflight_benchmark import machine, output, targets
 from fastflight_benchmark.contenders import AIO, ASYNC, BARE, MODES, NAMESAKE_ASYNC, NAMESAKE_SYNC, SYNC
 from fastflight_benchmark.report import batch_title, delay_title
+from fastflight_benchmark.suites import beside
+from fastflight_benchmark.suites.commands import suite as commands
 from fastflight_benchmark.suites.flight import summary
 from fastflight_benchmark.targets import Judged
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "performance.md"
+PAGES = (PAGE, DOCS / "concepts" / "mpremote.md", DOCS / "agent.md")
 TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 ORDER = (SYNC, ASYNC, BARE, NAMESAKE_SYNC, NAMESAKE_ASYNC, AIO)
 # The connections that the tables show; the CSVs have more.
@@ -214,6 +217,8 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "claims": _claims,
     "requests": _requests,
     "rates": _rates,
+    "commands": lambda results: commands.markdown(results.frame("commands")),
+    "beside": lambda results: beside.markdown(results.frame("beside")),
 }
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -221,9 +226,10 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command()
 def main() -> None:
-    """Fill the tables of docs/performance.md from docs/results."""
-    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), Results(DOCS / "results")), encoding="utf-8")
-    typer.echo(PAGE)
+    """Fill the tables of the documentation from docs/results."""
+    for page in PAGES:
+        page.write_text(filled(page.read_text(encoding="utf-8"), Results(DOCS / "results")), encoding="utf-8")
+        typer.echo(page)
 
 
 if __name__ == "__main__":

@@ -16,13 +16,13 @@ import typer
 from fastflight.cli import screen
 from fastflight.cli.arguments import device_name
 from fastflight.cli.exit_codes import REFUSED
-from fastflight.cli.interruption import interruptible
+from fastflight.cli.interruption import LOOK_SECONDS, interruptible
 from fastflight.cli.keyboard import Keyboard
 from fastflight.cli.mounted_folder import Folder
 from fastflight.cli.options import DeviceName, Interrupt
 from fastflight.cli.repl import Output, Terminal, talk
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
-from fastflight.errors import DeviceError, FastFlightError
+from fastflight.errors import BusyError, DeviceError, FastFlightError
 from fastflight.protocol.mount import MountAnswers
 from fastflight.protocol.mounted_board import CTRL_C, RUN_LINE, START_LINE, STOP_LINE, install_code, sizes_for
 
@@ -142,6 +142,13 @@ def _mounted(client: InterruptibleClient, name: str, files: Folder, code: str, i
     """Give the board what it needs to mount the folder, and return a terminal that answers its questions."""
     info: dict[str, Any] = client.info(name, interrupt=interrupt)
     features = info["features"]
+    if info["capabilities"] != "none":
+        raise BusyError(
+            "a program runs on the board, and the folder is mounted at the board's own prompt",
+            holder="the board's own program",
+            hint="Stop the program: --interrupt",
+            where=name,
+        )
     if missing := [feature for feature in NEEDED if feature not in features]:
         hint = "Copy the folder: fastflight sync"
         raise DeviceError(f"this board cannot mount a folder, it has no {', '.join(missing)}", where=name, hint=hint)
@@ -153,17 +160,33 @@ def _mounted(client: InterruptibleClient, name: str, files: Folder, code: str, i
 
 def _run(terminal: MountedTerminal) -> MountAnswers:
     """Have the board run the code, and show what that prints. Ctrl-C stops it."""
-    try:
-        terminal.send(RUN_LINE)
+    failures: list[Exception] = []
+
+    def show() -> None:
         try:
             _show_until_unmounted(terminal)
+        except Exception as error:  # the edge of the thread
+            failures.append(error)
+
+    # In a thread: Ctrl-C must not end a read whose result would then be lost.
+    showing = threading.Thread(target=show, name="mount-output", daemon=True)
+    try:
+        terminal.send(RUN_LINE)
+        showing.start()
+        try:
+            while showing.is_alive():
+                showing.join(LOOK_SECONDS)
         except KeyboardInterrupt:
             terminal.stop()
-            _show_until_unmounted(terminal)
+            showing.join(UNMOUNT_SECONDS)
             raise
     finally:
         terminal.cancel()
+        if showing.ident is not None:
+            showing.join()
         terminal.settle()
+    if failures:
+        raise failures[0]
     return terminal.answers
 
 

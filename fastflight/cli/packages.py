@@ -76,6 +76,8 @@ def read_packages(package: str, index: str | None, kind: str = SOURCE) -> dict[s
     `package` is `NAME` or `NAME@VERSION` of the index, a local folder, a module or a wheel. `kind` is the folder of the
     index: `SOURCE`, or the version of compiled modules.
     """
+    if Path(package).name == "package.json":
+        package = str(Path(package).parent)
     if not (Path(package) / "package.json").is_file() and is_local(package, index):
         return {_target(path): content for path, content in read_local(package).items()}
     files: dict[str, bytes] = {}

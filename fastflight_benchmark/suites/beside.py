@@ -124,6 +124,20 @@ def run(options: Options) -> int:
     return len(failed)
 
 
+def markdown(result: pd.DataFrame) -> str:
+    """Return the result as a table for a page: a line for each way to go beside a program, and speed of the line."""
+    lines = [
+        "| beside the program | baud | write: of the line, stop | read: of the line, stop |",
+        "|---|---:|---:|---:|",
+    ]
+    for (beside, line), rows in result.groupby(["beside", "line"], sort=False):
+        by_operation = {row["operation"]: row for row in rows.to_dict("records")}
+        cells = [by_operation[operation] for operation in (UPLOAD, DOWNLOAD)]
+        texts = [f"{cell['of_line']:.2f}, {cell['longest_stop_ms']:.0f} ms" for cell in cells]
+        lines.append(f"| {beside} | {line} | {' | '.join(texts)} |")
+    return "\n".join(lines)
+
+
 def visit(beside: str, baud: int, size: int) -> list[dict[str, Any]]:
     """Copy a file both ways. Return a row of `COLUMNS` for each way, without its run."""
     content = random.Random(baud).randbytes(size)

@@ -105,7 +105,7 @@ def test_a_folder_with_package_json(run: Run, index: Index, tmp_path: Path) -> N
     (tmp_path / "mine" / "src").mkdir(parents=True)
     (tmp_path / "mine" / "src" / "m.py").write_bytes(SOURCE)
     (tmp_path / "mine" / "package.json").write_text(json.dumps({"urls": [["m.py", "src/m.py"]], "deps": []}))
-    assert read_packages("mine", None) == {"m.py": SOURCE}
+    assert read_packages("mine", None) == read_packages("mine/package.json", None) == {"m.py": SOURCE}
     result = run("mip", "install", "mine", "demo", "--target", "lib-b")
     assert result.stdout == "demo:/lib-b: 1 file, 6 B written\n"
     run("rm", "-r", "-y", "demo:/lib-b")

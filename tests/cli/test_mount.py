@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,18 @@ def test_typed_lines_and_a_soft_reset_after_which_the_folder_is_mounted_again(fo
     assert b"import app\r\napp [434, 14]\r\n>>> " in shown
     assert (folder / "text.txt").read_text() == "één\ntwee\n"
     assert sorted(os.listdir(folder)) == ["app.py", "inside", "lib", "link", "pipe", "raw.bin", "text.txt", "up"]
+
+
+def test_a_program_that_runs_beside_requests_is_not_disturbed(run: Run, folder: Path, tmp_path: Path) -> None:
+    board = tmp_path / "board"
+    board.mkdir()
+    agent = resources.files("fastflight.device") / "agent" / "fastflight_agent.py"
+    (board / "fastflight_agent.py").write_bytes(agent.read_bytes())
+    (board / "main.py").write_text("import time, fastflight_agent\nwhile True:\n    time.sleep_ms(10)\n")
+    place = (f"--device=sim:?files={board}&telemetry=0", "--agent", "--exec", "print(6)")
+    result = run("mount", "folder", *place)
+    assert result.exit_code == 1 and "--interrupt" in result.stderr
+    assert run("mount", "folder", *place, "--interrupt").stdout.strip() == "6"
 
 
 def test_a_board_that_cannot_is_left_alone(run: Run, folder: Path) -> None:

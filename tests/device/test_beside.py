@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
@@ -123,6 +124,10 @@ def test_requests_work_and_the_program_goes_on(board: Running) -> None:
         tree = session.write_tree("/data", [("a.txt", [b"one"]), ("b/c.txt", [b"two"])])
         assert [path for path, _ in tree.files] == ["/data/a.txt", "/data/b/c.txt"]
         assert [each.path for each in session.list("/data")] == ["/data/a.txt", "/data/b", "/data/new.bin"]
+        session.write("/data/b/d.bin", [CONTENT[:4095]])  # with c.txt more than one command hashes
+        contents = {"a.txt": b"one", "b/c.txt": b"two", "b/d.bin": CONTENT[:4095], "new.bin": CONTENT}
+        expected = {f"/data/{path}": hashlib.sha256(content).hexdigest() for path, content in contents.items()}
+        assert {each.path: each.digest for each in session.hashes("/data")} == expected
         session.remove("/data/a.txt")
         with pytest.raises(FileMissing):
             list(session.read("/data/a.txt"))

@@ -7,7 +7,6 @@ import pytest
 
 from fastflight_benchmark import targets
 from fastflight_benchmark.performance_page import DOCS, Results
-from fastflight_benchmark.suites.commands import suite as commands
 from fastflight_benchmark.suites.flight import summary
 
 README = " ".join((DOCS.parent / "README.md").read_text(encoding="utf-8").split())
@@ -49,10 +48,6 @@ def test_the_comparison_with_mpremote(results: Results, line: int, operation: st
 def test_readme_quotes_the_comparison(results: Results, line: int) -> None:
     row = cell(results, line, "download")
     assert f"{row['seconds']:.2f} s at {line} baud; mpremote takes {row['mpremote_seconds']:.2f} s" in README
-
-
-def test_the_daily_tasks_beside_mpremote(results: Results) -> None:
-    assert commands.markdown(results.frame("commands")) in MPREMOTE
 
 
 def test_the_comparison_of_sync_and_async(results: Results) -> None:

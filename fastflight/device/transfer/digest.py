@@ -6,9 +6,11 @@ import binascii
 import copy
 import hashlib
 import re
+from collections.abc import Iterator, Sequence
 
 from fastflight.device import answers, listing
 from fastflight.device.execute import execute
+from fastflight.device.listing import FileEntry
 from fastflight.device.transfer.link import SHORT_BLOCK, BoardLink
 from fastflight.device.transfer.resident import HASH_SECONDS
 from fastflight.device.transfer.types import FileDigest, Resumption
@@ -50,6 +52,22 @@ STEPS = {
     },
 }
 DONE = "del _ff,_ffn\n"
+# Hashes small files in one command: at most `STEP_BYTES` in all, and not many, because opening a file takes time.
+LOT_FILES = 8
+LOT = """\
+import {module}
+def _ff(p):
+ h={start}
+ with open(p,'rb') as f:
+  while 1:
+   d=f.read({block})
+   if not d:
+    return {result}
+   {update}
+for p in {paths!r}:
+ print(_ff(p))
+del _ff
+"""
 
 _DIGEST = re.compile("[0-9a-f]{8}|[0-9a-f]{64}")
 
@@ -160,16 +178,44 @@ def hashes(link: BoardLink, folder: str) -> Conversation[list[FileDigest]]:
     """Return every file below `folder` with its digest, ordered by path: in one pass, if the board can list folders."""
     name = link.capabilities.digest
     if link.is_beside or not link.capabilities.has("os.ilistdir"):
+        entries = yield from listing.listing(link.repl, link.capabilities, folder, recursive=True)
+        files = [entry for entry in entries if entry.kind == "file"]
+        values = (yield from _of_small_files(link, files, folder)) if link.is_beside and name else {}
         found = []
-        for entry in (yield from listing.listing(link.repl, link.capabilities, folder, recursive=True)):
-            if entry.kind == "folder":
-                continue
-            _, value = yield from digest(link, entry.path)
-            found.append(FileDigest(entry.path, entry.size, name, value))
+        for entry in files:
+            if entry.path not in values:
+                _, values[entry.path] = yield from digest(link, entry.path)
+            found.append(FileDigest(entry.path, entry.size, name, values[entry.path]))
         return found
     yield from link.resident.call("tree", folder, link.capabilities.block_bytes, where=folder)
     lines = (yield from link.resident.finish(folder)).decode("utf-8", "replace").splitlines()
     return sorted((_parse_digest_line(line, name, folder) for line in lines), key=lambda file: file.path.split("/"))
+
+
+def _of_small_files(link: BoardLink, files: Sequence[FileEntry], where: str) -> Conversation[dict[str, str]]:
+    """Return the hexadecimal digests of the files that one command may hash together with others, by path."""
+    values: dict[str, str] = {}
+    for paths in _lots(files):
+        native_paths = tuple(map(link.capabilities.native_path, paths))
+        code = LOT.format(paths=native_paths, block=SHORT_BLOCK, **STEPS[link.capabilities.digest])
+        output = yield from execute(link.repl, link.capabilities, code, where, HASH_SECONDS)
+        values |= zip(paths, _checked(output.decode("ascii", "replace").split(), paths, where), strict=True)
+    return values
+
+
+def _lots(files: Sequence[FileEntry]) -> Iterator[list[str]]:
+    lot: list[str] = []
+    size = 0
+    for entry in files:
+        if entry.size > STEP_BYTES:
+            continue
+        if len(lot) == LOT_FILES or size + entry.size > STEP_BYTES:
+            yield lot
+            lot, size = [], 0
+        lot.append(entry.path)
+        size += entry.size
+    if lot:
+        yield lot
 
 
 def _parse_digest_line(line: str, name: str, folder: str) -> FileDigest:

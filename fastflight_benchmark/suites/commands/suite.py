@@ -31,6 +31,7 @@ from fastflight_benchmark.simulated import SimulatedBoard
 from fastflight_benchmark.spawned import spawned
 from fastflight_benchmark.suites.commands.tasks import (
     BOARD,
+    EDITOR,
     LOCAL,
     MPREMOTE,
     ON_BOARD,
@@ -94,7 +95,8 @@ def places(folder: Path) -> Iterator[Mapping[str, Place]]:
         server = stack.enter_context(
             spawned("fastflight", "serve", "--server", FREE_PORT, "--device", f"board={boards[SERVER].path}")
         )
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("FASTFLIGHT_")}
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("FASTFLIGHT_", "VISUAL"))}
+        clean["EDITOR"] = EDITOR
         yield {
             SERVER: Place(boards[SERVER].folder, (), (), {**clean, "FASTFLIGHT_SERVER": server.location}),
             BOARD: Place(boards[BOARD].folder, (), ("--device", boards[BOARD].path), clean),

@@ -29,6 +29,8 @@ LOCAL: Mapping[str, str] = {
     "b.py": SCRIPT,
     "unchanged/log.csv": TABLE,
     "mounted/module.py": MODULE,
+    "package/package.json": '{"urls": [["module.py", "module.py"]]}',
+    "package/module.py": MODULE,
     **MANY,
     **LIBRARY,
 }
@@ -43,6 +45,8 @@ ON_BOARD: Mapping[str, str] = {
     "gone/a.py": SCRIPT,
     **MANY,
 }
+# An editor that needs no person: it changes a word.
+EDITOR = "sed -i s/water/feed/"
 # The import of a module, timed by the board.
 IMPORT = (
     "import sys,time; sys.modules.pop('module',0); t=time.ticks_ms(); import module; "
@@ -94,6 +98,14 @@ def local(name: str, content: str) -> Check:
     return lambda board, here, output: _content(here / name) == content
 
 
+def collected(content: str) -> Check:
+    """Return a check that a log has left the board, and is here with this content."""
+    return lambda board, here, output: (
+        [path.read_text() for path in here.glob("logs/*/log.csv/*.csv")] == [content]
+        and not list(board.glob("log.csv*"))
+    )
+
+
 def exists(name: str) -> Check:
     """Return a check that a local file exists and is not empty."""
     return lambda board, here, output: (here / name).stat().st_size > 0
@@ -136,6 +148,13 @@ TASKS = (
         "exec \"import os; os.rename('name.txt', 'renamed.txt')\"",
         on_board("renamed.txt", "name\n"),
     ),
+    Task("edit a file", "edit :notes.txt", "edit :notes.txt", on_board("notes.txt", "feed the plants\n")),
+    Task(
+        "install a package of 10 kB",
+        "mip install package/package.json",
+        "mip install package/package.json",
+        on_board("lib/module.py", MODULE),
+    ),
     Task("free storage", "df", "df", printed("/", "%")),
     Task("digest of a file", "hash :log.csv", "sha256sum :log.csv", printed(DIGEST)),
     Task("run a line", "exec 'print(6 * 7)'", "exec 'print(6 * 7)'", printed("42")),
@@ -160,6 +179,7 @@ TASKS = (
     Task("list serial ports", "ports", "devs", printed("")),
     Task("version", "--version", "version", printed(".")),
     Task("help", "--help", "help", printed("cp")),
+    Task("collect a log", "collect :log.csv --to logs", None, collected(TABLE)),
     Task("a table as Parquet", "get :log.csv log.parquet", None, exists("log.parquet")),
     Task("three rows of live output", "tail -n 3", None, printed(":")),
     Task("three rows of live output as JSON", "tail -n 3 --json", None, printed("{")),
