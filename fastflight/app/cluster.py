@@ -10,11 +10,11 @@ import concurrent.futures
 import contextlib
 import secrets
 import ssl
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fastflight.access.action import Action, EmptyBody, Result
+from fastflight.access.action import Action, Body, EmptyBody, Result
 from fastflight.app.cluster_settings import ClusterSettings
 from fastflight.app.forwarding import Forwarding
 from fastflight.app.served_devices import ServedDevices
@@ -26,6 +26,7 @@ from fastflight.cluster.profile import Profile, digest_of
 from fastflight.concurrency import Shard
 from fastflight.device import Inventory
 from fastflight.errors import FastFlightError, RequestError
+from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog
 from fastflight.sources.recordings import KEPT
 from fastflight.transport.url import public_url
@@ -37,6 +38,15 @@ CHECK_SECONDS = 1.0
 # The action by which servers ask each other for their own devices.
 OWN_DEVICES = "cluster.devices"
 OWN_RECORDINGS = "cluster.recordings"
+# The action by which servers cancel each other's streams.
+OWN_STREAMS = "cluster.cancel"
+
+
+class CancelBody(Body):
+    """The ticket of the streams to cancel, and whose they must be: None for all."""
+
+    ticket: str
+    identity: str | None = None
 
 
 class DeviceNames:
@@ -158,8 +168,11 @@ class ClusterMember:
             return f"this server cannot take it over: {self._ownership.trouble}"
         return ""
 
-    def actions(self, local: Action) -> list[Action]:
-        """Return the actions about the cluster. `local` is the action `devices`; its result has all devices instead."""
+    def actions(self, local: Action, registry: StreamRegistry) -> list[Action]:
+        """Return the actions about the cluster. `local` is the action `devices`; its result has all devices instead.
+
+        `registry` has the streams of this server.
+        """
         forwarding = self.forwarding
 
         def own(_: EmptyBody) -> Iterable[Result]:
@@ -172,12 +185,31 @@ class ClusterMember:
         def status(_: EmptyBody) -> Iterable[Result]:
             return [self.status()]
 
+        def cancel(body: CancelBody) -> Iterable[Result]:
+            return [{"cancelled": registry.cancel(body.ticket.encode(), body.identity)}]
+
         about = "The servers of the cluster, and the owner of each device."
         return [
             replace(local, description=f"{local.description} server: its owner.", run=everywhere),
             Action(OWN_DEVICES, "As `devices`, only those that this server owns.", EmptyBody, own),
+            Action(OWN_STREAMS, "Ends the streams of a ticket at this server.", CancelBody, cancel, at_once=True),
             Action("cluster.status", about, EmptyBody, status, at_once=True),
         ]
+
+    def cancels(self, registry: StreamRegistry) -> Callable[[bytes, str | None], int]:
+        """Return a function that cancels the streams of a ticket at all servers: a client may have followed a location.
+
+        `registry` has the streams of this server.
+        """
+
+        def cancel(ticket: bytes, identity: str | None) -> int:
+            def local() -> Iterable[Result]:
+                return [{"cancelled": registry.cancel(ticket, identity)}]
+
+            body = CancelBody(ticket=ticket.decode(), identity=identity).model_dump_json().encode()
+            return sum(int(each["cancelled"]) for each in self.forwarding.everywhere(OWN_STREAMS, local, body))
+
+        return cancel
 
     def recording_actions(self, local: Action) -> list[Action]:
         """Return the action `recordings`, with the states at all servers. `local` is that of this server."""

@@ -124,7 +124,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         else:
             listing, *others = on_devices
             on_devices = [
-                *member.actions(listing),
+                *member.actions(listing, registry),
                 *member.recording_actions(recorded),
                 *map(member.forwarding.action, (*others, *on_recordings)),
             ]
@@ -141,7 +141,10 @@ def open_server(settings: ServeSettings) -> RunningServer:
         engine = SqlEngine(Tables(catalog, actions, authority, tables, log_of), settings.sql.limits)
         parts.callback(engine.close)
         catalog.add(sql_source(engine))
-        server = flight_server(settings, catalog, on_devices, state, shards, registry, access, flight_sql(engine))
+        cancels = None if member is None else member.cancels(registry)
+        server = flight_server(
+            settings, catalog, on_devices, state, shards, registry, access, flight_sql(engine), cancels
+        )
         parts.callback(server.close, 0)
         # Before the server, which closes the event loops.
         parts.callback(served.close_bridges)

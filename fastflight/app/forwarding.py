@@ -69,7 +69,8 @@ class Forwarding:
             return action
 
         def run(body: Body) -> Iterable[Result]:
-            connection = self.routes.route(getattr(body, "device", ""))
+            device = getattr(body, "device", "")
+            connection = self.routes.route(device) if device else None
             if connection is None:
                 return action.run(body)
             timeout = DEFAULT_TIMEOUT + float(getattr(body, "timeout", 0))
@@ -78,12 +79,12 @@ class Forwarding:
 
         return replace(action, run=run)
 
-    def everywhere(self, action: str, local: Callable[[], Iterable[Result]]) -> Iterator[Result]:
-        """Yield the results of `local`, and those of `action` on all other servers that answer."""
+    def everywhere(self, action: str, local: Callable[[], Iterable[Result]], body: bytes = b"{}") -> Iterator[Result]:
+        """Yield the results of `local`, and those of `action` with `body` on all other servers that answer."""
 
         def ask(location: str) -> list[Any]:
             try:
-                return self.routes.connection(location).results(action, b"{}", LISTING_SECONDS)
+                return self.routes.connection(location).results(action, body, LISTING_SECONDS)
             except FastFlightError:
                 return []
 

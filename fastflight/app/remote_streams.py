@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator
-from dataclasses import asdict
 from typing import TypeVar
 
 import pyarrow as pa
@@ -48,8 +47,15 @@ async def upload(
         acknowledge(kept)
         return iter(waiting)
 
-    rows = UploadRows(schema, iter(waiting), after=stored if getattr(request, "resume", False) else None)
-    work = connection.upload(request, rows, lambda rows, size, _: acknowledge(Progress(rows, size)))
+    resumes = getattr(request, "resume", False)
+    # A client that waits for an acknowledgement sends nothing that would end a write which the server has refused.
+    rows = UploadRows(schema, iter(waiting), after=stored if resumes else None, stop=waiting.finish)
+
+    def report(rows: int, size: int, _: int | None) -> None:
+        if not work.last.get("done"):  # the last acknowledgement is the result
+            acknowledge(Progress(rows, size))
+
+    work = connection.upload(request, rows, report)
     writing = asyncio.ensure_future(work_in_thread(work))
     writing.add_done_callback(lambda _: waiting.close())
     # Fetch the exception: asyncio would log it as never retrieved if the client has left.
@@ -60,7 +66,8 @@ async def upload(
         await asyncio.wait([feeding, writing], return_when=asyncio.FIRST_COMPLETED)
         if feeding.done():
             feeding.result()
-        return asdict(await asyncio.shield(writing))
+        await asyncio.shield(writing)
+        return {key: value for key, value in work.last.items() if key != "done"}
     except BaseException as error:
         waiting.fail(error if isinstance(error, FastFlightError) else Stopped("the upload broke off"))
         if not writing.done():

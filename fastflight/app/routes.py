@@ -18,7 +18,7 @@ from fastflight.client.connection import ServerConnection
 from fastflight.client.credentials import NONE, Credentials
 from fastflight.client.stream import RowStream
 from fastflight.device import Inventory
-from fastflight.errors import BusyError
+from fastflight.errors import BusyError, UnknownName, nearest
 
 # How long a request waits for a device that is being moved. A dead server's devices are taken over within 6 s.
 MOVING_SECONDS = 8.0
@@ -87,9 +87,9 @@ class Routes:
             return self._connections[location]
 
     def route(self, device: str) -> ServerConnection | None:
-        """Return the connection to the owner; None if the device is here, or does not exist.
+        """Return the connection to the owner; None if the device is here.
 
-        `BusyError` if nobody owns it for `MOVING_SECONDS`, or nobody can.
+        `UnknownName` if no server has it. `BusyError` if nobody owns it for `MOVING_SECONDS`, or nobody can.
         """
         deadline = time.monotonic() + MOVING_SECONDS
         while (where := self._place(device, deadline)) is None:
@@ -110,8 +110,9 @@ class Routes:
             return ""
         if location := self.owners.location(device):
             return location
-        if device not in self.owners.names():
-            return ""
+        names = self.owners.names()
+        if device not in names:
+            raise UnknownName("no such device", where=device, hint=nearest(device, names))
         why = self.owners.why_gone(device)
         if why or time.monotonic() >= deadline:
             what = why or "no server owns it at the moment"

@@ -27,6 +27,7 @@ from fastflight.publish import Publishers
 from fastflight.runtime.metrics import device_labels, family
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
+from fastflight.server.actions import Cancels
 from fastflight.server.flight_sql import FlightSql
 from fastflight.server.sql_commands import SqlCommands
 from fastflight.service import Catalog
@@ -142,10 +143,11 @@ def flight_server(
     registry: StreamRegistry,
     access: Access,
     sql: SqlCommands | None = None,
+    cancels: Cancels | None = None,
 ) -> FlightServer:
     """Start a Flight server at the address of `settings`. `state` are the actions `health`, `stats` and alike.
 
-    `sql` answers Flight SQL.
+    `sql` answers Flight SQL. `cancels` stops the streams of a ticket, by default those of `registry`.
 
     `TransportError` if the address cannot be listened on.
     """
@@ -162,6 +164,7 @@ def flight_server(
             tls=access.tls,
             trace=settings.trace,
             sql=sql,
+            cancels=cancels,
         )
     except (pa.ArrowException, OSError) as error:
         raise TransportError(

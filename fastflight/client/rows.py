@@ -38,7 +38,8 @@ class UploadRows:
     """Rows to write: batches of one schema, and the bytes that they make on the device, if known.
 
     If `after` is set, it is called with what the device has stored of an earlier write, and returns the batches to send
-    in place of `batches`. With `paced`, only a few batches are sent ahead of their acknowledgements, so that a
+    in place of `batches`. `stop` is called, in another thread, when the server takes no more rows: `batches` that wait
+    for something then end. With `paced`, only a few batches are sent ahead of their acknowledgements, so that a
     cancelled write ends soon.
     """
 
@@ -47,6 +48,7 @@ class UploadRows:
     total_bytes: int | None = None
     after: Callable[[PartialUpload], Iterator[pa.RecordBatch]] | None = None
     paced: bool = False
+    stop: Callable[[], None] | None = None
 
 
 def rows_of(source: Any) -> UploadRows:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -87,7 +87,7 @@ class Upload:
             call_options = options(authorization=self._authorization)
             writer, acknowledgements = self._client.do_put(descriptor, rows.schema, call_options)
         listener = threading.Thread(
-            target=self._listen, args=(acknowledgements, rows.total_bytes), name="fastflight-acks", daemon=True
+            target=self._listen, args=(acknowledgements, rows), name="fastflight-acks", daemon=True
         )
         listener.start()
         complete = False
@@ -98,6 +98,11 @@ class Upload:
         if failure := self._server_error or self._send_error:
             raise failure
         return self._result()
+
+    @property
+    def last(self) -> Mapping[str, Any]:
+        """The server's last acknowledgement as it came; the one with `done` ends the write."""
+        return self._last
 
     def _send(self, writer: flight.FlightStreamWriter, rows: UploadRows) -> bool:
         """Send all rows and wait until they are acknowledged. Return false if the server takes no more of them.
@@ -161,7 +166,7 @@ class Upload:
         except FastFlightError as error:
             self._server_error = self._server_error or error
 
-    def _listen(self, acknowledgements: flight.FlightMetadataReader, total_bytes: int | None) -> None:
+    def _listen(self, acknowledgements: flight.FlightMetadataReader, rows: UploadRows) -> None:
         try:
             while True:
                 with typed_errors(self._location):
@@ -177,14 +182,18 @@ class Upload:
                     else:
                         self._last = answer
                     self._changed.notify_all()
+                if self._is_over and rows.stop is not None:
+                    rows.stop()
                 if self._report is not None and "rows" in answer:
-                    self._report(answer["rows"], answer.get("bytes", 0), total_bytes)
+                    self._report(answer["rows"], answer.get("bytes", 0), rows.total_bytes)
         except BaseException as error:
             self._server_error = error
         finally:
             with self._changed:
                 self._is_over = True
                 self._changed.notify_all()
+            if rows.stop is not None:
+                rows.stop()
 
     def _result(self) -> Written:
         if not self._last.get("done"):

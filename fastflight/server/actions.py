@@ -7,8 +7,8 @@ Two of the actions, `CancelFlightInfo` and `RenewFlightEndpoint`, are defined by
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -31,6 +31,8 @@ NOT_CANCELLABLE = b"\x08\x03"
 FIELD_1 = 0x0A
 # The length is a varint. Five bytes can give a larger length than any gRPC message has.
 MAX_LENGTH_BYTES = 5
+# Stops the streams of a ticket, of all identities (None) or of one, and returns how many there were.
+Cancels: TypeAlias = Callable[[bytes, str | None], int]
 
 
 def types(actions: Actions) -> list[flight.ActionType]:
@@ -45,11 +47,14 @@ def own_actions(
     shards: Shards,
     authority: Authority,
     state: Iterable[Action] | None = None,
+    cancels: Cancels | None = None,
 ) -> list[Action | RawAction]:
     """Return the actions that every Flight server has, whatever it serves.
 
-    `state` replaces the actions that report the state of this process.
+    `state` replaces the actions that report the state of this process, `cancels` is called in place of
+    `registry.cancel`.
     """
+    cancel_streams = cancels or registry.cancel
 
     def cancel(body: bytes, identity: Identity) -> Iterator[bytes]:
         info = _deserialize(flight.FlightInfo, body, "CancelFlightInfo")
@@ -58,7 +63,7 @@ def own_actions(
         sent = [endpoint.ticket.ticket for endpoint in info.endpoints if not is_flight_sql(endpoint.ticket.ticket)]
         tickets = {encode(decode(ticket, catalog)) for ticket in sent}
         owner = None if identity.may_admin() else identity.name
-        cancelled = sum(registry.cancel(ticket, owner) for ticket in tickets)
+        cancelled = sum(cancel_streams(ticket, owner) for ticket in tickets)
         yield CANCELLING if cancelled else NOT_CANCELLABLE
 
     def renew(body: bytes, identity: Identity) -> Iterator[bytes]:

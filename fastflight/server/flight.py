@@ -28,7 +28,7 @@ from fastflight.errors import Stopped, Unsupported
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import answers, exchanges, listing, uploads
-from fastflight.server.actions import own_actions, types
+from fastflight.server.actions import Cancels, own_actions, types
 from fastflight.server.connections import cut
 from fastflight.server.deadlines import Deadlines
 from fastflight.server.descriptions import Descriptions, Restrict
@@ -78,6 +78,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         tls: Tls | None = None,
         trace: bool = False,
         sql: SqlCommands | None = None,
+        cancels: Cancels | None = None,
     ) -> None:
         self._catalog = catalog
         self._shards = shards
@@ -86,7 +87,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._registry = registry or StreamRegistry()
         self._authority = authority or Authority()
         self._sql: SqlCommands = sql or NoFlightSql()
-        own = own_actions(self._registry, catalog, shards, self._authority, state)
+        own = own_actions(self._registry, catalog, shards, self._authority, state, cancels)
         self._actions = Actions([*own, *self._sql.actions(), *actions], self._authority)
         self._authenticator = authenticator
         by_certificate = tls is not None and tls.client_ca is not None

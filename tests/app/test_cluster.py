@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,21 +13,16 @@ import pytest
 
 from fastflight.app.cluster import DeviceNames
 from fastflight.app.cluster_settings import ClusterSettings
-from fastflight.app.running import RunningServer
-from fastflight.app.settings import BridgeSettings
-from fastflight.bridge import Ports
 from fastflight.client import FastFlightClient
 from fastflight.client.connection import REUSE
 from fastflight.errors import BusyError, FileMissing, RequestError, UnknownName
 from fastflight.service.requests import Mock, Sql
-from tests.support.nats import NatsServers, nats_servers
+from tests.support.clustered import TTL, Cluster, clustered
 from tests.support.refusals import refused
 from tests.support.servers import serving
 from tests.support.waiting import until
 
 BOARDS = [f"board{number}" for number in range(6)]
-# Long enough that no lease ends because the computer is busy.
-TTL = 3.0
 
 
 def test_names_are_joined_again_only_when_a_servers_devices_change() -> None:
@@ -41,57 +34,9 @@ def test_names_are_joined_again_only_when_a_servers_devices_change() -> None:
     assert [*names.of([one, dict(other)])] == ["a", "b", "c", "d"] and [*names.of([one])] == ["a", "b"]
 
 
-@dataclass
-class Cluster:
-    nats: NatsServers
-    urls: dict[str, str]
-    servers: dict[str, RunningServer]
-
-    def start(self, name: str, **settings: object) -> RunningServer:
-        clustered = ClusterSettings(self.nats.urls, name, ttl=TTL)
-        server = serving(self.urls, **{"cluster": clustered, "http": ("127.0.0.1", 0), "shards": 1, **settings})
-        self.servers[name] = server.__enter__()
-        return self.servers[name]
-
-    def owner(self, device: str) -> str:
-        """The owner of a device, on which all servers agree."""
-
-        def agreed() -> set[str | None]:
-            members = [server.member for server in self.servers.values()]
-            found = {owners(member.status())[device] for member in members if member is not None}
-            return found if len(found) == 1 and None not in found else set()
-
-        return str(until(agreed).pop())
-
-    def settle(self) -> None:
-        """Wait until each device is where it should be, so that none moves."""
-        until(lambda: all(self.shares().values()) and sum(self.shares().values()) == len(self.urls))
-
-    def shares(self) -> dict[str, int]:
-        any_server = next(iter(self.servers.values())).member
-        assert any_server is not None
-        return {each["name"]: each["devices"] for each in any_server.status()["servers"]}
-
-    def other_than(self, name: str) -> RunningServer:
-        return next(server for each, server in self.servers.items() if each != name)
-
-
-def owners(status: dict[str, object]) -> dict[str, str | None]:
-    return {each["name"]: each["owner"] for each in status["devices"]}  # type: ignore[attr-defined]
-
-
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    bridges = {name: BridgeSettings(Ports(socket=0)) for name in BOARDS}
-    with contextlib.ExitStack() as stack:
-        nats = stack.enter_context(nats_servers(tmp_path))
-        boards = stack.enter_context(serving(dict.fromkeys(BOARDS, "sim:?telemetry=20"), bridges=bridges))
-        urls = {name: f"socket://127.0.0.1:{ports.socket}" for name, ports in boards.bridges.items()}
-        cluster = Cluster(nats, urls, {})
-        for name in ("alpha", "beta", "gamma"):
-            cluster.start(name)
-        stack.callback(lambda: [server.close() for server in cluster.servers.values()])
-        cluster.settle()
+    with clustered(tmp_path, BOARDS, ("alpha", "beta", "gamma")) as cluster:
         yield cluster
 
 

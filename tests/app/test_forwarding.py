@@ -13,7 +13,7 @@ from fastflight.app.forwarded import Forwarded
 from fastflight.app.routes import Owners, Routes
 from fastflight.client.connection import ServerConnection
 from fastflight.device import Inventory
-from fastflight.errors import DataError, TransportClosed
+from fastflight.errors import DataError, FileMissing, TransportClosed
 from fastflight.service import SourceFunctions
 from fastflight.service.requests import DeviceFile, DeviceSession
 from fastflight.service.source import AsyncIncoming
@@ -165,3 +165,62 @@ def test_connections_to_servers_that_have_left_are_closed() -> None:
             list(stream.pieces())
         assert routes.route("demo") is not connection
         routes.close()
+
+
+class BreakingOwner:
+    """A connection to a server that sends one row of each stream, and then goes away."""
+
+    location = "grpc://owner"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def stream(self, request: object) -> BreakingOwner:
+        self.asked += 1
+        return self
+
+    schema = pa.schema([("a", pa.int64())])
+
+    def pieces(self) -> Iterator[tuple[pa.RecordBatch, None]]:
+        yield pa.record_batch([[1]], schema=self.schema), None
+        raise TransportClosed("the server went away")
+
+    def cancel(self) -> None:
+        """Has nothing to cancel."""
+
+
+@pytest.mark.parametrize("request_", [DeviceFile(device="demo", path="/a.csv"), DeviceSession(device="demo")])
+def test_a_stream_is_never_opened_again_after_its_first_row(request_: Any) -> None:
+    owner = BreakingOwner()
+    with Inventory({}) as inventory:
+        routes = Routes(inventory, cast(Owners, AtOneServer(owner.location)))
+        routes.connection = lambda location: cast(ServerConnection, owner)  # type: ignore[method-assign]
+        rows = []
+        with refused(TransportClosed):
+            for lot in forwarded(routes).read(request_).all_lots():
+                rows += lot
+        assert len(rows) == owner.asked == 1
+
+        async def scenario() -> None:
+            with refused(TransportClosed):
+                async for lot in (await forwarded(routes).aread(request_)).all_lots():
+                    rows.extend(lot)
+
+        asyncio.run(scenario())
+        assert len(rows) == owner.asked == 2
+
+
+def test_a_refusal_reaches_a_client_that_waits_for_an_acknowledgement(routes: Routes) -> None:
+    """It sends nothing more, and so would never end the write."""
+
+    async def batches() -> AsyncIterator[pa.RecordBatch]:
+        yield pa.record_batch({"a": [1]})
+        await asyncio.Event().wait()
+
+    async def scenario() -> None:
+        request = DeviceFile(device="demo", path="/no/such/folder.csv", interrupt=True)
+        with refused(FileMissing):
+            async with asyncio.timeout(60):
+                await forwarded(routes).awrite(request, pa.schema([("a", pa.int64())]), batches(), lambda _: None)
+
+    asyncio.run(scenario())

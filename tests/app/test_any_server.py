@@ -1,0 +1,298 @@
+"""What a client gets through a server that does not own the device is what it gets at the owner, by every way in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import adbc_driver_flightsql.dbapi as adbc
+import adbc_driver_manager
+import httpx
+import pyarrow as pa
+import pyarrow.flight as flight
+import pytest
+from websockets.sync.client import connect
+
+from fastflight.app.running import RunningServer
+from fastflight.client import FastFlightClient
+from fastflight.client.failure import typed
+from fastflight.errors import FastFlightError, Stopped
+from fastflight.server.actions import CANCELLING, NOT_CANCELLABLE
+from tests.support.clustered import clustered
+from tests.support.refusals import refused
+from tests.support.waiting import until
+
+BOARDS = [f"board{number}" for number in range(4)]
+# Whatever happens to be the owner, another board is at the other server.
+BOARD = BOARDS[0]
+# Differ between two answers to the same request.
+VOLATILE = ("duration_seconds", "elapsed_seconds", "digests", "sha256_seconds")
+FILE = {"type": "device.file", "device": BOARD, "interrupt": True}
+GOOD: list[dict[str, Any]] = [
+    {**FILE, "path": "/readings.csv"},
+    {**FILE, "path": "/events.jsonl", "columns": ["kind"], "schema": {"kind": "string"}},
+    {**FILE, "path": "/log.bin", "format": "raw"},
+    {**FILE, "path": "/readings.csv", "mode": "sync"},
+    {"type": "device.listing", "device": BOARD, "recursive": True, "interrupt": True},
+    {"type": "device.exec", "device": BOARD, "code": "print(6 * 7)\nprint('x')", "interrupt": True},
+    {"type": "device.session", "device": BOARD, "format": "lines", "since_seq": 0, "limit_rows": 0},
+]
+BAD: list[dict[str, Any]] = [
+    {**FILE, "path": "/nothing.csv"},
+    {**FILE, "path": "/readings.csv", "columns": ["temprature"]},
+    {**FILE, "path": "/readings.csv", "schema": {"temperature": "int64"}, "on_error": "fail"},
+    {"type": "device.exec", "device": BOARD, "code": "print(1)\n1/0", "interrupt": True},
+    {"type": "device.session", "device": BOARD, "since_seq": 10**9, "since_seconds": 1},
+    {"type": "device.session", "device": BOARD, "format": "csv"},
+    {"type": "device.file", "device": "nobody", "path": "/a.csv"},
+    {"type": "device.fil", "device": BOARD},
+]
+
+
+@dataclass
+class Pair:
+    """The owner of `BOARD`, and another server."""
+
+    owner: RunningServer
+    other: RunningServer
+
+    def same(self, ask: Callable[[RunningServer], Any]) -> Any:
+        """Return what both answer."""
+        at_owner, at_other = ask(self.owner), ask(self.other)
+        assert at_owner == at_other
+        return at_other
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _adbc_has_run() -> None:
+    """Let Go's runtime, in which ADBC's driver runs, take the descriptors that it keeps for the life of the process."""
+    with adbc.connect("grpc+tcp://127.0.0.1:1", autocommit=True) as connection, connection.cursor() as cursor:
+        with pytest.raises(adbc_driver_manager.Error):
+            cursor.execute("select 1")
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    with clustered(tmp_path_factory.mktemp("nats"), BOARDS, ("alpha", "beta")) as cluster:
+        owner = cluster.owner(BOARD)
+        found = Pair(cluster.servers[owner], cluster.other_than(owner))
+        # The servers connect to each other when they are first asked, and stay connected; so does SQL's process.
+        for server in (found.owner, found.other):
+            with FastFlightClient(server.location) as client:
+                for board in BOARDS:
+                    client.exec(board, "", interrupt=True).to_arrow()
+                client.sql("select 1").to_arrow()
+        yield found
+
+
+def ticket(keys: dict[str, Any]) -> flight.Ticket:
+    return flight.Ticket(json.dumps(keys).encode())
+
+
+def answered(keys: dict[str, Any]) -> Callable[[RunningServer], Any]:
+    """Ask for everything that a stream has: its schema, rows, notes and trailer; or all that its error says."""
+
+    def ask(server: RunningServer) -> Any:
+        rows: list[Any] = []
+        beside: list[Any] = []
+        schema = None
+        with flight.connect(server.location) as client:
+            try:
+                reader = client.do_get(ticket(keys))
+                schema = [*reader.schema, {**(reader.schema.metadata or {})}]
+                while True:
+                    chunk = reader.read_chunk()
+                    rows += chunk.data.drop_columns(["time"] if keys["type"] == "device.exec" else []).to_pylist()
+                    if chunk.app_metadata:
+                        said = json.loads(chunk.app_metadata.to_pybytes())
+                        beside.append({key: value for key, value in said.items() if key not in VOLATILE})
+            except StopIteration:
+                return schema, rows, beside
+            except flight.FlightError as error:
+                return everything(error, server)
+            except pa.ArrowException as error:
+                return everything(error, server)
+
+    return ask
+
+
+def everything(error: Exception, server: RunningServer) -> dict[str, Any]:
+    found = typed(error, server.location)
+    return {"class": type(error), "kind": type(found), "code": found.code, "text": str(found), "hint": found.hint}
+
+
+def test_rows_notes_trailers_and_errors_are_the_same(pair: Pair) -> None:
+    for keys in GOOD:
+        schema, rows, beside = pair.same(answered(keys))
+        assert schema and beside and (rows or keys.get("limit_rows") == 0), keys
+    for keys in BAD:
+        error = pair.same(answered(keys))
+        assert issubclass(error["kind"], FastFlightError) and error["text"], keys
+
+
+def test_writes_are_acknowledged_and_refused_the_same(pair: Pair) -> None:
+    batches = [pa.record_batch({"a": [1, 2]}), pa.record_batch({"a": [3]})]
+
+    def write(server: RunningServer) -> Any:
+        command = json.dumps({**FILE, "path": "/written.csv"}).encode()
+        acknowledged: list[Any] = []
+        with flight.connect(server.location) as client:
+            writer, reader = client.do_put(flight.FlightDescriptor.for_command(command), batches[0].schema)
+            with writer:
+                for batch in batches:
+                    writer.write_batch(batch)  # acknowledged before the next is sent
+                    acknowledged.append(json.loads(reader.read().to_pybytes()))
+                writer.done_writing()
+                while (last := reader.read()) is not None:
+                    acknowledged.append(json.loads(last.to_pybytes()))
+        return [{key: value for key, value in each.items() if key not in VOLATILE} for each in acknowledged]
+
+    *_, last = pair.same(write)
+    assert (last["rows"], last["bytes"], last["done"]) == (3, len("a\n1\n2\n3\n"), True) and len(last["sha256"]) == 64
+    assert pair.same(answered({**FILE, "path": "/written.csv"}))[1] == [{"a": 1}, {"a": 2}, {"a": 3}]
+
+    def refusal(path: str, **keys: Any) -> Callable[[RunningServer], Any]:
+        def ask(server: RunningServer) -> Any:
+            with FastFlightClient(server.location) as client, pytest.raises(FastFlightError) as raised:
+                client.write(BOARD, path, batches, interrupt=True, **keys)
+            return type(raised.value), str(raised.value), raised.value.hint
+
+        return ask
+
+    for path, keys in (("/no/such/folder.csv", {}), ("/x.bin", {"format": "raw"}), ("/x.csv", {"format": "csw"})):
+        assert pair.same(refusal(path, **keys))[1]
+
+
+def test_actions_are_the_same(pair: Pair) -> None:
+    def act(name: str, **body: Any) -> Callable[[RunningServer], Any]:
+        def ask(server: RunningServer) -> Any:
+            with flight.connect(server.location) as client:
+                try:
+                    action = flight.Action(name, json.dumps({"device": BOARD, **body}).encode())
+                    return [json.loads(each.body.to_pybytes()) for each in client.do_action(action)]
+                except (flight.FlightError, pa.ArrowException) as error:
+                    return everything(error, server)
+
+        return ask
+
+    assert pair.same(act("file.stat", path="/readings.csv", interrupt=True))[0]["size"] > 0
+    assert pair.same(act("file.hash", path="/readings.csv", interrupt=True))[0]["digest"]
+    assert pair.same(act("device.exec", code="print(1)", interrupt=True))[0]
+    assert pair.same(act("file.remove", path="/nothing", interrupt=True))["code"] == "device.file_missing"
+    assert pair.same(act("file.stat"))["code"] == "request"
+
+
+def test_http_and_the_page_are_the_same(pair: Pair) -> None:
+    def post(path: str, keys: dict[str, Any] | str, **headers: str) -> Callable[[RunningServer], Any]:
+        def ask(server: RunningServer) -> Any:
+            content = keys if isinstance(keys, str) else json.dumps(keys)
+            with httpx.Client(base_url=str(server.http), timeout=60) as client:
+                answer = client.post(path, content=content, headers={"Content-Type": "application/json", **headers})
+                if answer.is_error:
+                    said = answer.json()
+                    return answer.status_code, {key: said[key] for key in ("code", "text", "hint")}
+                return answer.status_code, answer.text
+
+        return ask
+
+    status, text = pair.same(post("/stream", GOOD[0], Accept="text/csv"))
+    assert status == 200 and "temperature" in text.splitlines()[0]
+    # An error after the first row breaks the answer off, which HTTP has no words for.
+    for keys in (each for each in BAD if each["type"] != "device.exec"):
+        status, text = pair.same(post("/stream", keys, Accept="text/csv"))
+        assert status >= 400 or "error" in str(text), (keys, status, text)
+    query = f'select count(*) as n, max(temperature) as t from {BOARD}."readings.csv"'
+    status, text = pair.same(post("/sql?format=jsonl", query))
+    assert status == 200 and json.loads(text)["n"] > 0
+    status, text = pair.same(post("/sql?format=jsonl", f"select * from {BOARD}.nothing"))
+    assert status == 404 and "no such file" in text["text"]
+
+    def listed(server: RunningServer) -> Any:
+        with httpx.Client(base_url=str(server.http), timeout=60) as client:
+            return client.get(f"/devices/{BOARD}/files/").json(), client.get(
+                f"/devices/{BOARD}/files/readings.csv"
+            ).text
+
+    files, content = pair.same(listed)
+    assert files and content.startswith("time,")
+
+
+def test_websockets_and_the_feed_of_the_page_have_live_rows(pair: Pair) -> None:
+    address = str(pair.other.http).replace("http", "ws", 1)
+    with connect(f"{address}/ws/session?as=json") as socket:
+        socket.send(json.dumps({"type": "device.session", "device": BOARD, "format": "lines", "limit_rows": 3}))
+        rows: list[Any] = []
+        while len(rows) < 3:
+            rows += json.loads(socket.recv(60)).get("rows", [])
+        assert all(row["text"] for row in rows)
+    with connect(f"{address}/ws/session?as=json") as socket:
+        socket.send(json.dumps(BAD[0]))
+        assert json.loads(socket.recv(60))["error"]["code"] == "device.file_missing"
+    with connect(f"{address}/ws/repl/{BOARD}") as socket:
+        assert json.loads(socket.recv(60)) == {"ready": {"device": BOARD}}
+        socket.send(b"\x03\x03print(6 * 7)\r")
+        said = b""
+        while b"\n42" not in said:
+            message = socket.recv(60)
+            said += message if isinstance(message, bytes) else b""
+    with connect(f"{address}/ws/fleet") as socket:
+        points: set[str] = set()
+        while points < {*BOARDS}:
+            devices = json.loads(socket.recv(60))["devices"]
+            points |= {name for name, device in devices.items() if device.get("points")}
+
+
+def test_adbc_reads_tables_of_the_other_server(pair: Pair) -> None:
+    def rows(server: RunningServer) -> Any:
+        with adbc.connect(server.location, autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute(f'select * from {BOARD}."readings.csv" order by time limit 3')
+            found = cursor.fetch_arrow_table().to_pylist()
+            with pytest.raises(adbc_driver_manager.Error) as refusal:
+                cursor.execute(f"select * from {BOARD}.nothing")
+            return found, str(refusal.value)
+
+    found, refusal = pair.same(rows)
+    assert len(found) == 3 and "no such file" in refusal
+
+
+def open_streams(server: RunningServer) -> int:
+    with FastFlightClient(server.location) as client:
+        return int(client.stats()["open"])
+
+
+def test_cancelling_at_any_server_ends_a_stream_everywhere(pair: Pair) -> None:
+    """Also if the client has followed the location in the FlightInfo, and is at another server than it asked."""
+    request = {"type": "device.session", "device": BOARD, "reconnect": True}
+    descriptor = flight.FlightDescriptor.for_command(json.dumps(request).encode())
+    for reading, cancelling in ((pair.other, pair.other), (pair.other, pair.owner), (pair.owner, pair.other)):
+        with flight.connect(reading.location) as client, flight.connect(cancelling.location) as canceller:
+            info = canceller.get_flight_info(descriptor)
+            reader = client.do_get(info.endpoints[0].ticket)
+            reader.read_chunk()
+
+            def cancel(canceller: flight.FlightClient = canceller, info: flight.FlightInfo = info) -> bytes:
+                content = info.serialize()
+                size = len(content)
+                varint = bytes([size]) if size < 128 else bytes([size & 0x7F | 0x80, size >> 7])
+                (result,) = canceller.do_action(flight.Action("CancelFlightInfo", b"\x0a" + varint + content))
+                return bytes(result.body.to_pybytes())
+
+            assert cancel() == CANCELLING
+            with refused(flight.FlightError, code=Stopped.code) as raised:
+                while True:
+                    reader.read_chunk()
+            assert "cancelled by CancelFlightInfo" in str(raised.value)
+            until(lambda: open_streams(pair.owner) + open_streams(pair.other) == 0)
+            assert cancel() == NOT_CANCELLABLE
+
+
+def test_a_client_that_leaves_ends_its_stream_at_the_owner(pair: Pair) -> None:
+    with flight.connect(pair.other.location) as client:
+        for keys in ({"reconnect": True}, {"reconnect": False}, {"mode": "sync"}):
+            reader = client.do_get(ticket({"type": "device.session", "device": BOARD, **keys}))
+            reader.read_chunk()
+            assert open_streams(pair.owner) == 1
+            reader.cancel()
+            until(lambda: open_streams(pair.owner) + open_streams(pair.other) == 0)
