@@ -8,11 +8,15 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import re
 import secrets
 import ssl
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+
+import nkeys  # type: ignore[import-untyped]
 
 from fastflight.access.action import Action, Body, EmptyBody, Result
 from fastflight.app.cluster_settings import ClusterSettings
@@ -35,6 +39,10 @@ from fastflight.transport.url import public_url
 LEAVE_SECONDS = 10.0
 # How often streams from servers that have gone are looked for.
 CHECK_SECONDS = 1.0
+# Where files of NATS have the seed of a key, and how they are named.
+SEED = re.compile(r"\A\s*(S[A-Z2-7]+)\s*\Z")
+SEED_IN_CREDENTIALS = re.compile(r"BEGIN NATS USER JWT-+\s+\S+\s.*BEGIN USER NKEY SEED-+\s+(S[A-Z2-7]+)\s", re.DOTALL)
+EXAMPLES = {"credentials": "server.creds", "nkey": "server.nk"}
 # The action by which servers ask each other for their own devices.
 OWN_DEVICES = "cluster.devices"
 OWN_RECORDINGS = "cluster.recordings"
@@ -318,7 +326,31 @@ def nats_address(settings: ClusterSettings) -> NatsAddress:
             raise RequestError(
                 "the TLS files for NATS cannot be used", where="[cluster]", hint="ca, cert and key are PEM files"
             ) from error
-    for file in (settings.credentials, settings.nkey):
-        if file is not None and not file.is_file():
-            raise RequestError("no such file", where=str(file), hint="Check credentials and nkey in [cluster]")
-    return NatsAddress(settings.servers, settings.credentials, settings.nkey, settings.user, settings.password, tls)
+    for name, file, seed in (
+        ("credentials", settings.credentials, SEED_IN_CREDENTIALS),
+        ("nkey", settings.nkey, SEED),
+    ):
+        if file is not None:
+            _check_seed(name, file, seed)
+    return NatsAddress(
+        settings.servers,
+        settings.credentials,
+        settings.nkey,
+        settings.user,
+        settings.password,
+        token=settings.nats_token,
+        tls=tls,
+    )
+
+
+def _check_seed(key: str, file: Path, seed: re.Pattern[str]) -> None:
+    """Raise `RequestError` unless the file has what nats-py takes from it. The error has nothing of its content."""
+    try:
+        found = seed.search(file.read_text(errors="replace"))
+    except OSError as error:
+        raise RequestError(error.strerror or "cannot be read", where=str(file), hint=f"Check cluster.{key}") from error
+    try:
+        nkeys.from_seed(bytearray(found[1].encode() if found else b""))
+    except (nkeys.NkeysError, ValueError) as error:
+        hint = f"Give a file of nsc or nk, as in [cluster] {key} = {EXAMPLES[key]!r}"
+        raise RequestError(f"this is no {key} file of NATS", where=str(file), hint=hint) from error

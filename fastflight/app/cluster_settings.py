@@ -4,7 +4,7 @@ In a fleet file, which all servers of a cluster share, and where paths are relat
 
     [cluster]
     fleet = "plant"                      # any name; one NATS account serves one fleet
-    credentials = "server.creds"         # or nkey = "server.nk", or user = "server" with password_file
+    credentials = "server.creds"         # or nkey = "server.nk", nats_token_file, or user with password_file
     ca = "nats-ca.pem"                   # for tls:// URLs; cert and key if NATS wants a certificate of clients
     token_file = "cluster.token"         # with [auth]: a token with admin:*, by which servers ask each other
     server_ca = "ca.pem"                 # with [tls]: the CA of the servers' certificates
@@ -13,9 +13,8 @@ In a fleet file, which all servers of a cluster share, and where paths are relat
     url = "serial:///dev/ttyACM0"
     servers = ["alpha"]                  # the only server with this cable
 
-The variables `FASTFLIGHT_NATS_CREDENTIALS`, `FASTFLIGHT_NATS_NKEY`, `FASTFLIGHT_NATS_CA` and
-`FASTFLIGHT_CLUSTER_TOKEN_FILE` name files that replace those of the fleet file. No password is ever an option, because
-other users of the computer can read the options of a process.
+The variables of `VARIABLES` name files that replace those of the fleet file, and `FASTFLIGHT_NATS_USER` the user. No
+password is ever an option, because other users of the computer can read the options of a process.
 """
 
 from __future__ import annotations
@@ -47,7 +46,11 @@ MAX_SECRET_BYTES = 64 * 1024
 VARIABLES: Mapping[str, str] = {
     "credentials": "FASTFLIGHT_NATS_CREDENTIALS",
     "nkey": "FASTFLIGHT_NATS_NKEY",
+    "password_file": "FASTFLIGHT_NATS_PASSWORD_FILE",
+    "nats_token_file": "FASTFLIGHT_NATS_TOKEN_FILE",
     "ca": "FASTFLIGHT_NATS_CA",
+    "cert": "FASTFLIGHT_NATS_CERT",
+    "key": "FASTFLIGHT_NATS_KEY",
     "token_file": "FASTFLIGHT_CLUSTER_TOKEN_FILE",
 }
 
@@ -62,6 +65,7 @@ class FleetCluster(BaseModel):
     nkey: str | None = None
     user: str | None = None
     password_file: str | None = None
+    nats_token_file: str | None = None
     ca: str | None = None
     cert: str | None = None
     key: str | None = None
@@ -85,6 +89,7 @@ class ClusterSettings:
     nkey: Path | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+    nats_token: str | None = field(default=None, repr=False)
     ca: Path | None = None
     cert: Path | None = None
     key: Path | None = None
@@ -125,9 +130,10 @@ def cluster_settings(
             hint="Give the address by which they reach this server: --cluster-location grpc+tls://alpha.example.org:8815",
         )
     files = {key: environment.get(variable) or getattr(table, key) for key, variable in VARIABLES.items()}
-    files |= {key: getattr(table, key) for key in ("cert", "key", "password_file", "server_ca")}
+    files["server_ca"] = table.server_ca
     paths = {key: resolve_path(folder, value, f"cluster.{key}") for key, value in files.items() if value is not None}
-    if (table.user is None) != (table.password_file is None):
+    user = environment.get("FASTFLIGHT_NATS_USER") or table.user
+    if (user is None) != ("password_file" not in paths):
         raise RequestError("a user and a password go together", where="[cluster]", hint="Give user and password_file")
     if access.tokens is not None and "token_file" not in paths:
         raise RequestError(
@@ -143,8 +149,9 @@ def cluster_settings(
         location or "",
         credentials=paths.get("credentials"),
         nkey=paths.get("nkey"),
-        user=table.user,
+        user=user,
         password=_secret(paths.get("password_file")),
+        nats_token=_secret(paths.get("nats_token_file")),
         ca=paths.get("ca"),
         cert=paths.get("cert"),
         key=paths.get("key"),

@@ -45,6 +45,8 @@ log = structlog.get_logger(__name__)
 
 # To connect, with TLS and authentication, and to learn whether JetStream is there.
 CONNECT_SECONDS = 5.0
+# To close a connection.
+CLOSE_SECONDS = 1.0
 # Between two attempts to connect.
 RETRY_SECONDS = 0.5
 # How often is looked whether a client has closed without a word.
@@ -65,13 +67,16 @@ BUSY_CODES = frozenset((10164,))
 JETSTREAM_HINT = "Start nats-server with -js, or allow JetStream for the account"
 CREDENTIALS_HINT = "Check the credentials in [cluster] of the fleet file, and the users in the NATS configuration"
 ADDRESS_HINT = "Check that nats-server runs there"
+TLS_HINT = (
+    "Check that nats-server uses TLS, and that ca, cert and key in [cluster] belong to its certificate and its ca_file"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class NatsAddress:
     """The URLs of the NATS servers of one cluster, and how to authenticate. `credentials` and `nkey` are files.
 
-    `password` goes with `user`. `tls` is for `tls://` URLs, and for servers that require TLS.
+    `password` goes with `user`; a `token` goes alone. With `tls`, nothing is sent to a server without TLS.
     """
 
     servers: tuple[str, ...]
@@ -79,10 +84,20 @@ class NatsAddress:
     nkey: Path | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
     tls: ssl.SSLContext | None = None
 
     def __str__(self) -> str:
         return ",".join(self.servers)
+
+
+class _TlsClient(Client):
+    """Sends nothing to a server that does not ask for TLS. nats-py would send the password, whatever the URL says."""
+
+    def _connect_command(self) -> bytes:
+        if not self._server_info.get("tls_required"):
+            raise nats.errors.SecureConnRequiredError
+        return bytes(super()._connect_command())
 
 
 class ClusterConnection:
@@ -150,10 +165,11 @@ class ClusterConnection:
         while True:
             try:
                 client, closed = await self._connect()
-            except FastFlightError as error:
-                if str(error) != self.trouble:
-                    log.warning("NATS cannot be used; trying again", reason=str(error))
-                self.trouble = str(error)
+            except Exception as error:  # nobody awaits this task, and nats-py raises anything for a file it cannot read
+                failure = error if isinstance(error, FastFlightError) else self._unreachable(type(error).__name__)
+                if str(failure) != self.trouble:
+                    log.warning("NATS cannot be used; trying again", reason=str(failure))
+                self.trouble = str(failure)
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             self._client, self._jetstream = client, client.jetstream(timeout=ANSWER_SECONDS)
@@ -165,13 +181,13 @@ class ClusterConnection:
             finally:
                 self._client = self._jetstream = None
                 self._notify()
-                await client.close()
+                await self._close(client)
             self.trouble = "the connection was lost"
             log.warning("the connection to NATS was lost; connecting again")
 
     async def _connect(self) -> tuple[Client, asyncio.Event]:
         """Connect once, and check the server. Return the client, and an event that is set when it has closed."""
-        client, closed = Client(), asyncio.Event()
+        client, closed = Client() if self._address.tls is None else _TlsClient(), asyncio.Event()
         address, failures = self._address, list[Exception]()
 
         async def note_failure(error: Exception) -> None:
@@ -181,7 +197,7 @@ class ClusterConnection:
             closed.set()
 
         try:
-            with understood(f"NATS at {address}"):
+            with understood(f"NATS at {address}", ADDRESS_HINT if address.tls is None else TLS_HINT):
                 try:
                     async with asyncio.timeout(CONNECT_SECONDS):
                         await client.connect(
@@ -198,6 +214,7 @@ class ClusterConnection:
                             max_outstanding_pings=MAX_PINGS,
                             user=address.user,
                             password=address.password,
+                            token=address.token,
                             user_credentials=None if address.credentials is None else str(address.credentials),
                             nkeys_seed=None if address.nkey is None else str(address.nkey),
                             tls=address.tls,
@@ -208,10 +225,16 @@ class ClusterConnection:
                     # What the last attempt failed with says more.
                     raise (failures[-1] if failures else error) from error
         except BaseException:
-            await client.close()
+            await self._close(client)
             raise
         failures.clear()
         return client, closed
+
+    async def _close(self, client: Client) -> None:
+        """Close it, without waiting for a peer that does not answer: after TLS has failed, none does."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await client.close()
 
     def _check_version(self, client: Client) -> None:
         version = client.connected_server_version
@@ -241,10 +264,10 @@ async def _until_closed(client: Client, closed: asyncio.Event) -> None:
 
 
 @contextlib.contextmanager
-def understood(where: str) -> Iterator[None]:
+def understood(where: str, hint: str = ADDRESS_HINT) -> Iterator[None]:
     """Raise the errors of nats-py in the block as those of fastflight. A refused revision is left as it is.
 
-    `KeyWrongLastSequenceError` is an answer, and no failure.
+    `hint` is that of an error of the connection. `KeyWrongLastSequenceError` is an answer, and no failure.
     """
     try:
         yield
@@ -255,14 +278,16 @@ def understood(where: str) -> Iterator[None]:
     except nats.errors.AuthorizationError as error:
         raise Unauthenticated("NATS refuses the credentials", where=where, hint=CREDENTIALS_HINT) from error
     except (nats.errors.TimeoutError, TimeoutError) as error:
-        raise TransportTimeout("NATS does not answer in time", where=where, hint=ADDRESS_HINT) from error
+        raise TransportTimeout("NATS does not answer in time", where=where, hint=hint) from error
+    except ssl.SSLError as error:
+        raise TransportError(f"TLS failed ({error.reason or error})", where=where, hint=TLS_HINT) from error
     except (nats.errors.Error, OSError) as error:
         reason = str(error).removeprefix("nats: ").strip("'") or type(error).__name__
         if "permissions violation" in reason.lower():
             raise Forbidden(f"NATS refuses this: {reason}", where=where, hint=CREDENTIALS_HINT) from error
         if "authorization" in reason.lower() or "authentication" in reason.lower():
             raise Unauthenticated("NATS refuses the credentials", where=where, hint=CREDENTIALS_HINT) from error
-        raise TransportError(f"NATS cannot be used ({reason})", where=where, hint=ADDRESS_HINT) from error
+        raise TransportError(f"NATS cannot be used ({reason})", where=where, hint=hint) from error
 
 
 def _of_jetstream(error: js_errors.APIError, where: str) -> FastFlightError:
