@@ -16,8 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import nkeys  # type: ignore[import-untyped]
-
 from fastflight.access.action import Action, Body, EmptyBody, Result
 from fastflight.app.cluster_settings import ClusterSettings
 from fastflight.app.forwarding import Forwarding
@@ -27,6 +25,7 @@ from fastflight.client.credentials import Credentials
 from fastflight.cluster.connection import ClusterConnection, NatsAddress
 from fastflight.cluster.ownership import Ownership
 from fastflight.cluster.profile import Profile, digest_of
+from fastflight.cluster.replication import replication
 from fastflight.concurrency import Shard
 from fastflight.device import Inventory
 from fastflight.errors import FastFlightError, RequestError
@@ -40,9 +39,11 @@ LEAVE_SECONDS = 10.0
 # How often streams from servers that have gone are looked for.
 CHECK_SECONDS = 1.0
 # Where files of NATS have the seed of a key, and how they are named.
-SEED = re.compile(r"\A\s*(S[A-Z2-7]+)\s*\Z")
-SEED_IN_CREDENTIALS = re.compile(r"BEGIN NATS USER JWT-+\s+\S+\s.*BEGIN USER NKEY SEED-+\s+(S[A-Z2-7]+)\s", re.DOTALL)
+SEED = re.compile(r"\A\s*S[A-Z2-7]{57}\s*\Z")
+SEED_IN_CREDENTIALS = re.compile(r"BEGIN NATS USER JWT-+\s+\S+\s.*BEGIN USER NKEY SEED-+\s+S[A-Z2-7]{57}\s", re.DOTALL)
 EXAMPLES = {"credentials": "server.creds", "nkey": "server.nk"}
+# How long NATS may take to say what it has.
+REPLICAS_SECONDS = 3.0
 # The action by which servers ask each other for their own devices.
 OWN_DEVICES = "cluster.devices"
 OWN_RECORDINGS = "cluster.recordings"
@@ -176,10 +177,10 @@ class ClusterMember:
             return f"this server cannot take it over: {self._ownership.trouble}"
         return ""
 
-    def actions(self, local: Action, registry: StreamRegistry) -> list[Action]:
+    def actions(self, local: Action, recorded: Action, registry: StreamRegistry) -> list[Action]:
         """Return the actions about the cluster. `local` is the action `devices`; its result has all devices instead.
 
-        `registry` has the streams of this server.
+        `recorded` is the action `recordings`, and `registry` has the streams of this server.
         """
         forwarding = self.forwarding
 
@@ -193,15 +194,20 @@ class ClusterMember:
         def status(_: EmptyBody) -> Iterable[Result]:
             return [self.status()]
 
+        def storage(_: EmptyBody) -> Iterable[Result]:
+            return [{"waiting": self._waiting(recorded), "replicas": self._replicas()}]
+
         def cancel(body: CancelBody) -> Iterable[Result]:
             return [{"cancelled": registry.cancel(body.ticket.encode(), body.identity)}]
 
         about = "The servers of the cluster, and the owner of each device."
+        stored = "The recorded rows of each device that wait to be stored in NATS, and the copies of what NATS stores."
         return [
             replace(local, description=f"{local.description} server: its owner.", run=everywhere),
             Action(OWN_DEVICES, "As `devices`, only those that this server owns.", EmptyBody, own),
             Action(OWN_STREAMS, "Ends the streams of a ticket at this server.", CancelBody, cancel, at_once=True),
             Action("cluster.status", about, EmptyBody, status, at_once=True),
+            Action("cluster.storage", stored, EmptyBody, storage),
         ]
 
     def cancels(self, registry: StreamRegistry) -> Callable[[bytes, str | None], int]:
@@ -268,6 +274,24 @@ class ClusterMember:
                 {"name": name, "owner": owner, "why": self.why_gone(name) or None} for name, owner in owners.items()
             ],
         }
+
+    def _waiting(self, recorded: Action) -> dict[str, int]:
+        """Return the rows of each recorded device that its owner has not handed over to NATS yet."""
+
+        def own() -> Iterable[Result]:
+            with contextlib.suppress(FastFlightError):  # NATS is away
+                return [each for each in recorded.run(EmptyBody()) if each["state"] != KEPT]
+            return ()
+
+        return {str(each["name"]): int(each["waiting"]) for each in self.forwarding.everywhere(OWN_RECORDINGS, own)}
+
+    def _replicas(self) -> list[dict[str, Any]]:
+        """Return the copies of the stream and of each bucket; nothing if NATS does not say so in time."""
+        try:
+            found = self._shard.submit(replication(self._connection)).result(REPLICAS_SECONDS)
+        except (TimeoutError, concurrent.futures.CancelledError, FastFlightError):
+            return []
+        return [each.as_json() for each in found]
 
     def _unowned(self, name: str) -> Mapping[str, Any]:
         """Return what there is to say of a device that no server owns."""
@@ -349,8 +373,6 @@ def _check_seed(key: str, file: Path, seed: re.Pattern[str]) -> None:
         found = seed.search(file.read_text(errors="replace"))
     except OSError as error:
         raise RequestError(error.strerror or "cannot be read", where=str(file), hint=f"Check cluster.{key}") from error
-    try:
-        nkeys.from_seed(bytearray(found[1].encode() if found else b""))
-    except (nkeys.NkeysError, ValueError) as error:
+    if found is None:
         hint = f"Give a file of nsc or nk, as in [cluster] {key} = {EXAMPLES[key]!r}"
-        raise RequestError(f"this is no {key} file of NATS", where=str(file), hint=hint) from error
+        raise RequestError(f"this is no {key} file of NATS", where=str(file), hint=hint)

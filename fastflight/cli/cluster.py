@@ -27,9 +27,12 @@ MAX_BOARDS = 200
 @interruptible
 @with_server_options
 def status(json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
-    """Show the servers of a cluster, and which of them owns each device, as the asked server sees it."""
+    """Show the servers of a cluster, the owner of each device, and the copies of what NATS stores.
+
+    Rows wait at the owner of a recorded device until NATS has stored them.
+    """
     with server.client() as client:
-        known = client.cluster()
+        known = client.cluster() | client.cluster_storage()
     if json:
         screen.as_json(known)
         return
@@ -49,15 +52,15 @@ def demo(
     # Importing these takes longer than most commands take to run.
     from fastflight.app.cluster_demo import demo_cluster
     from fastflight.app.process import stop_signal
+    from fastflight.client import FastFlightClient
 
     with report_errors(), stop_signal() as wait_for_signal:
         screen.complain(f"starting three NATS servers, three servers and {boards} boards")
         with demo_cluster(boards) as cluster:
             servers = list(cluster.servers.values())
-            known = cluster.status(servers[0])
-            if known is not None:
-                _show(known)
             first, second = servers[:2]
+            with FastFlightClient(first.location) as client:
+                _show(client.cluster() | client.cluster_storage())
             screen.lines(
                 "\nTry:\n"
                 f"  fastflight cluster status --server {second.location}\n"
@@ -80,8 +83,23 @@ def _show(known: dict[str, Any]) -> None:
         for each in known["servers"]
     ]
     screen.table(("server", "location", "devices", "fleet file differs"), rows, right=("devices",))
-    screen.table(
-        ("device", "owner", ""), [(each["name"], each["owner"] or "-", each["why"] or "") for each in known["devices"]]
-    )
+    screen.lines("\n")
+    waiting = known["waiting"]
+    devices = [
+        (each["name"], each["owner"] or "-", str(waiting.get(each["name"], "-")), each["why"] or "")
+        for each in known["devices"]
+    ]
+    screen.table(("device", "owner", "rows waiting", ""), devices, right=("rows waiting",))
+    screen.lines("\n")
+    replicas = [
+        (
+            each["name"],
+            f"{each['current']} of {each['replicas']}",
+            each["leader"] or "-",
+            ", ".join(each["behind"]) or "-",
+        )
+        for each in known["replicas"]
+    ]
+    screen.table(("in NATS", "current", "leader", "behind"), replicas)
     if known["trouble"]:
         screen.complain(f"{known['server']} is not a member of its cluster: {known['trouble']}")

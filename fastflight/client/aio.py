@@ -275,6 +275,14 @@ class AsyncFastFlightClient:
         """Return the servers of the server's cluster, and the owners of devices. `RequestError` without a cluster."""
         return await self._act_once("cluster.status")
 
+    async def cluster_storage(self) -> dict[str, Any]:
+        """Return the recorded rows of each device that wait to be stored in NATS, and the copies of what NATS stores.
+
+        `replicas` has for the stream and each bucket the number of copies, how many of them are current, and the nodes
+        that are behind. `RequestError` without a cluster.
+        """
+        return await self._act_once("cluster.storage")
+
     def _files(self, device: str, verb: str, options: Mapping[str, Any]) -> ServerFiles:
         return ServerFiles(self._connection, device, request_keys(verb, options))
 

@@ -338,6 +338,14 @@ class FastFlightClient:
         """Return the servers of the server's cluster, and the owners of devices. `RequestError` without a cluster."""
         return self._connection.act_once("cluster.status")
 
+    def cluster_storage(self) -> dict[str, Any]:
+        """Return the recorded rows of each device that wait to be stored in NATS, and the copies of what NATS stores.
+
+        `replicas` has for the stream and each bucket the number of copies, how many of them are current, and the nodes
+        that are behind. `RequestError` without a cluster.
+        """
+        return self._connection.act_once("cluster.storage")
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.location!r})"
 

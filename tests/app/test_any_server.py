@@ -257,6 +257,20 @@ def test_adbc_reads_tables_of_the_other_server(pair: Pair) -> None:
     assert len(found) == 3 and "no such file" in refusal
 
 
+def test_the_status_has_the_copies_of_what_nats_stores(pair: Pair) -> None:
+    def status(server: RunningServer) -> Any:
+        with FastFlightClient(server.location) as client:
+            known = client.cluster() | client.cluster_storage()
+        assert known.pop("server") in ("alpha", "beta")
+        return known
+
+    known = pair.same(status)
+    assert [each["name"] for each in known["replicas"]] == ["ff-owners"]
+    assert all((each["current"], each["replicas"], each["behind"]) == (1, 1, []) for each in known["replicas"])
+    assert {each["name"] for each in known["devices"]} == {*BOARDS}
+    assert all(each["owner"] for each in known["devices"]) and known["waiting"] == {}
+
+
 def open_streams(server: RunningServer) -> int:
     with FastFlightClient(server.location) as client:
         return int(client.stats()["open"])

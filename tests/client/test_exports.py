@@ -59,6 +59,7 @@ VERBS = {
     "health": ("", ""),
     "stats": ("", ""),
     "cluster": ("", ""),
+    "cluster_storage": ("", ""),
 }
 REQUESTS = {
     "read_fleet": FleetFile,

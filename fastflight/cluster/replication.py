@@ -1,0 +1,55 @@
+"""Whether the stream and the buckets of a cluster are on as many NATS nodes as they should be."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nats.js.errors import NotFoundError
+
+from fastflight.cluster.bucket import BUCKET as OWNERS
+from fastflight.cluster.connection import ClusterConnection, understood
+from fastflight.cluster.log_stream import BUCKET as LOGS
+from fastflight.cluster.log_stream import STREAM
+from fastflight.cluster.part_bucket import STREAM as PARTS
+
+# The streams of JetStream, each with the name that people know it by.
+STREAMS = {f"KV_{OWNERS}": OWNERS, STREAM: STREAM, f"KV_{LOGS}": LOGS, PARTS: PARTS}
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """The copies of one stream or bucket. `current` of `replicas` nodes have all of it; `behind` are the others."""
+
+    name: str
+    replicas: int
+    current: int
+    leader: str | None
+    behind: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+async def replication(connection: ClusterConnection) -> list[Replicas]:
+    """Return the state of each stream that there is. Raises the errors of `understood`."""
+    found = []
+    for stream, name in STREAMS.items():
+        with understood(name):
+            try:
+                info = await connection.jetstream.stream_info(stream)
+            except NotFoundError:
+                continue
+        cluster = info.cluster
+        others = [] if cluster is None else cluster.replicas or []
+        behind = tuple(
+            f"{peer.name} (offline)" if peer.offline else f"{peer.name} ({peer.lag or 0} messages behind)"
+            for peer in others
+            if peer.offline or not peer.current
+        )
+        leader = None if cluster is None else cluster.leader
+        # A server alone has no leader. Without one, a replicated stream cannot say which copies are whole.
+        has_leader = bool(leader) or not others
+        current = 1 + len(others) - len(behind) if has_leader else 0
+        found.append(Replicas(name, info.config.num_replicas or 1, current, leader or None, behind))
+    return found
