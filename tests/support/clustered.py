@@ -16,6 +16,7 @@ from fastflight.app.cluster_settings import ClusterSettings
 from fastflight.app.running import RunningServer
 from fastflight.app.settings import BridgeSettings
 from fastflight.bridge import Ports
+from fastflight.cluster.placement import ranked
 from tests.support.nats import NatsServers, nats_servers
 from tests.support.servers import serving
 from tests.support.waiting import until
@@ -52,12 +53,7 @@ class Cluster:
 
     def settle(self) -> None:
         """Wait until each device is where it should be, so that none moves."""
-        until(lambda: all(self.shares().values()) and sum(self.shares().values()) == len(self.urls))
-
-    def shares(self) -> dict[str, int]:
-        any_server = next(iter(self.servers.values())).member
-        assert any_server is not None
-        return {each["name"]: each["devices"] for each in any_server.status()["servers"]}
+        until(lambda: all(self.owner(board) == ranked(board, [*self.servers])[0] for board in self.urls))
 
     def other_than(self, name: str) -> RunningServer:
         return next(server for each, server in self.servers.items() if each != name)
