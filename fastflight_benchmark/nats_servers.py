@@ -31,6 +31,7 @@ from fastflight.errors import TransportTimeout
 HOST = "127.0.0.1"
 # A node starts in a second, and needs a few more to find the others. A busy computer takes longer.
 START_SECONDS = 60.0
+STOP_SECONDS = 20.0
 LOOK_SECONDS = 0.02
 
 
@@ -65,14 +66,18 @@ class NatsNode:
         self._end(signal.SIGKILL)
 
     def stop(self) -> None:
-        """Let it end in its own way."""
+        """Let it end in its own way, or kill it when it does not, as an init system does."""
         self._end(signal.SIGTERM)
 
     def _end(self, by: signal.Signals) -> None:
         process, self.process = self.process, None
         if process is not None:
             process.send_signal(by)
-            process.wait()
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:  # seen once after its disk had been full
+                process.kill()
+                process.wait()
 
     def pause(self) -> None:
         """Stop it without closing its connections (SIGSTOP)."""

@@ -62,7 +62,7 @@ def talk(
         receiver.start()
         # The stream must stay registered until the client ends its side: a shutdown has to wait for that.
         stream.lasting = True
-        writer.begin(schema)
+        _write(writer.begin, schema)
         for message in messages:
             if isinstance(message, tuple):
                 _write(writer.write_with_metadata, *message)

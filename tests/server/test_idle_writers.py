@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from itertools import islice
@@ -17,6 +19,7 @@ from fastflight.client.failure import typed
 from fastflight.client.rows import UploadRows
 from fastflight.errors import Stopped
 from fastflight.runtime.admission import SILENT_SECONDS, Limits
+from fastflight.server.connections import send_states
 from fastflight.server.deadlines import GRACE_SECONDS
 from fastflight.service import SourceFunctions
 from fastflight.service.source import Acknowledge, AsyncIncoming, AsyncReading, Lot, Progress, Reading, Summary
@@ -24,6 +27,17 @@ from tests.support.waiting import until
 
 from .conftest import SCHEMA, SOON, Later, Trial, TrialServer, trial_server
 from .test_uploads import BATCH, acks, command
+
+WAITS_FOR_AN_ANSWER = """
+import sys
+import pyarrow as pa
+from pyarrow import flight
+
+location, asked = sys.argv[1:]
+writer, reader = flight.connect(location).do_exchange(flight.FlightDescriptor.for_command(asked))
+writer.begin(pa.schema([("n", pa.int64())]))
+reader.read_chunk()
+"""
 
 
 def test_a_client_that_is_there_is_told_and_ends(running: TrialServer, mode: str) -> None:
@@ -293,3 +307,24 @@ def test_our_own_client_raises_what_the_server_said(running: TrialServer) -> Non
             upload.run()
         passing.join()
     assert running.settled()
+
+
+def test_a_client_that_leaves_before_an_exchange_answers_is_no_error_of_the_server(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    opened, left = threading.Event(), threading.Event()
+
+    def exchange(request: Trial, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Reading:
+        opened.set()
+        assert left.wait(SOON)
+        return Reading(SCHEMA, iter(()))
+
+    with trial_server(trial=SourceFunctions(Trial, exchange=exchange)) as running:
+        location, asked = f"grpc://127.0.0.1:{running.server.port}", json.dumps({"type": "trial"})
+        with subprocess.Popen([sys.executable, "-c", WAITS_FOR_AN_ANSWER, location, asked]) as client:
+            assert opened.wait(SOON)
+            client.kill()
+        until(lambda: not send_states(running.server.port))
+        left.set()
+        assert running.settled()
+    assert "request failed" not in capsys.readouterr().out
