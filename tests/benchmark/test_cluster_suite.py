@@ -23,6 +23,9 @@ WORKED = {
     "rows seen by viewers": 50.0,
     "viewers with errors": 0.0,
     "without owner at the end": 0.0,
+    "recorded after the last row": 1.0,
+    "rows": 20.0,
+    "idle": 50.0,
 }
 
 
@@ -51,6 +54,7 @@ def test_a_small_cluster_loses_no_row(tmp_path: Path) -> None:
         ("recordings that differ", 1.0),
         ("viewers with errors", 1.0),
         ("without owner at the end", 1.0),
+        ("recorded after the last row", 11.0),
         ("not placed", 1.0),
         ("not settled", 1.0),
     ],

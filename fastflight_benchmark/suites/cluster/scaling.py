@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import flight
 
+from fastflight_benchmark.cores import idle_percent
 from fastflight_benchmark.printing_boards import Printed
 from fastflight_benchmark.suites.cluster.requesting import ticket
 from fastflight_benchmark.suites.cluster.stage import LOOK_SECONDS, Stage, Used, stage
@@ -88,12 +89,14 @@ def load(
     time.sleep(scope.seconds)
     latencies = [each["p50_ms"] for each in _seen(workers) if each["p50_ms"] is not None]
     after, printed_after = running.used(), sum(each.rows for each in running.printed())
-    owned = len(running.owners())
+    owners_after = running.owners()
     yield from cost(scope, before, after, printed_after - printed_before, idle_memory)
     yield "viewers passed on", passed_on / max(1, len(watched)), "share"
     yield "row to viewer, median", float(np.median(latencies)) if latencies else float("nan"), "ms"
     yield "row to viewer, slowest viewer", max(latencies, default=float("nan")), "ms"
-    yield "without owner at the end", scope.devices - owned, "devices"
+    yield "without owner at the end", scope.devices - len(owners_after), "devices"
+    changed = sum(owners_after.get(name) not in (None, owner) for name, owner in owners.items())
+    yield "with another owner at the end", changed, "devices"  # a device that moves misses rows
     printed = running.stop_boards()
     yield "rows printed", sum(each.rows for each in printed), "rows"
     took, found = caught_up(running, printed)
@@ -119,6 +122,7 @@ def cost(scope: Scope, before: Used, after: Used, printed: int, idle_memory: flo
     yield "rows", printed / seconds, "1/s"
     yield "servers", (after.servers_cpu - before.servers_cpu) / seconds, "cores"
     yield "NATS", (after.nats_cpu - before.nats_cpu) / seconds, "cores"
+    yield "idle", idle_percent(before.cores, after.cores), "% of all cores"
     yield "boards", (after.boards_cpu - before.boards_cpu) / seconds, "cores"
     yield "servers for each board", 1e6 * (after.servers_cpu - before.servers_cpu) / seconds / scope.devices, "us/s"
     yield "memory of servers", after.servers_memory / 1e6, "MB"

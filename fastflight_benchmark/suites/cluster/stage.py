@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -48,6 +49,8 @@ class Used:
     """What all parts have used until the time `at`: processor seconds, memory in bytes, and the traffic of NATS."""
 
     at: float
+    # The times of all cores, of `psutil`.
+    cores: Any
     servers_cpu: float
     servers_memory: int
     threads: int
@@ -161,6 +164,7 @@ class Stage:
         pages = [node.monitored("varz") for node in nodes]
         return Used(
             time.perf_counter(),
+            psutil.cpu_times(),
             sum(map(cpu_seconds, servers)),
             sum(each.memory_info().rss for each in servers),
             sum(each.num_threads() for each in servers),
