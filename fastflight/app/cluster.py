@@ -165,12 +165,11 @@ class ClusterMember:
 
     def why_gone(self, device: str) -> str:
         """Why no server can own the device; empty if one will soon."""
+        return self._why_gone(device, [*self._ownership.members().values()])
+
+    def _why_gone(self, device: str, members: Sequence[Profile]) -> str:
         mine = self._ownership.profile
-        able = [
-            each
-            for each in (mine, *self._ownership.members().values())
-            if device in each.devices and device not in each.unreachable
-        ]
+        able = [each for each in (mine, *members) if device in each.devices and device not in each.unreachable]
         if not able:
             return "the server with this board is not there"
         if self._ownership.trouble and all(each.boot == mine.boot for each in able):
@@ -251,6 +250,7 @@ class ClusterMember:
     def status(self) -> dict[str, Any]:
         """Return the servers and the owners, as this server sees them."""
         members = self._ownership.members()
+        profiles = [*members.values()]
         owners: dict[str, str | None] = {}
         for name in self.names():
             owner = self._ownership.owner(name)
@@ -271,7 +271,8 @@ class ClusterMember:
                 for name, profile in members.items()
             ],
             "devices": [
-                {"name": name, "owner": owner, "why": self.why_gone(name) or None} for name, owner in owners.items()
+                {"name": name, "owner": owner, "why": self._why_gone(name, profiles) or None}
+                for name, owner in owners.items()
             ],
         }
 

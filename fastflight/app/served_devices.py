@@ -343,7 +343,7 @@ class ServedDevices:
 
     def _record(self, name: str) -> None:
         if self._recordings is not None:
-            self._recordings.start(name)
+            self._recordings.record(name)
 
     def _publish(self, name: str) -> None:
         """Publish the rows of a device as the settings say."""

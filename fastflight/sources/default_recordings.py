@@ -86,7 +86,15 @@ class DefaultRecordings:
             number_after(self._reader, [device])
 
     def start(self, name: str) -> RecordingStatus:
-        """As `Recordings.start`; opens the store and makes the folder if needed.
+        """As `record`, and return the status."""
+        return self._recording(name).start(name)
+
+    def record(self, name: str) -> None:
+        """As `Recordings.record`, with the errors of `_recording`."""
+        self._recording(name).record(name)
+
+    def _recording(self, name: str) -> Recordings:
+        """Return the recordings, to which a device may be added; opens the store and makes the folder if needed.
 
         `BusyError` if another server writes to the folder, `StorageError` if it cannot be opened, `RequestError` if
         another server has recorded the device since this one started.
@@ -101,7 +109,7 @@ class DefaultRecordings:
                 where=name,
                 hint="Start this server again: its numbers go on after that recording",
             )
-        return self.opened.start(name)
+        return self.opened
 
     def stop(self, name: str) -> RecordingStatus:
         """As `Recordings.stop`."""

@@ -216,6 +216,11 @@ class Recordings:
             return self._logs.log(name)
 
     def start(self, name: str) -> RecordingStatus:
+        """As `record`, and return the status, for which a cluster's server asks NATS."""
+        self.record(name)
+        return self.status(name)
+
+    def record(self, name: str) -> None:
         """Record a device from now on. Does nothing if it is recorded already.
 
         If an earlier `stop` failed, its recorder is ended first: `StorageError` if that fails again.
@@ -228,7 +233,6 @@ class Recordings:
                 device_log = self.store.open(name, LOG_SCHEMA)
                 recorder = Recorder(device, device_log, self._gather_seconds)
                 self._recorders[name] = _RunningRecorder(recorder, device.shard.submit(recorder.run()))
-        return self.status(name)
 
     def stop(self, name: str) -> RecordingStatus:
         """Stop recording a device, and store what was read until now. `StorageError` if the disk does not answer."""

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.concurrency import Shard
-from fastflight.device import Inventory
+from fastflight.device import Device, Inventory
 from fastflight.errors import StorageError
 from fastflight.log import LogStatistics, Store
 from fastflight.sources import recordings
@@ -146,6 +146,30 @@ class RecordedInventory:
 
     def device(self, name: str) -> RecordedLine:
         return next(line for line in self._lines if line.name == name)
+
+
+class UnlistedLogs:
+    """Recordings of a cluster that does not know the device, and where nobody may list all of them."""
+
+    def find(self, name: str) -> None:
+        return None
+
+    def take(self, buffer: Store) -> None:
+        """Takes nothing over."""
+
+    def close(self) -> None:
+        """Has nothing to close."""
+
+
+def test_a_cluster_is_not_asked_for_all_recordings_when_a_device_is_taken(tmp_path: Path) -> None:
+    line = RecordedLine()
+    with Shard() as line.shard:
+        inventory, shared = cast(Inventory, RecordedInventory(line)), cast(SharedLogs, UnlistedLogs())
+        kept_here = Recordings(tmp_path, inventory, sync_ms=0, shared=shared)
+        kept_here.number(cast(Device, line))
+        kept_here.record("demo")
+        assert line.recording == "recording"
+    kept_here.close()
 
 
 @pytest.fixture
