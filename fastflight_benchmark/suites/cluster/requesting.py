@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from fastflight.errors import DataError
-from fastflight_benchmark.suites.cluster.stage import ALONE, Stage, stage
+from fastflight_benchmark.suites.cluster.stage import ALONE, LOOK_SECONDS, Stage, stage
 from fastflight_benchmark.worker import Worker
 
 MODULE = "fastflight_benchmark.suites.cluster.client"
-BOARDS, ROWS_PER_SECOND, PRINT_SECONDS = 16, 500.0, 4.0
-# Of one request: few, which shows what a request costs, and many, which shows what rows cost.
-FEW, MANY = 10, 1_000
+BOARDS, ROWS_PER_SECOND = 16, 200.0
+# Of one request: few, which shows what a request costs, and many, which shows what rows cost. A request for more rows
+# than the owner has in memory would wait for the board: it keeps about 1,000 rows that came one by one.
+FEW, MANY = 10, 400
 # Clients in each of the processes, whose number is that of the cores of a small computer, doubled.
 CLIENTS, PROCESSES = 4, 4
 # All processes have read their task by then.
@@ -49,8 +50,8 @@ def measure(servers: int, seconds: float, runs: int, workers: Sequence[Worker]) 
         if missing:
             raise DataError(f"{missing} of {BOARDS} devices were not placed", where=f"{servers} servers")
         running.start_boards()
-        while min(printed.rows for printed in running.printed()) < MANY:
-            time.sleep(PRINT_SECONDS / 8)
+        while min(printed.rows for printed in running.printed()) < 2 * MANY:
+            time.sleep(LOOK_SECONDS)
         running.stop_boards()
         for rows in (FEW, MANY):
             ask(running, workers, rows, WARM_UP_SECONDS)
