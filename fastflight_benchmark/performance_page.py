@@ -48,12 +48,14 @@ class Results:
         return output.described(self._folder / f"{suite}.csv")
 
 
-def filled(page: str, results: Results) -> str:
-    """Return the page with new tables. `KeyError` for an unknown table."""
-    return TABLE.sub(lambda found: f"{found[1]}{TABLES[found[2]](results)}\n{found[3]}", page)
+def filled(page: str, results: Results, tables: Mapping[str, Callable[[Results], str]] | None = None) -> str:
+    """Return the page with new tables. `KeyError` for an unknown table. Default: the tables of this page."""
+    makers = TABLES if tables is None else tables
+    return TABLE.sub(lambda found: f"{found[1]}{makers[found[2]](results)}\n{found[3]}", page)
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table; all columns but the first are aligned right."""
     ruled = "|" + "|".join("---" if place == 0 else "---:" for place in range(len(headings))) + "|"
     return "\n".join([_row(headings), ruled, *map(_row, rows)])
 
@@ -81,7 +83,7 @@ def _targets(results: Results) -> str:
         *(("flight", one) for one in targets.flight(compared, results.frame("flight", "ratios"))),
         *(("requests", one) for one in targets.requests(results.frame("requests", "ratios"))),
     ]
-    return _table(
+    return markdown_table(
         ("what", "target", "reached", "", "suite"),
         ((one.title, one.target, _reached(one), _verdict(one), f"`{suite}`") for suite, one in judged),
     )
@@ -115,7 +117,7 @@ def _peers(results: Results) -> str:
                 ]
             )
     headings = ("batch, server", "MiB/s", "sync by it", "async by it", "first row, ms", "messages", "CPU s/GiB")
-    return _table((*headings, "readers' cores"), rows)
+    return markdown_table((*headings, "readers' cores"), rows)
 
 
 def _free(frame: pd.DataFrame, size: int) -> pd.DataFrame:
@@ -154,7 +156,9 @@ def _sweep(results: Results) -> str:
         ]
         for cell in compared[compared["delay_per_row"] > 0].to_dict("records")
     ]
-    return _table(("source", "batch", "readers", "sync MiB/s", "async MiB/s", "limit MiB/s", "async to sync"), rows)
+    return markdown_table(
+        ("source", "batch", "readers", "sync MiB/s", "async MiB/s", "limit MiB/s", "async to sync"), rows
+    )
 
 
 def _claims(results: Results) -> str:
@@ -177,7 +181,7 @@ def _claims(results: Results) -> str:
                 ),
             ]
         )
-    return _table(("source", "ceiling MiB/s", *ORDER[:-1]), rows)
+    return markdown_table(("source", "ceiling MiB/s", *ORDER[:-1]), rows)
 
 
 def _requests(results: Results) -> str:
@@ -195,7 +199,9 @@ def _requests(results: Results) -> str:
         ]
         for row in frame.sort_values(["operation", "load", "connections", "place"]).to_dict("records")
     ]
-    return _table(("operation, load, connections", "server", "per second", "p50 ms", "p99 ms", "server CPU µs"), rows)
+    return markdown_table(
+        ("operation, load, connections", "server", "per second", "p50 ms", "p99 ms", "server CPU µs"), rows
+    )
 
 
 def _rates(results: Results) -> str:
@@ -206,7 +212,7 @@ def _rates(results: Results) -> str:
         for name in _in_order(best):
             row = best[name]
             rows.append([str(operation), name, f"{row['per_second']:,.0f}", f"{row['connections']}", str(row["load"])])
-    return _table(("operation", "server", "per second", "connections", "load"), rows)
+    return markdown_table(("operation", "server", "per second", "connections", "load"), rows)
 
 
 TABLES: Mapping[str, Callable[[Results], str]] = {
