@@ -62,7 +62,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "eval": ("run", "Show the value of an expression on a device, as the board's prompt does."),
     "mount": (
         "mount",
-        "Let a board read a local folder as /remote, and type at its prompt. Nothing is copied to the board.",
+        "Let a board use a local folder as /remote, and type at its prompt. Nothing is copied to the board.",
     ),
     "script": ("script", "Run the commands of a script, one on each line, in one process."),
     "tail": ("tail", "Show the live output of a device, without interrupting its program, until Ctrl-C."),

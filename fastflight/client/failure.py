@@ -54,6 +54,8 @@ BY_TLS = (
 # The only text that gRPC gives when the peer expects TLS, or a client certificate, and the client has none.
 CLOSED_AT_ONCE = re.compile(r"failed to connect to all addresses; last error: UNAVAILABLE: .*Socket closed")
 
+# pyarrow's text for a call of a client that another thread has closed.
+CLOSED_MEANWHILE = "FlightClient is closed"
 # gRPC's text for a stream that lost its connection, and the part of it that says that TLS found damaged data.
 STREAM_LOST, DAMAGED = "Stream removed", "TSI_DATA_CORRUPTED"
 
@@ -85,6 +87,8 @@ def typed(error: BaseException, location: str) -> FastFlightError:
             return TransportClosed("the call was cancelled", where=location)
         case pa.ArrowKeyError():
             return parsed(_class_named(str(error), UnknownName), text)
+        case pa.ArrowInvalid() if text == CLOSED_MEANWHILE:
+            return TransportClosed("the connection was closed meanwhile", where=location, hint="Connect again")
         case pa.ArrowInvalid():
             return parsed(_class_named(str(error), RequestError), text)
         case pa.ArrowNotImplementedError():

@@ -85,6 +85,10 @@ ANSWERS: dict[str, Any] = {
         "servers": [{"name": EVIL, "location": EVIL, "devices": 1, "differs": [EVIL]}],
         "devices": [{"name": EVIL, "owner": EVIL, "why": EVIL}],
     },
+    "cluster.storage": {
+        "waiting": {EVIL: 1},
+        "replicas": [{"name": EVIL, "replicas": 3, "current": 2, "leader": EVIL, "behind": [EVIL]}],
+    },
     "recordings": RECORDED,
     "recording.start": RECORDED,
     "recording.stop": RECORDED,

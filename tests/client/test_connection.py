@@ -9,7 +9,7 @@ import pytest
 from pyarrow import flight
 
 from fastflight.client import FastFlightClient, connection
-from fastflight.client.failure import typed
+from fastflight.client.failure import typed, typed_errors
 from fastflight.errors import TransportClosed
 from tests.client.handmade_server import HandmadeServer
 from tests.support.chaos import ChaosProxy
@@ -53,3 +53,10 @@ def test_a_connection_that_ended_under_a_stream_is_told_as_such(why: str, says: 
     message = f"Flight RPC failed with message: Stream removed{why}. gRPC client debug context: UNKNOWN:Stream removed"
     error = typed(flight.FlightServerError(message), "grpc+tls://127.0.0.1:1")
     assert type(error) is TransportClosed and says in str(error)
+
+
+def test_a_connection_that_is_closed_while_it_is_used_is_no_wrong_request() -> None:
+    client = flight.connect("grpc://127.0.0.1:1")
+    client.close()
+    with pytest.raises(TransportClosed, match="closed meanwhile"), typed_errors("grpc://127.0.0.1:1"):
+        client.do_get(flight.Ticket(b""))

@@ -180,7 +180,6 @@ def test_an_upload_that_breaks_off_leaves_the_old_file(board: BoardGateway, mode
         ("GET", "main.py", "interrupt=yes", {}, 400, "Known: true, false"),
         ("GET", "log.bin", "format=csv&colums=a", {}, 400, "Did you mean 'columns'?"),
         ("GET", "log.bin", "format=xlsx", {}, 400, "Known: arrow, csv, jsonl, parquet"),
-        ("GET", "log.bin", "format=csv", {}, 422, "csv can not hold binary"),
         ("PUT", "none/new.csv", "", {}, 404, "demo:/none/new.csv: no such file or folder"),
         ("PUT", "new.csv", "", {"content-type": "image/png"}, 415, "application/octet-stream for bytes"),
         ("PUT", "new.jsonl", "on_error=ignore", {"content-type": "text/csv"}, 400, "Known: fail, skip"),
