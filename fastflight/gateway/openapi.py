@@ -206,8 +206,8 @@ DELETE_FILE: Described = {
 }
 
 
-def _shared(summary: str, description: str, tag: str, content: Described) -> Described:
-    described = _answers(200, description, content, 304)
+def _shared(summary: str, description: str, tag: str, content: Described, *others: int) -> Described:
+    described = _answers(200, description, content, 304, *others)
     return {"get": {"summary": summary, "tags": [tag], **described}}
 
 
@@ -215,6 +215,7 @@ def _shared(summary: str, description: str, tag: str, content: Described) -> Des
 SHARED: dict[str, Described] = {
     "/devices": _shared("Devices", "All devices that the caller may see", "devices", _OBJECT),
     "/recordings": _shared("Recordings", "All recordings that the caller may see", "recordings", _OBJECT),
+    "/cluster": _shared("Cluster", "Servers, owners of devices, and copies in NATS", "state", _OBJECT, 404, 504),
     "/health": _shared("Health", "The state of the server: serving, draining or overloaded", "state", _OBJECT),
     "/health/ready": _shared("Ready", "The server takes requests", "state", _OBJECT),
     "/metrics": _shared("Metrics", "Figures for Prometheus", "state", {"text/plain": {"schema": TEXT}}),

@@ -93,11 +93,21 @@ def application(
     async def recordings(caller: Caller) -> AnswerContent:
         return AnswerContent(json.dumps({"recordings": await backend.act("recordings", b"", caller)}).encode())
 
+    async def cluster(caller: Caller) -> AnswerContent:
+        try:
+            (status,) = await backend.act("cluster.status", b"", caller)
+        except RequestError as error:  # only the server of a cluster has this action
+            hint = "Start its servers with --cluster, as docs/cluster.md shows"
+            raise UnknownName("this server is not in a cluster", where="/cluster", hint=hint) from error
+        (storage,) = await backend.act("cluster.storage", b"", caller)
+        return AnswerContent(json.dumps({**status, **storage}).encode())
+
     shared = {
         "/health": health,
         "/health/ready": ready,
         "/devices": devices,
         "/recordings": recordings,
+        "/cluster": cluster,
         "/metrics": metrics.make,
     }
     tickets = Tickets()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ import httpx
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
+from playwright.sync_api import expect
 from websockets.sync.client import connect
 
 from fastflight.app.running import RunningServer
@@ -20,6 +22,7 @@ from fastflight.client import FastFlightClient
 from fastflight.client.failure import typed
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.server.actions import CANCELLING, NOT_CANCELLABLE
+from tests.gateway.browsing import launched, looking
 from tests.support.clustered import clustered
 from tests.support.refusals import refused
 from tests.support.waiting import until
@@ -269,6 +272,38 @@ def test_the_status_has_the_copies_of_what_nats_stores(pair: Pair) -> None:
     assert all((each["current"], each["replicas"], each["behind"]) == (1, 1, []) for each in known["replicas"])
     assert {each["name"] for each in known["devices"]} == {*BOARDS}
     assert all(each["owner"] for each in known["devices"]) and known["waiting"] == {}
+    by_http = pair.same(lambda server: httpx.get(f"{server.http}/cluster").json() | {"server": None})
+    assert by_http == known | {"server": None}
+
+
+def test_the_page_shows_servers_owners_and_what_is_wrong(pair: Pair, chromium: str) -> None:
+    differs = "<b>board1</b>: other settings"
+
+    def troubled(known: dict[str, Any]) -> dict[str, Any]:
+        """The same cluster with a fleet file that differs, and 5,000 devices, of which one in five has no owner."""
+        known["servers"][1]["differs"] = [differs]
+        owners = ("alpha", "beta", "alpha", "beta", None)
+        known["devices"] = [{"name": f"board{n:04}", "owner": owners[n % 5], "why": None} for n in range(5000)]
+        return known
+
+    with launched(chromium) as browser, looking(browser, f"{pair.other.http}/") as page:
+        page.get_by_role("link", name="Cluster").click()
+        expect(page.locator("#cluster-said")).to_contain_text("2 servers, 4 devices")
+        expect(page.locator("#cluster-servers tbody td:first-child")).to_have_text(["alpha", "beta"])
+        expect(page.locator("#cluster-copies tbody tr")).to_have_text(re.compile("^ff-owners1 of 1"))
+        expect(page.locator("#cluster-wrong li")).to_have_count(0)
+        page.locator("#cluster-search").fill("OARD0")
+        owner = httpx.get(f"{pair.owner.http}/cluster").json()["server"]
+        expect(page.locator("#cluster-devices tbody td")).to_have_text([BOARD, owner])
+        # It is asked again by itself.
+        page.route("**/cluster", lambda route: route.fulfill(json=troubled(route.fetch().json())))
+        expect(page.locator("#cluster-wrong li").first).to_have_text(f"The fleet file of beta differs: {differs}")
+        expect(page.locator("#cluster-wrong li").last).to_have_text("981 more")
+        page.locator("#cluster-search").fill("")
+        expect(page.locator("#cluster-shown")).to_contain_text("The first 200 of 5,000")
+        expect(page.locator("#cluster-devices tbody tr").first).to_have_text("board0004none")
+        page.locator("#cluster-devices a").first.click()
+        expect(page.locator("#name")).to_have_text("board0004")
 
 
 def open_streams(server: RunningServer) -> int:

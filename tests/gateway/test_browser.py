@@ -156,6 +156,13 @@ def test_an_unknown_device_has_no_figures_of_another(browser: Browser) -> None:
         expect(page.locator("#unknown")).to_be_hidden()
 
 
+def test_the_view_of_a_cluster_says_that_there_is_none(browser: Browser) -> None:
+    with serving(demo="sim:?telemetry=0") as running, looking(browser, f"{running.http}/#/cluster") as page:
+        expect(page.locator("#cluster-said")).to_contain_text("this server is not in a cluster")
+        expect(page.locator("#to-sql")).to_be_visible()
+        expect(page.locator("#to-cluster")).to_be_hidden()
+
+
 def test_what_was_said_before_anybody_looked_is_known(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listeners, "SINCE_SECONDS", 0)
     with Speaker(b'{"level": 1.5}\n') as device, serving(tank=device.url) as running:

@@ -49,6 +49,7 @@ ROUTES = [
     ("POST", "/actions/health"),
     ("GET", "/recordings"),
     ("GET", "/recordings/lab-1"),
+    ("GET", "/cluster"),
     ("GET", "/metrics"),
     ("GET", "/openapi.json"),
     ("GET", "/plots"),

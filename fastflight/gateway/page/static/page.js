@@ -1,7 +1,8 @@
-// Puts the page together. The address says what is shown: #/device/tab, #/sql, #/benchmarks, or nothing for the overview.
+// Puts the page together. The address says what is shown: #/device/tab, #/sql, #/cluster, #/benchmarks, or nothing for the overview.
 
 import { Benchmarks } from "./benchmarks.js";
 import { Charts } from "./charts.js";
+import { Cluster } from "./cluster.js";
 import { Device, setText } from "./devices.js";
 import { Feed } from "./feed.js";
 import { Files } from "./files.js";
@@ -14,7 +15,7 @@ const TABS = ["live", "files", "terminal"];
 // The scope that a tab needs. Without it the tab is hidden; "live" says what is missing instead.
 const NEEDED = { files: "read", terminal: "exec" };
 // Addresses that are no devices: those have a tab, too.
-const VIEWS = { "#/sql": "sql", "#/benchmarks": "benchmarks" };
+const VIEWS = { "#/sql": "sql", "#/cluster": "cluster", "#/benchmarks": "benchmarks" };
 const get = (id) => document.getElementById(id);
 
 const devices = new Map();
@@ -32,6 +33,7 @@ const overview = new Overview((name) => go(name, chosen === null ? "live" : tab)
 const charts = new Charts(get("charts"));
 const files = new Files();
 const terminal = new ReplTerminal();
+const cluster = new Cluster();
 const benchmarks = new Benchmarks();
 new Sql();
 // The feed is opened once the user is known.
@@ -39,6 +41,7 @@ let feed = null;
 const signing = new Signing(() => {
   feed ??= new Feed(heard, changed, () => signing.leave("The token is no longer valid. Sign in again."));
   arrive();
+  cluster.find();
   benchmarks.load();
 });
 overview.changed = drawSoon;
@@ -175,6 +178,7 @@ function arrive() {
   }
   if (tab === "files" && chosen !== null) files.open(chosen);
   else files.leave();
+  cluster.show(view === "cluster");
   terminal.choose(chosen, tab === "terminal");
   overview.redraw();
   if (before !== view && view === "device") requestAnimationFrame(() => overview.reveal(chosen));

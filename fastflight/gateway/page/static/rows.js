@@ -39,7 +39,7 @@ export async function beginning(answer, maxBytes, maxLines = Infinity) {
   return { bytes: new Uint8Array(await new Blob(pieces).arrayBuffer()).subarray(0, maxBytes), ended };
 }
 
-// A table of rows, whose columns are the keys of all of them.
+// A table of rows, whose columns are the keys of all of them. A value may be an element.
 export function tableOf(rows) {
   const table = document.createElement("table");
   const names = [...new Set(rows.flatMap((row) => Object.keys(row)))];
@@ -56,7 +56,7 @@ export function tableOf(rows) {
     for (const name of names) {
       const value = row[name];
       const cell = line.insertCell();
-      cell.textContent = textOf(value);
+      cell.append(value instanceof Element ? value : textOf(value));
       if (typeof value === "number") cell.className = "number";
     }
   }

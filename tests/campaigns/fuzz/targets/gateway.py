@@ -42,7 +42,7 @@ METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "get")
 PATHS = (
     "/devices/demo/files/a.csv", "/devices/demo/files/", "/devices/demo/files/dir", "/devices/demo", "/devices",
     "/devices/demo/info", "/devices/demo/exec", "/stream", "/tickets", "/actions/health", "/recordings/demo", "/health",
-    "/metrics", "/", "/openapi.json", "/health/ready", "/recordings", "/docs", "/live",
+    "/metrics", "/", "/openapi.json", "/health/ready", "/recordings", "/cluster", "/docs", "/live",
 )  # fmt: skip
 SOCKETS = ("/ws/session", "/ws/repl/demo", "/ws/none", "/ws/session/x", "/elsewhere")
 QUERIES = (
