@@ -21,11 +21,12 @@ from fastflight_benchmark.report import batch_title, delay_title
 from fastflight_benchmark.suites import beside
 from fastflight_benchmark.suites.commands import suite as commands
 from fastflight_benchmark.suites.flight import summary
+from fastflight_benchmark.suites.sql import suite as sql
 from fastflight_benchmark.targets import Judged
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "performance.md"
-PAGES = (PAGE, DOCS / "concepts" / "mpremote.md", DOCS / "agent.md")
+PAGES = (PAGE, DOCS / "concepts" / "mpremote.md", DOCS / "agent.md", DOCS / "sql.md")
 TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 ORDER = (SYNC, ASYNC, BARE, NAMESAKE_SYNC, NAMESAKE_ASYNC, AIO)
 # The connections that the tables show; the CSVs have more.
@@ -225,6 +226,7 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
     "rates": _rates,
     "commands": lambda results: commands.markdown(results.frame("commands")),
     "beside": lambda results: beside.markdown(results.frame("beside")),
+    "sql": lambda results: sql.markdown(results.frame("sql", "ratios")),
 }
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
