@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from fastflight.client import AsyncFastFlightClient, AsyncRowStream, FastFlightClient, RowStream
-from fastflight.errors import DeviceException, ProtocolError, RequestError, Stopped, UnknownName
+from fastflight.errors import DeviceException, ProtocolError, Stopped, TransportClosed, UnknownName
 from tests.client.handmade_server import READINGS, HandmadeServer
 from tests.support.waiting import auntil
 
@@ -213,7 +213,7 @@ def test_a_stream_goes_on_though_its_client_was_closed(server: HandmadeServer) -
     with FastFlightClient(server.location) as client:
         stream = client.read("demo", "/readings.csv")
     assert stream.to_arrow().num_rows == 10
-    with pytest.raises(RequestError, match="closed"):
+    with pytest.raises(TransportClosed, match="closed"):
         client.devices()
 
     async def main() -> None:
