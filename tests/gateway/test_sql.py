@@ -20,17 +20,19 @@ QUERY = 'select time, temperature from demo."readings.csv" order by time limit 2
 TEMPERATURES = [17.86, 18.1]
 PER_HOUR = """select time_bucket(interval 1 hour, time) as hour, avg(temperature) as warm, max(humidity) as moist
 from demo."readings.csv" group by 1 order by 1"""
+# The first query starts a process, and a busy computer takes its time.
+LONG = 60.0
 
 
 @pytest.fixture(params=["in one process", "in front of another"])
 def http(request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
     with serving(demo="sim:?telemetry=0") as running:
         if request.param == "in one process":
-            with httpx.Client(base_url=str(running.http)) as client:
+            with httpx.Client(base_url=str(running.http), timeout=LONG) as client:
                 yield client
         else:
             with open_remote_gateway(running.location, ("127.0.0.1", 0)) as gateway:
-                with httpx.Client(base_url=gateway.url) as client:
+                with httpx.Client(base_url=gateway.url, timeout=LONG) as client:
                     yield client
 
 
