@@ -25,10 +25,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fastflight.app.cluster_demo import nats_program
+from fastflight.app.cluster_demo import HOST, free_ports, nats_program
 from fastflight.errors import TransportTimeout
 
-HOST = "127.0.0.1"
 # A node starts in a second, and needs a few more to find the others. A busy computer takes longer.
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
@@ -148,14 +147,3 @@ def _until(condition: Callable[[], bool], what: str) -> None:
         if time.monotonic() > deadline:
             raise TransportTimeout(f"it did not start in {START_SECONDS:g} s", where=what)
         time.sleep(LOOK_SECONDS)
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports at which nobody listens."""
-    with contextlib.ExitStack() as held:
-        ports = []
-        for _ in range(count):
-            taken = held.enter_context(socket.socket())
-            taken.bind((HOST, 0))
-            ports.append(int(taken.getsockname()[1]))
-        return ports

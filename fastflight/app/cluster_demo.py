@@ -60,7 +60,7 @@ class DemoCluster:
     def start(self, boards: int) -> None:
         """Start everything, and wait until each board has an owner."""
         self._start_nats()
-        addresses = dict(zip((f"board{n:02}" for n in range(1, boards + 1)), _free_ports(boards), strict=True))
+        addresses = dict(zip((f"board{n:02}" for n in range(1, boards + 1)), free_ports(boards), strict=True))
         for name, port in addresses.items():
             self._start_board(name, port)
         self.boards = list(addresses)
@@ -72,7 +72,7 @@ class DemoCluster:
 
     def start_server(self, name: str) -> None:
         """Start a server, or start it again."""
-        grpc, http = _free_ports(2)
+        grpc, http = free_ports(2)
         server = DemoServer(
             name,
             self._run(
@@ -129,7 +129,7 @@ class DemoCluster:
 
     def _start_nats(self) -> None:
         program = nats_program()
-        ports = _free_ports(2 * len(SERVERS))
+        ports = free_ports(2 * len(SERVERS))
         routes = json.dumps([f"nats://{HOST}:{port}" for port in ports[1::2]])
         for number, (client, route) in enumerate(zip(ports[::2], ports[1::2], strict=True), 1):
             name = f"nats{number}"
@@ -192,7 +192,8 @@ def nats_program() -> str:
     return found
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Return ports of this computer at which nobody listens."""
     with contextlib.ExitStack() as held:
         ports = []
         for _ in range(count):

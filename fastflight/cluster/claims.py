@@ -195,7 +195,7 @@ class Claims:
         claim = self._claims[device]
         claim.is_busy = False
         self._steps -= 1
-        # One that is half-way goes before those that have not begun.
+        # What has begun with one device is finished before it begins with others.
         self._first(device)
         return claim
 

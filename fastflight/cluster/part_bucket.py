@@ -28,7 +28,8 @@ STREAM = f"OBJ_{BUCKET}"
 # As other clients of the object store have it.
 CHUNK_BYTES = 128 * 1024
 _CHUNKS, _ENTRIES = f"$O.{BUCKET}.C.", f"$O.{BUCKET}.M."
-# Chunks of no object: what a server writes to end the uploads of others.
+# Messages under this name belong to no file. A server writes one so that uploads of other servers, which expect
+# an earlier sequence number, are refused.
 CLAIM = "claim"
 
 

@@ -139,7 +139,7 @@ class ReplicatedParts:
             self.disk.remove(name)
 
     def _grouped(self, names: list[str]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-        """Return the names of each part's files by that of its index: those that have it, and the others."""
+        """Return the names of each part's files, under the name of its index. Those without an index are separate."""
         files: dict[str, list[str]] = {}
         for name in names:
             if match := PARQUET_NAME.fullmatch(name) or INDEX_NAME.fullmatch(name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
@@ -26,18 +26,6 @@ from tests.support.waiting import until
 
 LOT = 10
 NAMES = ("demo", "other")
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JetStreamEngine]:
-    with JetStreamEngine.started(tmp_path_factory.mktemp("nats")) as engine:
-        yield engine
-
-
-@pytest.fixture
-def engine(started: JetStreamEngine) -> JetStreamEngine:
-    started.clear()
-    return started
 
 
 class Killed(Exception):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,18 +21,6 @@ from tests.support.refusals import refused
 from tests.support.waiting import until
 
 LOT = 10
-
-
-@pytest.fixture(scope="module")
-def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JetStreamEngine]:
-    with JetStreamEngine.started(tmp_path_factory.mktemp("nats")) as engine:
-        yield engine
-
-
-@pytest.fixture
-def engine(started: JetStreamEngine) -> JetStreamEngine:
-    started.clear()
-    return started
 
 
 def filled(store: ReplicatedStore, name: str = "demo", lots: int = 5) -> ReplicatedLog:

@@ -163,7 +163,7 @@ def caught_up(running: Stage, printed: Sequence[Printed]) -> tuple[float, list[t
 
 
 def read_recordings(running: Stage, numbers: Sequence[int], printed: Sequence[Printed]) -> list[tuple[int, bool]]:
-    """Return for each of these boards the rows of its recording, and whether its bytes are those that were printed."""
+    """Return for each board how many rows are recorded, and whether they are what it has printed."""
     clients = [flight.connect(running.location(number)) for number in range(READERS)]
 
     def read(number: int) -> tuple[int, bool]:

@@ -34,7 +34,7 @@ from fastflight_benchmark.spawned import Spawned, spawned
 NATS_NODES = 3
 # Each has two descriptors in their process, and many systems allow 20,000.
 BOARDS_PER_PROCESS = 5_000
-# Streams of a server: its viewers, and those that other servers pass on to it.
+# Streams of a server: for its own viewers, and for other servers that pass the rows on to theirs.
 MOST_STREAMS = 4_000
 LOOK_SECONDS = 0.25
 # For the status of ten thousand devices from a busy server.
@@ -57,7 +57,7 @@ class Used:
     nats_cpu: float
     nats_memory: int
     boards_cpu: float
-    # Messages and bytes that clients have sent to all nodes, and those that they got.
+    # Messages and bytes from clients to all nodes (in), and from all nodes to clients (out).
     messages_in: int
     bytes_in: int
     messages_out: int

@@ -214,8 +214,7 @@ def markdown(ratios: pd.DataFrame) -> str:
         "|---|---:|---|---:|---:|---:|",
     ]
     for row in ratios.to_dict("records"):
-        times = (f"{row[key] * 1000:,.0f}" for key in ("mode_seconds", "peer_seconds"))
-        ours, theirs = times
+        ours, theirs = (f"{row[key] * 1000:,.0f}" for key in ("mode_seconds", "peer_seconds"))
         verdict = "" if row["median_ratio"] <= row["most"] else " **missed**"
         lines.append(
             f"| {row['task']}, {row['mode']} | {ours} | {row['peer']} | {theirs} "

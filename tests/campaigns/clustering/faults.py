@@ -46,9 +46,7 @@ def restart_server(stage: ClusterStage, chance: random.Random, pause: Pause) -> 
     """As an update does it: it is told to end, and starts again."""
     name = chance.choice(SERVERS)
     yield name
-    if code := stage.servers[name].program.stop():
-        raise AssertionError(f"{name} was told to end, and its exit code is {code}")
-    stage.servers[name].program.start()
+    _restart(stage, name)
 
 
 def roll_servers(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
@@ -56,9 +54,13 @@ def roll_servers(stage: ClusterStage, chance: random.Random, pause: Pause) -> It
     names = chance.sample(SERVERS, len(SERVERS))
     yield ", ".join(names)
     for name in names:
-        if code := stage.servers[name].program.stop():
-            raise AssertionError(f"{name} was told to end, and its exit code is {code}")
-        stage.servers[name].program.start()
+        _restart(stage, name)
+
+
+def _restart(stage: ClusterStage, name: str) -> None:
+    if code := stage.servers[name].program.stop():
+        raise AssertionError(f"{name} was told to end, and its exit code is {code}")
+    stage.servers[name].program.start()
 
 
 def roll_nodes(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
