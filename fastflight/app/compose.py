@@ -132,7 +132,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         metrics.register(FunctionCollector(lambda: device_metrics(inventory)))
         metrics.register(FunctionCollector(lambda: _recording_metrics(recordings)))
         metrics.register(FunctionCollector(publishers.metrics))
-        state = state_actions(registry, shards, metrics)
+        state = state_actions(registry, shards, metrics, in_cluster=member is not None)
         names = inventory.names if member is None else member.names
         authority = Authority(names, None if recordings is None else recordings.names)
         access = access_of(settings.access, authority)

@@ -16,7 +16,9 @@ from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service.requests import Verb
 
 
-def state_actions(registry: StreamRegistry, shards: Shards, metrics: CollectorRegistry | None = None) -> list[Action]:
+def state_actions(
+    registry: StreamRegistry, shards: Shards, metrics: CollectorRegistry | None = None, *, in_cluster: bool = False
+) -> list[Action]:
     """Return the actions that every server has. `stats` includes `metrics`; the default is `server_metrics`."""
     collected = metrics or server_metrics(registry, shards)
 
@@ -47,12 +49,12 @@ def state_actions(registry: StreamRegistry, shards: Shards, metrics: CollectorRe
         ),
         Action(
             "identity",
-            "The caller's name and scopes, as this server knows them.",
+            "The caller's name and scopes, as this server knows them, and whether there is a cluster that they may see.",
             EmptyBody,
-            lambda _: [_describe(ANYBODY)],
+            lambda _: [_describe(ANYBODY, in_cluster)],
             at_once=True,
             verb=None,
-            shown=lambda identity, _: _describe(identity),
+            shown=lambda identity, _: _describe(identity, in_cluster),
         ),
     ]
 
@@ -75,8 +77,9 @@ def _shard_metrics(shards: Shards) -> Iterator[Metric]:
     yield family("fastflight_shard_stuck_total", ((of, stats["times_stuck"]) for of, stats in found))
 
 
-def _describe(identity: Identity) -> Mapping[str, Any]:
-    return {"name": identity.name, "scopes": [str(scope) for scope in identity.scopes]}
+def _describe(identity: Identity, in_cluster: bool) -> Mapping[str, Any]:
+    scopes = [str(scope) for scope in identity.scopes]
+    return {"name": identity.name, "scopes": scopes, "cluster": in_cluster and identity.may_admin()}
 
 
 def _without_details(identity: Identity, result: Mapping[str, Any]) -> Mapping[str, Any]:

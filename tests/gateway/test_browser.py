@@ -37,6 +37,15 @@ def test_rows_arrive_and_numbers_are_drawn(browser: Browser) -> None:
         )
 
 
+def test_loading_the_page_logs_no_error(browser: Browser) -> None:
+    with serving(demo="sim:") as running, looking(browser, f"{running.http}/") as page:
+        logged: list[str] = []
+        page.on("console", lambda message: logged.append(message.text))
+        page.reload()
+        expect(page.locator("#state")).to_have_text(re.compile(r"live, \d"))
+        assert logged == []
+
+
 def test_the_list_is_searched_and_filtered(browser: Browser) -> None:
     devices = {f"board-{number:02d}": "socket://127.0.0.1:9" for number in range(12)}
     with serving(demo="sim:", **devices) as running, looking(browser, f"{running.http}/") as page:

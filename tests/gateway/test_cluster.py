@@ -17,12 +17,23 @@ from tests.support.servers import serving
 GRANTED = {"reader": "read,session:*", "admin": "admin:*"}
 
 
+def may_see_it(url: str, token: str = "") -> bool:
+    """Return what the page learns when the user signs in."""
+    (identity,) = httpx.post(f"{url}/actions/identity", headers=proof(token)).json()["results"]
+    return bool(identity["cluster"])
+
+
+def proof(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"} if token else {}
+
+
 def test_a_server_without_a_cluster_says_so() -> None:
     with serving(http=("127.0.0.1", 0)) as running, open_remote_gateway(running.location, ("127.0.0.1", 0)) as gateway:
         for url in (running.http, gateway.url):
             answer = httpx.get(f"{url}/cluster")
             assert (answer.status_code, answer.json()["what"]) == (404, "this server is not in a cluster")
             assert "--cluster" in answer.json()["hint"]
+            assert not may_see_it(url)
 
 
 def test_it_is_shown_to_admins_only(tmp_path: Path) -> None:
@@ -39,11 +50,9 @@ def test_it_is_shown_to_admins_only(tmp_path: Path) -> None:
         open_remote_gateway(running.location, ("127.0.0.1", 0)) as gateway,
     ):
         for url in (running.http, gateway.url):
-            said = {
-                name: httpx.get(f"{url}/cluster", headers={"authorization": f"Bearer {token}"})
-                for name, (_, token) in made.items()
-            }
+            said = {name: httpx.get(f"{url}/cluster", headers=proof(token)) for name, (_, token) in made.items()}
             assert httpx.get(f"{url}/cluster").status_code == 401
             assert said["reader"].status_code == 403 and "demo" not in said["reader"].text
+            assert [may_see_it(url, token) for _, token in made.values()] == [False, True]
             known = said["admin"].json()
             assert known["server"] == "alpha" and known["trouble"] and known["replicas"] == []

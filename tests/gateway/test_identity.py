@@ -161,7 +161,7 @@ def test_each_gets_what_was_granted(
 
 def test_who_asks_is_told_as_who(guarded: GuardedGateway) -> None:
     (told,) = guarded.ask("operator", "POST", "/actions/identity").json["results"]
-    assert told == {"name": "operator", "scopes": ["read,write,session,exec:lab-*"]}
+    assert told == {"name": "operator", "scopes": ["read,write,session,exec:lab-*"], "cluster": False}
 
 
 def refused(url: str, **headers: str) -> int:

@@ -21,11 +21,6 @@ export class Cluster {
     document.addEventListener("visibilitychange", () => this.show(this.shown));
   }
 
-  // The link to this view is shown only if the server is in a cluster that the user may see.
-  async find() {
-    get("to-cluster").hidden = await ask("/cluster").then(() => false, () => true);
-  }
-
   show(shown) {
     this.shown = shown;
     this.turn += 1;

@@ -38,10 +38,10 @@ const benchmarks = new Benchmarks();
 new Sql();
 // The feed is opened once the user is known.
 let feed = null;
-const signing = new Signing(() => {
+const signing = new Signing((identity) => {
   feed ??= new Feed(heard, changed, () => signing.leave("The token is no longer valid. Sign in again."));
   arrive();
-  cluster.find();
+  get("to-cluster").hidden = !identity.cluster;
   benchmarks.load();
 });
 overview.changed = drawSoon;

@@ -5,7 +5,7 @@ import { ask, forget, hasToken, keep } from "./asking.js";
 const get = (id) => document.getElementById(id);
 
 export class Signing {
-  // `began(identity)` is called with the `name` and `scopes` of the user.
+  // `began(identity)` is called with the `name` and `scopes` of the user, and with whether they may see a `cluster`.
   constructor(began) {
     this.began = began;
     get("sign-in").addEventListener("submit", (event) => {
