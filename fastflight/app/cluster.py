@@ -12,13 +12,14 @@ import re
 import secrets
 import ssl
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from fastflight.access.action import Action, Body, EmptyBody, Result
 from fastflight.app.cluster_settings import ClusterSettings
-from fastflight.app.forwarding import Forwarding
+from fastflight.app.forwarding import Forwarding, Unanswered
+from fastflight.app.routes import UNOWNED
 from fastflight.app.served_devices import ServedDevices
 from fastflight.app.settings import ServeSettings
 from fastflight.client.credentials import Credentials
@@ -28,10 +29,10 @@ from fastflight.cluster.profile import Profile, digest_of
 from fastflight.cluster.replication import replication
 from fastflight.concurrency import Shard
 from fastflight.device import Inventory
-from fastflight.errors import FastFlightError, RequestError
+from fastflight.errors import FastFlightError, RequestError, TransportError
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog
-from fastflight.sources.recordings import KEPT
+from fastflight.sources.recordings import KEPT, UNKNOWN
 from fastflight.transport.url import public_url
 
 # How long giving up all devices may take at shutdown. Leases that are still there then end by themselves.
@@ -158,10 +159,10 @@ class ClusterMember:
         """The fencing token of the lease of a device; 0 if this server does not use it."""
         return self._ownership.token(device)
 
-    def others(self) -> list[str]:
-        """The addresses of the other servers."""
+    def others(self) -> dict[str, str]:
+        """The addresses of the other servers, by name."""
         mine = self._ownership.profile.boot
-        return [profile.location for profile in self._ownership.members().values() if profile.boot != mine]
+        return {name: each.location for name, each in self._ownership.members().items() if each.boot != mine}
 
     def why_gone(self, device: str) -> str:
         """Why no server can own the device; empty if one will soon."""
@@ -187,14 +188,18 @@ class ClusterMember:
             return [{**each, "server": self._settings.name} for each in local.run(EmptyBody())]
 
         def everywhere(_: EmptyBody) -> Iterable[Result]:
-            found = {str(each["name"]): each for each in forwarding.everywhere(OWN_DEVICES, lambda: own(EmptyBody()))}
-            return [found.get(name) or self._unowned(name) for name in self.names()]
+            results, unanswered = forwarding.everywhere(OWN_DEVICES)
+            found = {str(each["name"]): each for each in (*own(EmptyBody()), *results)}
+            return [found.get(name) or self._unknown(name, unanswered) for name in self.names()]
 
         def status(_: EmptyBody) -> Iterable[Result]:
             return [self.status()]
 
         def storage(_: EmptyBody) -> Iterable[Result]:
-            return [{"waiting": self._waiting(recorded), "replicas": self._replicas()}]
+            waiting, unanswered = self._waiting(recorded)
+            return [
+                {"waiting": waiting, "replicas": self._replicas(), "unanswered": [asdict(each) for each in unanswered]}
+            ]
 
         def cancel(body: CancelBody) -> Iterable[Result]:
             return [{"cancelled": registry.cancel(body.ticket.encode(), body.identity)}]
@@ -216,11 +221,13 @@ class ClusterMember:
         """
 
         def cancel(ticket: bytes, identity: str | None) -> int:
-            def local() -> Iterable[Result]:
-                return [{"cancelled": registry.cancel(ticket, identity)}]
-
+            here = registry.cancel(ticket, identity)
             body = CancelBody(ticket=ticket.decode(), identity=identity).model_dump_json().encode()
-            return sum(int(each["cancelled"]) for each in self.forwarding.everywhere(OWN_STREAMS, local, body))
+            results, unanswered = self.forwarding.everywhere(OWN_STREAMS, body)
+            cancelled = here + sum(int(each["cancelled"]) for each in results)
+            if unanswered and not cancelled:
+                raise TransportError(f"the streams may be at a server without answer: {unanswered[0]}", where="cancel")
+            return cancelled
 
         return cancel
 
@@ -233,8 +240,13 @@ class ClusterMember:
 
         def everywhere(_: EmptyBody) -> Iterable[Result]:
             found = {str(each["name"]): each for each in local.run(EmptyBody())}
-            states = forwarding.everywhere(OWN_RECORDINGS, lambda: ())
+            states, unanswered = forwarding.everywhere(OWN_RECORDINGS)
             found.update((str(each["name"]), each) for each in states)
+            silent = {each.name: each for each in unanswered}
+            for name, each in found.items():
+                owner = self._ownership.owner(name) if silent else None
+                if owner is not None and owner.name in silent and each["state"] == KEPT:
+                    found[name] = {**each, "state": f"{UNKNOWN}: {silent[owner.name]}"}
             return list(found.values())
 
         return [
@@ -276,15 +288,15 @@ class ClusterMember:
             ],
         }
 
-    def _waiting(self, recorded: Action) -> dict[str, int]:
-        """Return the rows of each recorded device that its owner has not handed over to NATS yet."""
+    def _waiting(self, recorded: Action) -> tuple[dict[str, int], list[Unanswered]]:
+        """Return the rows of each recorded device that its owner has not handed over to NATS yet.
 
-        def own() -> Iterable[Result]:
-            with contextlib.suppress(FastFlightError):  # NATS is away
-                return [each for each in recorded.run(EmptyBody()) if each["state"] != KEPT]
-            return ()
-
-        return {str(each["name"]): int(each["waiting"]) for each in self.forwarding.everywhere(OWN_RECORDINGS, own)}
+        Those of the servers that gave no answer, which are returned as well, are not known.
+        """
+        results, unanswered = self.forwarding.everywhere(OWN_RECORDINGS)
+        with contextlib.suppress(FastFlightError):  # NATS is away
+            results += [each for each in recorded.run(EmptyBody()) if each["state"] != KEPT]
+        return {str(each["name"]): int(each["waiting"]) for each in results}, unanswered
 
     def _replicas(self) -> list[dict[str, Any]]:
         """Return the copies of the stream and of each bucket; nothing if NATS does not say so in time."""
@@ -294,9 +306,11 @@ class ClusterMember:
             return []
         return [each.as_json() for each in found]
 
-    def _unowned(self, name: str) -> Mapping[str, Any]:
-        """Return what there is to say of a device that no server owns."""
-        trouble = self.why_gone(name) or "no server owns it at the moment"
+    def _unknown(self, name: str, unanswered: Iterable[Unanswered]) -> Mapping[str, Any]:
+        """Return what there is to say of a device that no server owns, or whose owner gave no answer."""
+        owner = self._ownership.owner(name)
+        silent = next((each for each in unanswered if owner is not None and each.name == owner.name), None)
+        trouble = str(silent) if silent is not None else self.why_gone(name) or UNOWNED
         url = public_url(self._urls[name]) if name in self._urls else ""
         return {
             "name": name,
@@ -307,7 +321,7 @@ class ClusterMember:
             "publishing": [],
             "trouble": trouble,
             "last_data": None,
-            "server": None,
+            "server": None if silent is None else silent.name,
         }
 
     async def _check(self) -> None:

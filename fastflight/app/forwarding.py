@@ -13,27 +13,43 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from fastflight.access.action import Action, Body, Result
 from fastflight.app.forwarded import Forwarded, estimate_of
-from fastflight.app.routes import Owners, Routes
+from fastflight.app.routes import UNOWNED, Owners, Routes
 from fastflight.client.answers import DEFAULT_TIMEOUT
 from fastflight.client.connection import REUSE
 from fastflight.client.credentials import NONE, Credentials
 from fastflight.device import Inventory
 from fastflight.errors import FastFlightError
 from fastflight.service import Catalog, SourceFunctions, decode
-from fastflight.service.requests import FleetFile, Request
+from fastflight.service.requests import DeviceListing, FleetFile, Request
 from fastflight.service.source import Estimate, Part, Parts
+from fastflight.sources.device_file import LISTING_TOTAL_SECONDS
+from fastflight.sources.device_listing import SCHEMA as LISTING_SCHEMA
 
 # Servers that are asked at the same time for their part of a listing, and how long each may take.
 MAX_IN_PARALLEL = 16
 LISTING_SECONDS = 5.0
+# How long the listing of one device's flights may take: longer than its server takes at most for its files.
+FLIGHTS_SECONDS = LISTING_TOTAL_SECONDS + LISTING_SECONDS
 # The listing of another server's device is used for the sources of one list_flights call, which run one after another.
 FRESH_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """A server of the cluster that gave no answer: its name, its address, and why. `str` is the sentence for users."""
+
+    name: str
+    location: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.name} gives no answer at {self.location}: {self.why}"
 
 
 class Forwarding:
@@ -79,42 +95,58 @@ class Forwarding:
 
         return replace(action, run=run)
 
-    def everywhere(self, action: str, local: Callable[[], Iterable[Result]], body: bytes = b"{}") -> Iterator[Result]:
-        """Yield the results of `local`, and those of `action` with `body` on all other servers that answer."""
+    def everywhere(self, action: str, body: bytes = b"{}") -> tuple[list[Result], list[Unanswered]]:
+        """Return the results of `action` with `body` on all other servers, and the servers that gave no answer."""
 
-        def ask(location: str) -> list[Any]:
+        def ask(server: tuple[str, str]) -> list[Result] | Unanswered:
+            name, location = server
             try:
                 return self.routes.connection(location).results(action, body, LISTING_SECONDS)
-            except FastFlightError:
-                return []
+            except FastFlightError as error:
+                return Unanswered(name, location, error.what)
 
-        yield from local()
+        results: list[Result] = []
+        unanswered: list[Unanswered] = []
         if others := self._owners.others():
             with ThreadPoolExecutor(MAX_IN_PARALLEL, "cluster-listing") as pool:
-                for results in pool.map(ask, others):
-                    yield from results
+                for answer in pool.map(ask, others.items()):
+                    if isinstance(answer, Unanswered):
+                        unanswered.append(answer)
+                    else:
+                        results += answer
+        return results, unanswered
 
     def _listing(self, devices: list[str]) -> Iterator[tuple[Any, Estimate]]:
-        """Yield the flights of devices of other servers. Servers without answer are left out."""
+        """Yield the flights of devices of other servers.
+
+        A device whose server gives no answer, or that has no owner, is listed as one that cannot be reached on this
+        server is: its `device.listing` alone, with the note `trouble`.
+        """
         now = time.monotonic()
         stale = [name for name in devices if now - self._listed.get(name, (0.0, []))[0] > FRESH_SECONDS]
         if stale:
+            failed: dict[str, str] = {}
             with ThreadPoolExecutor(MAX_IN_PARALLEL, "cluster-listing") as pool:
-                for name, flights in zip(stale, pool.map(self._flights, stale), strict=True):
+                for name, flights in zip(stale, pool.map(partial(self._flights, failed), stale), strict=True):
                     self._listed[name] = time.monotonic(), flights
         for name in devices:
             yield from self._listed[name][1]
 
-    def _flights(self, device: str) -> list[tuple[Any, Estimate]]:
+    def _flights(self, failed: dict[str, str], device: str) -> list[tuple[Any, Estimate]]:
+        """Return the flights of a device. `failed` has the addresses that gave no answer in this listing, and why."""
         location = self._owners.location(device)
         if not location:
-            return []
-        try:
-            found = self.routes.connection(location).flights(f"{device}/*".encode())
-        except FastFlightError:
-            return []
-        tickets = [(info.endpoints[0].ticket.ticket, info) for info in found if info.endpoints]
-        return [(decode(ticket, self._catalog), estimate_of(info)) for ticket, info in tickets]
+            return _unreachable(device, self._owners.why_gone(device) or UNOWNED)
+        if location not in failed:  # many devices have the same server, whose silence is waited for once
+            try:
+                found = self.routes.connection(location).flights(f"{device}/*".encode(), FLIGHTS_SECONDS)
+            except FastFlightError as error:
+                server = next((name for name, each in self._owners.others().items() if each == location), "its server")
+                failed[location] = str(Unanswered(server, location, error.what))
+            else:
+                tickets = [(info.endpoints[0].ticket.ticket, info) for info in found if info.endpoints]
+                return [(decode(ticket, self._catalog), estimate_of(info)) for ticket, info in tickets]
+        return _unreachable(device, failed[location])
 
     def _located(
         self, divide: Callable[[Any, Estimate], Parts[Any]] | None, request: Request, known: Estimate
@@ -131,3 +163,7 @@ class Forwarding:
             return [*self._owners.locations(device), REUSE]
 
         return replace(parts, parts=[Part(part.request, locations(part.request)) for part in parts.parts])
+
+
+def _unreachable(device: str, trouble: str) -> list[tuple[Any, Estimate]]:
+    return [(DeviceListing(device=device), Estimate(LISTING_SCHEMA, note={"trouble": trouble}))]

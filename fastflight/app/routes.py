@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from fastflight.client.answers import DEFAULT_TIMEOUT
@@ -23,6 +23,7 @@ from fastflight.errors import BusyError, UnknownName, nearest
 # How long a request waits for a device that is being moved. A dead server's devices are taken over within 6 s.
 MOVING_SECONDS = 8.0
 LOOK_SECONDS = 0.05
+UNOWNED = "no server owns it at the moment"
 
 
 class Owners(Protocol):
@@ -43,8 +44,8 @@ class Owners(Protocol):
     def first_seq(self, device: str) -> int:
         """The number with which the traffic of the present owner began."""
 
-    def others(self) -> list[str]:
-        """The addresses of the other servers."""
+    def others(self) -> Mapping[str, str]:
+        """The addresses of the other servers, by name."""
 
 
 class Routes:
@@ -70,7 +71,7 @@ class Routes:
 
     def check(self) -> None:
         """End the streams from servers that have left the cluster: a network may never report that they are gone."""
-        alive = {*self.owners.others()}
+        alive = {*self.owners.others().values()}
         with self._lock:
             lost = [stream for stream, location in self._open.items() if location not in alive]
             unused = [self._connections.pop(location) for location in self._connections.keys() - alive]
@@ -115,7 +116,7 @@ class Routes:
             raise UnknownName("no such device", where=device, hint=nearest(device, names))
         why = self.owners.why_gone(device)
         if why or time.monotonic() >= deadline:
-            what = why or "no server owns it at the moment"
+            what = why or UNOWNED
             raise BusyError(what, where=device, hint="It may be moving to another server: ask again in a few seconds")
         return None
 

@@ -85,8 +85,14 @@ def _show(known: dict[str, Any]) -> None:
     screen.table(("server", "location", "devices", "fleet file differs"), rows, right=("devices",))
     screen.lines("\n")
     waiting = known["waiting"]
+    silent = {each["name"] for each in known["unanswered"]}
     devices = [
-        (each["name"], each["owner"] or "-", str(waiting.get(each["name"], "-")), each["why"] or "")
+        (
+            each["name"],
+            each["owner"] or "-",
+            "unknown" if each["owner"] in silent else str(waiting.get(each["name"], "-")),
+            each["why"] or "",
+        )
         for each in known["devices"]
     ]
     screen.table(("device", "owner", "rows waiting", ""), devices, right=("rows waiting",))
@@ -101,5 +107,7 @@ def _show(known: dict[str, Any]) -> None:
         for each in known["replicas"]
     ]
     screen.table(("in NATS", "current", "leader", "behind"), replicas)
+    for each in known["unanswered"]:
+        screen.complain(f"{each['name']} gives no answer at {each['location']}: {each['why']}")
     if known["trouble"]:
         screen.complain(f"{known['server']} is not a member of its cluster: {known['trouble']}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import groupby
+from operator import itemgetter
 from typing import Annotated
 
 import typer
@@ -12,6 +14,9 @@ from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.cli.subcommands import LIST, ListGroup
+
+# Devices that are named in one line.
+MAX_NAMES = 10
 
 app = typer.Typer(cls=ListGroup, help="List the server's devices, or add and remove some.", add_completion=False)
 
@@ -31,6 +36,12 @@ def devices(json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
     for device in known:
         for output in device.publishing:
             screen.line(screen.printable(f"{device.name} publishes to {output}"))
+    # One line for each reason: a server of a cluster without answer may have a thousand devices.
+    troubled = groupby(sorted((device.trouble, device.name) for device in known if device.trouble), itemgetter(0))
+    for trouble, found in troubled:
+        names = [name for _, name in found]
+        more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+        screen.complain(f"{', '.join(names[:MAX_NAMES])}{more}: {trouble}")
 
 
 @app.command()

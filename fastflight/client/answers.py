@@ -35,6 +35,8 @@ class Device:
 
     `recording`: `recording`, or `recording failed: ` and the reason; None if the device is not being recorded.
     `publishing`: each output of the device, its state and its counts, as text. Empty for a caller without `admin`.
+    `trouble`: why the device cannot be used, or is not known in a cluster whose servers do not all answer; None if it
+    can.
     """
 
     name: str
@@ -43,17 +45,19 @@ class Device:
     holder: str | None
     recording: str | None = None
     publishing: tuple[str, ...] = ()
+    trouble: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """A recording of the server.
 
-    `state`: `recording`; `recording failed: ` and the reason; or `kept` if nothing is being added. `rows` and `bytes`
-    are the stored rows and their size on disk. `first_seq` and `next_seq` are the sequence number of the first row and
-    the one after the last. `lost`: chunks missing in between; a replay reports them as gaps. `failures`: failed
-    attempts to record since the server started. `damage`: places in the files that cannot be read. `waiting`: rows
-    that a server of a cluster has recorded and not stored in the shared recording yet.
+    `state`: `recording`; `recording failed: ` and the reason; `kept` if nothing is being added; or, in a cluster whose
+    servers do not all answer, `unknown: ` and the reason. `rows` and `bytes` are the stored rows and their size on
+    disk. `first_seq` and `next_seq` are the sequence number of the first row and the one after the last. `lost`: chunks
+    missing in between; a replay reports them as gaps. `failures`: failed attempts to record since the server started.
+    `damage`: places in the files that cannot be read. `waiting`: rows that a server of a cluster has recorded and not
+    stored in the shared recording yet.
     """
 
     name: str
@@ -137,7 +141,7 @@ def location_of(location: str | None) -> str:
 
 def device_of(fields: Mapping[str, Any]) -> Device:
     with understood("what the server says of a device"):
-        holder, recording = (fields.get(key) for key in ("holder", "recording"))
+        holder, recording, trouble = (fields.get(key) for key in ("holder", "recording", "trouble"))
         return Device(
             name=text(fields["name"]),
             url=text(fields["url"]),
@@ -145,6 +149,7 @@ def device_of(fields: Mapping[str, Any]) -> Device:
             holder=None if holder is None else text(holder),
             recording=None if recording is None else text(recording),
             publishing=tuple(map(_format_output, fields.get("publishing", ()))),
+            trouble=None if trouble is None else text(trouble),
         )
 
 

@@ -342,7 +342,8 @@ class FastFlightClient:
         """Return the recorded rows of each device that wait to be stored in NATS, and the copies of what NATS stores.
 
         `replicas` has for the stream and each bucket the number of copies, how many of them are current, and the nodes
-        that are behind. `RequestError` without a cluster.
+        that are behind. `unanswered` has the servers that gave no answer, so that their waiting rows are not known.
+        `RequestError` without a cluster.
         """
         return self._connection.act_once("cluster.storage")
 

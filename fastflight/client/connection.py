@@ -90,10 +90,10 @@ class ServerConnection:
         with typed_errors(self.location):
             return self._client.get_flight_info(descriptor, self._call_options(self._timeout))
 
-    def flights(self, criteria: bytes = b"") -> list[flight.FlightInfo]:
-        """Return the flights that the server lists."""
+    def flights(self, criteria: bytes = b"", timeout: float | None = None) -> list[flight.FlightInfo]:
+        """Return the flights that the server lists. `timeout` (seconds) replaces that of the connection."""
         with typed_errors(self.location):
-            return list(self._client.list_flights(criteria, self._call_options(self._timeout)))
+            return list(self._client.list_flights(criteria, self._call_options(timeout or self._timeout)))
 
     def parallel_stream(self, request: Request, parallel: int, ordered: bool) -> ParallelRowStream:
         """Read the endpoints of a request in parallel. Returns when the schema of the first has arrived."""

@@ -61,6 +61,8 @@ MAX_LOGGED_PLACES = 10
 END_SECONDS = 10.0
 
 KEPT = "kept"
+# In a cluster, of a recording whose server gives no answer; the reason follows.
+UNKNOWN = "unknown"
 HINT = "Start it with --recordings DIR, or --record DEVICE"
 
 
@@ -68,7 +70,8 @@ HINT = "Start it with --recordings DIR, or --record DEVICE"
 class RecordingStatus:
     """The stored rows of a recording, and whether rows are being added.
 
-    `state`: `recording`, `recording failed: ` and the reason, or `kept` while no rows are added. `lost`: the number of
+    `state`: `recording`, `recording failed: ` and the reason, or `kept` while no rows are added (a server of a cluster
+    also says `unknown: ` and the reason, if the one that owns the device gives no answer). `lost`: the number of
     chunks that are missing from `first_seq` on; reading reports them as gaps. `failures`: tries that failed since this
     server began to record. `damage`: places in the files that cannot be read. `waiting`: in a cluster, the rows that
     this server has recorded and not handed over yet.

@@ -152,8 +152,8 @@ def test_an_exchange_without_data_is_refused(routes: Routes) -> None:
 
 def test_connections_to_servers_that_have_left_are_closed() -> None:
     class Left(AtOneServer):
-        def others(self) -> list[str]:
-            return []
+        def others(self) -> dict[str, str]:
+            return {}
 
     with serving() as server, Inventory({}) as inventory:
         routes = Routes(inventory, cast(Owners, Left(server.location)))

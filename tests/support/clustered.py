@@ -65,7 +65,9 @@ def owners(status: dict[str, object]) -> dict[str, str | None]:
 
 @contextlib.contextmanager
 def clustered(folder: Path, boards: Sequence[str], names: Sequence[str]) -> Iterator[Cluster]:
-    """Run servers of these `names` for simulated `boards`. They have settled when the block begins."""
+    """Run servers of these `names` for simulated `boards`. They have settled when the block begins.
+
+    Without names none runs, and the caller starts them."""
     bridges = {name: BridgeSettings(Ports(socket=0)) for name in boards}
     with contextlib.ExitStack() as stack:
         nats = stack.enter_context(nats_servers(folder))
@@ -75,5 +77,6 @@ def clustered(folder: Path, boards: Sequence[str], names: Sequence[str]) -> Iter
         for name in names:
             cluster.start(name)
         stack.callback(cluster.close)
-        cluster.settle()
+        if names:
+            cluster.settle()
         yield cluster

@@ -82,7 +82,8 @@ export class Cluster {
   // rows do not change their places all the time.
   drawDevices() {
     if (this.known === null) return;
-    const { devices, waiting } = this.known;
+    const { devices, waiting, unanswered } = this.known;
+    const silent = new Set(unanswered.map((each) => each.name));
     const sought = get("cluster-search").value.trim().toLowerCase();
     const found = devices.filter((each) => `${each.name}\n${each.owner ?? ""}`.toLowerCase().includes(sought));
     const rank = (each) => (each.owner === null ? Infinity : String(waiting[each.name] ?? 0).length);
@@ -93,7 +94,9 @@ export class Cluster {
         Device: linked(each.name, `#/${encodeURIComponent(each.name)}/live`),
         Owner: each.owner ?? "none",
         // Nothing for a device that is not recorded.
-        ...(Object.keys(waiting).length > 0 && { "Rows waiting": waiting[each.name] ?? null }),
+        ...(Object.keys(waiting).length > 0 && {
+          "Rows waiting": silent.has(each.owner) ? "unknown" : (waiting[each.name] ?? null),
+        }),
       })),
     );
     get("cluster-shown").textContent =
@@ -115,9 +118,10 @@ export class Cluster {
   }
 }
 
-function wrongOf({ server, trouble, servers, devices, replicas }) {
+function wrongOf({ server, trouble, servers, devices, replicas, unanswered }) {
   return [
     ...(trouble ? [`${server} is not a member of its cluster: ${trouble}`] : []),
+    ...unanswered.map((each) => `${each.name} gives no answer at ${each.location}: ${each.why}`),
     ...servers.flatMap((each) => each.differs.map((what) => `The fleet file of ${each.name} differs: ${what}`)),
     ...(replicas.length ? [] : ["NATS does not say which copies it has"]),
     ...replicas
