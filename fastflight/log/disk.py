@@ -98,6 +98,10 @@ class LocalFile:
         # Of the metadata, fdatasync writes the file size, and a reader needs no more.
         getattr(os, "fdatasync", os.fsync)(self._descriptor)
 
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._descriptor
+
     def close(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)

@@ -15,7 +15,7 @@ from hashlib import sha256
 
 from fastflight.errors import DataError
 from fastflight.log.compacted import Compacted
-from fastflight.log.disk import File, failure
+from fastflight.log.disk import File, LocalFile, failure
 from fastflight.log.footer import footer_of
 from fastflight.log.index import Entries
 from fastflight.log.ranged import RangeItems
@@ -53,11 +53,10 @@ class StoredFile:
         `DataError` if they are damaged, `StorageError` if the disk fails.
         """
         size = max(0, min(size, self.size - offset))
-        at = bisect_right(self._starts, offset) - 1
-        if at >= 0 and offset + size <= self._sections[at].offset + self._sections[at].size:
+        if (at := self._around(offset, size)) is not None:
             return self._verified(at, offset, size)
         content = bytearray(size)
-        for each in range(max(at, 0), len(self._sections)):
+        for each in range(max(bisect_right(self._starts, offset) - 1, 0), len(self._sections)):
             section = self._sections[each]
             start, stop = max(offset, section.offset), min(offset + size, section.offset + section.size)
             if start < stop:
@@ -67,7 +66,23 @@ class StoredFile:
             content[start - offset :] = self._footer[start - self._footer_at : offset + size - self._footer_at]
         return bytes(content)
 
-    def _verified(self, at: int, offset: int, size: int) -> bytes:
+    def descriptor(self, offset: int, size: int) -> int | None:
+        """Return the descriptor of a local file that has the same bytes at the same place; None if there is none.
+
+        It counts them as read. `DataError` if they are damaged.
+        """
+        at = self._around(offset, size)
+        if at is None or not isinstance(self._file, LocalFile):
+            return None
+        self._verify(at, offset, size)
+        return self._file.fileno()
+
+    def _around(self, offset: int, size: int) -> int | None:
+        """Return the place of the row group that has all of these bytes."""
+        at = bisect_right(self._starts, offset) - 1
+        return at if at >= 0 and offset + size <= self._starts[at] + self._sections[at].size else None
+
+    def _verify(self, at: int, offset: int, size: int) -> None:
         if not self._part.is_intact(self._numbers[at], self._file):
             raise DataError(
                 "a part of this recording is damaged",
@@ -75,6 +90,9 @@ class StoredFile:
                 hint="Run the query again: it leaves out the damaged rows, and counts them as lost",
             )
         self.read_bytes += size
+
+    def _verified(self, at: int, offset: int, size: int) -> bytes:
+        self._verify(at, offset, size)
         try:
             return read_exactly(self._file, offset, size)
         except OSError as error:

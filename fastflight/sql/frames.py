@@ -12,10 +12,13 @@ worker's `END`, or with `FAILED` at any time.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import select
 import socket
 import struct
+import sys
 import threading
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -71,6 +74,22 @@ class Pipe:
                 self._stream.sendall(content)
         except (OSError, ValueError) as error:
             raise EOFError("the other end is closed") from error
+
+    def send_file(self, kind: Kind, descriptor: int, offset: int, size: int, number: int = 0) -> None:
+        """Send a frame whose payload is in a file. `OSError` if the file cannot be read: then close this end."""
+        if sys.platform != "linux":  # others cannot send a file over a socket of this family
+            self.send(kind, os.pread(descriptor, size, offset), number)
+            return
+        with self._sending:
+            try:
+                self._stream.sendall(_HEADER.pack(kind, number, size))
+                while size:
+                    sent = os.sendfile(self._stream.fileno(), descriptor, offset, size)
+                    if not sent:
+                        raise OSError(errno.EIO, "the file is shorter than it was")
+                    offset, size = offset + sent, size - sent
+            except (BrokenPipeError, ConnectionResetError) as error:
+                raise EOFError("the other end is closed") from error
 
     def waits(self, seconds: float) -> bool:
         """Whether nothing has come from the other end for `seconds`."""

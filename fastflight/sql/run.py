@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.access.identity import Identity
-from fastflight.errors import FastFlightError, QueryLimit, RequestError, SourceError
+from fastflight.errors import FastFlightError, QueryLimit, RequestError, SourceError, StorageError
 from fastflight.log import StoredFile
 from fastflight.service.source import Lot, Noted
 from fastflight.sql.frames import Frame, Kind
@@ -205,13 +205,22 @@ class Run:
 
     def _give_bytes(self, asked: Frame) -> None:
         offset, size = asked.json()
+        file = self._files[asked.number]
         try:
-            content = self._files[asked.number].read(offset, size)
+            descriptor = file.descriptor(offset, size)
+            content = file.read(offset, size) if descriptor is None else b""
         except Exception as error:  # raised again when the worker has ended the query
             self._failure = error
             self._send(Kind.REFUSED)
-        else:
+            return
+        if descriptor is None:
             self._send(Kind.BYTES, content)
+            return
+        assert self._worker is not None
+        try:
+            self._worker.pipe.send_file(Kind.BYTES, descriptor, offset, size)
+        except OSError as error:
+            raise StorageError("a recording cannot be read", where="query", hint=f"See to the disk: {error}") from error
 
     def _feed(self, asked: Frame) -> None:
         """Send the next rows of a scan to the worker, and read those after them while it works on these."""
