@@ -206,7 +206,10 @@ class UnknownName(RequestError):
 
 
 class QueryLimit(RequestError):
-    """A query was ended because it reached a limit: `memory`, `seconds` or `rows`. `size` is the size of the limit."""
+    """A query was ended because it reached a limit: `memory`, `seconds` or `rows`. `size` is the size of the limit.
+
+    Flight's do_get does not transport these two: they are empty and 0 then, and the text has them.
+    """
 
     code = "request.limit"
 

@@ -10,7 +10,7 @@ import pytest
 
 from fastflight.app.sql_settings import SqlSettings
 from fastflight.client import FastFlightClient
-from fastflight.errors import RequestError
+from fastflight.errors import QueryLimit
 from fastflight.sql.process import SqlLimits
 from tests.support.servers import serving
 
@@ -50,7 +50,7 @@ def test_a_live_session_goes_on_beside_queries_that_reach_their_limits() -> None
             try:
                 for limit, query in HOSTILE.items():
                     wait_for_more()
-                    with pytest.raises(RequestError, match=limit):
+                    with pytest.raises(QueryLimit, match=limit):
                         queries.sql(query).to_arrow()
                 wait_for_more()
             finally:
