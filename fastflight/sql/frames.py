@@ -78,7 +78,10 @@ class Pipe:
     def send_file(self, kind: Kind, descriptor: int, offset: int, size: int, number: int = 0) -> None:
         """Send a frame whose payload is in a file. `OSError` if the file cannot be read: then close this end."""
         if sys.platform != "linux":  # others cannot send a file over a socket of this family
-            self.send(kind, os.pread(descriptor, size, offset), number)
+            content = os.pread(descriptor, size, offset)
+            if len(content) < size:
+                raise OSError(errno.EIO, "the file is shorter than it was")
+            self.send(kind, content, number)
             return
         with self._sending:
             try:

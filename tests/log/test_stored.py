@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from contextlib import closing
 from pathlib import Path
 
@@ -78,6 +79,11 @@ def test_a_file_has_nothing_of_other_logs(tmp_path: Path) -> None:
                     whole = content(file)
                     assert set(pq.read_table(io.BytesIO(whole))["fastflight.log"].to_pylist()) == {name}
                     assert b"".join(file.read(at, 1000) for at in range(0, file.size, 1000)) == whole
+                    places = {at: file.descriptor(at, 100) for at in range(0, file.size, 100)}
+                    at_same_place = {at: found for at, found in places.items() if found is not None}
+                    assert 0 < len(at_same_place) < len(places)
+                    for at, descriptor in at_same_place.items():
+                        assert os.pread(descriptor, 100, at) == whole[at : at + 100]
                     assert file.read(file.size, 10) == b""
                 assert numbers_in(rows) == numbers(store.log(name).read())
                 names[name] = {file.name for file in rows.files}

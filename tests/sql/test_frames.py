@@ -5,7 +5,9 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -42,3 +44,20 @@ def test_a_frame_has_a_limit(ends: tuple[Pipe, socket.socket]) -> None:
     peer.sendall(struct.pack("<BIQ", Kind.ROWS, 0, MAX_FRAME_BYTES + 1))
     with pytest.raises(EOFError):
         pipe.receive()
+
+
+def test_a_payload_may_come_from_a_file(ends: tuple[Pipe, socket.socket], tmp_path: Path) -> None:
+    content = bytes(range(256)) * 4096  # more than a socket holds
+    (tmp_path / "file").write_bytes(b"head" + content + b"tail")
+    pipe, peer = ends
+    with open(tmp_path / "file", "rb") as file, ThreadPoolExecutor(1) as pool, closing(Pipe(peer)) as other:
+        sent = pool.submit(pipe.send_file, Kind.BYTES, file.fileno(), 4, len(content), 7)
+        assert other.receive() == (Kind.BYTES, 7, content)
+        sent.result()
+        pool.submit(pipe.send, Kind.END).result()
+        assert other.receive().kind == Kind.END
+        with pytest.raises(OSError, match="shorter"):
+            pipe.send_file(Kind.BYTES, file.fileno(), 4 + len(content), 5)
+        other.close()
+        with pytest.raises(EOFError):
+            pipe.send_file(Kind.BYTES, file.fileno(), 0, 4)
