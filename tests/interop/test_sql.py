@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -27,7 +28,7 @@ from fastflight.protocol.flight_sql import CommandStatementQuery, encode
 from tests.docs.site_pages import DOCS, SERVER, blocks
 from tests.support.servers import serving
 
-from .clients import ForeignClient, Step, missing
+from .clients import JAVA, PATIENCE_SECONDS, ForeignClient, Step, missing
 
 READINGS = 'demo."readings.csv"'
 COLUMNS = ["time", "temperature", "humidity", "pressure", "battery"]
@@ -164,6 +165,20 @@ def test_jdbc_queries_and_shows_what_database_tools_ask_for(server: RunningServe
     assert properties["getIdentifierQuoteString"] == '"' and properties["supportsUnionAll"] is True
     assert [name for name, value in properties.items() if isinstance(value, dict)] == []
     assert WRITES in refused["error"]
+
+
+def test_the_java_of_the_page_runs(server: RunningServer, tmp_path: Path) -> None:
+    missing("jdbc")
+    (snippet,) = [block.content for block in blocks((DOCS / "sql/jdbc.md").read_text()) if block.language == "java"]
+    address = server.location.removeprefix("grpc://")
+    source = f"import java.sql.*; class Page {{ public static void main(String[] a) throws Exception {{ {snippet} }} }}"
+    (tmp_path / "Page.java").write_text(source.replace("127.0.0.1:8815", address))
+    done = subprocess.run(
+        [*JAVA[:-1], tmp_path / "Page.java"], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("20")]
+    assert lines and all(float(line[-1]) > 24 for line in lines)
 
 
 def test_grafana_sends_one_statement_with_a_token_and_gets_one_endpoint(tmp_path: Path) -> None:
