@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import socket
 import subprocess
 import sys
 import tempfile
@@ -33,13 +32,6 @@ class Spawned:
 
     location: str
     pid: int
-
-
-def free_port() -> int:
-    """Return the number of a free port."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def spawned(module: str, *arguments: str) -> contextlib.AbstractContextManager[Spawned]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import random
 import shutil
 import socket
 import subprocess
@@ -33,6 +34,8 @@ START_SECONDS = 120.0
 # How long a process may take to end before it is killed.
 END_SECONDS = 15.0
 LOOK_SECONDS = 0.1
+# Systems give larger ones to connections. A server that starts again could find its port taken by one of them.
+PORTS = range(20_000, 32_768)
 
 
 @dataclass
@@ -193,11 +196,13 @@ def nats_program() -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of this computer at which nobody listens."""
+    """Return ports of this computer at which nobody listens, and which the system gives to no connection."""
+    ports: list[int] = []
     with contextlib.ExitStack() as held:
-        ports = []
-        for _ in range(count):
-            taken = held.enter_context(socket.socket())
-            taken.bind((HOST, 0))
-            ports.append(int(taken.getsockname()[1]))
-        return ports
+        for port in random.sample(PORTS, len(PORTS)):
+            if len(ports) == count:
+                break
+            with contextlib.suppress(OSError):
+                held.enter_context(socket.socket()).bind((HOST, port))
+                ports.append(port)
+    return ports

@@ -49,7 +49,7 @@ def state_actions(
         ),
         Action(
             "identity",
-            "The caller's name and scopes, as this server knows them, and whether there is a cluster that they may see.",
+            "The name and scopes of the caller, and whether there is a cluster that they may see.",
             EmptyBody,
             lambda _: [_describe(ANYBODY, in_cluster)],
             at_once=True,

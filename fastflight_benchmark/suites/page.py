@@ -20,13 +20,14 @@ import pandas as pd
 import psutil
 from websockets.asyncio.client import ClientConnection, connect
 
+from fastflight.app.cluster_demo import free_ports
 from fastflight.errors import FastFlightError
 from fastflight_benchmark import output, report
 from fastflight_benchmark.cores import cpu_seconds
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.printing import printing
 from fastflight_benchmark.printing_boards import Options as Boards
-from fastflight_benchmark.spawned import free_port, spawned
+from fastflight_benchmark.spawned import spawned
 
 # The interval of the live page's messages to a viewer (docs/page.md).
 TICK_SECONDS = 0.1
@@ -148,7 +149,7 @@ def measure(boards: int, viewers: int, seconds: float) -> dict[str, Any]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fastflight-page-")))
         file = folder / "fleet.toml"
         file.write_text(fleet.toml())
-        port = free_port()
+        (port,) = free_ports(1)
         arguments = ["--server", "grpc://127.0.0.1:0", "--http", str(port), "--fleet", str(file)]
         server = stack.enter_context(spawned("fastflight", "serve", *arguments))
         processes = [psutil.Process(server.pid), psutil.Process(fleet.pid)]

@@ -30,12 +30,13 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
+from fastflight.app.cluster_demo import free_ports
 from fastflight.client import FastFlightClient
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
 from fastflight_benchmark import ending, machine, output
 from fastflight_benchmark.printing import printing
 from fastflight_benchmark.printing_boards import Options
-from fastflight_benchmark.spawned import free_port, spawned
+from fastflight_benchmark.spawned import spawned
 from fastflight_benchmark.suites.sessions.recorded import Replayed, replayed
 from tests.campaigns.soaking.plot import drawn
 from tests.campaigns.soaking.sampling import FLAT_MB_PER_HOUR, Sample, Sampling, Slope, slope
@@ -117,7 +118,7 @@ def soak(seconds: float, boards: int, clients: int, seed: int, interval: float, 
             "".join(f'[devices.{name}]\nurl = "{url}"\n' for name, url in devices.items())
         )
         kept_in = folder / "recordings"
-        port = free_port()
+        (port,) = free_ports(1)
         server = stack.enter_context(
             spawned(
                 "fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--fleet", str(folder / "fleet.toml"),

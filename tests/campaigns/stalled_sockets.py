@@ -17,10 +17,11 @@ import psutil
 import typer
 from websockets.sync.client import connect
 
+from fastflight.app.cluster_demo import free_ports
 from fastflight.client import FastFlightClient
 from fastflight.errors import TransportError
 from fastflight_benchmark import ending, machine
-from fastflight_benchmark.spawned import free_port, spawned
+from fastflight_benchmark.spawned import spawned
 
 MIB = 1024 * 1024
 # 2 GB of rows: more than waits anywhere.
@@ -31,7 +32,7 @@ STILL_BYTES, LOOKS, APART = 128 * 1024, 10, 0.2
 
 def main(clients: Annotated[int, typer.Option(min=1, metavar="N", help="How many stop reading.")] = 20) -> None:
     """Print the server's memory for each client that stalls."""
-    port = free_port()
+    (port,) = free_ports(1)
     with spawned("fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--http", str(port)) as server:
         process = psutil.Process(server.pid)
         with ExitStack() as parts:

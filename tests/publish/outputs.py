@@ -19,19 +19,13 @@ from typing import Any
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
+from fastflight.app.cluster_demo import free_ports
 from fastflight.client import FastFlightClient
 from fastflight.publish import OutputAddress, PublishSettings, RowFormat, parse_output
 from tests.support.waiting import until
 
 BOARD = {"demo": "sim:?telemetry=50"}
 ROWS = RowFormat("jsonl", {"ms": "int64", "temperature": "double"}, {"temperature": "°C"})
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def listens(port: int) -> bool:
@@ -67,7 +61,7 @@ def states(client: FastFlightClient) -> dict[str, float]:
 @contextmanager
 def influxdb(influxd: str, folder: Path, settings: str = "", ca: str = "") -> Iterator[tuple[int, Callable[..., Any]]]:
     """Run InfluxDB 1. Gives its port, and a function that runs a query. `settings` are lines for its section `http`."""
-    port, rpc = free_port(), free_port()
+    port, rpc = free_ports(2)
     (folder / "influxdb.conf").write_text(
         f'bind-address = "127.0.0.1:{rpc}"\nreporting-disabled = true\n[meta]\ndir = "{folder}/meta"\n'
         f'[data]\ndir = "{folder}/data"\nwal-dir = "{folder}/wal"\n'

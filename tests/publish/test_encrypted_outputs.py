@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 import trustme
 
+from fastflight.app.cluster_demo import free_ports
 from fastflight.client import FastFlightClient
 from fastflight.publish import OutputAddress, parse_output
-from tests.publish.outputs import BOARD, Collector, collecting, free_port, influxdb, publishing, started, states
+from tests.publish.outputs import BOARD, Collector, collecting, influxdb, publishing, started, states
 from tests.support.servers import serving
 from tests.support.waiting import until
 
@@ -41,7 +42,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture
 def broker(mosquitto: str, certificates: Certificates, tmp_path: Path) -> Iterator[str]:
-    port, folder = free_port(), tmp_path
+    (port,), folder = free_ports(1), tmp_path
     passwords = [shutil.which("mosquitto_passwd") or "", "-b", "-c", str(folder / "passwords"), "weather", "correct"]
     subprocess.run(passwords, check=True, capture_output=True)
     (folder / "broker.conf").write_text(

@@ -17,6 +17,7 @@ import paho.mqtt.client as paho
 import pyarrow as pa
 import pytest
 
+from fastflight.app.cluster_demo import free_ports
 from fastflight.app.recording_settings import RecordingSettings
 from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
@@ -28,7 +29,6 @@ from tests.publish.outputs import (
     ROWS,
     Collector,
     collecting,
-    free_port,
     influxdb,
     publishing,
     started,
@@ -62,7 +62,7 @@ def published(messages: list[tuple[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_every_row_arrives_although_the_broker_and_the_server_start_again(mosquitto: str, tmp_path: Path) -> None:
-    port = free_port()
+    (port,) = free_ports(1)
     # A broker that keeps what it has acknowledged. As root it becomes a user who may not write to this folder.
     (tmp_path / "broker.conf").write_text(
         f"listener {port} 127.0.0.1\nallow_anonymous true\nuser {getpass.getuser()}\n"
@@ -104,7 +104,7 @@ async def send(output: Output, rows: pa.RecordBatch) -> Refusal | None:
 
 
 def test_messages_that_a_broker_never_takes_are_refused(mosquitto: str, tmp_path: Path) -> None:
-    port = free_port()
+    (port,) = free_ports(1)
     (tmp_path / "topics").write_text("topic write fastflight/+/status\ntopic write fastflight/allowed/rows\n")
     (tmp_path / "broker.conf").write_text(
         f"listener {port} 127.0.0.1\nallow_anonymous true\nuser {getpass.getuser()}\nacl_file {tmp_path}/topics\n"

@@ -24,11 +24,12 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import flight
 
+from fastflight.app.cluster_demo import free_ports
 from fastflight.errors import DataError, TransportError
 from fastflight_benchmark import output, report
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER
-from fastflight_benchmark.spawned import free_port, spawned
+from fastflight_benchmark.spawned import spawned
 from fastflight_benchmark.table import MIB, WrongPath
 
 PEER = "fastflight_benchmark.suites.http.plain_fastapi"
@@ -145,7 +146,7 @@ def show(options: Options, result: pd.DataFrame) -> None:
 
 def _measured(runs: int, scope: Scope, wrk: str | None) -> Iterator[dict[str, Any]]:
     for run_ in range(1, runs + 1):
-        port = free_port()
+        (port,) = free_ports(1)
         with spawned(SERVER, "--server", FREE_PORT, "--http", str(port)) as server, spawned(PEER) as peer:
             gateway = f"http://127.0.0.1:{port}"
             refuse_other(f"{gateway}/devices", f"{peer.location}/devices")
