@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from fastflight.client import FastFlightClient
+from fastflight_benchmark.nats_servers import NatsServers, nats_servers
 from tests.campaigns.faulting.program import Program
 from tests.support.buffering_board import HOST, BufferingBoard
-from tests.support.nats import NatsServers, nats_servers
 from tests.support.waiting import until
 
 FLEET = """

@@ -17,7 +17,7 @@ from fastflight.app.settings import BridgeSettings
 from fastflight.bridge import Ports
 from fastflight.client import FastFlightClient, Recorded
 from fastflight.errors import TransportError
-from tests.support.nats import NatsServers, nats_servers
+from fastflight_benchmark.nats_servers import NatsServers, nats_servers
 from tests.support.refusals import refused
 from tests.support.servers import serving
 from tests.support.waiting import until

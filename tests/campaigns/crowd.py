@@ -27,7 +27,7 @@ from fastflight.cluster.lease import TTL_SECONDS
 from fastflight.cluster.ownership import Ownership
 from fastflight.cluster.placement import rankings
 from fastflight.cluster.profile import Profile
-from tests.support.nats import nats_servers
+from fastflight_benchmark.nats_servers import nats_servers
 
 LOOK_SECONDS = 0.1
 # No event takes longer, or something is wrong.

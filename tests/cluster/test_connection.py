@@ -11,7 +11,7 @@ import pytest
 
 from fastflight.cluster.connection import ClusterConnection, NatsAddress, understood
 from fastflight.errors import Forbidden, RequestError, StorageFull, TransportError
-from tests.support.nats import nats_servers
+from fastflight_benchmark.nats_servers import nats_servers
 from tests.support.refusals import refused
 from tests.support.waiting import auntil
 

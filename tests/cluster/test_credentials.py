@@ -16,7 +16,7 @@ from fastflight.app.cluster import nats_address
 from fastflight.app.cluster_settings import ClusterSettings
 from fastflight.cluster.connection import ClusterConnection
 from fastflight.errors import RequestError
-from tests.support.nats import nats_servers
+from fastflight_benchmark.nats_servers import nats_servers
 from tests.support.nats_accounts import operator_mode, user
 from tests.support.servers import running
 from tests.support.waiting import auntil

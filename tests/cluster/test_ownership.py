@@ -15,7 +15,7 @@ from fastflight.cluster.ownership import Ownership
 from fastflight.cluster.placement import ranked
 from fastflight.cluster.profile import Profile, digest_of
 from fastflight.errors import RequestError, TransportClosed
-from tests.support.nats import NatsServers, nats_servers
+from fastflight_benchmark.nats_servers import NatsServers, nats_servers
 from tests.support.refusals import refused
 from tests.support.waiting import auntil
 

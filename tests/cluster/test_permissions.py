@@ -17,8 +17,8 @@ from fastflight.client import FastFlightClient
 from fastflight.cluster.connection import ClusterConnection, NatsAddress
 from fastflight.cluster.replicated_store import ReplicatedStore
 from fastflight.concurrency import Shard
+from fastflight_benchmark.nats_servers import NatsServers, nats_servers
 from tests.log.engines import EVERYTHING_NOW
-from tests.support.nats import NatsServers, nats_servers
 from tests.support.servers import serving
 from tests.support.waiting import until
 

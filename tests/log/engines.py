@@ -19,7 +19,7 @@ from fastflight.cluster.replicated_log import ReplicatedLog
 from fastflight.cluster.replicated_store import ReplicatedStore
 from fastflight.concurrency import Shard
 from fastflight.log import Retention, Store
-from tests.support.nats import NatsServers, nats_servers
+from fastflight_benchmark.nats_servers import NatsServers, nats_servers
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -19,14 +19,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from fastflight.app.cluster_demo import free_ports
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError
+from fastflight_benchmark.nats_servers import NatsNode
 from tests.campaigns.clustering import compacting
 from tests.campaigns.clustering.boards import HOST, CountingBoard
 from tests.campaigns.faulting.program import Program
 from tests.support.chaos import ChaosProxy
 from tests.support.clock import SettableClock
-from tests.support.nats import NatsNode, free_ports
 from tests.support.small_disk import SmallDisk
 from tests.support.targets import TargetMissing
 from tests.support.waiting import until
