@@ -146,7 +146,6 @@ class ServeSettings:
     access: AccessSettings = OPEN
     # None for a server on its own.
     cluster: ClusterSettings | None = None
-    log_json: bool = False
     log_debug: bool = False
     # Accept request ids and trace context from unauthenticated clients, too.
     trace: bool = False

@@ -90,16 +90,13 @@ class PortStream(Protocol):
 class Upstream:
     """A `BridgedLine` to the device at `address`. Attach a listener, then run `run` as a task; cancel it to close.
 
-    `name` appears in messages to people; by default it is the URL. `tap` gets all traffic. The caller must call
-    `address.dispose` at the end.
+    `name` appears in messages to people; by default it is the URL. The caller must call `address.dispose` at the end.
     """
 
-    def __init__(
-        self, address: Address, *, name: str = "", tap: Tap | None = None, backoff: Backoff | None = None
-    ) -> None:
+    def __init__(self, address: Address, *, name: str = "", backoff: Backoff | None = None) -> None:
         self._address = address
         self._name = name or address.url
-        self._tap = tap or Tap()
+        self._tap = Tap()
         self._backoff = backoff or Backoff()
         self._whereabouts = Whereabouts(address)
         self._state = State("connecting")

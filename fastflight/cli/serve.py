@@ -314,7 +314,7 @@ def serve(
             cluster_name=cluster_name,
             cluster_location=cluster_location,
         )
-        return replace(settings, plots=plots, log_json=log_json, log_debug=log_debug, trace=trace)
+        return replace(settings, plots=plots, log_debug=log_debug, trace=trace)
 
     try:
         settings = replace(read_settings(), sources=load_sources(source or ()))

@@ -166,10 +166,9 @@ def follow(name: str, stream: SessionStream, show: Show, *, quiet: bool) -> None
 class StatusLine:
     """The line on stderr with the number of rows, their rate, and the traffic that was missed."""
 
-    def __init__(self, device: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, device: str) -> None:
         self._device = device
-        self._clock = clock
-        self._began = clock()
+        self._began = time.monotonic()
         self._rows = 0
         self._missed = ""
         self._rate = 0.0
@@ -181,10 +180,10 @@ class StatusLine:
 
     def summary(self, missed: tuple[int, int]) -> str:
         """Return the number of rows, the time they took, and what was missed, as text."""
-        return f"{self._rows:,} rows in {self._clock() - self._began:.1f} s{format_missed(missed)}"
+        return f"{self._rows:,} rows in {time.monotonic() - self._began:.1f} s{format_missed(missed)}"
 
     def __rich__(self) -> Text:
-        now = self._clock()
+        now = time.monotonic()
         since, rows = self._counted
         if now - since >= RATE_SECONDS:
             self._rate = (self._rows - rows) / (now - since)

@@ -7,14 +7,13 @@ An owner has a shard that nobody else gets: its code may block it.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
-from fastflight.concurrency.loops import kind_of, new_loop
+from fastflight.concurrency.loops import kind_of
 from fastflight.concurrency.shard import CLOSE_SECONDS, Shard
 from fastflight.concurrency.watchdog import Watchdog
 
@@ -26,14 +25,13 @@ class Shards:
         self,
         count: int = 1,
         name: str = "shard",
-        loops: Callable[[], asyncio.AbstractEventLoop] = new_loop,
         *,
         owners: Iterable[str] = (),
     ) -> None:
         if count < 1:
             raise ValueError("a group of shards has at least one")
-        self._shared = tuple(Shard(f"{name}-{number}", loops) for number in range(count))
-        self._owned = {owner: Shard(owner, loops, owner=owner) for owner in owners}
+        self._shared = tuple(Shard(f"{name}-{number}") for number in range(count))
+        self._owned = {owner: Shard(owner, owner=owner) for owner in owners}
         self._shards = (*self._shared, *self._owned.values())
         self._watchdog = Watchdog(self._shards, f"{name}-watchdog")
 

@@ -76,13 +76,13 @@ HARD_RESET = b"import machine\nmachine.reset()\n"
 class OpenBoard:
     """One open board. Its methods are conversations; `wake` and `learn` come first, `end` last."""
 
-    def __init__(self, paste: bool | None = None, *, agent: bool = False) -> None:
-        """`paste`: whether the board supports raw paste; None to find out. `agent`: its program may run the agent."""
+    def __init__(self, paste: bool | None = None) -> None:
+        """`paste`: whether the board supports raw paste; None to find out."""
         self.repl = RawRepl(paste)
         # It is being found out whether a program goes on beside requests.
         self.undecided = False
         # The agent is asked first. Set when it has announced itself.
-        self.agent = agent
+        self.agent = False
         self._paste = paste
         self.dirty = False
         self._booting = True

@@ -13,7 +13,7 @@ import hashlib
 import ipaddress
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -76,9 +76,8 @@ class IdentityProvider(Protocol):
 class RequestAuthenticator:
     """Authenticates the requests of one gateway. Belongs to its loop."""
 
-    def __init__(self, provider: IdentityProvider, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, provider: IdentityProvider) -> None:
         self._provider = provider
-        self._clock = clock
         self._open = provider.guarded is False
         self._cached: dict[bytes, tuple[Caller, float]] = {}
 
@@ -101,12 +100,12 @@ class RequestAuthenticator:
             raise unproven()
         key = _digest(authorization, certificate)
         known, until = self._cached.get(key, (None, 0.0))
-        if known is not None and until > self._clock():
+        if known is not None and until > time.monotonic():
             return known
         caller = await self._provider.identify(authorization, certificate)
         if len(self._cached) >= MAX_CACHED:
             self._cached.clear()
-        self._cached[key] = caller, self._clock() + CACHE_SECONDS
+        self._cached[key] = caller, time.monotonic() + CACHE_SECONDS
         # The caller may hold the token, which must not stay in memory.
         asyncio.get_running_loop().call_later(CACHE_SECONDS, self._cached.pop, key, None)
         return caller

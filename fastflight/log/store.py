@@ -187,7 +187,6 @@ class Store:
         self._retention = RetentionCheck(retention or Retention(), clock, ticks)
         # Held by `sweep` and `compact`, which both remove parts, so that only one of them runs at a time.
         self.maintenance_lock = threading.Lock()
-        self._appends = 0
         self._logs: dict[int, Log] = {}
         self._torn: list[Damage] = []
         with contextlib.ExitStack() as undo:
@@ -258,7 +257,6 @@ class Store:
                 rows=sum(part.index.rows for part in self._parts),
                 bytes=sum(part.size for part in self._parts),
                 parts=len(self._parts),
-                appends=self._appends,
                 commits=self._committer.commits,
                 failed=self._committer.failed,
                 waiting_bytes=self._committer.waiting_bytes,
@@ -316,7 +314,6 @@ class Store:
             ]
             records.append(NewRecord(RecordKind.BATCH, state, log.number, start, *batch))
             log.assigned_end = last + 1
-            self._appends += 1
             return Ticket(start, last, self._committer.put(records))
 
     def trim(self, log: Log, before_seq: int) -> Ticket:

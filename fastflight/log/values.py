@@ -108,7 +108,6 @@ class StoreStatistics:
     rows: int
     bytes: int
     parts: int
-    appends: int
     commits: int
     failed: int
     waiting_bytes: int

@@ -58,14 +58,15 @@ class TrafficSplitter:
 
 
 class AgentRepl(RawRepl):
-    """The agent of one board. `window` is how many unanswered bytes its receive ring holds."""
+    """The agent of one board."""
 
     beside = "agent"
 
-    def __init__(self, window: int = MAX_SENT_BYTES) -> None:
+    def __init__(self) -> None:
         super().__init__(paste=False)
         self.splitter = TrafficSplitter()
-        self.window = window
+        # How many unanswered bytes the board's receive ring holds.
+        self.window = MAX_SENT_BYTES
         self.platform = ""
         self._reader = FrameReader()
         self._frames: deque[Frame] = deque()

@@ -129,8 +129,6 @@ class MountAnswers:
         self._held = b""
         # The steps of the answer that are not sent yet.
         self._steps: deque[bytes] = deque()
-        # How many questions about files were answered.
-        self.questions = 0
         # Whether the folder is mounted. Output before and after that is not shown.
         self._mounted = False
         # The end of what the board printed, and whether a soft reset has unmounted the folder and its prompt is back.
@@ -198,7 +196,6 @@ class MountAnswers:
         if kind == "e":
             self._end(bool(arguments and arguments[0]))
             return b""
-        self.questions += 1
         try:
             kind, content, size = self._answer(kind, arguments)
         except OSError as error:

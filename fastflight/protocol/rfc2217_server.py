@@ -60,8 +60,7 @@ _AGREEMENTS = (Negotiated(Option.COM_PORT, ours=True, on=True), Negotiated(Optio
 class Rfc2217Server:
     """One client's connection."""
 
-    def __init__(self, signature: bytes = b"fastflight") -> None:
-        self._signature = signature
+    def __init__(self) -> None:
         self._telnet = Telnet(OURS, THEIRS)
         self._line_mask = LineState(0)
         self._modem_mask = ModemState(0xFF)
@@ -145,7 +144,7 @@ class Rfc2217Server:
     def _receive(self, message: Message) -> list[Event]:
         match message:
             case Signature(b""):
-                self._send(Signature(self._signature))
+                self._send(Signature(b"fastflight"))
             case LineMask(line_mask):
                 self._line_mask = line_mask
                 self._send(message)

@@ -73,7 +73,6 @@ class Uart:
         self.interrupt_char = -1
         self.received = 0
         self.sent = 0
-        self.overflowed = 0
         self._send = send
         self._poke = poke
         self._peer_check = peer_check
@@ -111,8 +110,7 @@ class Uart:
                 self._change.notify_all()
                 if not data:
                     break
-                if not self.flow_control:
-                    self.overflowed += len(data)
+                if not self.flow_control:  # the rest is lost
                     break
                 if not self._change.wait(PEER_CHECK_INTERVAL):
                     self._peer_check()

@@ -15,7 +15,7 @@ import contextlib
 import hashlib
 import json
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -59,14 +59,13 @@ MAX_CACHED_ENTRIES = 4096
 class FileRows:
     """Decodes the bytes of one file into batches. No I/O."""
 
-    def __init__(self, request: DeviceFile, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, request: DeviceFile) -> None:
         layout = read_layout(request)
         self._reader = open_reader(layout)
         # `raw` needs no decoding, so `feed` may run on an event loop. How long other formats take depends on the file.
         self.is_quick = layout.format == "raw"
         self._batcher = Batcher(request.batch_rows, request.flush_ms / 1000)
-        self._clock = clock
-        self._misfits = MisfitNotice(self._reader.rejected, "offset", clock)
+        self._misfits = MisfitNotice(self._reader.rejected, "offset")
         self._fitting = 0
         self._sha256 = hashlib.sha256()
         self._offset = request.offset
@@ -106,14 +105,14 @@ class FileRows:
             self._bytes += len(piece)
             batches = self._reader.feed(piece)
         self._fitting += sum(batch.num_rows for batch in batches)
-        ready: Lot = [*self._batcher.add(batches, self._clock())]
+        ready: Lot = [*self._batcher.add(batches, time.monotonic())]
         if note := self._misfits.note(self._fitting):
             ready.append(Noted(empty(self.schema), note))
         return ready
 
     def finish(self) -> Lot:
         """Return the last batches, once the file has ended."""
-        ready = self._batcher.add(self._reader.finish(), self._clock())
+        ready = self._batcher.add(self._reader.finish(), time.monotonic())
         return [*ready, *self._batcher.flush()]
 
     def summary(self) -> Summary:

@@ -26,12 +26,10 @@ class ListingCache:
         self,
         names: Callable[[], Collection[str]],
         list_flights: Callable[[Takes], Iterator[Flight]],
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`names` returns all devices; `list_flights` lists the flights of the devices that its filter accepts."""
         self._names = names
         self._list_flights = list_flights
-        self._clock = clock
         self._last: dict[str, tuple[float, list[Flight]]] = {}
 
     def refresh(self, takes: Takes) -> Iterator[Flight]:
@@ -41,13 +39,13 @@ class ListingCache:
             if (flights := found.get(flight[0].belongs_to)) is not None:
                 flights.append(flight)
                 yield flight
-        at = self._clock()
+        at = time.monotonic()
         for name, flights in found.items():
             self._last[name] = at, flights
 
     def recent(self, takes: Takes) -> Iterator[Flight]:
         """Yield the flights of accepted devices, listing again those whose entry is older than `FRESH_SECONDS`."""
-        oldest = self._clock() - FRESH_SECONDS
+        oldest = time.monotonic() - FRESH_SECONDS
         names = [name for name in self._names() if takes(name)]
         fresh = {name: entry for name in names if (entry := self._last.get(name)) is not None and entry[0] >= oldest}
         for _, flights in fresh.values():

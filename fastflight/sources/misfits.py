@@ -9,6 +9,7 @@ prints as it starts.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +27,7 @@ class MisfitNotice:
     There is no second note unless most rows have fit since the first.
     """
 
-    def __init__(self, rejected: Rejected, place: str, clock: Callable[[], float]) -> None:
+    def __init__(self, rejected: Rejected, place: str, clock: Callable[[], float] = time.monotonic) -> None:
         """`place` is the note's key for the offset of a rejected row: `offset` or `seq`."""
         self._rejected = rejected
         self._place = place

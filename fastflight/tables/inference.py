@@ -25,7 +25,6 @@ MAX_NESTING = 8
 MAX_STRUCT_FIELDS = 256
 
 INT64 = range(-(2**63), 2**63)
-UTC_MICROSECONDS = pa.timestamp("us", "UTC")
 
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})").fullmatch
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9].*").fullmatch

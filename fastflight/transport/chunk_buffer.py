@@ -74,7 +74,7 @@ class Gap(NamedTuple):
 class ChunkBuffer:
     """Keeps the newest chunks, up to `kept_bytes`. A subclass adds chunks with `_append`, and creates the readers."""
 
-    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
+    def __init__(self, kept_bytes: int) -> None:
         self._limit = kept_bytes
         self._lock = threading.Lock()
         self._chunks: deque[Chunk] = deque()

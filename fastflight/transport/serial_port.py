@@ -21,7 +21,7 @@ import serial
 from fastflight.concurrency import off_loop
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
-from fastflight.transport.pacing import DEFAULT, LIMITS, Outbox, Pacing
+from fastflight.transport.pacing import LIMITS, Outbox, Pacing
 from fastflight.transport.port import LineSettings, ModemLines
 from fastflight.transport.serial_lines import FAILURES, Lines
 from fastflight.transport.watch import is_timeout
@@ -40,7 +40,7 @@ class SerialPort(ABC):
     The abstract methods raise `OSError`, and `TimeoutError` when the time is up; this class translates both.
     """
 
-    def __init__(self, port: serial.Serial, where: str, pacing: Pacing = DEFAULT) -> None:
+    def __init__(self, port: serial.Serial, where: str, pacing: Pacing) -> None:
         self._port = port
         self._where = where
         self._pacing = pacing

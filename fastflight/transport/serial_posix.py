@@ -9,7 +9,7 @@ import select
 
 import serial
 
-from fastflight.transport.pacing import DEFAULT, Pacing
+from fastflight.transport.pacing import Pacing
 from fastflight.transport.port import READ_BYTES
 from fastflight.transport.serial_port import SerialPort
 from fastflight.transport.watch import Watch
@@ -23,7 +23,7 @@ TURN_CHUNKS = 16
 class PosixSerialPort(SerialPort):
     """Reads and writes the descriptor of `port` directly: pyserial's `write` would spin while the port is full."""
 
-    def __init__(self, port: serial.Serial, where: str, pacing: Pacing = DEFAULT) -> None:
+    def __init__(self, port: serial.Serial, where: str, pacing: Pacing) -> None:
         super().__init__(port, where, pacing)
         self._descriptor = port.fileno()
         os.set_blocking(self._descriptor, False)

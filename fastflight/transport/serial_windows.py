@@ -20,7 +20,7 @@ from collections.abc import Callable
 import serial
 
 from fastflight.lazy import Logger
-from fastflight.transport.pacing import DEFAULT, Pacing
+from fastflight.transport.pacing import Pacing
 from fastflight.transport.port import READ_BYTES
 from fastflight.transport.serial_lines import FAILURES
 from fastflight.transport.serial_port import SerialPort
@@ -39,7 +39,7 @@ class ThreadedSerialPort(SerialPort):
     They are daemon threads, so that a program that forgets to close a port can exit.
     """
 
-    def __init__(self, port: serial.Serial, where: str, pacing: Pacing = DEFAULT) -> None:
+    def __init__(self, port: serial.Serial, where: str, pacing: Pacing) -> None:
         super().__init__(port, where, pacing)
         port.timeout = None
         port.write_timeout = None

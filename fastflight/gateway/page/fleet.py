@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fastflight.errors import AccessError, FastFlightError
@@ -111,10 +111,9 @@ SILENCE = DeviceOutput().values(0)
 class Fleet:
     """Serves viewers on one event loop with the devices of `backend`, whose output it reads with `open_listener`."""
 
-    def __init__(self, backend: Backend, open_listener: OpenListener, clock: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, backend: Backend, open_listener: OpenListener) -> None:
         self._backend = backend
         self._open_listener = open_listener
-        self._clock = clock
         self._views: dict[Caller, PageView] = {}
         self._outputs: dict[str, DeviceOutput] = {}
         self._running: asyncio.Task[None] | None = None
@@ -217,7 +216,7 @@ class Fleet:
 
     def _tick(self, points: Mapping[str, list[Point]]) -> None:
         self._ticks += 1
-        now_ns = self._clock()
+        now_ns = time.time_ns()
         values = {name: output.values(now_ns) for name, output in self._outputs.items()}
         recent = {name: list(output.points) for name, output in self._outputs.items()} if self._anybody_behind() else {}
         about = {"at": now_ns // 1_000_000, "tick": self._ticks}

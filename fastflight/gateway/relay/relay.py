@@ -26,7 +26,7 @@ from fastflight.gateway.http.quota import Quota
 from fastflight.gateway.origins import OriginPolicy
 from fastflight.gateway.relay.client import RelayClient
 from fastflight.gateway.relay.outgoing import Buffers, unpaced
-from fastflight.gateway.relay.stream import CONNECT_SECONDS, Taps
+from fastflight.gateway.relay.stream import Taps
 from fastflight.gateway.relay.targets import AllowedTargets
 from fastflight.gateway.relay.wire import SocketWire, TransportWire
 from fastflight.protocol.relay import MAX_PAYLOAD_BYTES, Reason
@@ -71,7 +71,6 @@ class Relay:
         check: Callable[[Caller], None] = lambda caller: None,
         read_bytes: int = READ_BYTES,
         taps: Taps = lambda device: None,
-        connect_timeout: float = CONNECT_SECONDS,
         timing: bool = False,
         connections: Connections | None = None,
     ) -> None:
@@ -92,7 +91,6 @@ class Relay:
         self._policy = policy
         self._buffers = Buffers(read_bytes)
         self._taps = taps
-        self._connect_timeout = connect_timeout
         self._timing = timing
         self._admit = admit
         self._check = check
@@ -152,7 +150,6 @@ class Relay:
             self._over,
             identity=caller.identity,
             taps=self._taps,
-            connect_timeout=self._connect_timeout,
             timing=self._timing,
         )
         self._places.take(caller.known_name, client)
