@@ -81,12 +81,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     with clustered(tmp_path_factory.mktemp("nats"), BOARDS, ("alpha", "beta")) as cluster:
         owner = cluster.owner(BOARD)
         found = Pair(cluster.servers[owner], cluster.other_than(owner))
-        # The servers connect to each other when they are first asked, and stay connected; so does SQL's process.
-        for server in (found.owner, found.other):
-            with FastFlightClient(server.location) as client:
-                for board in BOARDS:
-                    client.exec(board, "", interrupt=True).to_arrow()
-                client.sql("select 1").to_arrow()
+        cluster.open_connections()
         yield found
 
 

@@ -16,6 +16,7 @@ from fastflight.app.cluster_settings import ClusterSettings
 from fastflight.app.running import RunningServer
 from fastflight.app.settings import BridgeSettings
 from fastflight.bridge import Ports
+from fastflight.client import FastFlightClient
 from fastflight.cluster.placement import ranked
 from fastflight_benchmark.nats_servers import NatsServers, nats_servers
 from tests.support.servers import serving
@@ -54,6 +55,14 @@ class Cluster:
     def settle(self) -> None:
         """Wait until each device is where it should be, so that none moves."""
         until(lambda: all(self.owner(board) == ranked(board, [*self.servers])[0] for board in self.urls))
+
+    def open_connections(self) -> None:
+        """Have each server open all that it keeps open: its connections to the others, and its process for SQL."""
+        for server in self.servers.values():
+            with FastFlightClient(server.location) as client:
+                for board in self.urls:
+                    client.exec(board, "", interrupt=True).to_arrow()
+                client.sql("select 1").to_arrow()
 
     def other_than(self, name: str) -> RunningServer:
         return next(server for each, server in self.servers.items() if each != name)

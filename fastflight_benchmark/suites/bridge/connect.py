@@ -55,6 +55,8 @@ def visited(rounds: Mapping[str, int]) -> Iterator[Row]:
 
 def beside_socat(rounds: int) -> Iterator[Row]:
     """Yield times of `mpremote resume eval` through our raw port and a bare socat, in pairs, with their ratio."""
+    if not rounds:
+        return
     with _board() as first, _board() as second:
         for half, (ours, theirs) in enumerate(((first, second), (second, first))):
             with servers.fastflight(ours, baud=BAUD) as bridge:
