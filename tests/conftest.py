@@ -8,8 +8,10 @@ import os
 import shutil
 import signal
 import sys
+from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -22,6 +24,10 @@ from tests.support.leaks import held, leaked
 from tests.support.targets import TargetMissing
 
 _passed = pytest.StashKey[bool]()
+
+TESTS = Path(__file__).parent
+# Folders whose tests start programs, and take seconds each.
+SLOW = ("benchmark", "campaigns", "cluster", "app", "release")
 
 # How long an example takes, or to draw it, is the machine's affair: hypothesis itself thinks so only where `CI` is set.
 settings.register_profile("unhurried", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -39,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Undo what programs that a test starts would inherit.
+    """Keep the order of `pytest_collection_modifyitems`, and undo what programs that a test starts would inherit.
 
     A shell starts what runs in its background deaf to Ctrl-C. And where bytecode is not written, each program compiles
     all its modules again: 2.5 s of CPU time for each start of the command line, instead of 0.9 s.
@@ -47,10 +53,20 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    config.option.loadscopereorder = False  # see `pytest_collection_modifyitems`
     sys.dont_write_bytecode = False
     # Arrow looks for pandas only once. Commands hide it from Arrow, and tests run commands in this process: so that
     # later tests can make data frames, Arrow finds it now.
     pa.array([0])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have files begin early that take long: one that is left for the end keeps one worker busy while all others rest.
+
+    pytest-xdist by itself begins with the files that have most tests, and ends with those that have one long test.
+    """
+    sizes = Counter(item.path for item in items)
+    items.sort(key=lambda item: (item.path.relative_to(TESTS).parts[0] not in SLOW, -sizes[item.path]))
 
 
 def pytest_collection_finish() -> None:
