@@ -18,7 +18,8 @@ import pyarrow as pa
 from fastflight.errors import RequestError
 from fastflight.service.choices import SessionFormat
 from fastflight.service.requests import DeviceSession
-from fastflight.sources.session_rows import CUT, TIME, LineSplitter, SessionLine, parser_of
+from fastflight.sources.session_lines import LineSplitter, SessionLine
+from fastflight.sources.session_rows import CUT, TIME, parser_of
 from fastflight.transport.chunk_buffer import Chunk, Gap
 from fastflight.transport.tap import AFTER_REQUEST
 

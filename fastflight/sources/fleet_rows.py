@@ -19,7 +19,7 @@ from fastflight.errors import DataError, FastFlightError, RequestError, Stopped
 from fastflight.runtime.failure import error_json
 from fastflight.service.requests import DeviceFile, FleetFile
 from fastflight.service.source import Noted, Summary
-from fastflight.sources.device_file import FileRows
+from fastflight.sources.file_rows import FileRows
 from fastflight.tables import format_of, schema_from_names
 from fastflight.tables.bare import empty
 

@@ -10,7 +10,7 @@ each lot in a thread of the loop's pool.
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Protocol
@@ -19,7 +19,7 @@ import structlog
 
 from fastflight.concurrency import off_loop
 from fastflight.errors import RequestError, TransportError
-from fastflight.log import Extent, LogStatistics, Missing, NumberedRows, Range
+from fastflight.log import Extent, LogStatistics, Missing, NumberedRows, Range, Store
 from fastflight.service.requests import Recording
 from fastflight.service.source import AsyncReading, Estimate, Lot, Noted, Part, Parts, Reading, SourceFunctions, Takes
 from fastflight.sources.reading import abegin, begin
@@ -51,6 +51,28 @@ class ReadableStore(Protocol):
     def names(self) -> list[str]: ...
 
     def log(self, name: str) -> Readable: ...
+
+
+class SharedLogs(Protocol):
+    """The recordings of all servers of a cluster: `fastflight.cluster.shared_recordings`."""
+
+    def names(self) -> list[str]: ...
+
+    def find(self, name: str) -> Readable | None: ...
+
+    def log(self, name: str) -> Readable: ...
+
+    def sweep(self) -> int: ...
+
+    def compact(self, on_batch: Callable[[], object]) -> int: ...
+
+    def take(self, buffer: Store) -> None: ...
+
+    def waiting(self, name: str) -> int: ...
+
+    def drain(self, name: str) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class RecordingSource:

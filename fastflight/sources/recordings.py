@@ -1,4 +1,4 @@
-"""The recordings of a server: one store, a recorder for each recorded device, and a thread that tidies the store.
+"""The recordings of a server: one store, and a recorder for each recorded device.
 
 A chunk of traffic has the same number live and in the recording. If a device was recorded before, its tap starts at a
 number after the recording: the next multiple of a million that no server can have reached since. So numbers that an
@@ -15,21 +15,21 @@ import concurrent.futures
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
 
 import structlog
 
 from fastflight.device import Device, Inventory
-from fastflight.errors import RequestError, Stopped, StorageError, TransportError, UnknownName
-from fastflight.log import Log, LogStatistics, Retention, Store, compact
+from fastflight.errors import RequestError, StorageError, TransportError, UnknownName
+from fastflight.log import Log, LogStatistics, Retention, Store
 from fastflight.log.disk import Disk
 from fastflight.sources.recorded_rows import LOG_SCHEMA, format_damage, log_batch
 from fastflight.sources.recorder import Recorder
-from fastflight.sources.recording import Readable, ReadableStore
+from fastflight.sources.recording import Readable, ReadableStore, SharedLogs
+from fastflight.sources.tidying import Tidying
 from fastflight.transport.chunk_buffer import Chunk
 
 log = structlog.get_logger(__name__)
@@ -39,17 +39,6 @@ log = structlog.get_logger(__name__)
 SYNC_MS = 1000
 # The part of that which the store waits, at most, to sync the appends of many boards together.
 STORE_SYNC_MS = 100.0
-# How often the store deletes what retention no longer covers, and compacts old segments to Parquet.
-TIDY_SECONDS = 60.0
-# Compacting starts at this many closed segments, of 64 MB or an hour each, so that it joins the rows of slow boards.
-COMPACT_SEGMENTS = 16
-# Compacting shares the interpreter's lock with the reading of every line, so it rests after each WORK_SECONDS of
-# processor time, for REST_PER_WORK times as long. With a fifth of a core it compacts in a quarter of an hour what a
-# thousand boards record in an hour. The more segments wait the shorter it rests, down to LEAST_REST_PER_WORK: traffic
-# that is recorded faster than it is compacted would fill memory and disk.
-WORK_SECONDS = 0.005
-REST_PER_WORK = 4.0
-LEAST_REST_PER_WORK = 1.0
 # A server uses numbers whose rows are not stored when it is killed, when the disk fails, or when it does not record.
 # NUMBERS_PER_SECOND is more than ten times what any line can use in a second, as one read takes at least 10 us.
 # SPARE_NUMBERS is the least distance, in case the clock was set back.
@@ -134,28 +123,6 @@ class _RunningRecorder:
             ended.set_exception(error)
         else:
             ended.set_result(None)
-
-
-class SharedLogs(Protocol):
-    """The recordings of all servers of a cluster: `fastflight.cluster.shared_recordings`."""
-
-    def names(self) -> list[str]: ...
-
-    def find(self, name: str) -> Readable | None: ...
-
-    def log(self, name: str) -> Readable: ...
-
-    def sweep(self) -> int: ...
-
-    def compact(self, on_batch: Callable[[], object]) -> int: ...
-
-    def take(self, buffer: Store) -> None: ...
-
-    def waiting(self, name: str) -> int: ...
-
-    def drain(self, name: str) -> None: ...
-
-    def close(self) -> None: ...
 
 
 class Recordings:
@@ -342,70 +309,6 @@ class NoRecordings:
 
     def log(self, name: str) -> Log:
         raise RequestError("this server keeps no recordings", where=name, hint=HINT)
-
-
-class Tidying:
-    """A thread that sweeps and compacts a store every `TIDY_SECONDS`.
-
-    With `shared` recordings it sweeps those as well, and compacts them: then the store is only a buffer.
-    """
-
-    def __init__(self, store: Store, shared: SharedLogs | None = None) -> None:
-        self._store = store
-        self._shared = shared
-        self._closing = threading.Event()
-        # The thread's processor time at the end of its last rest.
-        self._rested_at = 0.0
-        # The last failure, so that the same one is logged only once.
-        self._trouble = ""
-        self._thread = threading.Thread(target=self._run, name="recordings-tidying")
-        self._thread.start()
-
-    def close(self) -> None:
-        """End the thread. A compaction in progress is abandoned, and its segments stay as they are."""
-        self._closing.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._closing.wait(TIDY_SECONDS):
-            self.tidy()
-
-    def tidy(self) -> None:
-        """Delete what retention no longer covers, and compact if enough segments are closed.
-
-        A failure is logged, and the next call tries again.
-        """
-        try:
-            swept, made = self._store.sweep(), 0
-            if self._shared is not None:
-                swept += self._shared.sweep()
-                made = self._shared.compact(self._rest)
-            elif len(self._store.closed_segments()) >= COMPACT_SEGMENTS:
-                made = len(compact(self._store, self._rest))
-        except Stopped:
-            return
-        except Exception as error:  # the edge of the thread: what fails now may work in a minute
-            if str(error) != self._trouble:
-                log.warning("recordings cannot be tidied", error=str(error), kind=type(error).__name__)
-            self._trouble = str(error)
-            return
-        self._trouble = ""
-        if swept or made:
-            log.info("recordings tidied", swept=swept, compacted=made)
-
-    def _rest(self) -> None:
-        """Rest if WORK_SECONDS have been worked since the last rest. `Stopped` once `close` is called."""
-        # Processor time, not wall time: if many threads want the interpreter's lock, most of that is waiting.
-        worked = time.thread_time() - self._rested_at
-        due = worked >= WORK_SECONDS
-        if self._closing.wait(worked * self._rest_per_work()) if due else self._closing.is_set():
-            raise Stopped("the recordings are closed")
-        if due:
-            self._rested_at = time.thread_time()
-
-    def _rest_per_work(self) -> float:
-        waiting = max(len(self._store.closed_segments()), COMPACT_SEGMENTS)
-        return max(REST_PER_WORK * COMPACT_SEGMENTS / waiting, LEAST_REST_PER_WORK)
 
 
 def number_after(recordings: ReadableStore, devices: Iterable[Device]) -> None:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -28,14 +28,13 @@ from fastflight.service.requests import DeviceSession
 from fastflight.service.source import Noted, Summary
 from fastflight.sources.board_time import BoardTime
 from fastflight.sources.misfits import MisfitNotice
+from fastflight.sources.session_lines import LineSplitter, SessionLine, known_time
 from fastflight.tables import LineParser, Rejected
 from fastflight.tables.bare import empty
 from fastflight.tables.schemas import project
 from fastflight.transport.chunk_buffer import Chunk, Gap
 from fastflight.transport.tap import AFTER_REQUEST, REQUEST_CUTS
 
-# Text without line ends is cut into rows of this length, which are set aside if lines are parsed.
-MAX_LINE_BYTES = 64 * 1024
 # A batch of this size is full: half a message, since its last chunk may be large.
 BATCH_BYTES = 1024 * 1024
 
@@ -60,75 +59,6 @@ LOST = "the line to the device was lost"
 MISSED = "traffic is missing"
 
 Batch: TypeAlias = pa.RecordBatch | Noted
-
-
-class SessionLine(NamedTuple):
-    """A line without its end. `cut` says why the line is not whole; it is empty if it is.
-
-    `seq` and `time_ns` are those of the chunk that holds the first byte; `time_ns` is None if it is not known.
-    """
-
-    seq: int
-    time_ns: int | None
-    data: bytes
-    cut: str = ""
-
-
-class LineSplitter:
-    """Splits what the device sent into lines."""
-
-    def __init__(self, begins_line: bool) -> None:
-        # The line whose end has not come yet: the chunk and time of its first byte, its text, and why it is not whole.
-        self._seq = 0
-        self._time_ns: int | None = 0
-        self._partial = b""
-        self._cut = "" if begins_line else "the line may have begun before the session"
-
-    @property
-    def partial_seq(self) -> int | None:
-        """The number of the chunk where an unfinished line began; None if there is no such line."""
-        return self._seq if self._partial else None
-
-    @property
-    def begins_line(self) -> bool:
-        """Whether the next byte is known to begin a line."""
-        return not self._partial and not self._cut
-
-    def feed(self, chunk: Chunk) -> list[SessionLine]:
-        """Return the lines that this chunk completes; none for a chunk that was sent to the device."""
-        if chunk.direction != "rx":
-            return []
-        lines: list[SessionLine] = []
-        pieces = chunk.data.split(b"\n")
-        for piece in pieces[:-1]:
-            self._append(chunk, piece, lines)
-            if not self._partial:  # a blank line
-                self._seq, self._time_ns = chunk.seq, known_time(chunk)
-            lines.append(self._line())
-            self._partial, self._cut = b"", ""
-        self._append(chunk, pieces[-1], lines)
-        return lines
-
-    def end(self, reason: str) -> list[SessionLine]:
-        """End an unfinished line for `reason`, and return it. The text that comes next is cut for the same reason."""
-        self._cut = self._cut or reason
-        lines = [self._line()] if self._partial else []
-        self._partial, self._cut = b"", reason
-        return lines
-
-    def _append(self, chunk: Chunk, piece: bytes, lines: list[SessionLine]) -> None:
-        """Add `piece` to the unfinished line; add to `lines` what exceeds `MAX_LINE_BYTES`."""
-        if piece and not self._partial:
-            self._seq, self._time_ns = chunk.seq, known_time(chunk)
-        self._partial += piece
-        while len(self._partial) > MAX_LINE_BYTES:
-            self._cut = self._cut or f"the line is longer than {MAX_LINE_BYTES} bytes"
-            lines.append(self._line()._replace(data=self._partial[:MAX_LINE_BYTES]))
-            self._partial = self._partial[MAX_LINE_BYTES:]
-            self._seq, self._time_ns = chunk.seq, known_time(chunk)
-
-    def _line(self) -> SessionLine:
-        return SessionLine(self._seq, self._time_ns, self._partial, self._cut)
 
 
 class SessionRows:
@@ -410,11 +340,6 @@ def schema_of(request: DeviceSession, parser: LineParser | None) -> pa.Schema:
     if request.format == "lines":
         return LINES_SCHEMA
     return BYTES_SCHEMA.append(REQUEST) if request.requests else BYTES_SCHEMA
-
-
-def known_time(chunk: Chunk) -> int | None:
-    """Return when a chunk was received; None if it waited in the port before, so that this says nothing."""
-    return None if chunk.waited else chunk.time_ns
 
 
 def _line_places(lines: list[SessionLine]) -> list[pa.Array]:

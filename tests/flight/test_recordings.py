@@ -28,7 +28,8 @@ from fastflight.sources import Recordings, device_actions, device_sources, recor
 from fastflight.sources import recorder as recorder_module
 from fastflight.sources.metrics import recording_metrics
 from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
-from fastflight.sources.recordings import NUMBERS_PER_SECOND, Tidying
+from fastflight.sources.recordings import NUMBERS_PER_SECOND
+from fastflight.sources.tidying import Tidying
 from fastflight.transport.chunk_buffer import Chunk
 from tests.log.disks import FailingDisk
 from tests.support.servers import PROGRAM, SERVE, running

@@ -17,16 +17,10 @@ from fastflight.concurrency import Shard
 from fastflight.device import Device, Inventory
 from fastflight.errors import StorageError
 from fastflight.log import LogStatistics, Store
-from fastflight.sources import recordings
 from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
-from fastflight.sources.recordings import (
-    NUMBERS_PER_SECOND,
-    WORK_SECONDS,
-    Recordings,
-    SharedLogs,
-    Tidying,
-    first_number,
-)
+from fastflight.sources.recording import SharedLogs
+from fastflight.sources.recordings import NUMBERS_PER_SECOND, Recordings, first_number
+from fastflight.sources.tidying import WORK_SECONDS, Tidying
 from fastflight.transport.chunk_buffer import Chunk
 
 from .recording_parts import SOON, RecordedLine, SlowDisk
@@ -40,8 +34,8 @@ def test_the_end_does_not_wait_for_compacting(tmp_path: Path, monkeypatch: pytes
             resting.set()
             return super().wait(timeout)
 
-    monkeypatch.setattr(recordings, "WORK_SECONDS", 0.0)
-    monkeypatch.setattr(recordings, "REST_PER_WORK", 1e9)
+    monkeypatch.setattr("fastflight.sources.tidying.WORK_SECONDS", 0.0)
+    monkeypatch.setattr("fastflight.sources.tidying.REST_PER_WORK", 1e9)
     with Store(tmp_path, sync_ms=0, segment_bytes=1000) as store:
         log = store.open("demo", LOG_SCHEMA)
         for seq in range(100):
@@ -176,7 +170,7 @@ def test_a_cluster_is_not_asked_for_all_recordings_when_a_device_is_taken(tmp_pa
 def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Recordings, RecordedLine]]:
     """A recording of `demo` that its disk did not let end; by now it does."""
     monkeypatch.setattr("fastflight.log.committer.MAX_WAITING_BYTES", 1)
-    monkeypatch.setattr(recordings, "END_SECONDS", 0.0)
+    monkeypatch.setattr("fastflight.sources.recordings.END_SECONDS", 0.0)
     line, disk = RecordedLine(), SlowDisk()
     with Shard() as shard:
         line.shard = shard
@@ -191,7 +185,7 @@ def stuck(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Rec
                 ask("demo")
         assert kept_here.status("demo").state == "recording"
         disk.goes_on.set()
-        monkeypatch.setattr(recordings, "END_SECONDS", SOON)
+        monkeypatch.setattr("fastflight.sources.recordings.END_SECONDS", SOON)
         yield kept_here, line
     kept_here.close()
 
@@ -215,7 +209,7 @@ def test_a_disk_that_does_not_answer_keeps_nobody_who_stops_a_recording(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where there is room for what was read last, and the recorder itself has ended."""
-    monkeypatch.setattr(recordings, "END_SECONDS", 0.0)
+    monkeypatch.setattr("fastflight.sources.recordings.END_SECONDS", 0.0)
     line, disk = RecordedLine(), SlowDisk()
     with Shard() as shard:
         line.shard = shard
@@ -230,7 +224,7 @@ def test_a_disk_that_does_not_answer_keeps_nobody_who_stops_a_recording(
             shard.submit(asyncio.sleep(0)).result(SOON)  # the recorder has ended since
         assert kept_here.status("demo").state == "recording"
         disk.goes_on.set()
-        monkeypatch.setattr(recordings, "END_SECONDS", SOON)
+        monkeypatch.setattr("fastflight.sources.recordings.END_SECONDS", SOON)
         told = kept_here.stop("demo")
         assert (told.state, told.rows) == ("kept", 1)
         assert line.recording == ""
@@ -238,7 +232,7 @@ def test_a_disk_that_does_not_answer_keeps_nobody_who_stops_a_recording(
 
 
 def test_what_a_disk_lets_end_at_last_is_kept_by_closing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recordings, "END_SECONDS", 0.0)
+    monkeypatch.setattr("fastflight.sources.recordings.END_SECONDS", 0.0)
     line, disk = RecordedLine(), SlowDisk()
     with Shard() as shard:
         line.shard = shard

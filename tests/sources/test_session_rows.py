@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from fastflight.errors import RequestError
 from fastflight.service.requests import DeviceSession
 from fastflight.service.source import Noted
-from fastflight.sources.session_rows import MAX_LINE_BYTES, SessionRows
+from fastflight.sources.session_lines import MAX_LINE_BYTES
+from fastflight.sources.session_rows import SessionRows
 from fastflight.transport.chunk_buffer import Chunk, Gap
 
 READINGS = {"ms": "int64", "celsius": "double"}

@@ -21,7 +21,7 @@ def follow(environment: Mapping[str, str]) -> None:
     store = importlib.import_module("fastflight.cluster.replicated_store").ReplicatedStore
     limits = compaction.CompactionLimits(messages=MESSAGES, quiet_seconds=QUIET_SECONDS)
     store.compact.__defaults__ = (*store.compact.__defaults__[:-1], limits)
-    setattr(importlib.import_module("fastflight.sources.recordings"), "TIDY_SECONDS", LOOK_SECONDS)  # noqa: B010
+    setattr(importlib.import_module("fastflight.sources.tidying"), "TIDY_SECONDS", LOOK_SECONDS)  # noqa: B010
 
 
 def parts_made(text: str) -> int:

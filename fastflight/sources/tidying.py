@@ -1,0 +1,90 @@
+"""A thread that keeps recordings small: it deletes what retention no longer covers, and compacts old segments."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import structlog
+
+from fastflight.errors import Stopped
+from fastflight.log import Store, compact
+from fastflight.sources.recording import SharedLogs
+
+log = structlog.get_logger(__name__)
+
+# How often the store deletes what retention no longer covers, and compacts old segments to Parquet.
+TIDY_SECONDS = 60.0
+# Compacting starts at this many closed segments, of 64 MB or an hour each, so that it joins the rows of slow boards.
+COMPACT_SEGMENTS = 16
+# Compacting shares the interpreter's lock with the reading of every line, so it rests after each WORK_SECONDS of
+# processor time, for REST_PER_WORK times as long. With a fifth of a core it compacts in a quarter of an hour what a
+# thousand boards record in an hour. The more segments wait the shorter it rests, down to LEAST_REST_PER_WORK: traffic
+# that is recorded faster than it is compacted would fill memory and disk.
+WORK_SECONDS = 0.005
+REST_PER_WORK = 4.0
+LEAST_REST_PER_WORK = 1.0
+
+
+class Tidying:
+    """A thread that sweeps and compacts a store every `TIDY_SECONDS`.
+
+    With `shared` recordings it sweeps those as well, and compacts them: then the store is only a buffer.
+    """
+
+    def __init__(self, store: Store, shared: SharedLogs | None = None) -> None:
+        self._store = store
+        self._shared = shared
+        self._closing = threading.Event()
+        # The thread's processor time at the end of its last rest.
+        self._rested_at = 0.0
+        # The last failure, so that the same one is logged only once.
+        self._trouble = ""
+        self._thread = threading.Thread(target=self._run, name="recordings-tidying")
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread. A compaction in progress is abandoned, and its segments stay as they are."""
+        self._closing.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._closing.wait(TIDY_SECONDS):
+            self.tidy()
+
+    def tidy(self) -> None:
+        """Delete what retention no longer covers, and compact if enough segments are closed.
+
+        A failure is logged, and the next call tries again.
+        """
+        try:
+            swept, made = self._store.sweep(), 0
+            if self._shared is not None:
+                swept += self._shared.sweep()
+                made = self._shared.compact(self._rest)
+            elif len(self._store.closed_segments()) >= COMPACT_SEGMENTS:
+                made = len(compact(self._store, self._rest))
+        except Stopped:
+            return
+        except Exception as error:  # the edge of the thread: what fails now may work in a minute
+            if str(error) != self._trouble:
+                log.warning("recordings cannot be tidied", error=str(error), kind=type(error).__name__)
+            self._trouble = str(error)
+            return
+        self._trouble = ""
+        if swept or made:
+            log.info("recordings tidied", swept=swept, compacted=made)
+
+    def _rest(self) -> None:
+        """Rest if WORK_SECONDS have been worked since the last rest. `Stopped` once `close` is called."""
+        # Processor time, not wall time: if many threads want the interpreter's lock, most of that is waiting.
+        worked = time.thread_time() - self._rested_at
+        due = worked >= WORK_SECONDS
+        if self._closing.wait(worked * self._rest_per_work()) if due else self._closing.is_set():
+            raise Stopped("the recordings are closed")
+        if due:
+            self._rested_at = time.thread_time()
+
+    def _rest_per_work(self) -> float:
+        waiting = max(len(self._store.closed_segments()), COMPACT_SEGMENTS)
+        return max(REST_PER_WORK * COMPACT_SEGMENTS / waiting, LEAST_REST_PER_WORK)
