@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from fastflight.access.actions import Actions
 from fastflight.access.authority import Authority
 from fastflight.access.identity import Identity, scopes
+from fastflight.app import served_devices
 from fastflight.app.compose import open_server
 from fastflight.app.recording_settings import RecordingSettings
 from fastflight.app.running import RunningServer
@@ -114,11 +115,12 @@ def test_removing_ends_the_streams_of_that_device_only() -> None:
         assert client.info("lab")["name"] == "lab"
 
 
-def test_the_line_is_closed_when_its_owner_is_done() -> None:
+def test_the_line_is_closed_when_its_owner_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """An action is not a stream: it goes on to its end."""
+    monkeypatch.setattr(served_devices, "RETIRE_SECONDS", 0.1)
     with serving() as (running, client), flight.FlightClient(running.location) as caller:
         outputs: list[str] = []
-        code = "import time\nfor i in range(80):\n    time.sleep(0.1)\nprint('done')"
+        code = "import time\nfor i in range(10):\n    time.sleep(0.1)\nprint('done')"
         body = json.dumps({"device": "demo", "code": code}).encode()
 
         def execute() -> None:

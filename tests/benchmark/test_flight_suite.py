@@ -47,8 +47,8 @@ FULL_CELLS = list(sweep(ROWS, CLIENTS, DELAYS, TOTAL_ROWS))
 QUICK_CELLS = list(sweep(QUICK_ROWS, QUICK_CLIENTS, DELAYS, QUICK_TOTAL_ROWS))
 
 
-def options(server: str, path: Path, runs: int = 2) -> Options:
-    return Options(server, True, runs, path, Console(file=io.StringIO(), width=200))
+def options(server: str, path: Path) -> Options:
+    return Options(server, True, 1, path, Console(file=io.StringIO(), width=200))
 
 
 def screen(given: Options) -> str:
@@ -158,7 +158,7 @@ def test_a_run_writes_its_files_and_its_plots_and_leaves_the_named_server_runnin
 
 
 def test_where_no_server_answers_one_is_started_and_the_run_says_so(tmp_path: Path) -> None:
-    given = options(NO_SERVER, tmp_path / "tiny.csv", runs=1)
+    given = options(NO_SERVER, tmp_path / "tiny.csv")
 
     assert flight.run(given, TINY_CELLS, TINY) == 0
     assert f"no server answers at {NO_SERVER}: starting one" in screen(given)
@@ -175,7 +175,7 @@ def test_failed_requests_are_counted_and_do_not_end_the_run() -> None:
 
 
 def test_own_sizes_are_read_from_all_peers_and_judged_by_nothing(tmp_path: Path) -> None:
-    given = options(NO_SERVER, tmp_path / "own.csv", runs=1)
+    given = options(NO_SERVER, tmp_path / "own.csv")
     cells = list(sweep((70,), (2,), (5,), 140))
 
     assert flight.run(given, cells, TINY, own_sizes=True) == 0

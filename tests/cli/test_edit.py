@@ -125,7 +125,8 @@ def test_changes_are_kept_when_the_server_is_gone(
     board: Path, tmp_path: Path, edit: Edit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (board / "a.txt").write_bytes(b"a\n")
-    with open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": f"sim:?files={board}"})) as running:
+    settings = ServeSettings("grpc://127.0.0.1:0", {"demo": f"sim:?files={board}"}, drain_seconds=0.0)
+    with open_server(settings) as running:
         monkeypatch.setenv("FASTFLIGHT_SERVER", running.location)
         monkeypatch.setattr("fastflight.cli.edit._open_editor", lambda path: (path.write_bytes(b"b"), running.close()))
         result = edit("demo:/a.txt", LEAVE)
