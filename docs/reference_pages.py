@@ -23,7 +23,7 @@ from fastflight import errors
 from fastflight.access.action import Action, EmptyBody, RawAction
 from fastflight.access.authority import Authority
 from fastflight.app.device_address import PASSWORD_VARIABLE
-from fastflight.app.settings import _Fleet
+from fastflight.app.fleet_file import FleetTables
 from fastflight.cli.main import COMMANDS, PANELS, load
 from fastflight.cli.server_options import TOKEN_VARIABLE
 from fastflight.concurrency import Shards
@@ -186,7 +186,7 @@ def settings_part() -> str:
 
 def settings() -> Iterator[tuple[str, str, str]]:
     """Yield the key, the type and the default of each setting of a fleet file."""
-    schema = _Fleet.model_json_schema()
+    schema = FleetTables.model_json_schema()
     yield from _settings(schema, schema["$defs"], "")
 
 

@@ -21,7 +21,8 @@ import structlog
 from pydantic import Field
 
 from fastflight.access.action import Action, Body, Result
-from fastflight.app.settings import DEVICE_NAME, BridgeSettings, ServeSettings
+from fastflight.app.fleet_file import DEVICE_NAME
+from fastflight.app.settings import BridgeSettings, ServeSettings
 from fastflight.bridge import Bridge, DeviceFront, Ports
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Device, Inventory

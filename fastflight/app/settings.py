@@ -1,63 +1,41 @@
-"""The settings of a server, from a command line and a fleet file; the command line wins.
-
-`settings_of` makes them. Devices come from `--device NAME=URL` and from the fleet file, a TOML file in which unknown
-keys are errors::
-
-    [devices.weather]
-    url = "serial:///dev/ttyACM0"
-    bridge = { rfc2217 = 2217, socket = 2218 }
-    record = true
-
-    [limits]
-    streams = 1000
-    per_device = 64
-
-    [relay]
-    allow = ["127.0.0.1:2218"]
-
-The tables of recordings are in `fastflight.app.recording_settings`, that of SQL is in `fastflight.app.sql_settings`,
-and those of tokens and TLS are in `fastflight.app.access_settings`.
-"""
+"""The settings of a server, from a command line and a fleet file; the command line wins. `settings_of` makes them."""
 
 from __future__ import annotations
 
 import os
-import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ValidationError
 
 from fastflight.app.access_settings import (
-    AUTH_EXAMPLE,
     OPEN,
-    TLS_EXAMPLE,
     AccessSettings,
-    FleetAuth,
-    FleetTls,
     access_settings,
     check_location,
     is_loopback,
 )
-from fastflight.app.cluster_settings import EXAMPLE as CLUSTER_EXAMPLE
-from fastflight.app.cluster_settings import ClusterSettings, FleetCluster, cluster_settings
-from fastflight.app.collecting import CollectSettings, FleetCollect, collect_settings
+from fastflight.app.cluster_settings import ClusterSettings, cluster_settings
+from fastflight.app.collecting import CollectSettings, collect_settings
 from fastflight.app.device_address import device_address
+from fastflight.app.fleet_file import (
+    DEVICE_NAME,
+    LIMITS_EXAMPLE,
+    FleetBridge,
+    FleetLimits,
+    FleetTables,
+    read_fleet_file,
+)
 from fastflight.app.http_settings import http_address, http_hosts, http_origins
-from fastflight.app.publish_settings import EXAMPLE as ROWS_EXAMPLE
-from fastflight.app.publish_settings import FleetOutputs, FleetRows, publish_settings
-from fastflight.app.recording_settings import EXAMPLE as RECORDINGS_EXAMPLE
-from fastflight.app.recording_settings import FleetRecordings, RecordingSettings, recording_settings
-from fastflight.app.sql_settings import EXAMPLE as SQL_EXAMPLE
-from fastflight.app.sql_settings import FleetSql, SqlSettings, sql_settings
+from fastflight.app.publish_settings import publish_settings
+from fastflight.app.recording_settings import RecordingSettings, recording_settings
+from fastflight.app.sql_settings import SqlSettings, sql_settings
 from fastflight.bridge import Ports
 from fastflight.client import DEFAULT_LOCATION
-from fastflight.errors import RequestError, nearest
+from fastflight.errors import RequestError
 from fastflight.publish import PublishSettings
-from fastflight.publish.address import EXAMPLE as PUBLISH_EXAMPLE
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
 from fastflight.transport.url import public_url
 
@@ -66,10 +44,6 @@ if TYPE_CHECKING:
 
 # Without any device given: a simulated board, which needs no hardware.
 DEFAULT_DEVICES = {"demo": "sim:"}
-# Without the characters of `DEVICE:PATH` and of globs.
-DEVICE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
-# Enough for thousands of boards; stops the reading of a disk image that was given by mistake.
-MAX_FLEET_BYTES = 1024 * 1024
 # All event loops share one interpreter lock. More of them do not make a server faster, they only isolate slow devices.
 MAX_DEFAULT_SHARDS = 4
 # Each shard has threads of its own.
@@ -78,14 +52,6 @@ MAX_SHARDS = 64
 DRAIN_SECONDS = 5.0
 # Enough for a large file to a slow board.
 MAX_DRAIN_SECONDS = 3600.0
-# A client that would wait longer for admission is refused, and can come back.
-MAX_WAIT_SECONDS = 300
-# A day: in effect no limit.
-MAX_SILENT_SECONDS = 86_400
-EXAMPLE = 'As in [devices.weather] url = "serial:///dev/ttyACM0"'
-LIMITS_EXAMPLE = "As in [limits] streams = 1000"
-RELAY_EXAMPLE = 'As in [relay] allow = ["127.0.0.1:2218"]'
-BRIDGE_EXAMPLE = "As in bridge = { rfc2217 = 2217, socket = 2218 }"
 NOT_ENCRYPTED = (
     "There is no encryption and no login here: whoever reaches the port owns the boards. "
     "Use 127.0.0.1, and a tunnel (ssh -L) from elsewhere"
@@ -155,92 +121,6 @@ class ServeSettings:
     collect: Mapping[str, CollectSettings] = field(default_factory=dict)
 
 
-_TcpPort = Annotated[int, Field(ge=0, le=65535, strict=True)]
-
-
-class _FleetBridge(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    rfc2217: _TcpPort | None = None
-    socket: _TcpPort | None = None
-    viewers: _TcpPort | None = None
-    takeover: bool = False
-
-    @model_validator(mode="after")
-    def _has_a_port(self) -> Self:
-        if self.rfc2217 is None and self.socket is None:
-            raise ValueError("a bridge needs a port: rfc2217, socket or both")
-        return self
-
-
-class _FleetDevice(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    url: str
-    bridge: _FleetBridge | None = None
-    record: Annotated[bool, Field(strict=True)] = False
-    agent: Annotated[bool, Field(strict=True)] = False
-    collect: FleetCollect | None = None
-    publish: FleetOutputs = []
-    # The servers of a cluster that can own the device; all that can reach it if this is empty.
-    servers: list[str] = []
-    rows: FleetRows | None = None
-
-
-class _FleetLimits(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    streams: Annotated[int, Field(ge=1, strict=True)] = DEFAULT_LIMITS.streams
-    per_identity: Annotated[int | None, Field(ge=1, strict=True)] = DEFAULT_LIMITS.per_identity
-    per_device: Annotated[int, Field(ge=1, strict=True)] = DEFAULT_LIMITS.per_device
-    calls: Annotated[int, Field(ge=1, strict=True)] = DEFAULT_LIMITS.calls
-    waiting: Annotated[int, Field(ge=0, strict=True)] = DEFAULT_LIMITS.waiting
-    wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = DEFAULT_LIMITS.wait_seconds
-    silent_seconds: Annotated[float, Field(gt=0, le=MAX_SILENT_SECONDS)] = DEFAULT_LIMITS.silent_seconds
-    stalled_seconds: Annotated[float, Field(gt=0, le=MAX_SILENT_SECONDS)] = DEFAULT_LIMITS.stalled_seconds
-    idle_seconds: Annotated[float, Field(gt=0, le=MAX_SILENT_SECONDS)] = DEFAULT_LIMITS.idle_seconds
-
-
-class _FleetRelay(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    allow: list[str]
-
-
-class _Fleet(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-    devices: dict[str, _FleetDevice]
-    limits: _FleetLimits = _FleetLimits()
-    recordings: FleetRecordings | None = None
-    sql: FleetSql = FleetSql()
-    relay: _FleetRelay = _FleetRelay(allow=[])
-    auth: FleetAuth | None = None
-    tls: FleetTls | None = None
-    cluster: FleetCluster | None = None
-
-
-# The tables of a fleet file that do not name devices.
-TABLES: Mapping[int | str, type[BaseModel]] = {
-    "limits": _FleetLimits,
-    "recordings": FleetRecordings,
-    "sql": FleetSql,
-    "relay": _FleetRelay,
-    "auth": FleetAuth,
-    "tls": FleetTls,
-    "cluster": FleetCluster,
-}
-TABLE_EXAMPLES: Mapping[int | str, str] = {
-    "limits": LIMITS_EXAMPLE,
-    "recordings": RECORDINGS_EXAMPLE,
-    "sql": SQL_EXAMPLE,
-    "relay": RELAY_EXAMPLE,
-    "auth": AUTH_EXAMPLE,
-    "tls": TLS_EXAMPLE,
-    "cluster": CLUSTER_EXAMPLE,
-}
-
-
 def settings_of(
     location: str,
     devices: Sequence[str],
@@ -268,7 +148,7 @@ def settings_of(
 
     `devices` are `NAME=URL`. A limit that is None is taken from the fleet file; `relay` adds to the file's targets.
     """
-    file = _from_fleet(fleet) if fleet is not None else _Fleet(devices={})
+    file = read_fleet_file(fleet) if fleet is not None else FleetTables(devices={})
     folder = fleet.parent if fleet is not None else None
     access = access_settings(
         file.auth, file.tls, folder, tokens=tokens, cert=tls_cert, key=tls_key, client_ca=client_ca
@@ -351,11 +231,11 @@ def settings_of(
     )
 
 
-def _limits(of_file: _FleetLimits, options: Mapping[str, int | None]) -> Limits:
+def _limits(of_file: FleetLimits, options: Mapping[str, int | None]) -> Limits:
     """The limits of the fleet file, replaced by those options that are not None."""
     given = {name: limit for name, limit in options.items() if limit is not None}
     try:
-        return Limits(**_FleetLimits.model_validate({**of_file.model_dump(), **given}).model_dump())
+        return Limits(**FleetLimits.model_validate({**of_file.model_dump(), **given}).model_dump())
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         what = first["msg"].removeprefix("Value error, ")
@@ -377,45 +257,5 @@ def _from_option(text: str) -> tuple[str, str]:
     return name, url
 
 
-def _bridge_of(bridge: _FleetBridge) -> BridgeSettings:
+def _bridge_of(bridge: FleetBridge) -> BridgeSettings:
     return BridgeSettings(Ports(bridge.rfc2217, bridge.socket, bridge.viewers), bridge.takeover)
-
-
-def _from_fleet(path: Path) -> _Fleet:
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FLEET_BYTES + 1)
-    except OSError as error:
-        raise RequestError(error.strerror or "cannot be read", where=str(path)) from error
-    if len(content) > MAX_FLEET_BYTES:
-        raise RequestError(f"longer than {MAX_FLEET_BYTES} bytes: not a fleet file", where=str(path))
-    try:
-        fleet = _Fleet.model_validate(tomllib.loads(content.decode()))
-    except ValidationError as error:
-        raise _refusal(path, error) from error
-    except ValueError as error:  # not UTF-8, not TOML
-        raise RequestError(f"not TOML: {error}", where=str(path)) from error
-    except RecursionError:
-        raise RequestError("nested too deep", where=str(path)) from None
-    for name in fleet.devices:
-        if not DEVICE_NAME.fullmatch(name):
-            raise RequestError(f"{name!r} is no name for a device", where=str(path), hint="Use letters, digits, _ . -")
-    return fleet
-
-
-def _refusal(path: Path, error: ValidationError) -> RequestError:
-    first = error.errors(include_url=False)[0]
-    where = f"{path}: {'.'.join(str(part) for part in first['loc'])}"
-    key = str(first["loc"][-1])
-    table = first["loc"][0]
-    if first["type"] != "extra_forbidden":
-        examples = {"bridge": BRIDGE_EXAMPLE, "rows": ROWS_EXAMPLE, "publish": PUBLISH_EXAMPLE}
-        example = TABLE_EXAMPLES.get(table, next((examples[key] for key in first["loc"] if key in examples), EXAMPLE))
-        return RequestError(first["msg"].removeprefix("Value error, "), where=where, hint=example)
-    models: dict[int, type[BaseModel]] = {1: _Fleet, 3: _FleetDevice}
-    model = (
-        TABLES[table]
-        if table in TABLES and len(first["loc"]) > 1
-        else models.get(len(first["loc"]), FleetRows if "rows" in first["loc"] else _FleetBridge)
-    )
-    return RequestError("unknown key", where=where, hint=nearest(key, model.model_fields))

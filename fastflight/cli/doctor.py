@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from fastflight.app.settings import DEVICE_NAME
+from fastflight.app.fleet_file import DEVICE_NAME
 from fastflight.cli import doctor_checks, screen
 from fastflight.cli.doctor_checks import Subject
 from fastflight.cli.exit_codes import REFUSED, report_errors

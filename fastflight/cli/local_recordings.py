@@ -15,7 +15,7 @@ import pyarrow as pa
 import typer
 
 from fastflight.app.device_address import device_address
-from fastflight.app.settings import DEVICE_NAME
+from fastflight.app.fleet_file import DEVICE_NAME
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import Interrupted, usage_errors
 from fastflight.cli.interruption import LOOK_SECONDS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastflight.app.settings import MAX_FLEET_BYTES
+from fastflight.app.fleet_file import MAX_FLEET_BYTES
 from fastflight.errors import RequestError
 from fastflight.transport.url import MAX_URL_CHARACTERS
 
