@@ -175,7 +175,11 @@ def test_what_is_cancelled_before_it_has_a_thread_is_not_begun(
     assert server.asked == []
 
 
-def test_a_write_can_be_given_up_until_it_is_acknowledged(server: HandmadeServer) -> None:
+def test_a_write_can_be_given_up_until_it_is_acknowledged(
+    server: HandmadeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task ends although the server never answers."""
+    monkeypatch.setattr("fastflight.client.asking.GIVE_UP_SECONDS", 0.1)
     server.acknowledge.clear()
 
     async def main() -> None:
