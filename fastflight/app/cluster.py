@@ -11,8 +11,10 @@ import contextlib
 import re
 import secrets
 import ssl
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +32,11 @@ from fastflight.cluster.replication import replication
 from fastflight.concurrency import Shard
 from fastflight.device import Inventory
 from fastflight.errors import FastFlightError, RequestError, TransportError
+from fastflight.log import Extent
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog
-from fastflight.sources.recordings import KEPT, UNKNOWN
+from fastflight.sources import DefaultRecordings, Recordings
+from fastflight.sources.recordings import KEPT, UNKNOWN, rows_of
 from fastflight.transport.url import public_url
 
 # How long giving up all devices may take at shutdown. Leases that are still there then end by themselves.
@@ -45,9 +49,10 @@ SEED_IN_CREDENTIALS = re.compile(r"BEGIN NATS USER JWT-+\s+\S+\s.*BEGIN USER NKE
 EXAMPLES = {"credentials": "server.creds", "nkey": "server.nk"}
 # How long NATS may take to say what it has.
 REPLICAS_SECONDS = 3.0
-# The action by which servers ask each other for their own devices.
+# The actions by which servers ask each other for their own devices, recordings, and rows that wait for NATS.
 OWN_DEVICES = "cluster.devices"
 OWN_RECORDINGS = "cluster.recordings"
+OWN_WAITING = "cluster.waiting"
 # The action by which servers cancel each other's streams.
 OWN_STREAMS = "cluster.cancel"
 
@@ -177,10 +182,12 @@ class ClusterMember:
             return f"this server cannot take it over: {self._ownership.trouble}"
         return ""
 
-    def actions(self, local: Action, recorded: Action, registry: StreamRegistry) -> list[Action]:
+    def actions(
+        self, local: Action, recordings: Recordings | DefaultRecordings | None, registry: StreamRegistry
+    ) -> list[Action]:
         """Return the actions about the cluster. `local` is the action `devices`; its result has all devices instead.
 
-        `recorded` is the action `recordings`, and `registry` has the streams of this server.
+        `recordings` and `registry` are the recordings and the streams of this server.
         """
         forwarding = self.forwarding
 
@@ -196,20 +203,39 @@ class ClusterMember:
             return [self.status()]
 
         def storage(_: EmptyBody) -> Iterable[Result]:
-            waiting, unanswered = self._waiting(recorded)
+            results, unanswered = forwarding.everywhere(OWN_WAITING)
+            waiting = [*own_waiting(EmptyBody()), *results]
             return [
-                {"waiting": waiting, "replicas": self._replicas(), "unanswered": [asdict(each) for each in unanswered]}
+                {
+                    "waiting": {str(each["name"]): int(each["rows"]) for each in waiting},
+                    "oldest_waiting": {
+                        str(each["name"]): {"time": each["oldest"], "seconds": each["seconds"]}
+                        for each in waiting
+                        if each["oldest"] is not None
+                    },
+                    "replicas": self._replicas(),
+                    "unanswered": [asdict(each) for each in unanswered],
+                }
             ]
+
+        def own_waiting(_: EmptyBody) -> Iterable[Result]:
+            if isinstance(recordings, Recordings):
+                yield from (_waiting(name, extents) for name, extents in recordings.waiting().items())
 
         def cancel(body: CancelBody) -> Iterable[Result]:
             return [{"cancelled": registry.cancel(body.ticket.encode(), body.identity)}]
 
         about = "The servers of the cluster, and the owner of each device."
-        stored = "The recorded rows of each device that wait to be stored in NATS, and the copies of what NATS stores."
+        stored = (
+            "The recorded rows of each device that wait to be stored in NATS, the time of the oldest, the copies of "
+            "what NATS stores, and the servers that gave no answer."
+        )
+        waits = "The rows of each device recorded by this server that wait to be stored in NATS."
         return [
             replace(local, description=f"{local.description} server: its owner.", run=everywhere),
             Action(OWN_DEVICES, "As `devices`, only those that this server owns.", EmptyBody, own),
             Action(OWN_STREAMS, "Ends the streams of a ticket at this server.", CancelBody, cancel, at_once=True),
+            Action(OWN_WAITING, waits, EmptyBody, own_waiting),
             Action("cluster.status", about, EmptyBody, status, at_once=True),
             Action("cluster.storage", stored, EmptyBody, storage),
         ]
@@ -288,16 +314,6 @@ class ClusterMember:
             ],
         }
 
-    def _waiting(self, recorded: Action) -> tuple[dict[str, int], list[Unanswered]]:
-        """Return the rows of each recorded device that its owner has not handed over to NATS yet.
-
-        Those of the servers that gave no answer, which are returned as well, are not known.
-        """
-        results, unanswered = self.forwarding.everywhere(OWN_RECORDINGS)
-        with contextlib.suppress(FastFlightError):  # NATS is away
-            results += [each for each in recorded.run(EmptyBody()) if each["state"] != KEPT]
-        return {str(each["name"]): int(each["waiting"]) for each in results}, unanswered
-
     def _replicas(self) -> list[dict[str, Any]]:
         """Return the copies of the stream and of each bucket; nothing if NATS does not say so in time."""
         try:
@@ -328,6 +344,17 @@ class ClusterMember:
         while True:
             self.forwarding.routes.check()
             await asyncio.sleep(CHECK_SECONDS)
+
+
+def _waiting(name: str, extents: Sequence[Extent]) -> Result:
+    """Return what waits of one recording: the rows, the time of the oldest, and its age by the clock that set it."""
+    oldest = min((each.first_time for each in extents if each.first_time is not None), default=None)
+    return {
+        "name": name,
+        "rows": rows_of(extents),
+        "oldest": None if oldest is None else datetime.fromtimestamp(oldest / 1e6, UTC).isoformat(),
+        "seconds": None if oldest is None else round(max(0.0, time.time() - oldest / 1e6), 3),
+    }
 
 
 async def _opened(

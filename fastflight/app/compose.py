@@ -124,7 +124,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         else:
             listing, *others = on_devices
             on_devices = [
-                *member.actions(listing, recorded, registry),
+                *member.actions(listing, recordings, registry),
                 *member.recording_actions(recorded),
                 *map(member.forwarding.action, (*others, *on_recordings)),
             ]

@@ -85,17 +85,20 @@ def _show(known: dict[str, Any]) -> None:
     screen.table(("server", "location", "devices", "fleet file differs"), rows, right=("devices",))
     screen.lines("\n")
     waiting = known["waiting"]
-    silent = {each["name"] for each in known["unanswered"]}
+    ages = known.get("oldest_waiting", {})  # older servers do not have these two
+    unanswered = known.get("unanswered", ())
+    silent = {each["name"] for each in unanswered}
     devices = [
         (
             each["name"],
             each["owner"] or "-",
             "unknown" if each["owner"] in silent else str(waiting.get(each["name"], "-")),
+            f"{ages[each['name']]['seconds']:,.1f} s" if each["name"] in ages else "-",
             each["why"] or "",
         )
         for each in known["devices"]
     ]
-    screen.table(("device", "owner", "rows waiting", ""), devices, right=("rows waiting",))
+    screen.table(("device", "owner", "rows waiting", "oldest", ""), devices, right=("rows waiting", "oldest"))
     screen.lines("\n")
     replicas = [
         (
@@ -107,7 +110,7 @@ def _show(known: dict[str, Any]) -> None:
         for each in known["replicas"]
     ]
     screen.table(("in NATS", "current", "leader", "behind"), replicas)
-    for each in known["unanswered"]:
+    for each in unanswered:
         screen.complain(f"{each['name']} gives no answer at {each['location']}: {each['why']}")
     if known["trouble"]:
         screen.complain(f"{known['server']} is not a member of its cluster: {known['trouble']}")

@@ -24,7 +24,7 @@ from fastflight.cluster.replicated_log import ReplicatedLog
 from fastflight.cluster.replicated_store import ReplicatedStore
 from fastflight.concurrency import Shard, off_loop
 from fastflight.errors import BusyError, DataError, FastFlightError, Stopped
-from fastflight.log import Log, Missing, NumberedRows, Range, Store, Ticket
+from fastflight.log import Extent, Log, Missing, NumberedRows, Range, Store, Ticket
 
 log = structlog.get_logger(__name__)
 
@@ -61,11 +61,11 @@ class HandOver:
         self._limit = asyncio.Semaphore(MAX_LOGS)
         self._running = shard.submit(self._run())
 
-    def waiting(self, name: str) -> int:
-        """Return how many rows of a log are in the buffer and not in the shared recording yet."""
+    def waiting(self, name: str) -> list[Extent]:
+        """Return the rows of a log that are in the buffer and not in the shared recording yet."""
         if name not in self._buffer.names():
-            return 0
-        return sum(each.rows for each in self._buffer.log(name).extents(Range(from_seq=self._handed.get(name, 0))))
+            return []
+        return self._buffer.log(name).extents(Range(from_seq=self._handed.get(name, 0)))
 
     def drain(self, name: str, seconds: float) -> bool:
         """Wait until all rows of a log are handed over, for at most `seconds`. Return whether they are."""

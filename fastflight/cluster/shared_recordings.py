@@ -15,7 +15,7 @@ from fastflight.cluster.replicated_log import ReplicatedLog
 from fastflight.cluster.replicated_store import ReplicatedStore
 from fastflight.concurrency import Shard
 from fastflight.errors import FastFlightError
-from fastflight.log import Retention, Store
+from fastflight.log import Extent, Retention, Store
 
 # How long the end of a recorder, and of the server, waits for the hand-over of its last rows.
 DRAIN_SECONDS = 5.0
@@ -67,9 +67,9 @@ class SharedRecordings:
         """Hand over what is written to `buffer`, from now on until `close`."""
         self._hand_over = HandOver(buffer, self._store, self._shard, lambda device: self.token_of(device))
 
-    def waiting(self, name: str) -> int:
-        """Return how many rows of a recording are still to be handed over by this server."""
-        return 0 if self._hand_over is None else self._hand_over.waiting(name)
+    def waiting(self, name: str) -> list[Extent]:
+        """Return the rows of a recording that are still to be handed over by this server. NATS is not asked."""
+        return [] if self._hand_over is None else self._hand_over.waiting(name)
 
     def drain(self, name: str) -> None:
         """Wait until the rows of a recording are handed over, but not long."""

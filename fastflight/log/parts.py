@@ -125,7 +125,7 @@ def extents(snapshot: Snapshot, number: int, wanted: Range) -> list[Extent]:
         if log_index.first_time >= stop or log_index.last_time < start:
             continue
         first, last = max(log_index.begin, low), min(log_index.next, high) - 1
-        rows, size = log_index.rows, log_index.bytes
+        rows, size, first_time = log_index.rows, log_index.bytes, log_index.first_time
         if first > log_index.begin or last < log_index.next - 1:
             entries = part.entries(number) or Entries()
             batches = [
@@ -133,8 +133,9 @@ def extents(snapshot: Snapshot, number: int, wanted: Range) -> list[Extent]:
             ]
             rows = sum(min(entry.last, last) + 1 - max(entry.first, first) for entry in batches)
             size = sum(entry.size for entry in batches)
+            first_time = min((entry.first_time for entry in batches), default=END_OF_TIME)
         if rows:
-            found.append(Extent(first, last, rows, size))
+            found.append(Extent(first, last, rows, size, first_time))
     return found
 
 

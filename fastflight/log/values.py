@@ -91,13 +91,14 @@ class Extent:
     """Numbers `first` to `last` of a log that are stored in one file or group of files: read them in one pass.
 
     `rows` is the number of rows in it, `bytes` their stored size; both ignore damage. With a time range, both are
-    upper limits.
+    upper limits. `first_time` is the earliest time of the records that have the rows, in us UTC; None if it is unknown.
     """
 
     first: int
     last: int
     rows: int
     bytes: int
+    first_time: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ import structlog
 
 from fastflight.device import Device, Inventory
 from fastflight.errors import RequestError, StorageError, TransportError, UnknownName
-from fastflight.log import Log, LogStatistics, Retention, Store
+from fastflight.log import Extent, Log, LogStatistics, Retention, Store
 from fastflight.log.disk import Disk
 from fastflight.sources.recorded_rows import LOG_SCHEMA, format_damage, log_batch
 from fastflight.sources.recorder import Recorder
@@ -78,6 +78,11 @@ class RecordingStatus:
     failures: int = 0
     damage: tuple[str, ...] = ()
     waiting: int = 0
+
+
+def rows_of(extents: Iterable[Extent]) -> int:
+    """Return how many rows are in `extents`."""
+    return sum(each.rows for each in extents)
 
 
 def status_of(name: str, statistics: LogStatistics, recorder: Recorder | None = None) -> RecordingStatus:
@@ -245,7 +250,12 @@ class Recordings:
                 raise
             statistics = self.store.log(name).statistics()  # nothing is handed over yet, or NATS is away
         status = status_of(name, statistics, recorder)
-        return status if self._shared is None else replace(status, waiting=self._shared.waiting(name))
+        return replace(status, waiting=rows_of(self._shared.waiting(name))) if self._shared is not None else status
+
+    def waiting(self) -> dict[str, list[Extent]]:
+        """Return the rows of each device that is recorded now which are still to be handed over to the cluster."""
+        shared = self._shared
+        return {} if shared is None else {name: shared.waiting(name) for name in list(self._recorders)}
 
     def statuses(self) -> list[RecordingStatus]:
         """Return the status of all recordings."""

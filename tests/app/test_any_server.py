@@ -266,7 +266,7 @@ def test_the_status_has_the_copies_of_what_nats_stores(pair: Pair) -> None:
     assert [each["name"] for each in known["replicas"]] == ["ff-owners"]
     assert all((each["current"], each["replicas"], each["behind"]) == (1, 1, []) for each in known["replicas"])
     assert {each["name"] for each in known["devices"]} == {*BOARDS}
-    assert all(each["owner"] for each in known["devices"]) and known["waiting"] == {}
+    assert all(each["owner"] for each in known["devices"]) and known["waiting"] == known["oldest_waiting"] == {}
     by_http = pair.same(lambda server: httpx.get(f"{server.http}/cluster").json() | {"server": None})
     assert by_http == known | {"server": None}
 

@@ -142,6 +142,8 @@ def test_a_board_on_a_cable_is_recorded_while_nats_is_away(nats: NatsServers, tm
         assert member is not None
         until(lambda: member.status()["trouble"])
         with FastFlightClient(alpha.location) as client:
+            storage = until(lambda: (found := client.cluster_storage())["waiting"][BOARD] > 20 and found)
+            assert storage["unanswered"] == [] and storage["oldest_waiting"][BOARD]["seconds"] > 0
             with refused(TransportError):
                 client.recordings()
             with flight.connect(alpha.location) as plain:

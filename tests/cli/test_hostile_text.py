@@ -87,6 +87,8 @@ ANSWERS: dict[str, Any] = {
     },
     "cluster.storage": {
         "waiting": {EVIL: 1},
+        "oldest_waiting": {EVIL: {"time": EVIL, "seconds": 1.5}},
+        "unanswered": [{"name": EVIL, "location": EVIL, "why": EVIL}],
         "replicas": [{"name": EVIL, "replicas": 3, "current": 2, "leader": EVIL, "behind": [EVIL]}],
     },
     "recordings": RECORDED,

@@ -46,11 +46,12 @@ export class Cluster {
 
   draw(known) {
     this.known = known;
-    const { servers, devices, replicas, waiting } = known;
+    const { servers, devices, replicas, waiting, oldest_waiting } = known;
     const rows = Object.values(waiting).reduce((sum, each) => sum + each, 0);
+    const oldest = Object.values(oldest_waiting).reduce((most, each) => Math.max(most, each.seconds), 0);
     get("cluster-said").textContent =
       `${counted(servers.length, "server")}, ${counted(devices.length, "device")}, ` +
-      `${counted(rows, "recorded row")} not stored in NATS yet. As ${known.server} sees it.`;
+      `${counted(rows, "recorded row")} not stored in NATS yet${rows ? `, the oldest for ${seconds(oldest)}` : ""}. As ${known.server} sees it.`;
     const wrong = wrongOf(known);
     const more = wrong.length - MAX_WRONG;
     const said = more > 0 ? [...wrong.slice(0, MAX_WRONG), `${more} more`] : wrong;
@@ -82,7 +83,7 @@ export class Cluster {
   // rows do not change their places all the time.
   drawDevices() {
     if (this.known === null) return;
-    const { devices, waiting, unanswered } = this.known;
+    const { devices, waiting, oldest_waiting, unanswered } = this.known;
     const silent = new Set(unanswered.map((each) => each.name));
     const sought = get("cluster-search").value.trim().toLowerCase();
     const found = devices.filter((each) => `${each.name}\n${each.owner ?? ""}`.toLowerCase().includes(sought));
@@ -96,6 +97,7 @@ export class Cluster {
         // Nothing for a device that is not recorded.
         ...(Object.keys(waiting).length > 0 && {
           "Rows waiting": silent.has(each.owner) ? "unknown" : (waiting[each.name] ?? null),
+          Oldest: each.name in oldest_waiting ? seconds(oldest_waiting[each.name].seconds) : null,
         }),
       })),
     );
@@ -136,6 +138,7 @@ function wrongOf({ server, trouble, servers, devices, replicas, unanswered }) {
   ];
 }
 
+const seconds = (age) => `${age.toLocaleString("en", { maximumFractionDigits: 1 })} s`;
 const number = (count) => count.toLocaleString("en");
 const counted = (count, what) => `${number(count)} ${what}${count === 1 ? "" : "s"}`;
 
