@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, cast
@@ -30,10 +31,14 @@ from fastflight.client.stream import MAX_KEPT_GAPS
 from fastflight.log import Store
 from fastflight.sources.recorded_rows import BEGAN, LOG_SCHEMA, log_batch
 from fastflight.transport.chunk_buffer import Chunk
+from tests.log.engines import EVERYTHING_NOW, JetStreamEngine
+from tests.support.servers import ServerProcess
 
 from .conftest import Run
 
-# 2026-11-20 08:00 UTC, and a line each second.
+# The numbers of the rows: two are missing.
+LOTS = ((0, 4), (7, 9))
+# 2026-11-20 08:00 UTC.
 BEGIN_NS = 1_795_161_600 * 10**9
 SECOND_NS = 10**9
 READINGS = ["--format", "csv", "--schema", "n=int64,celsius=double"]
@@ -45,10 +50,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recordings")
     with Store(folder, sync_ms=0) as store:
         log = store.open("weather", LOG_SCHEMA)
-        for first, last in ((0, 4), (7, 9)):
-            lot = [Chunk(n, BEGIN_NS + n * SECOND_NS, "rx", b"%d,2%d.5\n" % (n, n)) for n in range(first, last + 1)]
-            log.append(log_batch(lot, {0: BEGAN}), first=first).result()
+        for first, last in LOTS:
+            log.append(lot(first, last), first=first).result()
     return folder
+
+
+def lot(first: int, last: int) -> pa.RecordBatch:
+    """A line each second."""
+    lines = [Chunk(n, BEGIN_NS + n * SECOND_NS, "rx", b"%d,2%d.5\n" % (n, n)) for n in range(first, last + 1)]
+    return log_batch(lines, {0: BEGAN})
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +70,29 @@ def location(folder: Path) -> Iterator[str]:
         yield running.location
 
 
-@pytest.fixture(params=["server", "folder"])
-def here(request: pytest.FixtureRequest, folder: Path) -> list[str]:
-    """Asked of the server, or read here."""
+@pytest.fixture(scope="module")
+def in_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of a cluster, whose shared recordings have the same rows: a compacted part, and messages after it."""
+    with JetStreamEngine.started(tmp_path_factory.mktemp("nats")) as engine:
+        with engine.replicated() as shared:
+            log = shared.open("weather", LOG_SCHEMA)
+            (before, after) = LOTS
+            log.append(lot(*before), first=before[0]).result()
+            assert shared.compact(tmp_path_factory.mktemp("compacting") / "new", limits=EVERYTHING_NOW)
+            log.append(lot(*after), first=after[0]).result()
+            assert shared.call(shared.stream.bounds()).messages == 1
+        options = ("--cluster", ",".join(engine.nats.urls), "--cluster-name", "alpha")
+        buffer = str(tmp_path_factory.mktemp("buffer"))
+        # A process of its own, whose log is not on the standard output of the commands.
+        with closing(ServerProcess("--device", "demo=sim:", *options, "--recordings", buffer)) as server:
+            yield server.location
+
+
+@pytest.fixture(params=["server", "folder", "cluster"])
+def here(request: pytest.FixtureRequest, folder: Path, in_cluster: str) -> list[str]:
+    """Asked of the server or of one of a cluster, or read here."""
+    if request.param == "cluster":
+        return ["--server", in_cluster]
     return ["--recordings", str(folder)] if request.param == "folder" else []
 
 

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,8 +15,15 @@ import pytest
 from fastflight.errors import DataError, RequestError, SequenceConflict, Stopped, UnknownName
 from fastflight.log import Appended, Log, Range, Retention, Store
 from fastflight.log.index import MAX_SEQ
+from fastflight.service.requests import Recording
+from fastflight.sources import recording
+from fastflight.sources.recorded_rows import BEGAN, LOG_SCHEMA, log_batch
+from fastflight.sources.recording import RecordingSource
+from fastflight.transport.chunk_buffer import Chunk
 from tests.log.engines import CompactedEngine, EmbeddedEngine, Engine, JetStreamEngine
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers, time_of
+from tests.sources.test_session_rows import told
+from tests.support.source_items import items
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +65,48 @@ def test_a_ticket_has_the_numbers_of_its_rows(engine: Engine) -> None:
         ticket = store.open("demo", SCHEMA).append(batch_of("demo", 0, 1))
         assert ticket.result() == Appended(ticket.first, ticket.last)
         assert ticket.done
+
+
+def test_a_recording_is_replayed_as_it_was_recorded(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows, gaps and the place of each are those of a plain store, whole and in the parts that are read in parallel."""
+
+    def fill(store: Store) -> None:
+        log = store.open("demo", LOG_SCHEMA)
+        for first, last, paused_until in ((0, 9, 0), (10, 14, 0), (20, 39, 0), (100, 119, 100)):
+            lines = [Chunk(n, n * 10**9, "rx", b"%d,%d\n" % (n, n % 7)) for n in range(first, last + 1)]
+            batch = log_batch(lines, {0: BEGAN, 30: "the line was lost: it was pulled"})
+            log.append(batch, first=first, paused_until=paused_until).result()
+            if first == 10:
+                assert log.statistics().rows == 15  # one engine compacts these, and later the others
+
+    def answers(store: Store) -> list[object]:
+        source = RecordingSource(store)
+        found: list[object] = []
+        for keys in (
+            {},
+            {"from_seq": 5, "to_seq": 110},
+            {"from_time": datetime.fromtimestamp(12, UTC), "to_time": datetime.fromtimestamp(105, UTC)},
+            {"limit_rows": 17},
+            {"columns": ("seq", "time")},
+            {"format": "csv", "schema": {"a": "int64", "b": "int64"}},
+            {"format": "lines", "from_seq": 25},
+            {"from_seq": 15, "to_seq": 19},
+        ):
+            request = Recording.model_validate({"name": "demo", **keys})
+            whole = told(items(source.read(request)))
+            divided = source.parts(request, source.describe(request)).parts
+            rows = [row for part in divided for row in told(items(source.read(part.request))) if "seq" in row]
+            assert rows == [row for row in whole if "seq" in row]
+            found.append(whole)
+        return found
+
+    monkeypatch.setattr(recording, "PART_BYTES", 1)
+    with Store(tmp_path / "plain", sync_ms=0) as plain, engine.store() as store:
+        fill(plain)
+        fill(store)
+        assert answers(store) == answers(plain)
 
 
 def test_an_append_that_expects_another_number_keeps_nothing(engine: Engine) -> None:
