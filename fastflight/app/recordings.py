@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from fastflight.app.recording_settings import RecordingSettings
 from fastflight.app.settings import ServeSettings
 from fastflight.device import Inventory
+from fastflight.errors import BusyError
 from fastflight.extras import needs
 from fastflight.log import Retention
 from fastflight.sources import DefaultRecordings, Recordings
@@ -60,7 +61,14 @@ def _open_shared(
             holder=holder,
             shared=shared,
         )
-    except BaseException:
+    except BaseException as error:
         shared.close()
+        if isinstance(error, BusyError):
+            raise BusyError(
+                f"another process records there: {error.holder}" if error.holder else "another process records there",
+                holder=error.holder,
+                where=str(folder),
+                hint="Give this server another name with --cluster-name, or another folder with --recordings",
+            ) from error
         raise
     return recordings, shared

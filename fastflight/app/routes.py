@@ -116,8 +116,8 @@ class Routes:
             raise UnknownName("no such device", where=device, hint=nearest(device, names))
         why = self.owners.why_gone(device)
         if why or time.monotonic() >= deadline:
-            what = why or UNOWNED
-            raise BusyError(what, where=device, hint="It may be moving to another server: ask again in a few seconds")
+            moving = "It may be moving to another server: ask again in a few seconds"
+            raise BusyError(why or UNOWNED, where=device, hint="See `fastflight cluster status`" if why else moving)
         return None
 
     def opened(self, stream: RowStream, location: str) -> RowStream:

@@ -82,8 +82,9 @@ def _show(known: dict[str, Any]) -> None:
         (each["name"], each["location"], str(each["devices"]), ", ".join(each["differs"]) or "-")
         for each in known["servers"]
     ]
-    screen.table(("server", "location", "devices", "fleet file differs"), rows, right=("devices",))
-    screen.lines("\n")
+    if rows:  # none before this server is a member
+        screen.table(("server", "location", "devices", "fleet file differs"), rows, right=("devices",))
+        screen.lines("\n")
     waiting = known["waiting"]
     ages = known.get("oldest_waiting", {})  # older servers do not have these two
     unanswered = known.get("unanswered", ())
@@ -94,12 +95,12 @@ def _show(known: dict[str, Any]) -> None:
             each["owner"] or "-",
             "unknown" if each["owner"] in silent else str(waiting.get(each["name"], "-")),
             f"{ages[each['name']]['seconds']:,.1f} s" if each["name"] in ages else "-",
-            each["why"] or "",
+            # What is wrong with this server is said once, below.
+            (each["why"] or "").removesuffix(f": {known['trouble']}"),
         )
         for each in known["devices"]
     ]
     screen.table(("device", "owner", "rows waiting", "oldest", ""), devices, right=("rows waiting", "oldest"))
-    screen.lines("\n")
     replicas = [
         (
             each["name"],
@@ -109,7 +110,14 @@ def _show(known: dict[str, Any]) -> None:
         )
         for each in known["replicas"]
     ]
-    screen.table(("in NATS", "current", "leader", "behind"), replicas)
+    if replicas:
+        screen.lines("\n")
+        screen.table(("in NATS", "current", "leader", "behind"), replicas)
+    if differing := [each["name"] for each in known["servers"] if each["differs"]]:
+        screen.complain(
+            f"The fleet file of {known['server']} is not that of {', '.join(differing)}. Devices whose settings differ "
+            "stay where they are. Give all servers the same file, and send them SIGHUP"
+        )
     for each in unanswered:
         screen.complain(f"{each['name']} gives no answer at {each['location']}: {each['why']}")
     if known["trouble"]:

@@ -17,6 +17,7 @@ from nats.js.kv import KV_DEL, KV_PURGE, KeyValue
 
 from fastflight.cluster.connection import understood
 from fastflight.cluster.entries import Put
+from fastflight.cluster.stream import check_fleet
 from fastflight.errors import RequestError
 
 BUCKET = "ff-owners"
@@ -27,6 +28,9 @@ MAX_REPLICAS = 3
 
 # A key, its revision, and its content: None if somebody deleted the entry.
 Seen = tuple[str, int, Mapping[str, Any] | None]
+
+# Of the bucket; the name of the fleet follows.
+DESCRIPTION = "fastflight: owners of the fleet "
 
 
 class Bucket:
@@ -65,14 +69,13 @@ async def open_bucket(client: Client, fleet: str, servers: int) -> Bucket:
     `RequestError` if it belongs to another fleet or was made by another version of fastflight.
     """
     with understood(f"the bucket {BUCKET}"):
-        description = f"fastflight: owners of the fleet {fleet}"
         jetstream = client.jetstream(timeout=ANSWER_SECONDS)
         replicas = MAX_REPLICAS if servers >= MAX_REPLICAS else 1
         try:
             entries = await jetstream.key_value(BUCKET)
         except js_errors.NotFoundError:
             config = api.KeyValueConfig(
-                BUCKET, description, history=1, storage=api.StorageType.FILE, replicas=replicas, direct=False
+                BUCKET, DESCRIPTION + fleet, history=1, storage=api.StorageType.FILE, replicas=replicas, direct=False
             )
             # Another server may have created it, and other settings than these are refused below.
             with contextlib.suppress(js_errors.BadRequestError):
@@ -80,12 +83,7 @@ async def open_bucket(client: Client, fleet: str, servers: int) -> Bucket:
             entries = await jetstream.key_value(BUCKET)
         status = await entries.status()
     found = status.stream_info.config
-    if found.description != description:
-        raise RequestError(
-            f"the bucket {BUCKET} is for something else: {found.description or 'it has no description'!r}",
-            where=f"the fleet {fleet}",
-            hint="Give each fleet a NATS account of its own, or the same name in [cluster] of all its fleet files",
-        )
+    check_fleet(f"the bucket {BUCKET}", found.description, DESCRIPTION, fleet)
     if status.ttl:
         raise RequestError(
             f"the bucket {BUCKET} is of an earlier version of fastflight: its entries live for {status.ttl:g} s",

@@ -110,8 +110,13 @@ class ClusterConnection:
         self._jetstream: JetStreamContext | None = None
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        # Why there is no connection; empty while there is one.
-        self.trouble = "not connected yet"
+        # Why there is no connection; None while there is one.
+        self._failure: FastFlightError | None = TransportError("not connected to NATS yet")
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection; empty while there is one."""
+        return "" if self._failure is None else str(self._failure)
 
     @property
     def is_connected(self) -> bool:
@@ -122,7 +127,8 @@ class ClusterConnection:
     def jetstream(self) -> JetStreamContext:
         """JetStream by the present connection. `TransportError` if there is none."""
         if self._jetstream is None or not self.is_connected:
-            raise self._unreachable(self.trouble or "the connection was lost")
+            failure = self._failure or self._unreachable("the connection was lost")
+            raise TransportError(failure.what, where=failure.where or str(self._address), hint=failure.hint)
         return self._jetstream
 
     def open(self) -> None:
@@ -148,9 +154,10 @@ class ClusterConnection:
     async def aclose(self) -> None:
         """Close the connection. Nothing is sent any more."""
         task, self._task = self._task, None
-        if task is not None:
+        while task is not None and not task.done():
+            # `asyncio.wait_for` of Python 3.11, which nats-py uses, loses a cancellation if what it waits for ends now.
             task.cancel()
-            await asyncio.wait([task])
+            await asyncio.wait([task], timeout=2 * CLOSE_SECONDS)
 
     async def _next_change(self) -> None:
         changed = self._changed
@@ -168,13 +175,17 @@ class ClusterConnection:
             except Exception as error:  # nobody awaits this task, and nats-py raises anything for a file it cannot read
                 failure = error if isinstance(error, FastFlightError) else self._unreachable(type(error).__name__)
                 if str(failure) != self.trouble:
-                    log.warning("NATS cannot be used; trying again", reason=str(failure))
-                self.trouble = str(failure)
+                    log.warning("NATS cannot be used; trying again", connection=self._name, reason=str(failure))
+                self._failure = failure
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             self._client, self._jetstream = client, client.jetstream(timeout=ANSWER_SECONDS)
-            self.trouble = ""
-            log.info("connected to NATS", server=client.connected_url.netloc if client.connected_url else "")
+            self._failure = None
+            log.info(
+                "connected to NATS",
+                connection=self._name,
+                server=client.connected_url.netloc if client.connected_url else "",
+            )
             self._notify()
             try:
                 await _until_closed(client, closed)
@@ -182,8 +193,8 @@ class ClusterConnection:
                 self._client = self._jetstream = None
                 self._notify()
                 await self._close(client)
-            self.trouble = "the connection was lost"
-            log.warning("the connection to NATS was lost; connecting again")
+            self._failure = self._unreachable("the connection was lost")
+            log.warning("the connection to NATS was lost; connecting again", connection=self._name)
 
     async def _connect(self) -> tuple[Client, asyncio.Event]:
         """Connect once, and check the server. Return the client, and an event that is set when it has closed."""

@@ -352,7 +352,11 @@ class Ownership:
                 log.info("this server is a member of its cluster", server=self.profile.name)
             self._complained = ""
         elif (is_sure or now - self._trouble_since > 2 * self._ttl) and trouble != self._complained:
-            log.error("this server is not a member of its cluster", reason=trouble)
+            log.error(
+                "this server is not a member of its cluster",
+                reason=trouble,
+                hint="It goes on trying. Until then it owns no devices, and serves what needs none",
+            )
             self._complained = trouble
         elif trouble != self.trouble:
             log.info("this server is not a member of its cluster yet", reason=trouble)

@@ -60,6 +60,19 @@ def description(fleet: str) -> str:
     return f"fastflight: recordings of the fleet {fleet}"
 
 
+def check_fleet(what: str, found: str | None, prefix: str, fleet: str) -> None:
+    """Raise `RequestError` unless `found`, the description of `what` in NATS, is `prefix` and the fleet."""
+    if found == prefix + fleet:
+        return
+    is_fleet = found is not None and found.startswith(prefix)
+    owner = f"the fleet {found[len(prefix) :]!r}" if found and is_fleet else "something else than fastflight"
+    raise RequestError(
+        f"{what} in this NATS account belongs to {owner}, and not to the fleet {fleet!r}",
+        where="[cluster]",
+        hint="Give each fleet a NATS account of its own, or the same `fleet` in [cluster] of all its fleet files",
+    )
+
+
 class Stream:
     """A stream of the fleet `fleet`. Use it on the loop of `connection`.
 
@@ -91,13 +104,7 @@ class Stream:
                 with contextlib.suppress(errors.BadRequestError):
                     await self._create(jetstream)
                 found = (await jetstream.stream_info(self.name)).config.description
-            if found != description(self._fleet):
-                raise RequestError(
-                    f"the stream {self.name} is for something else: {found or 'it has no description'!r}",
-                    where=f"the fleet {self._fleet}",
-                    hint="Give each fleet a NATS account of its own, or the same name in [cluster] of all its "
-                    "fleet files",
-                )
+            check_fleet(f"the stream {self.name}", found, description(""), self._fleet)
             self._ready = True
         return jetstream
 

@@ -16,7 +16,7 @@ from fastflight.app.running import RunningServer
 from fastflight.app.settings import BridgeSettings
 from fastflight.bridge import Ports
 from fastflight.client import FastFlightClient, Recorded
-from fastflight.errors import TransportError
+from fastflight.errors import BusyError, TransportError
 from fastflight_benchmark.nats_servers import NatsServers, nats_servers
 from tests.support.refusals import refused
 from tests.support.servers import serving
@@ -128,6 +128,18 @@ def test_any_server_reads_what_the_owner_records_also_after_the_board_has_moved(
             client.recording(BOARD, to_seq=seq[-1]).to_arrow()
             pq.write_table(table, target)
             assert pq.read_table(target)["seq"].to_pylist() == seq
+    finally:
+        servers.close()
+
+
+def test_two_servers_of_one_name_on_one_computer_say_what_to_do(nats: NatsServers, board: str, tmp_path: Path) -> None:
+    servers = Servers(nats, board, tmp_path / "recordings")
+    try:
+        servers.start("alpha")
+        with refused(BusyError, where=str(tmp_path / "recordings" / "alpha")) as raised:
+            servers.start("alpha")
+        assert "another process records there: the server at" in raised.value.what
+        assert "--cluster-name" in raised.value.hint and "--recordings" in raised.value.hint
     finally:
         servers.close()
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from nats.aio.client import Client
 
 from fastflight.cluster.connection import ClusterConnection, NatsAddress, understood
 from fastflight.errors import Forbidden, RequestError, StorageFull, TransportError
@@ -32,8 +33,9 @@ def test_it_connects_when_nats_starts_and_again_when_it_was_away(tmp_path: Path)
     async def scenario() -> None:
         async with opened(NatsAddress(nats.urls)) as connection:
             await auntil(lambda: "cannot be used" in connection.trouble)
-            with refused(TransportError):
+            with refused(TransportError) as raised:
                 _ = connection.jetstream
+            assert str(raised.value) == connection.trouble
             for _ in range(2):
                 nats.nodes[0].start()
                 client = await connection.connected()
@@ -43,6 +45,27 @@ def test_it_connects_when_nats_starts_and_again_when_it_was_away(tmp_path: Path)
 
     with nats_servers(tmp_path) as nats:
         nats.nodes[0].kill()
+        asyncio.run(scenario())
+
+
+def test_it_closes_though_the_cancellation_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in `asyncio.wait_for` of Python 3.11, which nats-py uses, if what it waits for ends at the same moment."""
+    connect = Client.connect
+
+    async def scenario() -> None:
+        connecting = asyncio.Event()
+
+        async def connect_and_lose_a_cancellation(client: Client, *arguments: object, **named: object) -> None:
+            await connect(client, *arguments, **named)  # type: ignore[arg-type]
+            connecting.set()
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+
+        monkeypatch.setattr(Client, "connect", connect_and_lose_a_cancellation)
+        async with opened(NatsAddress(nats.urls)):
+            await connecting.wait()
+
+    with nats_servers(tmp_path) as nats:
         asyncio.run(scenario())
 
 

@@ -37,7 +37,7 @@ def trouble_of(urls: tuple[str, ...], **settings: Any) -> str:
         connection = ClusterConnection(nats_address(ClusterSettings(urls, "alpha", **settings)), "a test")
         connection.open()
         try:
-            await auntil(lambda: connection.is_connected or connection.trouble != "not connected yet")
+            await auntil(lambda: connection.is_connected or connection.trouble != "not connected to NATS yet")
             return connection.trouble
         finally:
             await connection.aclose()

@@ -185,7 +185,7 @@ def test_a_stream_of_another_fleet_is_refused(nats: NatsServers, tmp_path: Path)
         until(lambda: has(server, 10))
         other = SharedRecordings(NatsAddress(nats.urls), "a test", "another", Retention(), tmp_path / "compacting")
         until(lambda: other._connection.is_connected)
-        with pytest.raises(Exception, match="is for something else") as error:
+        with pytest.raises(Exception, match="belongs to the fleet 'fleet', and not to the fleet 'another'") as error:
             other.names()
         assert "account of its own" in str(error.value)
         other.close()

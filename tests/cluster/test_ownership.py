@@ -207,7 +207,9 @@ def test_wrong_clusters_are_named(nats: NatsServers) -> None:
         differing = Member("d", boards, nats, devices={**dict.fromkeys(NAMES, digest_of("other")), "more": "1"})
         async with members(a, twin, other, differing):
             await auntil(lambda: "has the name 'a'" in a.ownership.trouble + twin.ownership.trouble)
-            await auntil(lambda: "is for something else" in other.ownership.trouble)
+            await auntil(
+                lambda: "belongs to the fleet 'fleet', and not to the fleet 'another'" in other.ownership.trouble
+            )
             loner = a if not a.ownership.trouble else twin
             await auntil(lambda: loner.ownership.differing.get("d"))
             found = loner.ownership.differing["d"]
