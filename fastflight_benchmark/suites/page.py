@@ -20,7 +20,7 @@ import pandas as pd
 import psutil
 from websockets.asyncio.client import ClientConnection, connect
 
-from fastflight.app.cluster_demo import free_ports
+from fastflight.app.nats_servers import free_ports
 from fastflight.errors import FastFlightError
 from fastflight_benchmark import output, report
 from fastflight_benchmark.cores import cpu_seconds

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from fastflight.app.nats_servers import NatsServers, nats_servers
 from fastflight.client import FastFlightClient
-from fastflight_benchmark.nats_servers import NatsServers, nats_servers
 from tests.campaigns.faulting.program import Program
 from tests.support.buffering_board import HOST, BufferingBoard
 from tests.support.waiting import until

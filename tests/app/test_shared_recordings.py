@@ -11,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastflight.app.cluster_settings import ClusterSettings
+from fastflight.app.nats_servers import NatsServers, nats_servers
 from fastflight.app.recording_settings import RecordingSettings
 from fastflight.app.running import RunningServer
 from fastflight.app.settings import BridgeSettings
 from fastflight.bridge import Ports
 from fastflight.client import FastFlightClient, Recorded
 from fastflight.errors import BusyError, TransportError
-from fastflight_benchmark.nats_servers import NatsServers, nats_servers
 from tests.support.refusals import refused
 from tests.support.servers import serving
 from tests.support.waiting import until

@@ -22,12 +22,12 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
+from fastflight.app.nats_servers import nats_servers
 from fastflight.cluster.connection import ClusterConnection, NatsAddress
 from fastflight.cluster.lease import TTL_SECONDS
 from fastflight.cluster.ownership import Ownership
 from fastflight.cluster.placement import rankings
 from fastflight.cluster.profile import Profile
-from fastflight_benchmark.nats_servers import nats_servers
 
 LOOK_SECONDS = 0.1
 # No event takes longer, or something is wrong.

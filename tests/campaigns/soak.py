@@ -30,7 +30,7 @@ from typing import Annotated, Any
 import pandas as pd
 import typer
 
-from fastflight.app.cluster_demo import free_ports
+from fastflight.app.nats_servers import free_ports
 from fastflight.client import FastFlightClient
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
 from fastflight_benchmark import ending, machine, output

@@ -17,7 +17,7 @@ import psutil
 import typer
 from websockets.sync.client import connect
 
-from fastflight.app.cluster_demo import free_ports
+from fastflight.app.nats_servers import free_ports
 from fastflight.client import FastFlightClient
 from fastflight.errors import TransportError
 from fastflight_benchmark import ending, machine

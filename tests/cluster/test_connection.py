@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from nats.aio.client import Client
 
+from fastflight.app.nats_servers import nats_servers
 from fastflight.cluster.connection import ClusterConnection, NatsAddress, understood
 from fastflight.errors import Forbidden, RequestError, StorageFull, TransportError
-from fastflight_benchmark.nats_servers import nats_servers
 from tests.support.refusals import refused
 from tests.support.waiting import auntil
 

@@ -14,9 +14,9 @@ import pytest
 from fastflight.app.certificates import CertificateAuthority
 from fastflight.app.cluster import nats_address
 from fastflight.app.cluster_settings import ClusterSettings
+from fastflight.app.nats_servers import nats_servers
 from fastflight.cluster.connection import ClusterConnection
 from fastflight.errors import RequestError
-from fastflight_benchmark.nats_servers import nats_servers
 from tests.support.nats_accounts import operator_mode, user
 from tests.support.servers import running
 from tests.support.waiting import auntil

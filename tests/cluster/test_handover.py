@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
+from fastflight.app.nats_servers import NatsServers, nats_servers
 from fastflight.cluster.connection import NatsAddress
 from fastflight.cluster.shared_recordings import SharedRecordings
 from fastflight.errors import TransportError
 from fastflight.log import Log, Range, Retention, Store
-from fastflight_benchmark.nats_servers import NatsServers, nats_servers
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers
 from tests.support.refusals import refused
 from tests.support.waiting import until

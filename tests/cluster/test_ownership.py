@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import pytest
 
+from fastflight.app.nats_servers import NatsServers, nats_servers
 from fastflight.cluster.connection import ClusterConnection, NatsAddress
 from fastflight.cluster.ownership import Ownership
 from fastflight.cluster.placement import ranked
 from fastflight.cluster.profile import Profile, digest_of
 from fastflight.errors import RequestError, TransportClosed
-from fastflight_benchmark.nats_servers import NatsServers, nats_servers
 from tests.support.refusals import refused
 from tests.support.waiting import auntil
 

@@ -12,12 +12,12 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from fastflight.app.cluster_settings import ClusterSettings
+from fastflight.app.nats_servers import NatsServers, nats_servers
 from fastflight.app.recording_settings import RecordingSettings
 from fastflight.client import FastFlightClient
 from fastflight.cluster.connection import ClusterConnection, NatsAddress
 from fastflight.cluster.replicated_store import ReplicatedStore
 from fastflight.concurrency import Shard
-from fastflight_benchmark.nats_servers import NatsServers, nats_servers
 from tests.log.engines import EVERYTHING_NOW
 from tests.support.servers import serving
 from tests.support.waiting import until

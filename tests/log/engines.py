@@ -11,6 +11,7 @@ from typing import ParamSpec, Protocol, TypeVar, cast
 import pytest
 from nats.js import errors
 
+from fastflight.app.nats_servers import NatsServers, nats_servers
 from fastflight.cluster import part_bucket
 from fastflight.cluster.compaction import CompactionLimits
 from fastflight.cluster.connection import ClusterConnection, NatsAddress
@@ -19,7 +20,6 @@ from fastflight.cluster.replicated_log import ReplicatedLog
 from fastflight.cluster.replicated_store import ReplicatedStore
 from fastflight.concurrency import Shard
 from fastflight.log import Retention, Store
-from fastflight_benchmark.nats_servers import NatsServers, nats_servers
 
 P = ParamSpec("P")
 T = TypeVar("T")

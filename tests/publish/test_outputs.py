@@ -17,7 +17,7 @@ import paho.mqtt.client as paho
 import pyarrow as pa
 import pytest
 
-from fastflight.app.cluster_demo import free_ports
+from fastflight.app.nats_servers import free_ports
 from fastflight.app.recording_settings import RecordingSettings
 from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient

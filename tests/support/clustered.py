@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fastflight.app.cluster_settings import ClusterSettings
+from fastflight.app.nats_servers import NatsServers, nats_servers
 from fastflight.app.running import RunningServer
 from fastflight.app.settings import BridgeSettings
 from fastflight.bridge import Ports
 from fastflight.client import FastFlightClient
 from fastflight.cluster.placement import ranked
-from fastflight_benchmark.nats_servers import NatsServers, nats_servers
 from tests.support.servers import serving
 from tests.support.waiting import until
 

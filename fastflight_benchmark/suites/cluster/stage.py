@@ -19,11 +19,11 @@ from typing import Any
 
 import psutil
 
+from fastflight.app.nats_servers import NatsServers, nats_servers
 from fastflight.client import FastFlightClient
 from fastflight.cluster.placement import rankings
 from fastflight.errors import FastFlightError
 from fastflight_benchmark.cores import cpu_seconds
-from fastflight_benchmark.nats_servers import NatsServers, nats_servers
 from fastflight_benchmark.peers.running import FREE_PORT
 from fastflight_benchmark.printing import Fleet, printing
 from fastflight_benchmark.printing_boards import Options as Boards

@@ -24,7 +24,7 @@ import pandas as pd
 import pyarrow as pa
 from pyarrow import flight
 
-from fastflight.app.cluster_demo import free_ports
+from fastflight.app.nats_servers import free_ports
 from fastflight.errors import DataError, TransportError
 from fastflight_benchmark import output, report
 from fastflight_benchmark.options import Options

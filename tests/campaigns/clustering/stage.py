@@ -19,10 +19,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from fastflight.app.cluster_demo import free_ports
+from fastflight.app.nats_servers import NatsNode, free_ports
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError
-from fastflight_benchmark.nats_servers import NatsNode
 from tests.campaigns.clustering import compacting
 from tests.campaigns.clustering.boards import HOST, CountingBoard
 from tests.campaigns.faulting.program import Program

