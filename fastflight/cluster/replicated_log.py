@@ -13,9 +13,9 @@ from fastflight.cluster.log_stream import State, subject_of
 from fastflight.cluster.log_writer import MAX_BODY_BYTES, LogWriter, Part, Sending
 from fastflight.cluster.replicated_parts import ReplicatedParts
 from fastflight.cluster.replicated_reading import ReplicatedReading
-from fastflight.cluster.replicated_statistics import extents, statistics
+from fastflight.cluster.replicated_statistics import extents, statistics, stored
 from fastflight.errors import FastFlightError, StorageError, UnknownName
-from fastflight.log import EVERYTHING, Extent, LogStatistics, Missing, NumberedRows, Range, Ticket
+from fastflight.log import EVERYTHING, Extent, LogStatistics, Missing, NumberedRows, Range, StoredRows, Ticket
 from fastflight.log.committer import Commit
 from fastflight.log.content import Codec, log_number
 
@@ -102,6 +102,10 @@ class ReplicatedLog:
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
         """As `Log.extents`."""
         return extents(self._store, self.name, wanted)
+
+    def stored(self, wanted: Range = EVERYTHING, limit: int | None = None) -> StoredRows:
+        """As `Log.stored`. The files are in the object store, and what is read of them comes from there each time."""
+        return stored(self._store, self.name, wanted, limit)
 
     def trim(self, before_seq: int) -> Ticket:
         """As `Log.trim`."""

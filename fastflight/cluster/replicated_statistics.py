@@ -1,4 +1,4 @@
-"""Where a log in JetStream begins and ends at one moment, its statistics, and its extents."""
+"""Where a log in JetStream begins and ends at one moment, its statistics, its extents, and its Parquet files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from fastflight.errors import UnknownName
 from fastflight.log import parts
 from fastflight.log.content import log_number
 from fastflight.log.index import LogIndex
-from fastflight.log.reading import Snapshot, StorePart
+from fastflight.log.reading import Snapshot, StorePart, retry_missing
+from fastflight.log.stored import StoredRows, stored_rows
 from fastflight.log.values import Extent, LogStatistics, Range
 
 T = TypeVar("T")
@@ -140,6 +141,16 @@ def extents(store: Recorded, name: str, wanted: Range) -> list[Extent]:
     """Return ranges of a log that are worth reading with a stream each, in order."""
     at = position(store, name)
     return [*parts.extents(at.snapshot, at.state.log.number, wanted), *_extents_of_messages(store, name, at, wanted)]
+
+
+def stored(store: Recorded, name: str, wanted: Range, limit: int | None) -> StoredRows:
+    """Open the Parquet files of the parts that begin a range. Rows after `end` are in messages."""
+
+    def opened() -> StoredRows:
+        at = position(store, name)
+        return stored_rows(Snapshot(at.parts, at.first, at.tail.next), at.state.log.number, wanted, limit)
+
+    return retry_missing(opened)
 
 
 def _extents_of_messages(store: Recorded, name: str, at: Position, wanted: Range) -> list[Extent]:

@@ -17,6 +17,7 @@ from fastflight.log.content import Codec, log_number
 from fastflight.log.disk import Disk, LocalDisk
 from fastflight.log.parts import extents, known_damage, load_parts, log_statistics
 from fastflight.log.reading import LogReading, Snapshot, StorePart, retry_missing
+from fastflight.log.stored import StoredRows, stored_rows
 from fastflight.log.values import EVERYTHING, Damage, Extent, LogStatistics, Missing, NumberedRows, Range
 
 
@@ -42,6 +43,11 @@ class LogReader:
         """As `Log.extents`."""
         number = log_number(self.name)
         return retry_missing(lambda: extents(self._reader.snapshot(number), number, wanted))
+
+    def stored(self, wanted: Range = EVERYTHING, limit: int | None = None) -> StoredRows:
+        """As `Log.stored`."""
+        number = log_number(self.name)
+        return retry_missing(lambda: stored_rows(self._reader.snapshot(number), number, wanted, limit))
 
 
 class StoreReader:

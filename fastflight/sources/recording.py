@@ -19,7 +19,7 @@ import structlog
 
 from fastflight.concurrency import off_loop
 from fastflight.errors import RequestError, TransportError
-from fastflight.log import Extent, LogStatistics, Missing, NumberedRows, Range, Store
+from fastflight.log import Extent, LogStatistics, Missing, NumberedRows, Range, Store, StoredRows
 from fastflight.service.requests import Recording
 from fastflight.service.source import AsyncReading, Estimate, Lot, Noted, Part, Parts, Reading, SourceFunctions, Takes
 from fastflight.sources.reading import abegin, begin
@@ -43,6 +43,8 @@ class Readable(Protocol):
     def statistics(self) -> LogStatistics: ...
 
     def extents(self, wanted: Range = ...) -> list[Extent]: ...
+
+    def stored(self, wanted: Range = ..., limit: int | None = None) -> StoredRows: ...
 
 
 class ReadableStore(Protocol):

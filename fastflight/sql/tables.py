@@ -20,7 +20,7 @@ from fastflight.access.actions import Actions
 from fastflight.access.authority import Authority, Listing
 from fastflight.access.identity import Identity
 from fastflight.errors import FastFlightError, Stopped, UnknownName, nearest
-from fastflight.log import Log, StoredRows
+from fastflight.log import StoredRows
 from fastflight.service import Catalog
 from fastflight.service.requests import DeviceFile, Recording, Request
 from fastflight.service.resolve import plain
@@ -119,9 +119,9 @@ class FileTable:
 
 
 class RecordingTable:
-    """The recorded traffic of a device. `log` is None if the log is not on this computer."""
+    """The recorded traffic of a device, which is in `log`."""
 
-    def __init__(self, catalog: Catalog, request: Recording, log: Log | None) -> None:
+    def __init__(self, catalog: Catalog, request: Recording, log: Readable) -> None:
         self._log = log
         self._stored: StoredRows | None = None
         self._source = catalog.source_of(request)
@@ -133,7 +133,7 @@ class RecordingTable:
         self.schema = plain(schema).remove_metadata()
 
     def stored(self, narrowing: Narrowing) -> StoredRows | None:
-        if self._log is None or narrowing.is_empty:
+        if narrowing.is_empty:
             return None
         request = self._request.model_copy(update=_keys(narrowing))
         self._stored = self._log.stored(range_of(request), request.limit_rows)
@@ -222,8 +222,7 @@ class Tables:
         if name.lower() == RECORDING:
             recording = Recording(name=schema)
             recording = self._authority.authorize(identity, recording, "read")
-            log = self._log_of(recording.name)
-            return RecordingTable(self._catalog, recording, log if isinstance(log, Log) else None)
+            return RecordingTable(self._catalog, recording, self._log_of(recording.name))
         if schema.lower() == OWN_SCHEMA and OWN_SCHEMA not in self._devices(identity):
             raise UnknownName("no such table", where=shown(path), hint=nearest(name, OWN_SCHEMAS))
         request = DeviceFile(device=schema, path=f"/{name.lstrip('/')}")

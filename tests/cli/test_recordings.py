@@ -180,6 +180,15 @@ def test_the_rows_in_a_file(run: Run, here: list[str], command: list[str], endin
         assert gap == {"first": 5, "last": 6, "reason": "never written", "where": ""}
 
 
+def test_sql_has_the_rows_of_parts_and_of_messages(run: Run, in_cluster: str) -> None:
+    query = "select seq, time, direction, data from weather.recording where seq > 1 order by seq"
+    of_cluster = run("sql", query, "--json", "--server", in_cluster).stdout
+    assert of_cluster == run("sql", query, "--json").stdout and len(of_cluster.splitlines()) == 6
+    shown = run("sql", f"explain analyze {query}", "--server", in_cluster).stdout
+    assert "parts: 2" in shown and "read_rows: 3" in shown  # the others are read by DuckDB, in the part
+    assert "2 parts" in read
+
+
 def test_a_part_in_a_folder(run: Run, here: list[str], tmp_path: Path) -> None:
     told = json.loads(
         run("recordings", "export", "weather", *here, "--from", "7", "--to", "8", "-o", str(tmp_path), "--json").stdout

@@ -6,6 +6,8 @@ import io
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,10 +20,11 @@ from fastflight.cluster.log_stream import LogStream
 from fastflight.cluster.replicated_store import ReplicatedStore
 from fastflight.cluster.stream import Stream
 from fastflight.errors import BusyError, StorageError
-from fastflight.log import Appended, Range, Retention
+from fastflight.log import EVERYTHING, Appended, Range, Retention
 from fastflight.log.compacted import index_name, parquet_names
 from tests.log.engines import EVERYTHING_NOW, JetStreamEngine
 from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers, time_of
+from tests.log.test_stored import numbers_in
 from tests.support.waiting import until
 
 LOT = 10
@@ -69,6 +72,33 @@ def test_older_messages_become_parquet_and_newer_ones_stay(engine: JetStreamEngi
         assert not (tmp_path / "compacting").exists()
         with engine.replicated() as other:
             whole(other, 200)
+
+
+def test_an_engine_that_reads_parquet_has_the_files(engine: JetStreamEngine, tmp_path: Path) -> None:
+    with engine.replicated() as store:
+        filled(store, lots=10)
+        log = store.log("demo")
+        with closing(log.stored()) as rows:
+            assert (rows.files, rows.end, rows.whole) == ([], 0, False)
+        for lot in (10, 20):
+            compacted(store, tmp_path)
+            filled(store, lot, 10)
+        for wanted, limit, end in (
+            (EVERYTHING, None, 200),
+            (Range(from_seq=30), None, 200),
+            (Range(from_time=time_of(50), until_time=time_of(250)), None, 200),
+            (Range(120, 149), None, 150),
+            (EVERYTHING, 7, 100),
+        ):
+            expected = sorted(numbers(log.read(wanted)))[:limit]
+            with closing(log.stored(wanted, limit)) as rows:
+                assert rows.files and rows.end == end and rows.whole == (end < 200)
+                both = numbers_in(rows)
+                if not rows.whole:
+                    both |= numbers(log.read(replace(wanted, from_seq=rows.end)))
+            assert set(expected) <= both  # an engine applies the times and the limit again
+            if wanted.from_time is None:
+                assert sorted(both) == expected
 
 
 def test_any_client_of_the_object_store_reads_the_parquet_files(engine: JetStreamEngine, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def numbers_in(rows: StoredRows) -> set[int]:
     found: set[int] = set()
     for file in rows.files:
         table = pq.read_table(io.BytesIO(content(file)))
-        assert set(table["fastflight.log"].to_pylist()) <= {"a", "b"}
+        assert len(set(table["fastflight.log"].to_pylist())) == 1
         found |= set(table["fastflight.seq"].to_pylist())
     return {number for number in found if rows.first <= number <= rows.last}
 
