@@ -146,7 +146,7 @@ class ClusterMember:
     def location(self, device: str) -> str | None:
         """The address of the other server that owns the device; None if no other server does at the moment."""
         owner = self._ownership.owner(device)
-        if owner is None or owner.boot == self._ownership.profile.boot:
+        if owner is None or owner.boot == self._ownership.profile.boot or self._has_my_address(owner):
             return None
         return owner.location
 
@@ -173,8 +173,22 @@ class ClusterMember:
         """Why no server can own the device; empty if one will soon."""
         return self._why_gone(device, [*self._ownership.members().values()])
 
+    def _has_my_address(self, server: Profile) -> bool:
+        """Whether another server gives this one's address as its own, as two that listen on loopback may do.
+
+        A request that is passed on there would come back here, again and again.
+        """
+        mine = self._ownership.profile
+        return server.boot != mine.boot and server.location == mine.location
+
     def _why_gone(self, device: str, members: Sequence[Profile]) -> str:
         mine = self._ownership.profile
+        owner = self._ownership.owner(device)
+        if owner is not None and self._has_my_address(owner):
+            return (
+                f"its server, {owner.name}, gives {owner.location} as its address, which is that of this server. "
+                "Start each with an address that the others reach: --cluster-location"
+            )
         able = [each for each in (mine, *members) if device in each.devices and device not in each.unreachable]
         if not able:
             return "the server with this board is not there"

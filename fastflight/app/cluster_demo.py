@@ -80,7 +80,7 @@ class DemoCluster:
             f"http://{HOST}:{http}",
         )
         self.servers[name] = server
-        self._wait(lambda: self.status(server) is not None, f"the server {name}", server.process)
+        self._wait(lambda: self.status(server) is not None, f"the server {name}", server)
 
     def status(self, server: DemoServer) -> dict[str, Any] | None:
         """Return what a server knows of the cluster; None if it does not answer."""
@@ -103,7 +103,7 @@ class DemoCluster:
             joined = {each["name"] for each in seen["servers"]} == {*names}
             return joined and all(owners.get(board) == ranked(board, names)[0] for board in self.boards)
 
-        self._wait(settled, "the cluster", running[0].process)
+        self._wait(settled, "the cluster", running[0])
 
     def close(self) -> None:
         """End everything: the servers first, so that they release their boards."""
@@ -142,11 +142,13 @@ class DemoCluster:
         self._processes.append(process)
         return process
 
-    def _wait(self, condition: Callable[[], bool], what: str, process: subprocess.Popen[bytes]) -> None:
+    def _wait(self, condition: Callable[[], bool], what: str, server: DemoServer) -> None:
         deadline = time.monotonic() + START_SECONDS
         while not condition():
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise TransportTimeout(f"{what} did not start", hint=f"See the logs in {self.folder}")
+            if server.process.poll() is not None or time.monotonic() > deadline:
+                # The folder of the logs goes with the demo.
+                said = (self.folder / f"{server.name}.log").read_text(errors="replace").strip().splitlines()
+                raise TransportTimeout(f"{what} did not start", hint=f"It said: {said[-1]}" if said else "")
             time.sleep(LOOK_SECONDS)
 
 

@@ -6,7 +6,7 @@ In a fleet file, which all servers of a cluster share, and where paths are relat
     fleet = "plant"                      # any name; one NATS account serves one fleet
     credentials = "server.creds"         # or nkey = "server.nk", nats_token_file, or user with password_file
     ca = "nats-ca.pem"                   # for tls:// URLs; cert and key if NATS wants a certificate of clients
-    token_file = "cluster.token"         # with [auth]: a token with admin:*, by which servers ask each other
+    token_file = "cluster.token"         # with [auth]: a token with all scopes, by which servers ask each other
     server_ca = "ca.pem"                 # with [tls]: the CA of the servers' certificates
 
     [devices.press]
@@ -28,11 +28,19 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict
 
+from fastflight.access.identity import EVERY
+from fastflight.access.tokens import matching
 from fastflight.app.access_settings import AccessSettings, resolve_path
+from fastflight.app.token_file import book
 from fastflight.cluster.lease import TTL_SECONDS
 from fastflight.errors import RequestError
+from fastflight.service.requests import Verb
 from fastflight.transport.url import scheme_of
 
+# The owner of a device sees this token, whoever has made the request.
+TOKEN_COMMAND = (
+    f"fastflight token add cluster --scope '{','.join(Verb)}:{EVERY}' --file tokens.json --out cluster.token"
+)
 EXAMPLE = 'As in [cluster] fleet = "plant"'
 URL_EXAMPLE = "As in --cluster nats://127.0.0.1:4222, or several, separated by commas"
 SCHEMES = ("nats", "tls")
@@ -139,8 +147,11 @@ def cluster_settings(
         raise RequestError(
             "servers with tokens ask each other with a token",
             where="[cluster]",
-            hint="Write the token of `fastflight token add cluster --scope 'admin:*' ...` into a file: token_file",
+            hint=f"Name the file that `{TOKEN_COMMAND}` writes: token_file",
         )
+    token = _secret(paths.get("token_file"))
+    if access.tokens is not None and token is not None:
+        _check_token(access.tokens, token, paths["token_file"])
     unreachable, local = _places(name, urls, owners)
     return ClusterSettings(
         _servers(url),
@@ -155,11 +166,25 @@ def cluster_settings(
         ca=paths.get("ca"),
         cert=paths.get("cert"),
         key=paths.get("key"),
-        token=_secret(paths.get("token_file")),
+        token=token,
         server_ca=None if "server_ca" not in paths else _read(paths["server_ca"]),
         unreachable=unreachable,
         local=local,
     )
+
+
+def _check_token(tokens: Path, token: str, file: Path) -> None:
+    """Raise `RequestError` unless the token grants everything: with it, a server passes on requests of every kind."""
+    entry = matching({each.id: each for each in book(tokens).tokens}, token)
+    if entry is None:
+        raise RequestError(f"this token is not in {tokens}", where=str(file), hint=f"Make one: `{TOKEN_COMMAND}`")
+    granted = {verb for scope in entry.scopes if scope.devices == EVERY for verb in scope.verbs}
+    if missing := [verb for verb in Verb if verb not in granted]:
+        raise RequestError(
+            f"servers ask each other with this token, and it does not grant {', '.join(missing)} on all devices",
+            where=str(file),
+            hint=f"Make another one: `{TOKEN_COMMAND}`",
+        )
 
 
 def _servers(url: str) -> tuple[str, ...]:

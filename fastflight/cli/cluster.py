@@ -119,6 +119,9 @@ def _show(known: dict[str, Any]) -> None:
             "stay where they are. Give all servers the same file, and send them SIGHUP"
         )
     for each in unanswered:
-        screen.complain(f"{each['name']} gives no answer at {each['location']}: {each['why']}")
+        screen.complain(
+            f"{each['name']} gives no answer at {each['location']}: {each['why']}. "
+            "Check its --cluster-location and its token_file"
+        )
     if known["trouble"]:
         screen.complain(f"{known['server']} is not a member of its cluster: {known['trouble']}")

@@ -323,7 +323,7 @@ class Ownership:
                 is_sure=True,
             )
         else:
-            self._note_trouble("it has connected to NATS, and waits for its lease")
+            self._note_trouble("it has connected to NATS, and waits for its lease: a few seconds after a start")
         if self.differing != self._differing:
             for name, found in self.differing.items():
                 if self._differing.get(name) != found:

@@ -11,10 +11,10 @@ from fastflight.cluster.bucket import BUCKET as OWNERS
 from fastflight.cluster.connection import ClusterConnection, understood
 from fastflight.cluster.log_stream import BUCKET as LOGS
 from fastflight.cluster.log_stream import STREAM
-from fastflight.cluster.part_bucket import STREAM as PARTS
+from fastflight.cluster.part_bucket import BUCKET as PARTS
 
 # The streams of JetStream, each with the name that people know it by.
-STREAMS = {f"KV_{OWNERS}": OWNERS, STREAM: STREAM, f"KV_{LOGS}": LOGS, PARTS: PARTS}
+STREAMS = {f"KV_{OWNERS}": OWNERS, STREAM: STREAM, f"KV_{LOGS}": LOGS, f"OBJ_{PARTS}": PARTS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from fastflight.access.identity import scopes
+from fastflight.access.tokens import Book, issued
+from fastflight.app.cluster_settings import TOKEN_COMMAND
 from fastflight.app.settings import settings_of
 from fastflight.errors import RequestError
 
@@ -36,6 +41,31 @@ def test_wrong_settings_are_refused(
     with pytest.raises(RequestError) as refusal:
         settings_of(LOCATION, [], file, cluster=url, **options)  # type: ignore[arg-type]
     assert said in str(refusal.value) and "secret" not in str(refusal.value)
+
+
+def test_the_token_of_the_servers_must_grant_everything(tmp_path: Path) -> None:
+    """A server would hide the devices of the others, or refuse, without a word of the reason."""
+    fleet, tokens = tmp_path / "fleet.toml", tmp_path / "tokens.json"
+    fleet.write_text('[devices]\n[cluster]\ntoken_file = "cluster.token"\n')
+    # The command of the hint.
+    (scope,) = re.findall("--scope '(.*?)'", TOKEN_COMMAND)
+    for granted, said in (
+        ("admin:*", "does not grant read, write, session, exec on all devices"),
+        ("read,write,session,exec,admin:a", "does not grant read, write, session, exec, admin on all"),
+        (None, f"this token is not in {tokens}"),
+        (scope, ""),
+    ):
+        entry, text = issued("cluster", scopes([granted or scope]), datetime.now(UTC))
+        tokens.write_bytes(Book((entry,) if granted else ()).encode())
+        tokens.chmod(0o600)
+        (tmp_path / "cluster.token").write_text(text)
+        if said:
+            with pytest.raises(RequestError) as refusal:
+                settings_of(LOCATION, [], fleet, cluster=URL, tokens=tokens)
+            assert said in str(refusal.value) and TOKEN_COMMAND in str(refusal.value) and text not in str(refusal.value)
+        else:
+            found = settings_of(LOCATION, [], fleet, cluster=URL, tokens=tokens).cluster
+            assert found is not None and found.token == text
 
 
 def test_files_and_the_environment_name_the_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

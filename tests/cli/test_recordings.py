@@ -181,12 +181,11 @@ def test_the_rows_in_a_file(run: Run, here: list[str], command: list[str], endin
 
 
 def test_sql_has_the_rows_of_parts_and_of_messages(run: Run, in_cluster: str) -> None:
-    query = "select seq, time, direction, data from weather.recording where seq > 1 order by seq"
-    of_cluster = run("sql", query, "--json", "--server", in_cluster).stdout
-    assert of_cluster == run("sql", query, "--json").stdout and len(of_cluster.splitlines()) == 6
+    query = "select seq, direction, decode(data) as line from weather.recording where seq > 1 order by seq"
+    rows = [json.loads(line) for line in run("sql", query, "--json", "--server", in_cluster).stdout.splitlines()]
+    assert rows == [{"seq": n, "direction": "rx", "line": f"{n},2{n}.5\n"} for n in (2, 3, 4, 7, 8, 9)]
     shown = run("sql", f"explain analyze {query}", "--server", in_cluster).stdout
     assert "parts: 2" in shown and "read_rows: 3" in shown  # the others are read by DuckDB, in the part
-    assert "2 parts" in read
 
 
 def test_a_part_in_a_folder(run: Run, here: list[str], tmp_path: Path) -> None:

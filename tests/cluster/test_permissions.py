@@ -18,6 +18,7 @@ from fastflight.client import FastFlightClient
 from fastflight.cluster.connection import ClusterConnection, NatsAddress
 from fastflight.cluster.replicated_store import ReplicatedStore
 from fastflight.concurrency import Shard
+from fastflight.errors import TransportError
 from tests.log.engines import EVERYTHING_NOW
 from tests.support.servers import serving
 from tests.support.waiting import until
@@ -75,7 +76,13 @@ def test_a_server_needs_no_more_and_others_get_nothing(nats: NatsServers, tmp_pa
         serving({"demo": "sim:?telemetry=50"}, cluster=cluster, recordings=recordings, shards=1) as server,
         FastFlightClient(server.location) as client,
     ):
-        until(lambda: any(each.rows > 20 and each.state == "recording" for each in client.recordings()))
+
+        def is_recorded() -> bool:
+            with contextlib.suppress(TransportError):  # not connected to NATS yet
+                return any(each.rows > 20 and each.state == "recording" for each in client.recordings())
+            return False
+
+        until(is_recorded)
         assert client.recording("demo").to_arrow().num_rows > 20
         compact(nats, tmp_path)
         stream = client.recording("demo")

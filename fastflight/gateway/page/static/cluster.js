@@ -46,12 +46,14 @@ export class Cluster {
 
   draw(known) {
     this.known = known;
-    const { servers, devices, replicas, waiting, oldest_waiting } = known;
+    const { servers, devices, replicas, waiting, oldest_waiting, unanswered } = known;
+    const unknown = unanswered.length ? `, without those of ${unanswered.map((each) => each.name).join(", ")}` : "";
     const rows = Object.values(waiting).reduce((sum, each) => sum + each, 0);
     const oldest = Object.values(oldest_waiting).reduce((most, each) => Math.max(most, each.seconds), 0);
     get("cluster-said").textContent =
       `${counted(servers.length, "server")}, ${counted(devices.length, "device")}, ` +
-      `${counted(rows, "recorded row")} not stored in NATS yet${rows ? `, the oldest for ${seconds(oldest)}` : ""}. As ${known.server} sees it.`;
+      `${counted(rows, "recorded row")} not stored in NATS yet${rows ? `, the oldest for ${seconds(oldest)}` : ""}${unknown}. ` +
+      `As ${known.server} sees it.`;
     const wrong = wrongOf(known);
     const more = wrong.length - MAX_WRONG;
     const said = more > 0 ? [...wrong.slice(0, MAX_WRONG), `${more} more`] : wrong;
@@ -95,7 +97,7 @@ export class Cluster {
         Device: linked(each.name, `#/${encodeURIComponent(each.name)}/live`),
         Owner: each.owner ?? "none",
         // Nothing for a device that is not recorded.
-        ...(Object.keys(waiting).length > 0 && {
+        ...((Object.keys(waiting).length > 0 || silent.size > 0) && {
           "Rows waiting": silent.has(each.owner) ? "unknown" : (waiting[each.name] ?? null),
           Oldest: each.name in oldest_waiting ? seconds(oldest_waiting[each.name].seconds) : null,
         }),
@@ -123,7 +125,7 @@ export class Cluster {
 function wrongOf({ server, trouble, servers, devices, replicas, unanswered }) {
   return [
     ...(trouble ? [`${server} is not a member of its cluster: ${trouble}`] : []),
-    ...unanswered.map((each) => `${each.name} gives no answer at ${each.location}: ${each.why}`),
+    ...unanswered.map((each) => `${each.name} gives no answer at ${each.location}: ${each.why}. Check its --cluster-location and its token_file`),
     ...servers.flatMap((each) => each.differs.map((what) => `The fleet file of ${each.name} differs: ${what}`)),
     ...(replicas.length ? [] : ["NATS does not say which copies it has"]),
     ...replicas
