@@ -6,19 +6,16 @@ for each, or one `REFUSED`. The worker answers `PLAN`: which columns and rows of
 the `SCHEMA` of the result, and that of its parameters. If the query is to be run, the server sends `FILES`: for each
 table the Parquet files that have its first rows. The worker sends the `ROWS` of the result. In between it sends
 `NEXT` when it needs rows of a table, and the server answers with `ROWS`, or with `END` or `REFUSED`; and it sends
-`READ` when it needs bytes of a file, and the server answers with `BYTES` or `REFUSED`. The dialogue ends with the
-worker's `END`, or with `FAILED` at any time.
+`READ` when it needs bytes of a file, and the server answers with `BYTES`, with `REFUSED`, or with `FILE`, the open file
+that has these bytes at the same place. The dialogue ends with the worker's `END`, or with `FAILED` at any time.
 """
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import select
 import socket
 import struct
-import sys
 import threading
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -42,6 +39,7 @@ class Kind(IntEnum):
     FILES = 11
     READ = 12
     BYTES = 13
+    FILE = 14
 
 
 class Frame(NamedTuple):
@@ -75,24 +73,24 @@ class Pipe:
         except (OSError, ValueError) as error:
             raise EOFError("the other end is closed") from error
 
-    def send_file(self, kind: Kind, descriptor: int, offset: int, size: int, number: int = 0) -> None:
-        """Send a frame whose payload is in a file. `OSError` if the file cannot be read: then close this end."""
-        if sys.platform != "linux":  # others cannot send a file over a socket of this family
-            content = os.pread(descriptor, size, offset)
-            if len(content) < size:
-                raise OSError(errno.EIO, "the file is shorter than it was")
-            self.send(kind, content, number)
-            return
-        with self._sending:
-            try:
-                self._stream.sendall(_HEADER.pack(kind, number, size))
-                while size:
-                    sent = os.sendfile(self._stream.fileno(), descriptor, offset, size)
-                    if not sent:
-                        raise OSError(errno.EIO, "the file is shorter than it was")
-                    offset, size = offset + sent, size - sent
-            except (BrokenPipeError, ConnectionResetError) as error:
-                raise EOFError("the other end is closed") from error
+    def send_file(self, descriptor: int) -> None:
+        """Send a `FILE` frame, and an open file for the other process."""
+        try:
+            with self._sending:
+                self._stream.sendall(_HEADER.pack(Kind.FILE, 0, 0))
+                socket.send_fds(self._stream, [b"\0"], [descriptor])
+        except OSError as error:
+            raise EOFError("the other end is closed") from error
+
+    def receive_file(self) -> int:
+        """Return the descriptor that follows a `FILE` frame. Close it."""
+        try:
+            descriptors = socket.recv_fds(self._stream, 1, 1)[1]
+        except OSError as error:
+            raise EOFError("the other end is closed") from error
+        if not descriptors:
+            raise EOFError("the other end is closed")
+        return descriptors[0]
 
     def waits(self, seconds: float) -> bool:
         """Whether nothing has come from the other end for `seconds`."""

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.access.identity import Identity
-from fastflight.errors import FastFlightError, QueryLimit, RequestError, SourceError, StorageError
+from fastflight.errors import FastFlightError, QueryLimit, RequestError, SourceError
 from fastflight.log import StoredFile
 from fastflight.service.source import Lot, Noted
 from fastflight.sql.frames import Frame, Kind
@@ -42,6 +42,7 @@ class Run:
         self._tables = tables
         self._workers = workers
         self._identity = identity
+        self._reads_all = tables.shows_all_recordings(identity)
         self._limits = workers.limits
         self._left = self._limits.seconds
         self._opened = ExitStack()
@@ -204,11 +205,14 @@ class Run:
         return frame
 
     def _give_bytes(self, asked: Frame) -> None:
-        offset, size = asked.json()
+        """Send bytes of a file, or the file itself, if the client may read all that is in it."""
+        offset, size, takes_file = asked.json()
         file = self._files[asked.number]
+        content = b""
         try:
-            descriptor = file.descriptor(offset, size)
-            content = file.read(offset, size) if descriptor is None else b""
+            descriptor = file.descriptor(offset, size) if takes_file and self._reads_all else None
+            if descriptor is None:
+                content = file.read(offset, size)
         except Exception as error:  # raised again when the worker has ended the query
             self._failure = error
             self._send(Kind.REFUSED)
@@ -217,10 +221,7 @@ class Run:
             self._send(Kind.BYTES, content)
             return
         assert self._worker is not None
-        try:
-            self._worker.pipe.send_file(Kind.BYTES, descriptor, offset, size)
-        except OSError as error:
-            raise StorageError("a recording cannot be read", where="query", hint=f"See to the disk: {error}") from error
+        self._worker.pipe.send_file(descriptor)
 
     def _feed(self, asked: Frame) -> None:
         """Send the next rows of a scan to the worker, and read those after them while it works on these."""

@@ -242,6 +242,10 @@ class Tables:
             content.close()
             raise
 
+    def shows_all_recordings(self, identity: Identity) -> bool:
+        """Whether all recordings, also those to come, are tables."""
+        return Listing(self._authority, identity).takes_all(Recording)
+
     def schemas(self, identity: Identity, schema: str | None = None) -> list[str]:
         """Return the names of the schemas that match a pattern of SQL's `like`."""
         names = dict.fromkeys([OWN_SCHEMA, *self._devices(identity), *self._recorded(identity)])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -46,18 +46,21 @@ def test_a_frame_has_a_limit(ends: tuple[Pipe, socket.socket]) -> None:
         pipe.receive()
 
 
-def test_a_payload_may_come_from_a_file(ends: tuple[Pipe, socket.socket], tmp_path: Path) -> None:
-    content = bytes(range(256)) * 4096  # more than a socket holds
-    (tmp_path / "file").write_bytes(b"head" + content + b"tail")
+def test_a_file_goes_to_the_other_end(ends: tuple[Pipe, socket.socket], tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
     pipe, peer = ends
-    with open(tmp_path / "file", "rb") as file, ThreadPoolExecutor(1) as pool, closing(Pipe(peer)) as other:
-        sent = pool.submit(pipe.send_file, Kind.BYTES, file.fileno(), 4, len(content), 7)
-        assert other.receive() == (Kind.BYTES, 7, content)
-        sent.result()
-        pool.submit(pipe.send, Kind.END).result()
-        assert other.receive().kind == Kind.END
-        with pytest.raises(OSError, match="shorter"):
-            pipe.send_file(Kind.BYTES, file.fileno(), 4 + len(content), 5)
-        other.close()
+    other = Pipe(peer)
+    with open(tmp_path / "file", "rb") as file:
+        pipe.send_file(file.fileno())
+    pipe.send(Kind.END)
+    assert other.receive().kind == Kind.FILE
+    descriptor = other.receive_file()
+    try:
+        assert os.pread(descriptor, 100, 3) == b"tent"
+    finally:
+        os.close(descriptor)
+    assert other.receive().kind == Kind.END
+    pipe.close()
+    for use in (other.receive_file, lambda: other.send_file(0)):
         with pytest.raises(EOFError):
-            pipe.send_file(Kind.BYTES, file.fileno(), 0, 4)
+            use()

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from fastflight.access.identity import ANYBODY, Identity, scope
 from fastflight.errors import DataError
-from fastflight.sql.databases import File
+from fastflight.sql.databases import File, Scans
+from fastflight.sql.frames import Frame, Kind, Pipe
 from tests.support.sql_engine import RECORDED, Sql, engine_over
 
 COMPACTED = 700
@@ -68,6 +70,56 @@ def test_threads_share_a_file_and_have_positions_of_their_own() -> None:
         assert other.submit(file.read, 1).result() == bytes([500 % 251])
         assert file.tell() == 102 and file.seek(-1, os.SEEK_END) == 999
         assert len(file.read()) == 1 and file.read() == b""
+
+
+class Disk:
+    """Stands for the server: it sends a file, and content if the worker does not take that."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.sent: list[Kind] = []
+
+    def send(self, kind: Kind, asked: list[int], number: int) -> None:
+        self._kind = Kind.FILE if asked[2] else Kind.BYTES
+
+    def receive(self) -> Frame:
+        self.sent.append(self._kind)
+        return Frame(self._kind, 0, b"" if self._kind == Kind.FILE else b"from the server")
+
+    def receive_file(self) -> int:
+        return os.open(self._file, os.O_RDONLY)
+
+
+def test_a_worker_reads_a_file_itself_and_asks_again_if_that_fails(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"content")
+    disk = Disk(tmp_path / "file")
+    scans = Scans(disk)  # type: ignore[arg-type]
+    descriptors = len(os.listdir("/dev/fd"))
+    assert scans.read(0, 3, 4) == b"tent" and disk.sent == [Kind.FILE]
+    assert scans.read(0, 3, 5) == b"from the server" and disk.sent[1:] == [Kind.FILE, Kind.BYTES]
+    assert len(os.listdir("/dev/fd")) == descriptors
+
+
+@pytest.mark.parametrize(
+    ("identity", "gets_files"),
+    [
+        (ANYBODY, True),
+        (Identity("a", (scope("session:*"),)), True),
+        (Identity("a", (scope("session:demo"),)), False),
+        (Identity("a", (scope("read:*"), scope("session:dem*"))), False),
+    ],
+)
+def test_a_worker_gets_files_only_if_the_client_may_read_all_in_them(
+    compacted: Sql, monkeypatch: pytest.MonkeyPatch, identity: Identity, gets_files: bool
+) -> None:
+    sent = []
+    send_file = Pipe.send_file
+    monkeypatch.setattr(Pipe, "send_file", lambda pipe, descriptor: (sent.append(1), send_file(pipe, descriptor)))
+    query = "select sum(octet_length(data)) as n from demo.recording"
+    assert compacted.rows(query, None, identity) == compacted.rows(query)
+    sent.clear()
+    compacted.rows(query, None, identity)
+    assert bool(sent) is gets_files
 
 
 def test_a_query_cannot_name_the_files(compacted: Sql) -> None:
