@@ -149,6 +149,9 @@ def main(
         int | None,
         typer.Option(min=1, max=MOST_VIEWERS, metavar="N", help="Suite cluster: boards that are watched, at the most."),
     ] = None,
+    silent: Annotated[
+        str | None, typer.Option(metavar="N,...", help="Suite cluster: boards that print nothing.")
+    ] = None,
     servers: Annotated[
         str | None,
         typer.Option(metavar="N,...", help="Suite cluster: servers for requests; the most of them share the boards."),
@@ -181,6 +184,7 @@ def main(
     of_cluster = {
         "devices": integers("--devices", devices, 1, MOST_DEVICES),
         "viewers": () if viewers is None else (viewers,),
+        "silent": integers("--silent", silent, 1, MOST_DEVICES),
         "servers": integers("--servers", servers, 1, MOST_SERVERS),
     }
     if any(of_cluster.values()) and suite != CLUSTER:

@@ -10,6 +10,7 @@ cell that worked.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -19,7 +20,7 @@ from fastflight_benchmark import machine
 from fastflight_benchmark.performance_page import DOCS, Results, filled, markdown_table
 from fastflight_benchmark.suites.cluster.scaling import ROWS_PER_SECOND
 from fastflight_benchmark.suites.cluster.stage import RECORDINGS
-from fastflight_benchmark.suites.cluster.suite import PLACEMENT, REQUESTS, SCALE, judged, verdict
+from fastflight_benchmark.suites.cluster.suite import PLACEMENT, REQUESTS, SCALE, SILENT, judged, verdict
 
 PAGE = DOCS / "scale.md"
 MILLION = 1_000_000
@@ -70,11 +71,11 @@ def largest(results: Results) -> tuple[pd.Series[float], int, int]:
     return cells[max(worked)], max(worked), int(of["servers"].iloc[0])
 
 
-def _cells(results: Results) -> dict[int, pd.Series[float]]:
+def _cells(results: Results, part: str = SCALE) -> dict[int, pd.Series[float]]:
     frame = results.frame("cluster")
     return {
         int(str(devices)): cell.set_index("what")["value"]
-        for devices, cell in frame[frame["part"] == SCALE].groupby("devices", sort=True)
+        for devices, cell in frame[frame["part"] == part].groupby("devices", sort=True)
     }
 
 
@@ -99,9 +100,9 @@ def _requests(results: Results) -> str:
     return markdown_table(("servers", *heads), rows)
 
 
-def _scale(results: Results) -> str:
+def _scale(results: Results, part: str = SCALE) -> str:
     frame = results.frame("cluster")
-    cells, units = _cells(results), dict(frame[frame["part"] == SCALE][["what", "unit"]].to_numpy())
+    cells, units = _cells(results, part), dict(frame[frame["part"] == part][["what", "unit"]].to_numpy())
     rows = [
         [f"{what}, {units[what]}", *(f"{found[what]:{how}}" if what in found else "-" for found in cells.values())]
         for what, how in SHOWN.items()
@@ -183,6 +184,7 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
         "machine": _machine,
         "requests": _requests,
         "scale": _scale,
+        "silent": partial(_scale, part=SILENT),
         "verdicts": _verdicts,
         "million": _million,
         "placement": _placement,

@@ -46,6 +46,7 @@ RESULT = [
     *((suite.REQUESTS, 16, servers, 0, "requests of 10 rows", 1500.0, "1/s") for servers in (0, 4)),
     *((suite.SCALE, 1000, 4, 10, what, value, "unit") for what, value in SCALED.items()),
     *((suite.SCALE, 2000, 4, 10, what, value, "unit") for what, value in {**SCALED, "rows recorded": 99}.items()),
+    *((suite.SILENT, 5000, 4, 0, what, value, "unit") for what, value in {"placed after": 7.0, "servers": 0.2}.items()),
     *((suite.PLACEMENT, 1_000_000, 1000, 0, what, value, "unit") for what, value in PLACED.items()),
 ]
 DESCRIPTION = {"machine": machine.describe(), "load": 3.5}

@@ -40,7 +40,10 @@ KIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The devices, their viewers and servers; seconds of the measurement, and the longest wait for owners."""
+    """The devices, their viewers and servers; seconds of the measurement, and the longest wait for owners.
+
+    Without viewers the boards print nothing.
+    """
 
     devices: int
     viewers: int
@@ -64,7 +67,7 @@ def measure(scope: Scope, workers: Sequence[Worker], idle_memory: float) -> Iter
         yield "not settled", missing, "devices"
         if missing:  # a device that moves misses rows
             return
-        yield from load(running, scope, workers, idle_memory)
+        yield from load(running, scope, workers, idle_memory) if scope.viewers else silence(running, scope, idle_memory)
         yield from moves(running, names[-1], scope.wait_seconds)
 
 
@@ -114,6 +117,13 @@ def load(
     yield "rows seen by viewers", sum(each["rows"] for each in seen), "rows"
     yield "rows recorded", sum(rows for rows, _ in found), "rows"
     yield "recordings that differ", sum(not same for _, same in found), "devices"
+
+
+def silence(running: Stage, scope: Scope, idle_memory: float) -> Iterator[tuple[str, float, str]]:
+    """Let the servers have their devices, and do nothing else."""
+    before = running.used()
+    time.sleep(scope.seconds)
+    yield from cost(scope, before, running.used(), 0, idle_memory)
 
 
 def cost(scope: Scope, before: Used, after: Used, printed: int, idle_memory: float) -> Iterator[tuple[str, float, str]]:

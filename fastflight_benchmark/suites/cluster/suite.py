@@ -1,7 +1,7 @@
 """Suite `cluster`: several servers that share devices, and how many devices they can have.
 
-Three parts: `requests`, of clients that ask any server (`requesting`); `scale`, with many boards that are recorded and
-watched (`scaling`); `placement`, which only computes (`placement`). Servers, NATS nodes, boards and clients are
+Four parts: `requests`, of clients that ask any server (`requesting`); `scale`, with many boards that are recorded and
+watched (`scaling`); `silent`, with more boards, which print nothing; `placement`, which only computes (`placement`). Servers, NATS nodes, boards and clients are
 processes on this computer and share its cores, so rates are those of all of them together. The boards are light: they
 print rows, and thousands of them share a process.
 """
@@ -28,7 +28,7 @@ from fastflight_benchmark.worker import Worker
 COLUMNS = ["part", "devices", "servers", "viewers", "what", "value", "unit"]
 # Servers that need longer to record the last row had a backlog. Without one it takes about a second.
 KEPT_UP_SECONDS = 10.0
-REQUESTS, SCALE, PLACEMENT = "requests", "scale", "placement"
+REQUESTS, SCALE, SILENT, PLACEMENT = "requests", "scale", "silent", "placement"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,8 @@ class Scope:
 
     devices: Sequence[int]
     viewers: int
+    # As `devices`, but they print nothing.
+    silent: Sequence[int]
     # 0 is one server without a cluster.
     servers: Sequence[int]
     sharing: int
@@ -47,8 +49,8 @@ class Scope:
     placed: tuple[int, int, int]
 
 
-FULL = Scope((1_000, 2_000, 4_000, 10_000), 1_000, (0, 1, 2, 4), 4, 20.0, 600.0, (1_000_000, 1_000, 20))
-QUICK = Scope((40,), 8, (0, 2), 2, 2.0, 60.0, (20_000, 20, 10))
+FULL = Scope((1_000, 2_000, 4_000), 1_000, (10_000,), (0, 1, 2, 4), 4, 20.0, 600.0, (1_000_000, 1_000, 20))
+QUICK = Scope((40,), 8, (40,), (0, 2), 2, 2.0, 60.0, (20_000, 20, 10))
 
 
 def run(options: Options, scope: Scope | None = None) -> int:
@@ -73,10 +75,12 @@ def run(options: Options, scope: Scope | None = None) -> int:
         requested = pd.DataFrame(raw, columns=requesting.COLUMNS_OF_RAW)
         rows += _of_requests(requested)
         idle = requested.loc[requested["servers"] == max(scope.servers), "memory_per_server"].median()
-        for devices in scope.devices:
-            cell = scaling.Scope(devices, min(scope.viewers, devices), scope.sharing, scope.seconds, scope.wait_seconds)
-            about = {"part": SCALE, "devices": devices, "servers": cell.servers, "viewers": cell.viewers}
-            with _noted(errors, f"{SCALE} of {devices} devices"):
+        cells = [(SCALE, devices, min(scope.viewers, devices)) for devices in scope.devices]
+        cells += [(SILENT, devices, 0) for devices in scope.silent]
+        for part, devices, viewers in cells:
+            cell = scaling.Scope(devices, viewers, scope.sharing, scope.seconds, scope.wait_seconds)
+            about = {"part": part, "devices": devices, "servers": cell.servers, "viewers": cell.viewers}
+            with _noted(errors, f"{part} of {devices} devices"):
                 for what, value, unit in scaling.measure(cell, workers, idle):
                     options.say(f"{devices} devices: {what}: {value:,.6g} {unit}")
                     rows.append(about | {"what": what, "value": value, "unit": unit})
@@ -97,6 +101,7 @@ def _sized(options: Options, scope: Scope) -> Scope:
         scope,
         devices=sizes.get("devices") or scope.devices,
         viewers=(sizes.get("viewers") or [scope.viewers])[0],
+        silent=sizes.get("silent") or (() if sizes.get("devices") else scope.silent),
         servers=tuple(dict.fromkeys((0, *servers))),
         sharing=max(servers),
     )
