@@ -50,6 +50,7 @@ class Servers:
             shards=1,
         )
         self.running[name] = server.__enter__()
+        until(lambda: self.lists(self.running[name]))  # it connects to NATS after it has begun to listen
         return self.running[name]
 
     def recorded(self, server: RunningServer) -> Recorded | None:

@@ -32,7 +32,9 @@ WORKED = {
 def test_a_small_cluster_loses_no_row(tmp_path: Path) -> None:
     screen, path = io.StringIO(), tmp_path / "cluster.csv"
     options = Options("unused", True, 1, path, Console(file=screen, width=200))
-    assert suite.run(options, replace(suite.QUICK, devices=(8,), viewers=4, silent=(6,), servers=(0,), seconds=1.0)) == 0
+    assert (
+        suite.run(options, replace(suite.QUICK, devices=(8,), viewers=4, silent=(6,), servers=(0,), seconds=1.0)) == 0
+    )
     result = pd.read_csv(path)
     assert set(result["part"]) == {suite.REQUESTS, suite.SCALE, suite.SILENT, suite.PLACEMENT}
     silent = result[result["part"] == suite.SILENT].set_index("what")["value"]

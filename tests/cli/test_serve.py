@@ -102,6 +102,7 @@ def test_a_server_ends_with_its_terminal(tmp_path: Path, nohup: bool) -> None:
         assert child.wait(SECONDS) == 0
     finally:
         child.kill()
+        child.wait()
 
 
 def test_the_first_steps_fit_the_server() -> None:

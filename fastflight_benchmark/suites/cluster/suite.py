@@ -1,9 +1,9 @@
 """Suite `cluster`: several servers that share devices, and how many devices they can have.
 
 Four parts: `requests`, of clients that ask any server (`requesting`); `scale`, with many boards that are recorded and
-watched (`scaling`); `silent`, with more boards, which print nothing; `placement`, which only computes (`placement`). Servers, NATS nodes, boards and clients are
-processes on this computer and share its cores, so rates are those of all of them together. The boards are light: they
-print rows, and thousands of them share a process.
+watched (`scaling`); `silent`, with more boards, which print nothing; `placement`, which only computes (`placement`).
+Servers, NATS nodes, boards and clients are processes on this computer and share its cores, so rates are those of all of
+them together. The boards are light: they print rows, and thousands of them share a process.
 """
 
 from __future__ import annotations
