@@ -10,7 +10,6 @@ cell that worked.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -111,6 +110,10 @@ def _scale(results: Results, part: str = SCALE) -> str:
     return markdown_table(("devices", *(f"{devices:,}" for devices in cells)), rows)
 
 
+def _silent(results: Results) -> str:
+    return _scale(results, SILENT)
+
+
 def _verdicts(results: Results) -> str:
     frame = results.frame("cluster")
     chosen = judged(frame[frame["part"] == SCALE])
@@ -184,7 +187,7 @@ TABLES: Mapping[str, Callable[[Results], str]] = {
         "machine": _machine,
         "requests": _requests,
         "scale": _scale,
-        "silent": partial(_scale, part=SILENT),
+        "silent": _silent,
         "verdicts": _verdicts,
         "million": _million,
         "placement": _placement,

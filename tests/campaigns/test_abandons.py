@@ -55,7 +55,8 @@ def test_a_stream_that_is_still_there_is_noticed_and_so_are_the_shards() -> None
             wanted = (before.started + 6, 6, before.tasks + 6)
             return now if (now.started, now.streams, now.tasks) == wanted else None
 
-        assert until(all_there).threads > before.threads
+        now = until(all_there)
+        assert now is not None and now.threads > before.threads
         (result,) = client.do_action(flight.Action("stats", b""))
         shards = json.loads(result.body.to_pybytes())["shards"]
         assert [shard["name"] for shard in shards] == ["shard-0", "shard-1", "shard-2"]
