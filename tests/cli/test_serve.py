@@ -67,11 +67,11 @@ def test_a_hang_up_has_the_fleet_file_read_again(tmp_path: Path) -> None:
 
 
 # Makes stdin the terminal of the process, ignores SIGHUP as `nohup` does if that is asked for, and runs the command.
+# Without that SIGHUP has its default effect: the tests themselves may run under `nohup`.
 ON_TERMINAL = """
 import fcntl, os, signal, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-if sys.argv[1]:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+signal.signal(signal.SIGHUP, signal.SIG_IGN if sys.argv[1] else signal.SIG_DFL)
 os.execv(sys.argv[2], sys.argv[2:])
 """
 
