@@ -63,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have files begin early that take long: one that is left for the end keeps one worker busy while all others rest.
 
-    pytest-xdist by itself begins with the files that have most tests, and ends with those that have one long test.
+    Without this, pytest-xdist begins with the files that have the most tests, so a file with one long test comes last.
     """
     sizes = Counter(item.path for item in items)
     items.sort(key=lambda item: (item.path.relative_to(TESTS).parts[0] not in SLOW, -sizes[item.path]))

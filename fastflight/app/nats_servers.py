@@ -51,7 +51,7 @@ class NatsNode:
         self._settings = folder / f"{name}.conf"
         self._log = folder / f"{name}.log"
         others = json.dumps([f"nats://{HOST}:{port}" for port in routes])
-        cluster = f'cluster {{ name: test, listen: "{HOST}:{route}", routes: {others} }}\n' if routes else ""
+        cluster = f'cluster {{ name: local, listen: "{HOST}:{route}", routes: {others} }}\n' if routes else ""
         self._settings.write_text(
             f'server_name: {name}\nlisten: "{HOST}:{client}"\nhttp: "{HOST}:{monitor}"\n'
             f'jetstream {{ store_dir: "{folder / name}", sync_interval: always }}\n{cluster}{settings}\n'
