@@ -15,7 +15,8 @@ import tty
 
 # Bytes per read. A terminal returns at most a few kilobytes at a time.
 RECEIVE_SIZE = 64 * 1024
-# How often a closed terminal is checked on systems without edge-triggered epoll (macOS).
+# How often a terminal is checked where the system may not report a change: one that is full, and on systems without
+# edge-triggered epoll (macOS) one that is closed.
 LOOK_SECONDS = 0.02
 
 
@@ -59,7 +60,9 @@ class Terminal:
             except BlockingIOError:
                 poll = select.poll()
                 poll.register(self._master, select.POLLOUT)
-                if any(state & select.POLLHUP for _, state in poll.poll()):
+                # With a time limit: when `_discard_output` makes space after the next program has opened the terminal,
+                # the system wakes no writer.
+                if any(state & select.POLLHUP for _, state in poll.poll(LOOK_SECONDS * 1000)):
                     return
             except OSError:
                 return
