@@ -8,20 +8,14 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-import re
 import secrets
-import ssl
-import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from fastflight.access.action import Action, Body, EmptyBody, Result
 from fastflight.app.cluster_settings import ClusterSettings
-from fastflight.app.forwarding import Forwarding, Unanswered
-from fastflight.app.routes import UNOWNED
+from fastflight.app.forwarding import Forwarding
+from fastflight.app.nats_address import nats_address
 from fastflight.app.served_devices import ServedDevices
 from fastflight.app.settings import ServeSettings
 from fastflight.client.credentials import Credentials
@@ -31,37 +25,16 @@ from fastflight.cluster.profile import Profile, digest_of
 from fastflight.cluster.replication import replication
 from fastflight.concurrency import Shard
 from fastflight.device import Inventory
-from fastflight.errors import FastFlightError, RequestError, TransportError
-from fastflight.log import Extent
-from fastflight.runtime.stream_registry import StreamRegistry
+from fastflight.errors import FastFlightError
 from fastflight.service import Catalog
-from fastflight.sources import DefaultRecordings, Recordings
-from fastflight.sources.recordings import KEPT, UNKNOWN, rows_of
 from fastflight.transport.url import public_url
 
 # How long giving up all devices may take at shutdown. Leases that are still there then end by themselves.
 LEAVE_SECONDS = 10.0
 # How often streams from servers that have gone are looked for.
 CHECK_SECONDS = 1.0
-# Where files of NATS have the seed of a key, and how they are named.
-SEED = re.compile(r"\A\s*S[A-Z2-7]{57}\s*\Z")
-SEED_IN_CREDENTIALS = re.compile(r"BEGIN NATS USER JWT-+\s+\S+\s.*BEGIN USER NKEY SEED-+\s+S[A-Z2-7]{57}\s", re.DOTALL)
-EXAMPLES = {"credentials": "server.creds", "nkey": "server.nk"}
 # How long NATS may take to say what it has.
 REPLICAS_SECONDS = 3.0
-# The actions by which servers ask each other for their own devices, recordings, and rows that wait for NATS.
-OWN_DEVICES = "cluster.devices"
-OWN_RECORDINGS = "cluster.recordings"
-OWN_WAITING = "cluster.waiting"
-# The action by which servers cancel each other's streams.
-OWN_STREAMS = "cluster.cancel"
-
-
-class CancelBody(Body):
-    """The ticket of the streams to cancel, and whose they must be: None for all."""
-
-    ticket: str
-    identity: str | None = None
 
 
 class DeviceNames:
@@ -94,6 +67,7 @@ class ClusterMember:
     ) -> None:
         assert settings.cluster is not None
         self._settings = settings.cluster
+        self.name = settings.cluster.name
         self._urls = settings.devices
         self._names = DeviceNames()
         address = nats_address(self._settings)
@@ -142,6 +116,15 @@ class ClusterMember:
         """The devices of all servers that are alive, with this server's own first."""
         servers = [self._ownership.profile, *self._ownership.members().values()]
         return self._names.of([profile.devices for profile in servers])
+
+    def owner(self, device: str) -> str | None:
+        """The name of the server that owns the device; None if no server does at the moment."""
+        owner = self._ownership.owner(device)
+        return None if owner is None else owner.name
+
+    def url(self, device: str) -> str:
+        """The URL of a device without its secrets; empty if this server's fleet file does not have the device."""
+        return public_url(self._urls[device]) if device in self._urls else ""
 
     def location(self, device: str) -> str | None:
         """The address of the other server that owns the device; None if no other server does at the moment."""
@@ -196,119 +179,13 @@ class ClusterMember:
             return f"this server cannot take it over: {self._ownership.trouble}"
         return ""
 
-    def actions(
-        self, local: Action, recordings: Recordings | DefaultRecordings | None, registry: StreamRegistry
-    ) -> list[Action]:
-        """Return the actions about the cluster. `local` is the action `devices`; its result has all devices instead.
-
-        `recordings` and `registry` are the recordings and the streams of this server.
-        """
-        forwarding = self.forwarding
-
-        def own(_: EmptyBody) -> Iterable[Result]:
-            return [{**each, "server": self._settings.name} for each in local.run(EmptyBody())]
-
-        def everywhere(_: EmptyBody) -> Iterable[Result]:
-            results, unanswered = forwarding.everywhere(OWN_DEVICES)
-            found = {str(each["name"]): each for each in (*own(EmptyBody()), *results)}
-            return [found.get(name) or self._unknown(name, unanswered) for name in self.names()]
-
-        def status(_: EmptyBody) -> Iterable[Result]:
-            return [self.status()]
-
-        def storage(_: EmptyBody) -> Iterable[Result]:
-            results, unanswered = forwarding.everywhere(OWN_WAITING)
-            waiting = [*own_waiting(EmptyBody()), *results]
-            return [
-                {
-                    "waiting": {str(each["name"]): int(each["rows"]) for each in waiting},
-                    "oldest_waiting": {
-                        str(each["name"]): {"time": each["oldest"], "seconds": each["seconds"]}
-                        for each in waiting
-                        if each["oldest"] is not None
-                    },
-                    "replicas": self._replicas(),
-                    "unanswered": [asdict(each) for each in unanswered],
-                }
-            ]
-
-        def own_waiting(_: EmptyBody) -> Iterable[Result]:
-            if isinstance(recordings, Recordings):
-                yield from (_waiting(name, extents) for name, extents in recordings.waiting().items())
-
-        def cancel(body: CancelBody) -> Iterable[Result]:
-            return [{"cancelled": registry.cancel(body.ticket.encode(), body.identity)}]
-
-        about = "The servers of the cluster, and the owner of each device."
-        stored = (
-            "The recorded rows of each device that wait to be stored in NATS, the time of the oldest, the copies of "
-            "what NATS stores, and the servers that gave no answer."
-        )
-        waits = "The rows of each device recorded by this server that wait to be stored in NATS."
-        return [
-            replace(local, description=f"{local.description} server: its owner.", run=everywhere),
-            Action(OWN_DEVICES, "As `devices`, only those that this server owns.", EmptyBody, own),
-            Action(OWN_STREAMS, "Ends the streams of a ticket at this server.", CancelBody, cancel, at_once=True),
-            Action(OWN_WAITING, waits, EmptyBody, own_waiting),
-            Action("cluster.status", about, EmptyBody, status, at_once=True),
-            Action("cluster.storage", stored, EmptyBody, storage),
-        ]
-
-    def cancels(self, registry: StreamRegistry) -> Callable[[bytes, str | None], int]:
-        """Return a function that cancels the streams of a ticket at all servers: a client may have followed a location.
-
-        `registry` has the streams of this server.
-        """
-
-        def cancel(ticket: bytes, identity: str | None) -> int:
-            here = registry.cancel(ticket, identity)
-            body = CancelBody(ticket=ticket.decode(), identity=identity).model_dump_json().encode()
-            results, unanswered = self.forwarding.everywhere(OWN_STREAMS, body)
-            cancelled = here + sum(int(each["cancelled"]) for each in results)
-            if unanswered and not cancelled:
-                raise TransportError(f"the streams may be at a server without answer: {unanswered[0]}", where="cancel")
-            return cancelled
-
-        return cancel
-
-    def recording_actions(self, local: Action) -> list[Action]:
-        """Return the action `recordings`, with the states at all servers. `local` is that of this server."""
-        forwarding = self.forwarding
-
-        def own(_: EmptyBody) -> Iterable[Result]:
-            return [each for each in local.run(EmptyBody()) if each["state"] != KEPT]
-
-        def everywhere(_: EmptyBody) -> Iterable[Result]:
-            found = {str(each["name"]): each for each in local.run(EmptyBody())}
-            states, unanswered = forwarding.everywhere(OWN_RECORDINGS)
-            found.update((str(each["name"]), each) for each in states)
-            silent = {each.name: each for each in unanswered}
-            for name, each in found.items():
-                owner = self._ownership.owner(name) if silent else None
-                if owner is not None and owner.name in silent and each["state"] == KEPT:
-                    found[name] = {**each, "state": f"{UNKNOWN}: {silent[owner.name]}"}
-            return list(found.values())
-
-        return [
-            replace(local, run=everywhere),
-            replace(
-                local,
-                name=OWN_RECORDINGS,
-                description="As `recordings`, only those to which this server adds rows.",
-                run=own,
-            ),
-        ]
-
     def status(self) -> dict[str, Any]:
         """Return the servers and the owners, as this server sees them."""
         members = self._ownership.members()
         profiles = [*members.values()]
-        owners: dict[str, str | None] = {}
-        for name in self.names():
-            owner = self._ownership.owner(name)
-            owners[name] = None if owner is None else owner.name
+        owners = {name: self.owner(name) for name in self.names()}
         return {
-            "server": self._settings.name,
+            "server": self.name,
             "fleet": self._settings.fleet,
             "nats": ",".join(self._settings.servers),
             "trouble": self._ownership.trouble or None,
@@ -328,7 +205,7 @@ class ClusterMember:
             ],
         }
 
-    def _replicas(self) -> list[dict[str, Any]]:
+    def replicas(self) -> list[dict[str, Any]]:
         """Return the copies of the stream and of each bucket; nothing if NATS does not say so in time."""
         try:
             found = self._shard.submit(replication(self._connection)).result(REPLICAS_SECONDS)
@@ -336,39 +213,10 @@ class ClusterMember:
             return []
         return [each.as_json() for each in found]
 
-    def _unknown(self, name: str, unanswered: Iterable[Unanswered]) -> Mapping[str, Any]:
-        """Return what there is to say of a device that no server owns, or whose owner gave no answer."""
-        owner = self._ownership.owner(name)
-        silent = next((each for each in unanswered if owner is not None and each.name == owner.name), None)
-        trouble = str(silent) if silent is not None else self.why_gone(name) or UNOWNED
-        url = public_url(self._urls[name]) if name in self._urls else ""
-        return {
-            "name": name,
-            "url": url,
-            "open": False,
-            "holder": None,
-            "recording": None,
-            "publishing": [],
-            "trouble": trouble,
-            "last_data": None,
-            "server": None if silent is None else silent.name,
-        }
-
     async def _check(self) -> None:
         while True:
             self.forwarding.routes.check()
             await asyncio.sleep(CHECK_SECONDS)
-
-
-def _waiting(name: str, extents: Sequence[Extent]) -> Result:
-    """Return what waits of one recording: the rows, the time of the oldest, and its age by the clock that set it."""
-    oldest = min((each.first_time for each in extents if each.first_time is not None), default=None)
-    return {
-        "name": name,
-        "rows": rows_of(extents),
-        "oldest": None if oldest is None else datetime.fromtimestamp(oldest / 1e6, UTC).isoformat(),
-        "seconds": None if oldest is None else round(max(0.0, time.time() - oldest / 1e6), 3),
-    }
 
 
 async def _opened(
@@ -390,45 +238,3 @@ def profile_of(settings: ServeSettings, boot: str) -> Profile:
         for name, url in settings.devices.items()
     }
     return Profile(cluster.name, boot, devices=devices, unreachable=cluster.unreachable, local=cluster.local)
-
-
-def nats_address(settings: ClusterSettings) -> NatsAddress:
-    """Return the address of NATS. `RequestError` if the TLS files cannot be used."""
-    tls = None
-    if settings.ca is not None or settings.cert is not None or any(url.startswith("tls:") for url in settings.servers):
-        tls = ssl.create_default_context()
-        try:
-            if settings.ca is not None:
-                tls.load_verify_locations(settings.ca)
-            if settings.cert is not None:
-                tls.load_cert_chain(settings.cert, settings.key)
-        except (OSError, ssl.SSLError) as error:
-            raise RequestError(
-                "the TLS files for NATS cannot be used", where="[cluster]", hint="ca, cert and key are PEM files"
-            ) from error
-    for name, file, seed in (
-        ("credentials", settings.credentials, SEED_IN_CREDENTIALS),
-        ("nkey", settings.nkey, SEED),
-    ):
-        if file is not None:
-            _check_seed(name, file, seed)
-    return NatsAddress(
-        settings.servers,
-        settings.credentials,
-        settings.nkey,
-        settings.user,
-        settings.password,
-        token=settings.nats_token,
-        tls=tls,
-    )
-
-
-def _check_seed(key: str, file: Path, seed: re.Pattern[str]) -> None:
-    """Raise `RequestError` unless the file has what nats-py takes from it. The error has nothing of its content."""
-    try:
-        found = seed.search(file.read_text(errors="replace"))
-    except OSError as error:
-        raise RequestError(error.strerror or "cannot be read", where=str(file), hint=f"Check cluster.{key}") from error
-    if found is None:
-        hint = f"Give a file of nsc or nk, as in [cluster] {key} = {EXAMPLES[key]!r}"
-        raise RequestError(f"this is no {key} file of NATS", where=str(file), hint=hint)

@@ -72,6 +72,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
     if settings.cluster is not None:
         with needs("cluster", "--cluster"):
             from fastflight.app.cluster import ClusterMember
+            from fastflight.app.cluster_actions import ClusterActions
     # Arrow imports pandas when it first makes an array of Python values. On a busy computer that takes seconds; in the
     # first request it would block an event loop that reads devices.
     pa.array([0])
@@ -119,13 +120,16 @@ def open_server(settings: ServeSettings) -> RunningServer:
             catalog.add(source)
         on_devices = [*device_actions(inventory, publishers.states), *served.actions()]
         recorded, *on_recordings = recording_actions(recordings)
+        cancels = None
         if member is None:
             on_devices += [recorded, *on_recordings]
         else:
+            in_cluster = ClusterActions(member, recordings, registry)
+            cancels = in_cluster.cancel
             listing, *others = on_devices
             on_devices = [
-                *member.actions(listing, recordings, registry),
-                *member.recording_actions(recorded),
+                *in_cluster.about_devices(listing),
+                *in_cluster.about_recordings(recorded),
                 *map(member.forwarding.action, (*others, *on_recordings)),
             ]
         metrics = server_metrics(registry, shards)
@@ -141,7 +145,6 @@ def open_server(settings: ServeSettings) -> RunningServer:
         engine = SqlEngine(Tables(catalog, actions, authority, tables, log_of), settings.sql.limits)
         parts.callback(engine.close)
         catalog.add(sql_source(engine))
-        cancels = None if member is None else member.cancels(registry)
         server = flight_server(
             settings, catalog, on_devices, state, shards, registry, access, flight_sql(engine), cancels
         )

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from fastflight.app.certificates import CertificateAuthority
-from fastflight.app.cluster import nats_address
 from fastflight.app.cluster_settings import ClusterSettings
+from fastflight.app.nats_address import nats_address
 from fastflight.app.nats_servers import nats_servers
 from fastflight.cluster.connection import ClusterConnection
 from fastflight.errors import RequestError

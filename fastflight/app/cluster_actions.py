@@ -1,0 +1,159 @@
+"""The actions of a server in a cluster: those about the cluster, and those whose results come from all servers.
+
+Each asks the other servers for their own part, with an action of its own for that.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from fastflight.access.action import Action, Body, EmptyBody, Result
+from fastflight.app.cluster import ClusterMember
+from fastflight.app.forwarding import Unanswered
+from fastflight.app.routes import UNOWNED
+from fastflight.errors import TransportError
+from fastflight.log import Extent
+from fastflight.runtime.stream_registry import StreamRegistry
+from fastflight.sources import DefaultRecordings, Recordings
+from fastflight.sources.recordings import KEPT, UNKNOWN, rows_of
+
+# The actions by which servers ask each other for their own devices, recordings, and rows that wait for NATS.
+OWN_DEVICES = "cluster.devices"
+OWN_RECORDINGS = "cluster.recordings"
+OWN_WAITING = "cluster.waiting"
+# The action by which servers cancel each other's streams.
+OWN_STREAMS = "cluster.cancel"
+
+
+class CancelBody(Body):
+    """The ticket of the streams to cancel, and whose they must be: None for all."""
+
+    ticket: str
+    identity: str | None = None
+
+
+class ClusterActions:
+    """Makes the actions of `member`. `recordings` and `registry` are the recordings and the streams of this server."""
+
+    def __init__(
+        self, member: ClusterMember, recordings: Recordings | DefaultRecordings | None, registry: StreamRegistry
+    ) -> None:
+        self._member = member
+        self._everywhere = member.forwarding.everywhere
+        self._recordings = recordings
+        self._registry = registry
+
+    def about_devices(self, local: Action) -> list[Action]:
+        """Return the actions about devices and servers. `local` is the action `devices` of this server alone."""
+
+        def own(_: EmptyBody) -> Iterable[Result]:
+            return [{**each, "server": self._member.name} for each in local.run(EmptyBody())]
+
+        def everywhere(_: EmptyBody) -> Iterable[Result]:
+            results, unanswered = self._everywhere(OWN_DEVICES)
+            found = {str(each["name"]): each for each in (*own(EmptyBody()), *results)}
+            return [found.get(name) or self._unknown(name, unanswered) for name in self._member.names()]
+
+        about = "The servers of the cluster, and the owner of each device."
+        stored = (
+            "The recorded rows of each device that wait to be stored in NATS, the time of the oldest, the copies of "
+            "what NATS stores, and the servers that gave no answer."
+        )
+        waits = "The rows of each device recorded by this server that wait to be stored in NATS."
+        return [
+            replace(local, description=f"{local.description} server: its owner.", run=everywhere),
+            Action(OWN_DEVICES, "As `devices`, only those that this server owns.", EmptyBody, own),
+            Action(OWN_STREAMS, "Ends the streams of a ticket at this server.", CancelBody, self._cancel, at_once=True),
+            Action(OWN_WAITING, waits, EmptyBody, self._waiting),
+            Action("cluster.status", about, EmptyBody, lambda _: [self._member.status()], at_once=True),
+            Action("cluster.storage", stored, EmptyBody, self._storage),
+        ]
+
+    def about_recordings(self, local: Action) -> list[Action]:
+        """Return the action `recordings`, with the states at all servers. `local` is that of this server alone."""
+
+        def own(_: EmptyBody) -> Iterable[Result]:
+            return [each for each in local.run(EmptyBody()) if each["state"] != KEPT]
+
+        def everywhere(_: EmptyBody) -> Iterable[Result]:
+            found = {str(each["name"]): each for each in local.run(EmptyBody())}
+            states, unanswered = self._everywhere(OWN_RECORDINGS)
+            found.update((str(each["name"]), each) for each in states)
+            for name, each in found.items():
+                silent = self._silent_owner(name, unanswered)
+                if silent is not None and each["state"] == KEPT:
+                    found[name] = {**each, "state": f"{UNKNOWN}: {silent}"}
+            return list(found.values())
+
+        about = "As `recordings`, only those to which this server adds rows."
+        return [replace(local, run=everywhere), replace(local, name=OWN_RECORDINGS, description=about, run=own)]
+
+    def cancel(self, ticket: bytes, identity: str | None) -> int:
+        """Cancel the streams of a ticket at all servers, because a client may have followed a location.
+
+        Return how many were cancelled. `TransportError` if none were, and a server gave no answer.
+        """
+        here = self._registry.cancel(ticket, identity)
+        body = CancelBody(ticket=ticket.decode(), identity=identity).model_dump_json().encode()
+        results, unanswered = self._everywhere(OWN_STREAMS, body)
+        cancelled = here + sum(int(each["cancelled"]) for each in results)
+        if unanswered and not cancelled:
+            raise TransportError(f"the streams may be at a server without answer: {unanswered[0]}", where="cancel")
+        return cancelled
+
+    def _cancel(self, body: CancelBody) -> Iterable[Result]:
+        return [{"cancelled": self._registry.cancel(body.ticket.encode(), body.identity)}]
+
+    def _waiting(self, _: EmptyBody) -> Iterable[Result]:
+        if isinstance(self._recordings, Recordings):
+            yield from (_waiting(name, extents) for name, extents in self._recordings.waiting().items())
+
+    def _storage(self, _: EmptyBody) -> Iterable[Result]:
+        results, unanswered = self._everywhere(OWN_WAITING)
+        waiting = [*self._waiting(EmptyBody()), *results]
+        oldest = (each for each in waiting if each["oldest"] is not None)
+        return [
+            {
+                "waiting": {str(each["name"]): int(each["rows"]) for each in waiting},
+                "oldest_waiting": {
+                    str(each["name"]): {"time": each["oldest"], "seconds": each["seconds"]} for each in oldest
+                },
+                "replicas": self._member.replicas(),
+                "unanswered": [asdict(each) for each in unanswered],
+            }
+        ]
+
+    def _silent_owner(self, device: str, unanswered: Iterable[Unanswered]) -> Unanswered | None:
+        """Return the owner of a device, if it is among the servers that gave no answer."""
+        owner = self._member.owner(device)
+        return next((each for each in unanswered if each.name == owner), None)
+
+    def _unknown(self, device: str, unanswered: Iterable[Unanswered]) -> Mapping[str, Any]:
+        """Return what there is to say of a device that no server owns, or whose owner gave no answer."""
+        silent = self._silent_owner(device, unanswered)
+        return {
+            "name": device,
+            "url": self._member.url(device),
+            "open": False,
+            "holder": None,
+            "recording": None,
+            "publishing": [],
+            "trouble": str(silent) if silent is not None else self._member.why_gone(device) or UNOWNED,
+            "last_data": None,
+            "server": None if silent is None else silent.name,
+        }
+
+
+def _waiting(name: str, extents: Sequence[Extent]) -> Result:
+    """Return what waits of one recording: the rows, the time of the oldest, and its age by the clock that set it."""
+    oldest = min((each.first_time for each in extents if each.first_time is not None), default=None)
+    return {
+        "name": name,
+        "rows": rows_of(extents),
+        "oldest": None if oldest is None else datetime.fromtimestamp(oldest / 1e6, UTC).isoformat(),
+        "seconds": None if oldest is None else round(max(0.0, time.time() - oldest / 1e6), 3),
+    }
