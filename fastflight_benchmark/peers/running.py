@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +14,7 @@ import psutil
 
 from fastflight import Mock
 from fastflight.client import FastFlightClient
-from fastflight.errors import TransportError
+from fastflight.errors import DataError, TransportError
 from fastflight.sources import pacer
 from fastflight_benchmark.contenders import AIO, BARE, MODES, NAMESAKES, PARSING
 from fastflight_benchmark.cores import cpu_seconds
@@ -121,3 +123,12 @@ CONSTANT_MODULES: Mapping[str, Sequence[str]] = {
     PARSING: ("fastflight_benchmark.peers.constant", "--parse"),
     AIO: ("fastflight_benchmark.peers.aio", "--constant"),
 }
+
+
+def add_token(file: Path, name: str, scope: str) -> str:
+    """Add a token to the token file of a server, which is made if there is none. Return the token."""
+    command = [sys.executable, "-m", "fastflight", "token", "add", name, "--scope", scope, "--file", str(file)]
+    added = subprocess.run(command, capture_output=True, text=True, check=False)
+    if added.returncode:
+        raise DataError(f"no token was made: {added.stderr.strip()}")
+    return added.stdout.strip()

@@ -9,8 +9,6 @@ pairs of the same round.
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,13 +18,12 @@ from typing import Any
 import pandas as pd
 import trustme
 
-from fastflight.errors import DataError
 from fastflight_benchmark import contenders, output, report
 from fastflight_benchmark.loading.calling import DO_GET, GET_FLIGHT_INFO
 from fastflight_benchmark.loading.pool import Calls, Loaders
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers import constant
-from fastflight_benchmark.peers.running import CONSTANT_MODULES, SERVER, Served
+from fastflight_benchmark.peers.running import CONSTANT_MODULES, SERVER, Served, add_token
 from fastflight_benchmark.spawned import spawned
 from fastflight_benchmark.suites.requests import report as requests_report
 from fastflight_benchmark.suites.requests import suite as requests
@@ -151,11 +148,7 @@ def running() -> Iterator[tuple[Keys, Mapping[str, Served]]]:
 def made(folder: Path) -> Keys:
     """Make a token that may read, and a certificate for this computer, in `folder`."""
     tokens, token_file = folder / "tokens.json", folder / "token"
-    command = [sys.executable, "-m", "fastflight", "token", "add", "load", "--scope", "read:*", "--file", str(tokens)]
-    added = subprocess.run(command, capture_output=True, text=True, check=False)
-    if added.returncode:
-        raise DataError(f"no token was made: {added.stderr.strip()}")
-    token = added.stdout.strip()
+    token = add_token(tokens, "load", "read:*")
     token_file.write_text(token)
     authority = trustme.CA()
     issued = authority.issue_cert("127.0.0.1")

@@ -3,6 +3,9 @@
 The suite writes a recording, compacts it, and starts a server that keeps it. The contenders take turns at each task,
 and each answer is compared with the right one. DuckDB runs in this process, with as many threads as a query of the
 server has, and reads a Parquet file of the same rows, in row groups and with the compression of the store's own files.
+
+Clients have tokens. The server reads recordings in another way for a client that may read only some of them, so the
+aggregate is also measured with such a token.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ from fastflight.sources.recorded_rows import LOG_SCHEMA
 from fastflight.sql.process import SqlLimits
 from fastflight_benchmark import output, report
 from fastflight_benchmark.options import Options
-from fastflight_benchmark.peers.running import FREE_PORT, SERVER
+from fastflight_benchmark.peers.running import FREE_PORT, SERVER, add_token
 from fastflight_benchmark.report import Target, table
 from fastflight_benchmark.spawned import spawned
 
@@ -42,10 +45,13 @@ FETCHED_ROWS = 1_000_000
 CLIENTS, QUERIES = 16, 4
 AGGREGATE, FIRST, FETCH, AT_ONCE = "aggregate", "first row", "fetch", f"{CLIENTS} clients at once"
 SQL, DO_GET, DUCKDB, ADBC, PANDAS = "sql", "do_get", "DuckDB", "ADBC", "do_get and pandas"
+RESTRICTED = "sql, one recording allowed"
+AUTHORIZATION = "adbc.flight.sql.authorization_header"
 COLUMNS = ["task", "contender", "run", "seconds", "error"]
 # Of a contender's time, the share that SQL may take longer: the project's targets.
 TARGETS = (
     (AGGREGATE, SQL, DUCKDB, 1 / 0.7),
+    (AGGREGATE, RESTRICTED, DUCKDB, 1 / 0.7),
     (FIRST, SQL, DO_GET, 1.3),
     (FETCH, ADBC, DO_GET, 1 / 0.8),
 )
@@ -58,10 +64,12 @@ def run(options: Options, rows: int = 0) -> int:
     measured: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory(prefix="fastflight-sql-") as name:
         options.say(f"writing a recording of {rows * DATA_BYTES / 1e6:,.0f} MB")
-        folder, parquet = Path(name, "recordings"), Path(name, "rows.parquet")
+        folder, parquet, access = Path(name, "recordings"), Path(name, "rows.parquet"), Path(name, "tokens.json")
         write(folder, parquet, rows)
-        started = spawned(SERVER, "--server", FREE_PORT, "--device", f"{NAME}=sim:", "--recordings", str(folder))
-        with started as server, contenders(server.location, parquet, rows) as tasks:
+        tokens = {SQL: add_token(access, "all", "session:*"), RESTRICTED: add_token(access, "one", f"session:{NAME}")}
+        files = ("--recordings", str(folder), "--tokens", str(access))
+        started = spawned(SERVER, "--server", FREE_PORT, "--device", f"{NAME}=sim:", *files)
+        with started as server, contenders(server.location, tokens, parquet, rows) as tasks:
             for number in range(0, options.runs + 1):  # run 0 warms up: it starts the processes of the queries
                 for task, by in tasks.items():
                     order = list(by.items())
@@ -101,23 +109,34 @@ def write(folder: Path, parquet: Path, rows: int) -> None:
 
 
 @contextlib.contextmanager
-def contenders(location: str, parquet: Path, rows: int) -> Iterator[Mapping[str, Mapping[str, Callable[[], None]]]]:
+def contenders(
+    location: str, tokens: Mapping[str, str], parquet: Path, rows: int
+) -> Iterator[Mapping[str, Mapping[str, Callable[[], None]]]]:
     """Yield the tasks, and for each the contenders: functions that raise `ValueError` for a wrong answer."""
+    headers = {contender: f"Bearer {token}" for contender, token in tokens.items()}
+    calls = {
+        contender: flight.FlightCallOptions(headers=[(b"authorization", header.encode())])
+        for contender, header in headers.items()
+    }
     aggregate = "select count(*) as n, sum(octet_length(data)) as bytes, max(epoch_us(time)) as last from {}"
     right = (rows, rows * DATA_BYTES, 1_750_000_000_000_000 + (rows - 1) * 1000)
     fetched = min(rows, FETCHED_ROWS)
     fetch = f"from demo.recording select data where seq < {fetched}"
     with (
         flight.connect(location) as client,
-        adbc.connect(location, autocommit=True) as dbapi,
+        adbc.connect(location, {AUTHORIZATION: headers[SQL]}, autocommit=True) as dbapi,
         duckdb.connect(config={"threads": str(SqlLimits().threads)}) as local,
     ):
 
-        def read(**request: Any) -> flight.FlightStreamReader:
-            return client.do_get(flight.Ticket(json.dumps(request).encode()))
+        def read(contender: str = SQL, **request: Any) -> flight.FlightStreamReader:
+            return client.do_get(flight.Ticket(json.dumps(request).encode()), calls[contender])
 
         def query(sql: str) -> pa.Table:
             return read(type="sql", query=sql).read_all()
+
+        def total(contender: str) -> tuple[int, ...]:
+            found = read(contender, type="sql", query=aggregate.format("demo.recording")).read_all()
+            return tuple(found.to_pylist()[0].values())
 
         def by_pandas() -> tuple[int, int, int]:
             frame = read(type="recording", name=NAME, columns=["time", "data"]).read_all().to_pandas()
@@ -139,7 +158,7 @@ def contenders(location: str, parquet: Path, rows: int) -> Iterator[Mapping[str,
             with flight.connect(location) as own:
                 sql = f"from demo.recording select sum(seq) as s where seq < {number + 2}"
                 ticket = flight.Ticket(json.dumps({"type": "sql", "query": sql}).encode())
-                answers = [own.do_get(ticket).read_all()["s"][0].as_py() for _ in range(QUERIES)]
+                answers = [own.do_get(ticket, calls[SQL]).read_all()["s"][0].as_py() for _ in range(QUERIES)]
             return all(answer == number * (number + 3) // 2 + 1 for answer in answers)
 
         def many() -> list[bool]:
@@ -148,7 +167,8 @@ def contenders(location: str, parquet: Path, rows: int) -> Iterator[Mapping[str,
 
         yield {
             AGGREGATE: {
-                SQL: expect(right, lambda: tuple(query(aggregate.format("demo.recording")).to_pylist()[0].values())),
+                SQL: expect(right, lambda: total(SQL)),
+                RESTRICTED: expect(right, lambda: total(RESTRICTED)),
                 DUCKDB: expect(right, lambda: local.execute(aggregate.format(f"'{parquet}'")).fetchall()[0]),
                 PANDAS: expect(right, by_pandas),
             },
