@@ -37,6 +37,9 @@ MAX_LOGS = 64
 # Items of a log that are read in one step: records of the buffer, joined.
 STEP_ITEMS = 32
 
+Items = Generator[NumberedRows | Missing, None, None]
+Step = list[NumberedRows | Missing]
+
 
 class HandOver:
     """Copies all logs of `buffer` to `shared`, on the shard of the connection, until `close`.
@@ -59,6 +62,9 @@ class HandOver:
         self._troubles: dict[str, str] = {}
         self._progress = asyncio.Event()
         self._limit = asyncio.Semaphore(MAX_LOGS)
+        # Logs to read next, and who waits for what is read.
+        self._reads: list[tuple[Items, asyncio.Future[Step]]] = []
+        self._reading: asyncio.Task[None] | None = None
         self._running = shard.submit(self._run())
 
     def waiting(self, name: str) -> list[Extent]:
@@ -131,13 +137,13 @@ class HandOver:
         target = await self._shared.aopen(source.name, source.schema, token=self._token_of(source.name))
         position = await target.anext_seq()
         items = source.read(Range(from_seq=position))
-        step = await off_loop(_next_items, items)
+        step = await self._read(items)
         if step and isinstance(step[0], Missing) and step[0].reason == "not recorded":
             # Another server may have recorded the device meanwhile.
             target.writer.forget()
             if (now := await target.anext_seq()) != position:
                 position, items = now, source.read(Range(from_seq=now))
-                step = await off_loop(_next_items, items)
+                step = await self._read(items)
         self._note_rows_left(source, position)
         # A shared recording that begins here has not lost what this server deleted before.
         paused_until = source.first if not position else 0
@@ -159,14 +165,39 @@ class HandOver:
                 while pending:
                     self._handed[source.name] = (await pending.pop(0)).last + 1
                 if more := len(step) == STEP_ITEMS:
-                    step = await off_loop(_next_items, items)
+                    step = await self._read(items)
         except BusyError:
             # Another server has gone on with the recording. The next attempt begins after its rows.
             log.info("another server records the device now", device=source.name)
             raise
         finally:
             if more:  # else it has ended: most logs have few rows, and a step in a thread costs more than reading them
-                await off_loop(items.close)
+                with contextlib.suppress(ValueError):  # a thread still reads it, and then it closes by itself
+                    await off_loop(items.close)
+
+    async def _read(self, items: Items) -> Step:
+        """Return the next items of a log.
+
+        Many logs have a row in each second. Those that wait are read in one call in a thread, because changing to a
+        thread and back takes longer than reading a row.
+        """
+        read: asyncio.Future[Step] = asyncio.get_running_loop().create_future()
+        self._reads.append((items, read))
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.get_running_loop().create_task(self._read_all())
+        return await read
+
+    async def _read_all(self) -> None:
+        while self._reads:
+            reads, self._reads = self._reads, []
+            steps = await off_loop(_next_steps, [items for items, _ in reads])
+            for (_, read), step in zip(reads, steps, strict=True):
+                if read.done():  # cancelled, because the hand-over ends
+                    continue
+                if isinstance(step, Exception):
+                    read.set_exception(step)
+                else:
+                    read.set_result(step)
 
     def _note_rows_left(self, source: Log, position: int) -> None:
         """Log a warning if the shared recording has gone on beyond rows that only the buffer has."""
@@ -200,5 +231,12 @@ def _storable(target: ReplicatedLog, rows: NumberedRows) -> Iterator[NumberedRow
         yield rows
 
 
-def _next_items(items: Generator[NumberedRows | Missing, None, None]) -> list[NumberedRows | Missing]:
-    return list(islice(items, STEP_ITEMS))
+def _next_steps(logs: list[Items]) -> list[Step | Exception]:
+    """Return the next items of each log, or the error that reading it has raised."""
+    steps: list[Step | Exception] = []
+    for items in logs:
+        try:
+            steps.append(list(islice(items, STEP_ITEMS)))
+        except Exception as error:  # the edge of a read: it is raised where this log is copied
+            steps.append(error)
+    return steps

@@ -157,6 +157,10 @@ class ReplicatedStore:
         """Run `work` on the loop of the connection, and return its future."""
         return self._shard.submit(work)
 
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """As `submit`, and cheaper, for a caller that needs no result."""
+        self._shard.spawn(work, lambda: None)
+
     def check(self) -> None:
         """Raise `Stopped` if the store is closed."""
         if self._closed:

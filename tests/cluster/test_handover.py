@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +14,11 @@ from structlog.testing import capture_logs
 from fastflight.app.nats_servers import NatsServers, nats_servers
 from fastflight.cluster.connection import NatsAddress
 from fastflight.cluster.shared_recordings import SharedRecordings
-from fastflight.errors import TransportError
-from fastflight.log import Log, Range, Retention, Store
+from fastflight.errors import StorageError, TransportError
+from fastflight.log import Log, Missing, NumberedRows, Range, Retention, Store
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers
 from tests.support.refusals import refused
-from tests.support.waiting import until
+from tests.support.waiting import SECONDS, until
 
 
 @pytest.fixture
@@ -177,6 +179,51 @@ def test_many_logs(nats: NatsServers, tmp_path: Path) -> None:
         until(lambda: server.shared.names() == sorted(names) and all(has(server, 30, name) for name in names))
         for name in names[::40]:
             assert numbers(checked(name, server.shared.log(name).read())) == set(range(30))
+
+
+def test_a_log_that_cannot_be_read_does_not_stop_the_others(
+    nats: NatsServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Log.read
+
+    def reading(log: Log, wanted: Range) -> Iterator[NumberedRows | Missing]:
+        if log.name == "bad":
+            raise StorageError("the disk fails", where="bad")
+        yield from read(log, wanted)
+
+    monkeypatch.setattr(Log, "read", reading)
+    with Server(nats, tmp_path / "a") as server, capture_logs() as logged:
+        server.record(0, name="bad")
+        server.record(0, name="good")
+        until(lambda: has(server, 10, "good"))
+        server.record(10, name="good")
+        until(lambda: has(server, 20, "good"))
+        assert [entry["device"] for entry in logged if "cannot be handed over" in entry["event"]] == ["bad"]
+        assert server.shared.waiting("bad")
+
+
+def test_it_can_be_closed_while_a_thread_reads(
+    nats: NatsServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    read = Log.read
+    began, may_end = threading.Event(), threading.Event()
+
+    def reading(log: Log, wanted: Range) -> Iterator[NumberedRows | Missing]:
+        for item in read(log, wanted):
+            began.set()
+            may_end.wait()
+            yield item
+
+    monkeypatch.setattr(Log, "read", reading)
+    monkeypatch.setattr("fastflight.cluster.shared_recordings.DRAIN_SECONDS", 0.01)
+    monkeypatch.setattr("fastflight.cluster.handover.STEP_ITEMS", 1)
+    with Server(nats, tmp_path / "a") as server:
+        server.record(0)
+        assert began.wait(SECONDS)
+        server.shared.close()
+        may_end.set()
+    gc.collect()
+    assert not caplog.records
 
 
 def test_a_stream_of_another_fleet_is_refused(nats: NatsServers, tmp_path: Path) -> None:
