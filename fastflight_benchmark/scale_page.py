@@ -62,12 +62,10 @@ SHOWN = {
 
 
 def largest(results: Results) -> tuple[pd.Series[float], int, int]:
-    """Return the figures, the devices and the servers of the largest cell that worked in time; 0 devices if none did."""
+    """Return the figures, devices and servers of the largest cell that worked in time; 0 devices if none did."""
     cells = _cells(results)
     worked = [
-        devices
-        for devices, found in cells.items()
-        if verdict(found)[1] and found["row to viewer, median"] <= LATE_MS
+        devices for devices, found in cells.items() if verdict(found)[1] and found["row to viewer, median"] <= LATE_MS
     ]
     if not worked:
         return pd.Series(dtype=float), 0, 0
