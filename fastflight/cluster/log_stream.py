@@ -205,6 +205,10 @@ class LogStream:
         `passed` must not be true before and false after that. Return `end` + 1 if no message passes.
         """
         low, high = 1, end + 1
+        # Most readings begin at the first message, and a search through a long stream has many steps.
+        first = await self.next_page(subject, low, end, 1)
+        if first and (record := decode_record(first[0].data, number)) is not None and passed(record):
+            return low
         while low < high:
             middle = (low + high) // 2
             at = middle

@@ -121,6 +121,21 @@ def test_a_message_whose_own_checksum_is_wrong(engine: JetStreamEngine) -> None:
     assert (hole.first, hole.last, hole.reason) == (10, 19, "damaged") and "message" in hole.where
 
 
+def test_a_reading_from_the_first_row_does_not_search_the_stream(engine: JetStreamEngine) -> None:
+    with engine.replicated() as store:
+        filled(store, "other", 60)
+        log = filled(store, "demo", 2)
+        client = engine.shard.submit(engine.connection.connected()).result()
+
+        def requests(wanted: Range, rows: set[int]) -> int:
+            before = client.stats["out_msgs"]
+            assert numbers(log.read(wanted)) == rows
+            return client.stats["out_msgs"] - before
+
+        requests(Range(), set(range(20)))  # the parts are listed once
+        assert requests(Range(), set(range(20))) < requests(Range(from_seq=15), set(range(15, 20)))
+
+
 def test_a_lost_acknowledgement_stores_rows_once(engine: JetStreamEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     publish = LogStream.publish
     lost: list[int | None] = []
