@@ -66,9 +66,11 @@ class ClusterActions:
         waits = "The rows of each device recorded by this server that wait to be stored in NATS."
         return [
             replace(local, description=f"{local.description} server: its owner.", run=everywhere),
-            Action(OWN_DEVICES, "As `devices`, only those that this server owns.", EmptyBody, own),
-            Action(OWN_STREAMS, "Ends the streams of a ticket at this server.", CancelBody, self._cancel, at_once=True),
-            Action(OWN_WAITING, waits, EmptyBody, self._waiting),
+            Action(OWN_DEVICES, "The action `devices`, for the devices that this server owns.", EmptyBody, own),
+            Action(
+                OWN_STREAMS, "Ends the streams of a ticket at this server.", CancelBody, self._cancel_here, at_once=True
+            ),
+            Action(OWN_WAITING, waits, EmptyBody, self._waiting_here),
             Action("cluster.status", about, EmptyBody, lambda _: [self._member.status()], at_once=True),
             Action("cluster.storage", stored, EmptyBody, self._storage),
         ]
@@ -89,7 +91,7 @@ class ClusterActions:
                     found[name] = {**each, "state": f"{UNKNOWN}: {silent}"}
             return list(found.values())
 
-        about = "As `recordings`, only those to which this server adds rows."
+        about = "The action `recordings`, for the recordings to which this server adds rows."
         return [replace(local, run=everywhere), replace(local, name=OWN_RECORDINGS, description=about, run=own)]
 
     def cancel(self, ticket: bytes, identity: str | None) -> int:
@@ -105,16 +107,16 @@ class ClusterActions:
             raise TransportError(f"the streams may be at a server without answer: {unanswered[0]}", where="cancel")
         return cancelled
 
-    def _cancel(self, body: CancelBody) -> Iterable[Result]:
+    def _cancel_here(self, body: CancelBody) -> Iterable[Result]:
         return [{"cancelled": self._registry.cancel(body.ticket.encode(), body.identity)}]
 
-    def _waiting(self, _: EmptyBody) -> Iterable[Result]:
+    def _waiting_here(self, _: EmptyBody) -> Iterable[Result]:
         if isinstance(self._recordings, Recordings):
             yield from (_waiting(name, extents) for name, extents in self._recordings.waiting().items())
 
     def _storage(self, _: EmptyBody) -> Iterable[Result]:
         results, unanswered = self._everywhere(OWN_WAITING)
-        waiting = [*self._waiting(EmptyBody()), *results]
+        waiting = [*self._waiting_here(EmptyBody()), *results]
         oldest = (each for each in waiting if each["oldest"] is not None)
         return [
             {

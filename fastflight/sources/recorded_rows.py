@@ -30,7 +30,6 @@ from fastflight.tables.schemas import project
 from fastflight.transport.chunk_buffer import Chunk, Gap
 from fastflight.transport.tap import REQUEST_CUTS
 
-_DIRECTIONS = pa.array(DIRECTIONS)
 LOG_SCHEMA = pa.schema(
     [
         pa.field("time", TIME, nullable=False),
@@ -56,7 +55,7 @@ def log_batch(chunks: Sequence[Chunk], cuts: Mapping[int, str]) -> pa.RecordBatc
     cuts = {**cuts, **{chunk.seq: cuts.get(chunk.seq, "") + WAITED for chunk in chunks if chunk.waited}}
     columns = [
         pa.array([chunk.time_ns // 1000 for chunk in chunks], TIME),
-        pa.DictionaryArray.from_arrays(codes, _DIRECTIONS),
+        pa.DictionaryArray.from_arrays(codes, pa.array(DIRECTIONS)),
         pa.array([chunk.data for chunk in chunks], pa.binary()),
         pa.array([cuts.get(chunk.seq) for chunk in chunks], pa.string())
         if cuts
@@ -293,7 +292,7 @@ class _ChunkRows:
         codes = _concat([batch.column("direction").indices for _, batch in waiting])
         data = _concat([batch.column("data") for _, batch in waiting])
         self._count(codes, data)
-        direction = pa.DictionaryArray.from_arrays(codes, _DIRECTIONS)
+        direction = pa.DictionaryArray.from_arrays(codes, pa.array(DIRECTIONS))
         whole = pa.RecordBatch.from_arrays([pa.array(seq), time, direction, data], schema=BYTES_SCHEMA)
         batch = whole.select(self.schema.names)
         step = self._request.batch_rows

@@ -209,9 +209,10 @@ def test_it_can_be_closed_while_a_thread_reads(
     began, may_end = threading.Event(), threading.Event()
 
     def reading(log: Log, wanted: Range) -> Iterator[NumberedRows | Missing]:
-        for item in read(log, wanted):
-            began.set()
-            may_end.wait()
+        for number, item in enumerate(read(log, wanted)):
+            if number:
+                began.set()
+                may_end.wait()
             yield item
 
     monkeypatch.setattr(Log, "read", reading)
@@ -219,9 +220,11 @@ def test_it_can_be_closed_while_a_thread_reads(
     monkeypatch.setattr("fastflight.cluster.handover.STEP_ITEMS", 1)
     with Server(nats, tmp_path / "a") as server:
         server.record(0)
+        server.record(20)  # a reading has three items: rows, what is missing, rows
         assert began.wait(SECONDS)
         server.shared.close()
         may_end.set()
+    del server
     gc.collect()
     assert not caplog.records
 
