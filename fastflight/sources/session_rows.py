@@ -117,6 +117,8 @@ class SessionRows:
         """Take the next traffic and return the batches that are ready."""
         ready: list[Batch] = []
         for item in items:
+            if self.full:
+                return ready
             if isinstance(item, Gap):
                 self._missed(item, ready)
             else:
@@ -125,9 +127,7 @@ class SessionRows:
                 elif item.cut and self._next is not None and self._outage_at != item.seq:
                     ready += self.outage(item.cut)
                 self._take(item, ready)
-            if self.full:
-                return ready
-        return ready + self.due()
+        return ready if self.full else ready + self.due()
 
     def after_request(self, cut: str) -> list[Batch]:
         """End the unfinished line, because a request had the device. After `AFTER_REQUEST` a new line begins.
@@ -175,10 +175,11 @@ class SessionRows:
 
     def finish(self) -> list[Batch]:
         """Return the remaining batches."""
+        ready: list[Batch] = []
         if self._lines is not None and not self.full:
             for line in self._lines.end("the session ended within the line"):
-                self._add(line, [])
-        return self._flush()
+                self._add(line, ready)
+        return ready + self._flush()
 
     def summary(self) -> Summary:
         """Return counts. A later session can continue at `next_seq`."""

@@ -1,0 +1,111 @@
+"""Rows of sessions and of recordings, of random traffic, are those that the oracle works out (`session_oracle`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastflight.log import Missing, NumberedRows
+from fastflight.service.requests import DeviceSession, Recording
+from fastflight.service.source import Noted
+from fastflight.sources.recorded_rows import Replay, log_batch
+from fastflight.sources.session_rows import DIRECTIONS, SessionRows
+from fastflight.transport.chunk_buffer import Chunk, Gap
+from tests.support.session_oracle import FORMATS, SCHEMA, Expected, check, expected, seen, traffic
+
+KEYS = st.fixed_dictionaries({"batch_rows": st.integers(1, 12)}, optional={"limit_rows": st.integers(0, 12)})
+
+
+def requested(format: str, keys: dict[str, Any]) -> dict[str, Any]:
+    return {"format": format, **({"schema": SCHEMA} if format in ("jsonl", "csv") else {}), **keys}
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@given(data=st.data())
+def test_a_session_has_the_rows_of_its_traffic(format: str, data: st.DataObject) -> None:
+    items = data.draw(traffic(format))
+    keys = data.draw(KEYS)
+    begins_line = data.draw(st.booleans())
+    request = DeviceSession.model_validate(
+        {"device": "demo", "flush_ms": data.draw(st.sampled_from([0, 60_000])), **requested(format, keys)}
+    )
+    rows = SessionRows(request, lambda: 0.0)
+    rows.begin(begins_line)
+    batches: list[Any] = []
+    place = 0
+    while place < len(items):
+        stop = place + data.draw(st.integers(1, len(items) - place))
+        batches += rows.feed(items[place:stop])
+        place = stop
+    batches += rows.finish()
+    answer = expected(items, format, begins_line=begins_line)
+    check_batches(batches, answer, keys)
+    if "limit_rows" not in keys:
+        check_summary(rows.summary(), items, answer)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@given(data=st.data())
+def test_a_recording_has_the_rows_of_its_traffic(format: str, data: st.DataObject) -> None:
+    items = data.draw(traffic(format))
+    keys = data.draw(KEYS)
+    begins_line = data.draw(st.booleans())
+    replay = Replay(Recording.model_validate({"name": "demo", **requested(format, keys)}))
+    replay.begin(begins_line)
+    batches: list[Any] = []
+    for item in stored(items, data):
+        if replay.full:
+            break
+        batches += replay.feed(item)
+    batches += replay.finish()
+    answer = expected(items, format, begins_line=begins_line)
+    check_batches(batches, answer, keys)
+    if "limit_rows" not in keys:
+        check_summary(replay.summary(), items, answer)
+
+
+def stored(items: list[Chunk | Gap], data: st.DataObject) -> list[NumberedRows | Missing]:
+    """Return traffic as a log returns it: rows of some chunks each, and what is missing."""
+    found: list[NumberedRows | Missing] = []
+    chunks: list[Chunk] = []
+    for item in items:
+        if chunks and (isinstance(item, Gap) or data.draw(st.booleans())):
+            found.append(NumberedRows(chunks[0].seq, log_batch(chunks, cuts(chunks))))
+            chunks = []
+        if isinstance(item, Gap):
+            found.append(Missing(item.first, item.last, "never written"))
+        else:
+            chunks.append(item)
+    return [*found, NumberedRows(chunks[0].seq, log_batch(chunks, cuts(chunks)))] if chunks else found
+
+
+def cuts(chunks: list[Chunk]) -> dict[int, str]:
+    return {chunk.seq: chunk.cut for chunk in chunks if chunk.cut}
+
+
+def check_batches(batches: list[Any], answer: Expected, keys: dict[str, Any]) -> None:
+    check(seen(batches), answer, keys.get("limit_rows"))
+    sizes = [(batch.batch if isinstance(batch, Noted) else batch).num_rows for batch in batches]
+    assert all(size <= keys["batch_rows"] for size in sizes)
+
+
+def check_summary(summary: dict[str, Any], items: list[Chunk | Gap], answer: Expected) -> None:
+    chunks = [item for item in items if isinstance(item, Chunk)]
+    gaps = [item for item in items if isinstance(item, Gap)]
+    last = items[-1] if items else None
+    assert (
+        summary.items()
+        >= {
+            **{
+                f"{way}_bytes": sum(len(chunk.data) for chunk in chunks if chunk.direction == way) for way in DIRECTIONS
+            },
+            "gaps": len(gaps),
+            "lost": sum(gap.last - gap.first + 1 for gap in gaps),
+            "outages": sum("outage" in item for item in answer.items),
+            "rejected": answer.rejected,
+            "next_seq": None if last is None else 1 + (last.last if isinstance(last, Gap) else last.seq),
+        }.items()
+    )

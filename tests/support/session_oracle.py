@@ -1,0 +1,205 @@
+"""What a live session or a recording must answer, worked out the plain way: all of the text first, then its rows.
+
+`traffic` draws what crosses a line: chunks of random text in both directions, cut at random places, with gaps, lost
+lines and requests between them. `expected` says what an answer to it has, in order: rows, and notes of gaps and lost
+lines. `seen` brings the batches of a real answer into the same form. Neither knows anything of batches, limits of
+batches and flushing: those must not change an answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import strategies as st
+
+from fastflight.service.source import Noted
+from fastflight.transport.chunk_buffer import Chunk, Gap
+from fastflight.transport.tap import AFTER_REQUEST, WITHIN_REQUEST
+
+SCHEMA = {"n": "int64", "x": "double"}
+FORMATS = ("bytes", "lines", "jsonl", "csv")
+LOST = "the line was lost: it was pulled"
+
+# A row of an answer, or a note: `{"gap": (first, last)}` or `{"outage": next_seq}`.
+Item = dict[str, Any]
+
+_INTEGER = re.compile(r"-?\d+")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+
+
+@dataclass
+class Expected:
+    """An answer without a limit: its items, and how many lines are set aside."""
+
+    items: list[Item] = field(default_factory=list)
+    rejected: int = 0
+
+    def up_to(self, limit: int | None) -> list[Item]:
+        """Return the items up to the last row that `limit` allows; notes may follow it, or not."""
+        if limit is None:
+            return self.items
+        if limit == 0:
+            return []
+        places = [index for index, item in enumerate(self.items) if "seq" in item]
+        if limit >= len(places):
+            return self.items
+        return self.items[: places[limit - 1] + 1]
+
+
+@dataclass
+class _Run:
+    """Traffic without an interruption. `whole`: its first byte is known to begin a line."""
+
+    whole: bool
+    chunks: list[Chunk] = field(default_factory=list)
+
+
+def expected(
+    traffic: Sequence[Chunk | Gap], format: str, *, begins_line: bool, reports_first: bool = False
+) -> Expected:
+    """Return the whole answer to `traffic`. `reports_first`: a lost line is told though nothing is read before it."""
+    answer = Expected()
+    run = _Run(begins_line)
+    for index, item in enumerate(traffic):
+        if isinstance(item, Gap):
+            _add_rows(run, format, answer)
+            answer.items.append({"gap": (item.first, item.last)})
+            run = _Run(False)
+            continue
+        if item.cut in (AFTER_REQUEST, WITHIN_REQUEST):
+            _add_rows(run, format, answer)
+            run = _Run(item.cut == AFTER_REQUEST)
+        elif item.cut and (index or reports_first):
+            _add_rows(run, format, answer)
+            answer.items.append({"outage": item.seq})
+            run = _Run(False)
+        run.chunks.append(item)
+    _add_rows(run, format, answer)
+    return answer
+
+
+def _add_rows(run: _Run, format: str, answer: Expected) -> None:
+    if format == "bytes":
+        answer.items += [
+            {"seq": chunk.seq, "time": _time(chunk), "direction": chunk.direction, "data": chunk.data}
+            for chunk in run.chunks
+        ]
+        return
+    received = [chunk for chunk in run.chunks if chunk.direction == "rx"]
+    text = b"".join(chunk.data for chunk in received)
+    senders = [chunk for chunk in received for _ in chunk.data]
+    start = 0
+    while start < len(text):
+        stop = text.find(b"\n", start)
+        whole = stop >= 0 and (start > 0 or run.whole)
+        line = text[start : stop if stop >= 0 else len(text)]
+        place = {"seq": senders[start].seq, "time": _time(senders[start])}
+        start = stop + 1 if stop >= 0 else len(text)
+        if format == "lines":
+            answer.items.append({**place, "text": line.removesuffix(b"\r").decode("utf-8", "replace")})
+        elif line.strip() and line.strip() != (b"n,x" if format == "csv" else b""):
+            values = (
+                (_csv if format == "csv" else _json)(line.decode("utf-8", "replace").rstrip("\r")) if whole else None
+            )
+            if values is None:
+                answer.rejected += 1
+            else:
+                answer.items.append({**place, **values})
+        elif line.strip() and not whole:
+            answer.rejected += 1
+
+
+def _csv(line: str) -> dict[str, Any] | None:
+    cells = line.split(",")
+    if len(cells) != 2 or not (_INTEGER.fullmatch(cells[0]) or not cells[0]):
+        return None
+    if not (_NUMBER.fullmatch(cells[1]) or not cells[1]):
+        return None
+    return {"n": int(cells[0]) if cells[0] else None, "x": float(cells[1]) if cells[1] else None}
+
+
+def _json(line: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return {"n": value.get("n"), "x": value.get("x")} if isinstance(value, dict) else None
+
+
+def _time(chunk: Chunk) -> int | None:
+    return None if chunk.waited else chunk.time_ns // 1000
+
+
+def seen(batches: Iterable[Any]) -> list[Item]:
+    """Return batches and notes as items of an answer."""
+    items: list[Item] = []
+    for batch in batches:
+        note: dict[str, Any] = batch.note if isinstance(batch, Noted) else {}
+        items += told_items(note, batch.batch if isinstance(batch, Noted) else batch)
+    return items
+
+
+def told_items(note: dict[str, Any], batch: Any) -> list[Item]:
+    """Return the items of one message: a note stands before the rows of its batch."""
+    items: list[Item] = []
+    if "gap" in note:
+        items.append({"gap": (note["gap"]["first"], note["gap"]["last"])})
+    if "outage" in note:
+        items.append({"outage": note["outage"]["next_seq"]})
+    for row in batch.to_pylist():
+        time = row["time"]
+        items.append({**row, "time": None if time is None else round(time.timestamp() * 1_000_000)})
+    return items
+
+
+def check(got: Sequence[Item], answer: Expected, limit: int | None) -> None:
+    """Compare an answer with the expected one. Behind the last row that the limit allows, only notes may follow."""
+    wanted = answer.up_to(limit)
+    assert list(got) == answer.items[: max(len(wanted), len(got))]
+    assert not [item for item in got[len(wanted) :] if "seq" in item]
+
+
+_LINES: dict[str, st.SearchStrategy[str]] = {
+    "csv": st.one_of(
+        st.builds(lambda n, x: f"{n},{x / 4!r}", st.integers(-999, 999), st.integers(-99, 99)),
+        st.sampled_from(["", "n,x", ",", "7,", ",2.5", "Traceback (most recent call last):", "1,2,3", "5"]),
+    ),
+    "jsonl": st.one_of(
+        st.builds(lambda n, x: json.dumps({"n": n, "x": x / 4}), st.integers(-999, 999), st.integers(-99, 99)),
+        st.sampled_from(["", "{}", '{"n":7}', '{"x":2.5}', "Traceback (most recent call last):", "[1]", '{"n":']),
+    ),
+}
+_LINES["lines"] = st.one_of(_LINES["csv"], st.sampled_from(["é", "\ufffd", "  ", "\t"]))
+_LINES["bytes"] = _LINES["lines"]
+
+
+@st.composite
+def traffic(draw: st.DrawFn, format: str, *, gaps: bool = True) -> list[Chunk | Gap]:
+    """Draw what crosses a line: up to about twelve lines, in chunks of any size."""
+    lines = draw(st.lists(_LINES[format], max_size=12))
+    ends = draw(st.sampled_from([b"\n", b"\r\n"]))
+    data = ends.join(line.encode() for line in lines) + (ends if draw(st.booleans()) else b"")
+    edges = sorted({0, len(data), *draw(st.lists(st.integers(0, max(0, len(data))), max_size=8))})
+    kinds = ["", "", "", "tx", "gap", LOST, AFTER_REQUEST, WITHIN_REQUEST]
+    items: list[Chunk | Gap] = []
+    seq = draw(st.integers(0, 3))
+
+    def add(direction: Any, content: bytes, cut: str = "", waited: bool = False) -> None:
+        nonlocal seq
+        items.append(Chunk(seq, 1_000_000 * (seq + 1), direction, content, cut, waited=waited))
+        seq += 1
+
+    for start, stop in zip(edges, edges[1:], strict=False):
+        kind = draw(st.sampled_from(kinds))
+        if kind == "gap" and gaps:
+            missing = draw(st.integers(1, 3))
+            items.append(Gap(seq, seq + missing - 1))
+            seq += missing
+        if kind == "tx":
+            add("tx", b"1,1\n")
+        add("rx", data[start:stop], kind if kind in (LOST, AFTER_REQUEST, WITHIN_REQUEST) else "", draw(st.booleans()))
+    return items
