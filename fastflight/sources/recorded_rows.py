@@ -139,6 +139,7 @@ class Replay:
             ready = self._flush()
             if item.reason != "not recorded":
                 self._missing = Gap(item.first, item.last, item.reason, item.where)
+                self._any = True
             return ready
         ready = []
         for first, batch, full_cut in _pieces(item):

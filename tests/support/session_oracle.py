@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import strategies as st
 
 from fastflight.service.source import Noted
-from fastflight.transport.chunk_buffer import Chunk, Gap
+from fastflight.transport.chunk_buffer import Chunk, Direction, Gap
 from fastflight.transport.tap import AFTER_REQUEST, WITHIN_REQUEST
 
 SCHEMA = {"n": "int64", "x": "double"}
@@ -45,7 +46,7 @@ class Expected:
         if limit == 0:
             return []
         places = [index for index, item in enumerate(self.items) if "seq" in item]
-        if limit >= len(places):
+        if limit > len(places):
             return self.items
         return self.items[: places[limit - 1] + 1]
 
@@ -138,12 +139,12 @@ def seen(batches: Iterable[Any]) -> list[Item]:
     """Return batches and notes as items of an answer."""
     items: list[Item] = []
     for batch in batches:
-        note: dict[str, Any] = batch.note if isinstance(batch, Noted) else {}
+        note = batch.note if isinstance(batch, Noted) else {}
         items += told_items(note, batch.batch if isinstance(batch, Noted) else batch)
     return items
 
 
-def told_items(note: dict[str, Any], batch: Any) -> list[Item]:
+def told_items(note: Mapping[str, Any], batch: Any) -> list[Item]:
     """Return the items of one message: a note stands before the rows of its batch."""
     items: list[Item] = []
     if "gap" in note:
@@ -184,22 +185,21 @@ def traffic(draw: st.DrawFn, format: str, *, gaps: bool = True) -> list[Chunk | 
     ends = draw(st.sampled_from([b"\n", b"\r\n"]))
     data = ends.join(line.encode() for line in lines) + (ends if draw(st.booleans()) else b"")
     edges = sorted({0, len(data), *draw(st.lists(st.integers(0, max(0, len(data))), max_size=8))})
-    kinds = ["", "", "", "tx", "gap", LOST, AFTER_REQUEST, WITHIN_REQUEST]
+    cuts = st.sampled_from(["", "", "", LOST, AFTER_REQUEST, WITHIN_REQUEST])
     items: list[Chunk | Gap] = []
     seq = draw(st.integers(0, 3))
 
-    def add(direction: Any, content: bytes, cut: str = "", waited: bool = False) -> None:
+    def add(direction: Direction, content: bytes) -> None:
         nonlocal seq
-        items.append(Chunk(seq, 1_000_000 * (seq + 1), direction, content, cut, waited=waited))
+        items.append(Chunk(seq, 1_000_000 * (seq + 1), direction, content, draw(cuts), waited=draw(st.booleans())))
         seq += 1
 
-    for start, stop in zip(edges, edges[1:], strict=False):
-        kind = draw(st.sampled_from(kinds))
-        if kind == "gap" and gaps:
+    for start, stop in pairwise(edges):
+        if gaps and draw(st.integers(0, 4)) == 0:
             missing = draw(st.integers(1, 3))
             items.append(Gap(seq, seq + missing - 1))
             seq += missing
-        if kind == "tx":
+        if draw(st.integers(0, 4)) == 0:
             add("tx", b"1,1\n")
-        add("rx", data[start:stop], kind if kind in (LOST, AFTER_REQUEST, WITHIN_REQUEST) else "", draw(st.booleans()))
+        add("rx", data[start:stop])
     return items
