@@ -24,7 +24,7 @@ from fastflight.runtime.outgoing import aclose
 from fastflight.service.requests import MAX_SECONDS, SERVER_DRAINING, DeviceSession
 from fastflight.service.source import AsyncReading, Lot, Noted, Summary
 from fastflight.tables.bare import empty
-from fastflight.tables.codec import MAX_REJECTED_EXAMPLES
+from fastflight.tables.summary import MAX_REJECTED_EXAMPLES
 
 SEQ = "seq"
 # How long a session waits for the next owner.

@@ -28,7 +28,7 @@ class FileRows:
         # `raw` needs no decoding, so `feed` may run on an event loop. How long other formats take depends on the file.
         self.is_quick = layout.format == "raw"
         self._batcher = Batcher(request.batch_rows, request.flush_ms / 1000)
-        self._misfits = MisfitNotice(self._reader.rejected, "offset")
+        self._misfits = MisfitNotice(self._reader.summary, "offset")
         self._fitting = 0
         self._sha256 = hashlib.sha256()
         self._offset = request.offset
@@ -80,13 +80,13 @@ class FileRows:
 
     def summary(self) -> Summary:
         """Return counts and the digest of the bytes that were read, from the requested offset on."""
-        rejected = self._reader.rejected
+        summary = self._reader.summary
         return {
             "offset": self._offset,
             "bytes": self._bytes,
             "sha256": self._sha256.hexdigest(),
-            "rejected": rejected.count,
-            "rejected_rows": [asdict(row) for row in rejected.examples],
+            "rejected": summary.rejected,
+            "rejected_rows": [asdict(row) for row in summary.rejected_rows],
         }
 
 

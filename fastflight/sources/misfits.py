@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from fastflight.tables import Rejected
+from fastflight.tables import ReadSummary
 
 # Rows are counted for this long from the first that does not fit: good rows may follow a single bad one.
 NOTE_SECONDS = 3.0
@@ -27,9 +27,9 @@ class MisfitNotice:
     There is no second note unless most rows have fit since the first.
     """
 
-    def __init__(self, rejected: Rejected, place: str, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, summary: ReadSummary, place: str, clock: Callable[[], float] = time.monotonic) -> None:
         """`place` is the note's key for the offset of a rejected row: `offset` or `seq`."""
-        self._rejected = rejected
+        self._summary = summary
         self._place = place
         self._clock = clock
         # At the start of counting: rows that fit, rows that did not, and the time.
@@ -45,7 +45,7 @@ class MisfitNotice:
 
     def note(self, fitting: int) -> dict[str, Any] | None:
         """Return the note to send now, if any. `fitting` is the number of rows that have fit since the beginning."""
-        rows = self._rejected.count - self._count
+        rows = self._summary.rejected - self._count
         if not rows:
             self._fitting = fitting
             return None
@@ -53,9 +53,9 @@ class MisfitNotice:
             self._since = self._clock()
         if rows < NOTE_ROWS and self._clock() - self._since < NOTE_SECONDS:
             return None
-        fit, last = fitting - self._fitting, self._rejected.latest
+        fit, last = fitting - self._fitting, self._summary.latest
         noted, self._noted = self._noted, rows > fit
-        self._fitting, self._count, self._since = fitting, self._rejected.count, None
+        self._fitting, self._count, self._since = fitting, self._summary.rejected, None
         if noted or not self._noted or last is None:
             return None
         return {"set_aside": {"rows": rows, "fitting": fit, self._place: last.offset, "reason": last.reason}}

@@ -29,7 +29,7 @@ from fastflight.service.source import Noted, Summary
 from fastflight.sources.board_time import BoardTime
 from fastflight.sources.misfits import MisfitNotice
 from fastflight.sources.session_lines import LineSplitter, SessionLine, known_time
-from fastflight.tables import LineParser, Rejected
+from fastflight.tables import LineParser, ReadSummary
 from fastflight.tables.bare import empty
 from fastflight.tables.schemas import project
 from fastflight.transport.chunk_buffer import Chunk, Gap
@@ -91,8 +91,8 @@ class SessionRows:
         # The number of the first chunk after the last outage that was reported.
         self._outage_at: int | None = None
         self._next: int | None = None
-        self.rejected = Rejected()
-        self._misfits = MisfitNotice(self.rejected, "seq", clock)
+        self._read_summary = ReadSummary()
+        self._misfits = MisfitNotice(self._read_summary, "seq", clock)
 
     @property
     def full(self) -> bool:
@@ -189,8 +189,8 @@ class SessionRows:
             "gaps": self._gaps,
             "lost": self._lost,
             "outages": self._outages,
-            "rejected": self.rejected.count,
-            "rejected_rows": [{"seq": each.offset, "reason": each.reason} for each in self.rejected.examples],
+            "rejected": self._read_summary.rejected,
+            "rejected_rows": [{"seq": each.offset, "reason": each.reason} for each in self._read_summary.rejected_rows],
             **({} if self._board_time is None else {"ticks": self._board_time.summary()}),
         }
 
@@ -270,7 +270,7 @@ class SessionRows:
         refused = [(whole[index].seq, reason) for index, reason in parsed.refused]
         refused += [(line.seq, line.cut) for line in lines if line.cut and line.data.strip()]
         for seq, reason in sorted(refused):
-            self.rejected.add(seq, reason)
+            self._read_summary.reject(seq, reason)
         rows = [whole[index] for index in parsed.lines]
         columns = [*_line_places(rows), *parsed.rows.columns]
         if self._board_time is not None and self._request.ticks is not None:

@@ -3,7 +3,7 @@
 reader = open_reader(Layout("csv"))
 for piece in pieces:
     batches = reader.feed(piece)      # the rows that are complete so far
-batches = reader.finish()             # the rest; `reader.rejected` has the bad rows
+batches = reader.finish()             # the rest; `reader.summary` tells what is lost
 
 writer = open_writer(Layout("csv"), schema)
 data = writer.begin() + writer.encode(batch) + writer.finish()
@@ -21,25 +21,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fastflight.tables.batching import Batcher
-    from fastflight.tables.codec import Layout, Rejected, RejectedRow, RowReader, RowWriter
+    from fastflight.tables.codec import Layout, RowReader, RowWriter, TextOptions, WholeFile
     from fastflight.tables.endings import PARQUET, copied_as_is, format_of, is_table
-    from fastflight.tables.formats import open_reader, open_writer
+    from fastflight.tables.formats import needs_whole_file, open_reader, open_whole, open_writer
     from fastflight.tables.lines import LineParser
     from fastflight.tables.schemas import schema_from_names
+    from fastflight.tables.summary import ReadSummary, RejectedRow
 
 __all__ = [
     "PARQUET",
     "Batcher",
     "Layout",
     "LineParser",
-    "Rejected",
+    "ReadSummary",
     "RejectedRow",
     "RowReader",
     "RowWriter",
+    "TextOptions",
+    "WholeFile",
     "copied_as_is",
     "format_of",
     "is_table",
+    "needs_whole_file",
     "open_reader",
+    "open_whole",
     "open_writer",
     "schema_from_names",
 ]
@@ -48,10 +53,11 @@ __getattr__: Callable[[str], Any] = exports(
     __name__,
     {
         "batching": ("Batcher",),
-        "codec": ("Layout", "Rejected", "RejectedRow", "RowReader", "RowWriter"),
+        "codec": ("Layout", "RowReader", "RowWriter", "TextOptions", "WholeFile"),
         "endings": ("PARQUET", "copied_as_is", "format_of", "is_table"),
-        "formats": ("open_reader", "open_writer"),
+        "formats": ("needs_whole_file", "open_reader", "open_whole", "open_writer"),
         "lines": ("LineParser",),
         "schemas": ("schema_from_names",),
+        "summary": ("ReadSummary", "RejectedRow"),
     },
 )

@@ -15,7 +15,7 @@ import pyarrow.ipc
 
 from fastflight.errors import DataError, RequestError
 from fastflight.tables.bare import decoded
-from fastflight.tables.codec import Layout, Rejected
+from fastflight.tables.codec import Layout
 from fastflight.tables.ipc import (
     DICTIONARY_BATCH,
     RECORD_BATCH,
@@ -27,6 +27,7 @@ from fastflight.tables.ipc import (
     check_size,
 )
 from fastflight.tables.schemas import conform, project
+from fastflight.tables.summary import ReadSummary
 from fastflight.tables.vetting import vet_batch, vet_schema
 
 # The errors that pyarrow raises on damaged bytes. A name that is not UTF-8 raises ValueError when it is first used.
@@ -62,7 +63,7 @@ class ArrowReader:
             )
         self._columns = layout.columns
         self._fail = layout.on_error == "fail"
-        self.rejected = Rejected()
+        self.summary = ReadSummary()
         self._splitter = MessageSplitter()
         self._source = _MessageSource()
         self._dictionaries = Dictionaries()
@@ -132,7 +133,7 @@ class ArrowReader:
     def _reject(self, offset: int, reason: str) -> None:
         if self._fail:
             raise DataError(reason, where=f"byte {offset}", hint="Write the file anew, or leave on_error at 'skip'")
-        self.rejected.add(offset, reason)
+        self.summary.reject(offset, reason)
 
 
 def _first_line(error: BaseException) -> str:

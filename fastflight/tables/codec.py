@@ -1,8 +1,10 @@
 """The interfaces of every codec: rows from bytes, and bytes from rows.
 
 A `RowReader` takes the bytes of one file in pieces of any size and returns the rows that are complete so far. How the
-bytes are split never changes the rows. `finish()` returns the rest. A bad row is counted in `rejected`, with the offset
-of its first byte and a reason; with `on_error="fail"` it raises `DataError` instead.
+bytes are split never changes the rows. `finish()` returns the rest. Whatever is lost is counted in `summary`; with
+`on_error="fail"` it raises `DataError` instead.
+
+A `WholeFile` is a file without a schema all of whose bytes were read once, to find the type of each column.
 
 A `RowWriter` is the inverse: call `begin()`, `encode()` for each batch, then `finish()`. Their bytes joined are the
 file.
@@ -10,28 +12,48 @@ file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import pyarrow as pa
 
+from fastflight.tables.summary import ReadSummary
+
 OnError = Literal["skip", "fail"]
 
-# Rejected rows kept for the metadata; all are counted. A trailer of 20 examples stays below gRPC's 8 KiB of headers.
-MAX_REJECTED_EXAMPLES = 20
+
+@dataclass(frozen=True, slots=True)
+class TextOptions:
+    """How a text file is written. `auto` and None: the reader finds out.
+
+    `header`: `none`, or the number of the line that names the columns, 1 for the first. `delimiter`: one character
+    between cells; a blank stands for any number of blanks. `decimal`: `.` or `,`. `skip_rows`: lines to skip at the
+    start. `comment`: the character that begins a line to skip. `encoding`: a name that Python knows, such as `cp1252`.
+    `null_values`: cells that mean null in columns of every type.
+    """
+
+    header: Literal["auto", "none"] | int = "auto"
+    delimiter: str | None = None
+    decimal: Literal[".", ","] | None = None
+    skip_rows: int = 0
+    comment: str | None = None
+    encoding: str | None = None
+    null_values: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The format of a file, and which columns to read or write.
 
-    `format`: `csv`, `jsonl`, `packed`, `arrow` or `raw`. `schema`: column name to Arrow type name, in order; None
-    means inferred (csv, jsonl), given by the file (arrow), or derived from `record` (packed). `columns`: the columns
-    to keep, in this order; for `packed`, the names of the record's fields instead. `record`: the `struct` format of
-    one `packed` record. `offset`: where in the file the bytes begin, for `raw` rows, which carry it. `not_finite`: what
-    a `jsonl` writer does with NaN and infinities, which JSON does not have. `bytes_as`: what the writers of `csv` and
-    `jsonl` do with columns of bytes, which a reader would take for text.
+    `format`: `csv`, `jsonl`, `packed`, `arrow` or `raw`. `schema`: column name to Arrow type name, in order; None means
+    inferred (csv, jsonl), given by the file (arrow), or derived from `record` (packed). `infer`: what decides the types
+    of csv and jsonl without a schema: the whole `file`, or a `sample` of its first 64 KiB. `text`: how a csv or jsonl
+    file is written. `columns`: the columns to keep, in this order; for `packed`, the names of the record's fields
+    instead. `record`: the `struct` format of one `packed` record. `offset`: where in the file the bytes begin, for
+    `raw` rows, which carry it. `not_finite`: what a `jsonl` writer does with NaN and infinities, which JSON does not
+    have. `bytes_as`: what the writers of `csv` and `jsonl` do with columns of bytes, which a reader would take for
+    text.
     """
 
     format: str
@@ -42,34 +64,8 @@ class Layout:
     offset: int = 0
     not_finite: Literal["refuse", "null"] = "refuse"
     bytes_as: Literal["refuse", "base64"] = "refuse"
-
-
-@dataclass(frozen=True, slots=True)
-class RejectedRow:
-    """A rejected row: the `offset` of its first byte in the file, and the reason."""
-
-    offset: int
-    reason: str
-
-
-@dataclass(slots=True)
-class Rejected:
-    """Rejected rows: their number, the first `MAX_REJECTED_EXAMPLES` of them, and the latest."""
-
-    count: int = 0
-    examples: list[RejectedRow] = field(default_factory=list)
-    latest: RejectedRow | None = None
-
-    @property
-    def wants_reason(self) -> bool:
-        """Whether the next row would become an example. If not, callers skip the costly search for a reason."""
-        return len(self.examples) < MAX_REJECTED_EXAMPLES
-
-    def add(self, offset: int, reason: str) -> None:
-        self.count += 1
-        self.latest = RejectedRow(offset, reason)
-        if self.wants_reason:
-            self.examples.append(self.latest)
+    infer: Literal["file", "sample"] = "file"
+    text: TextOptions = TextOptions()
 
 
 def read_in_runs(rows: int, read: Callable[[slice], pa.RecordBatch]) -> tuple[list[pa.RecordBatch], list[int]]:
@@ -104,14 +100,29 @@ class RowReader(Protocol):
         """The schema of every batch; None until it is known, at the latest after `finish()`."""
 
     @property
-    def rejected(self) -> Rejected:
-        """The rows rejected so far."""
+    def summary(self) -> ReadSummary:
+        """What is to be told of the file so far."""
 
     def feed(self, data: bytes) -> list[pa.RecordBatch]:
         """Read the next bytes. Returns the rows that they complete, none while the schema is not known."""
 
     def finish(self) -> list[pa.RecordBatch]:
         """End the file. Returns the remaining rows."""
+
+
+class WholeFile(Protocol):
+    """Rows of one complete file, whose values have all decided the types of its columns."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The narrowest type of each column that holds all of its values exactly."""
+
+    @property
+    def summary(self) -> ReadSummary:
+        """What is to be told of the file; complete before the first batch, the number of rows included."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Read the file again, and yield its rows. Memory holds one block of the file and its rows."""
 
 
 class RowWriter(Protocol):

@@ -24,7 +24,8 @@ from fastflight.tables.fitting import cell_test
 from fastflight.tables.inference import infer_cells
 from fastflight.tables.rows import RowSplitter, cell_pattern, row_pattern
 from fastflight.tables.schemas import MAX_COLUMNS, holds_decimals, project, schema_from_names
-from fastflight.tables.text import TextReader, shorten
+from fastflight.tables.summary import shorten
+from fastflight.tables.text import TextReader
 
 DELIMITERS = b",\t;"
 TRUE = ["true", "True", "TRUE", "1"]

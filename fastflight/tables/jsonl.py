@@ -40,7 +40,8 @@ from fastflight.tables.schemas import (
     schema_from_names,
     values_in,
 )
-from fastflight.tables.text import TextReader, shorten
+from fastflight.tables.summary import shorten
+from fastflight.tables.text import TextReader
 
 # Values nested deeper are not turned into text. Far below Python's recursion limit, which the caller's own depth counts
 # against, too.

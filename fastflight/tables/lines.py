@@ -17,10 +17,11 @@ from typing import Literal
 
 import pyarrow as pa
 
-from fastflight.tables.codec import Layout, Rejected
+from fastflight.tables.codec import Layout
 from fastflight.tables.csv import csv_reader
 from fastflight.tables.jsonl import jsonl_reader
 from fastflight.tables.schemas import schema_from_names
+from fastflight.tables.summary import ReadSummary
 from fastflight.tables.writing import CsvWriter
 
 LineFormat = Literal["csv", "jsonl"]
@@ -50,8 +51,8 @@ class LineParser:
         self.schema = schema_from_names(schema)
         layout = Layout(format, schema=schema)
         self._reader = csv_reader(layout) if self._csv else jsonl_reader(layout)
-        # Replaces the reader's `Rejected`, which holds only the first few rows.
-        self._refused = self._reader.rejected = _AllRejected()
+        # Replaces the reader's summary, which holds only the first few rows.
+        self._refused = self._reader.summary = _AllRejected()
         self._offset = 0
         self._header = b""
         if self._csv:
@@ -86,14 +87,14 @@ class LineParser:
         return self._reader.feed(data)
 
 
-class _AllRejected(Rejected):
+class _AllRejected(ReadSummary):
     """Holds every rejected row until `take` is called."""
 
     def __init__(self) -> None:
         super().__init__()
         self._rejected: list[tuple[int, str]] = []
 
-    def add(self, offset: int, reason: str) -> None:
+    def reject(self, offset: int, reason: str) -> None:
         self._rejected.append((offset, reason))
 
     def take(self) -> list[tuple[int, str]]:

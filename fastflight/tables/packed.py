@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 
 from fastflight.errors import DataError, RequestError, nearest
 from fastflight.tables.bare import plain_values
-from fastflight.tables.codec import Layout, Rejected, read_in_runs
+from fastflight.tables.codec import Layout, read_in_runs
 from fastflight.tables.record import Field, Record
 from fastflight.tables.schemas import conform, schema_from_names
-from fastflight.tables.text import shorten
+from fastflight.tables.summary import ReadSummary, shorten
 
 # The size of the records that become one batch. It bounds the memory for copies when a feed is large.
 _BLOCK_BYTES = 1024 * 1024
@@ -40,7 +40,7 @@ class PackedReader:
         self._record = _record(layout)
         self._dtype = self._record.dtype
         self._fail = layout.on_error == "fail"
-        self.rejected = Rejected()
+        self.summary = ReadSummary()
         self._pending = bytearray()
         self._offset = 0
         self._schema = self._schema_of(layout)
@@ -93,7 +93,7 @@ class PackedReader:
         batch = pa.record_batch(columns, [field.name for field in self._record.fields])
         parts, failed = read_in_runs(batch.num_rows, lambda run: self._convert(batch[run]))
         for row in failed:
-            reason = self._explain(batch.slice(row, 1)) if self.rejected.wants_reason else "the record does not fit"
+            reason = self._explain(batch.slice(row, 1)) if self.summary.wants_reason else "the record does not fit"
             self._reject(offset + row * self._record.size, reason)
         return [pa.concat_batches(parts)] if len(parts) > 1 else parts
 
@@ -113,7 +113,7 @@ class PackedReader:
     def _reject(self, offset: int, reason: str) -> None:
         if self._fail:
             raise DataError(reason, where=f"byte {offset}", hint="Check the record format, or leave on_error at 'skip'")
-        self.rejected.add(offset, reason)
+        self.summary.reject(offset, reason)
 
 
 def _column(values: np.ndarray[Any, Any], field: Field) -> pa.Array:

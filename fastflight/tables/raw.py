@@ -9,8 +9,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from fastflight.errors import DataError, RequestError
-from fastflight.tables.codec import Layout, Rejected
+from fastflight.tables.codec import Layout
 from fastflight.tables.schemas import conform, project
+from fastflight.tables.summary import ReadSummary
 
 # Rows are cut at multiples of this, however the bytes arrive. A line at 115200 baud transfers one row in 1.4 s.
 ROW_BYTES = 16 * 1024
@@ -26,7 +27,7 @@ class RawReader:
                 "raw rows have a schema of their own", where="schema", hint="Leave it out, or name another format"
             )
         self.schema: pa.Schema | None = project(SCHEMA, layout.columns)
-        self.rejected = Rejected()
+        self.summary = ReadSummary()
         self._pending = bytearray()
         self._offset = layout.offset
 

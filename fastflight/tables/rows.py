@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fastflight.tables.codec import RejectedRow
+from fastflight.tables.summary import RejectedRow
 
 # An incomplete row is held in memory: this is far above any row a device writes, and far below what hurts a server.
 MAX_ROW_BYTES = 1024 * 1024

@@ -16,15 +16,14 @@ import pyarrow as pa
 
 from fastflight.errors import DataError
 from fastflight.tables.bare import empty
-from fastflight.tables.codec import OnError, Rejected, RejectedRow, read_in_runs
+from fastflight.tables.codec import OnError, read_in_runs
 from fastflight.tables.rows import RowBlock, RowSplitter
+from fastflight.tables.summary import ReadSummary, RejectedRow
 
 # The first part of a file, from which the schema is inferred: some pages of text, or some minutes of telemetry. It is
 # held in memory, and a live reader gets no rows before it has come.
 INFERENCE_BYTES = 16 * 1024
 INFERENCE_ROWS = 1000
-# Characters of a value that a reason quotes: enough to recognise it.
-MAX_VALUE_CHARACTERS = 40
 
 
 class Grammar(Protocol):
@@ -60,7 +59,7 @@ class TextReader:
     """`RowReader` for any text grammar."""
 
     def __init__(self, grammar: Grammar, splitter: RowSplitter, on_error: OnError) -> None:
-        self.rejected = Rejected()
+        self.summary = ReadSummary()
         self._grammar = grammar
         self._splitter = splitter
         self._fail = on_error == "fail"
@@ -173,7 +172,7 @@ class TextReader:
         unread: list[RowBlock | RejectedRow] = [*refused, *(accepted[index] for index in failed)]
         for item in sorted(unread, key=lambda item: item.offset):
             if isinstance(item, RowBlock):
-                reason = self._grammar.explain(item.data) if self.rejected.wants_reason else "the row can not be read"
+                reason = self._grammar.explain(item.data) if self.summary.wants_reason else "the row can not be read"
                 item = RejectedRow(item.offset, reason)
             self._reject(item)
         return pa.concat_batches(batches) if batches else empty(self._grammar.schema)
@@ -188,10 +187,4 @@ class TextReader:
                 where=f"byte {item.offset}",
                 hint="Mend the file, give a schema that fits, or leave on_error at 'skip'",
             )
-        self.rejected.add(item.offset, item.reason)
-
-
-def shorten(value: object) -> str:
-    """Return the `repr` of a value for a reason, cut to `MAX_VALUE_CHARACTERS`."""
-    text = repr(value)
-    return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 3] + "..."
+        self.summary.reject(item.offset, item.reason)

@@ -87,7 +87,7 @@ def test_a_file(case: Case) -> None:
         discreet(str(error))
     else:
         assert rows == 0
-        assert reader.rejected.count == 1
+        assert reader.summary.rejected == 1
 
 
 def test_the_server_has_survived_all_that(edges: Edges) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.tables import Layout, open_reader
-from fastflight.tables.codec import MAX_REJECTED_EXAMPLES
+from fastflight.tables.summary import MAX_REJECTED_EXAMPLES
 
 from . import files
 from .case import Case, check, discreet, each
@@ -23,7 +23,7 @@ def read(layout: Layout, data: bytes, piece: int) -> tuple[pa.Table, list[str]]:
     for start in range(0, len(data), piece):
         batches += reader.feed(data[start : start + piece])
     batches += reader.finish()
-    reasons = [row.reason for row in reader.rejected.examples]
+    reasons = [row.reason for row in reader.summary.rejected_rows]
     for reason in reasons:
         discreet(reason.replace("Traceback", ""))  # a board may have printed one
     assert reader.schema is not None
@@ -67,5 +67,5 @@ def test_rows_set_aside_are_all_counted_and_the_first_of_them_told() -> None:
     reader = open_reader(Layout("csv"))
     reader.feed(b"n,m\n" + b"1\n" * (MAX_REJECTED_EXAMPLES + 1))
     reader.finish()
-    assert reader.rejected.count == MAX_REJECTED_EXAMPLES + 1
-    assert len(reader.rejected.examples) == MAX_REJECTED_EXAMPLES
+    assert reader.summary.rejected == MAX_REJECTED_EXAMPLES + 1
+    assert len(reader.summary.rejected_rows) == MAX_REJECTED_EXAMPLES

@@ -48,7 +48,7 @@ def read_whole(layout: Layout, pieces: Sequence[bytes]) -> ReadOutcome:
         assert batch.schema.equals(reader.schema)
         assert batch.num_rows > 0
     rows = pa.Table.from_batches(batches, reader.schema).to_pylist()
-    return ReadOutcome(reader.schema, rows, reader.rejected.count, list(reader.rejected.examples))
+    return ReadOutcome(reader.schema, rows, reader.summary.rejected, list(reader.summary.rejected_rows))
 
 
 def cut(data: bytes, size: int) -> list[bytes]:

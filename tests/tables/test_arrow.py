@@ -165,7 +165,7 @@ def test_damaged_streams_raise_only_documented_errors(read: Any, seed: int, comp
             reader.finish()
         except FastFlightError as raised:
             rows, error = [], str(raised)
-        outcomes.append(repr((rows, error, reader.rejected if not error else None)))
+        outcomes.append(repr((rows, error, reader.summary if not error else None)))
     assert outcomes[0] == outcomes[1]
 
 

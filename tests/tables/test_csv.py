@@ -137,7 +137,7 @@ def test_an_endless_line_is_skipped_and_not_kept(read: Any) -> None:
         assert reader.feed(b"x" * MAX_ROW_BYTES) == []
     assert len(reader._splitter._pending) == 0
     assert reader.feed(b"\n3,c\n")[0].to_pylist() == [{"id": 3, "name": "c"}]
-    assert [row.reason for row in reader.rejected.examples] == ["the row is longer than 1048576 bytes"]
+    assert [row.reason for row in reader.summary.rejected_rows] == ["the row is longer than 1048576 bytes"]
     longest = b"4," + b"y" * (MAX_ROW_BYTES - 2)
     assert read(b"id,name\n" + longest + b"\n", "csv", schema=SCHEMA).count == 0
     assert read(b"id,name\n" + longest + b"y\n5,e\n", "csv", schema=SCHEMA).count == 1

@@ -94,8 +94,10 @@ def test_a_csv_file_of_which_nothing_fits_takes_few_reads(calls: Calls, type_: s
     reader = open_reader(Layout("csv", schema={"temperature": type_}))
     before = calls.count
     assert reader.feed(data) + reader.finish() == []
-    assert reader.rejected.count == 3000
-    assert reader.rejected.examples[0].reason == f"column 'temperature': '20.00' is not {reader.schema.field(0).type}"
+    assert reader.summary.rejected == 3000
+    assert (
+        reader.summary.rejected_rows[0].reason == f"column 'temperature': '20.00' is not {reader.schema.field(0).type}"
+    )
     assert calls.count - before < 10
 
 
@@ -107,8 +109,8 @@ def test_a_json_file_of_which_nothing_fits_takes_few_reads(calls: Calls, type_: 
     reader = open_reader(Layout("jsonl", schema={"temperature": type_}))
     before = calls.count
     assert reader.feed(data) + reader.finish() == []
-    assert reader.rejected.count == 3000
-    assert reader.rejected.examples[0].reason == f"column 'temperature': 20.0 is not {reader.schema.field(0).type}"
+    assert reader.summary.rejected == 3000
+    assert reader.summary.rejected_rows[0].reason == f"column 'temperature': 20.0 is not {reader.schema.field(0).type}"
     assert calls.count - before < 10
 
 
@@ -117,7 +119,7 @@ def test_what_only_pyarrow_can_refuse_takes_a_read_each(calls: Calls, row: bytes
     reader = open_reader(Layout("jsonl", schema={"c": "list<timestamp[s]>"}))
     before = calls.count
     assert reader.feed(row * 1000) + reader.finish() == []
-    assert reader.rejected.count == 1000
+    assert reader.summary.rejected == 1000
     assert calls.count - before < 1200
 
 

@@ -218,7 +218,7 @@ for depth in (1_000, 20_000, 200_000):
                 rows = reader.feed(b'{"a":1}\\n{"a":2,"' + key + b'":' + deep + b'}\\n{"a":3}\\n') + reader.finish()
                 values = [row["a"] for batch in rows for row in batch.to_pylist()]
                 assert values in ([1, 3], [1, 2, 3]), values
-                assert len(values) + reader.rejected.count == 3
+                assert len(values) + reader.summary.rejected == 3
 print("alive")
 """
 

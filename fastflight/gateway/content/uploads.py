@@ -98,7 +98,7 @@ class UploadedRows:
     @property
     def rejected(self) -> Mapping[str, int]:
         """How many rows were rejected so far."""
-        return {"rejected": 0 if self._reader is None else self._reader.rejected.count}
+        return {"rejected": 0 if self._reader is None else self._reader.summary.rejected}
 
     async def begin(self) -> None:
         """Read until the schema is known. Raise `RequestError` if the content ends before that."""

@@ -6,10 +6,10 @@ import pyarrow as pa
 
 from fastflight.errors import DataError, FastFlightError, RequestError
 from fastflight.tables import Layout, open_reader, open_writer
-from fastflight.tables.codec import Rejected
+from fastflight.tables.summary import ReadSummary
 
 
-def read(layout: Layout, pieces: list[bytes]) -> tuple[pa.Table | None, Rejected, str]:
+def read(layout: Layout, pieces: list[bytes]) -> tuple[pa.Table | None, ReadSummary, str]:
     """The rows, what was set aside, and the error that ended it. Each batch is one that nobody need be afraid of."""
     reader = open_reader(layout)
     batches: list[pa.RecordBatch] = []
@@ -18,12 +18,12 @@ def read(layout: Layout, pieces: list[bytes]) -> tuple[pa.Table | None, Rejected
             batches += reader.feed(piece)
         batches += reader.finish()
     except FastFlightError as error:
-        return None, Rejected(), f"{error.code} {error}"
+        return None, ReadSummary(), f"{error.code} {error}"
     assert reader.schema is not None
     for batch in batches:
         batch.validate(full=True)
         assert batch.schema.equals(reader.schema)
-    return pa.Table.from_batches(batches, reader.schema), reader.rejected, ""
+    return pa.Table.from_batches(batches, reader.schema), reader.summary, ""
 
 
 def check(layout: Layout, whole: bytes, pieces: list[bytes]) -> pa.Table | None:

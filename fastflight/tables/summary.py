@@ -1,0 +1,140 @@
+"""What a reader has to say about a file besides its rows.
+
+A reader fills one `ReadSummary`. It is sent in the trailer of an answer (`as_dict`), printed as one line (`one_line`),
+and kept in the metadata of files. With `fail=True`, the first loss is a `DataError` instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from fastflight.errors import DataError
+
+# Rejected rows kept for the metadata; all are counted. A trailer of 20 examples stays below gRPC's 8 KiB of headers.
+MAX_REJECTED_EXAMPLES = 20
+# Names and sentences kept in each list of a summary; later ones are not kept.
+MAX_LISTED = 20
+# Characters of a value that a reason quotes: enough to recognise it.
+MAX_VALUE_CHARACTERS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedRow:
+    """A rejected row: the `offset` of its first byte in the file, and the reason."""
+
+    offset: int
+    reason: str
+
+
+@dataclass(slots=True)
+class ReadSummary:
+    """Counts and notes about the rows of one answer.
+
+    `rows`: rows in the table. `rejected`: lines that are no rows, with the first `MAX_REJECTED_EXAMPLES` of them, and
+    the latest. `null_cells`: for each column, the cells that became null because they do not fit its type, and
+    `null_cell_reasons` the first reason. `ignored`: keys without a column. `headers`: headers repeated among the rows.
+    `torn`: the last line has no end, so its last value may be cut. `notes`: plain sentences.
+    """
+
+    fail: bool = False
+    rows: int = 0
+    rejected: int = 0
+    rejected_rows: list[RejectedRow] = field(default_factory=list)
+    latest: RejectedRow | None = None
+    null_cells: dict[str, int] = field(default_factory=dict)
+    null_cell_reasons: dict[str, str] = field(default_factory=dict)
+    ignored: dict[str, int] = field(default_factory=dict)
+    headers: int = 0
+    torn: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def wants_reason(self) -> bool:
+        """Whether the next row would become an example. If not, callers skip the costly search for a reason."""
+        return self.fail or len(self.rejected_rows) < MAX_REJECTED_EXAMPLES
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to tell besides the number of rows."""
+        return not self.as_dict().keys() - {"rows"}
+
+    def reject(self, offset: int, reason: str) -> None:
+        """Count a line that is no row."""
+        if self.fail:
+            raise _failure(reason, f"byte {offset}")
+        self.rejected += 1
+        self.latest = RejectedRow(offset, reason)
+        if len(self.rejected_rows) < MAX_REJECTED_EXAMPLES:
+            self.rejected_rows.append(self.latest)
+
+    def add_null_cells(self, column: str, cells: int, reason: str, where: str = "") -> None:
+        """Count cells of a column that became null. `reason` is that of the first of them."""
+        if self.fail:
+            raise _failure(reason, where or f"column {column}")
+        self.null_cells[column] = self.null_cells.get(column, 0) + cells
+        self.null_cell_reasons.setdefault(column, reason)
+
+    def ignore(self, name: str, where: str = "") -> None:
+        """Count a key that has no column."""
+        if self.fail:
+            raise _failure(f"the key {shorten(name)} has no column", where)
+        if name in self.ignored or len(self.ignored) < MAX_LISTED:
+            self.ignored[name] = self.ignored.get(name, 0) + 1
+
+    def note(self, sentence: str) -> None:
+        """Add a sentence, unless it is there."""
+        if sentence not in self.notes and len(self.notes) < MAX_LISTED:
+            self.notes.append(sentence)
+
+    def as_dict(self, place: Literal["offset", "seq"] = "offset") -> dict[str, Any]:
+        """Return the summary as a JSON object, without empty entries. `place` is the key of a rejected row's offset."""
+        entries: dict[str, Any] = {
+            "rows": self.rows,
+            "rejected": self.rejected,
+            "rejected_rows": [{place: row.offset, "reason": row.reason} for row in self.rejected_rows],
+            "null_cells": dict(self.null_cells),
+            "null_cell_reasons": dict(self.null_cell_reasons),
+            "ignored": dict(self.ignored),
+            "headers_skipped": self.headers,
+            "torn_last_line": self.torn,
+            "notes": list(self.notes),
+        }
+        return {key: value for key, value in entries.items() if value or key == "rows"}
+
+    def one_line(self) -> str:
+        """Return one line of text for people; empty if there is nothing to tell."""
+        return one_line(self.as_dict())
+
+
+def one_line(summary: dict[str, Any]) -> str:
+    """Return the line of text for people that belongs to `ReadSummary.as_dict()`; empty if there is nothing to tell."""
+    parts = []
+    if rejected := summary.get("rejected", 0):
+        reasons = [row["reason"] for row in summary.get("rejected_rows", ())]
+        parts.append(f"{rejected:,} {_plural('row', rejected)} rejected" + (f" ({reasons[0]})" if reasons else ""))
+    if null_cells := summary.get("null_cells"):
+        reason = next(iter(summary.get("null_cell_reasons", {}).values()), "")
+        columns = ", ".join(f"{count:,} in {name}" for name, count in null_cells.items())
+        parts.append(f"values that do not fit became null: {columns}" + (f" ({reason})" if reason else ""))
+    if ignored := summary.get("ignored"):
+        parts.append(f"keys without a column: {', '.join(ignored)}")
+    if headers := summary.get("headers_skipped", 0):
+        parts.append(f"{headers:,} repeated {_plural('header', headers)} skipped")
+    if summary.get("torn_last_line"):
+        parts.append("the last line may be torn")
+    return "; ".join([*parts, *summary.get("notes", ())])
+
+
+def shorten(value: object) -> str:
+    """Return the `repr` of a value for a reason, cut to `MAX_VALUE_CHARACTERS`."""
+    text = repr(value)
+    return text if len(text) <= MAX_VALUE_CHARACTERS else text[: MAX_VALUE_CHARACTERS - 3] + "..."
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else word + "s"
+
+
+def _failure(reason: str, where: str) -> DataError:
+    return DataError(reason, where=where, hint="Mend the file, give a schema that fits, or leave on_error at 'skip'")
