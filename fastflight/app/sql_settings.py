@@ -27,6 +27,9 @@ MAX_THREADS = 256
 # A day: in effect no limit.
 MAX_QUERY_SECONDS = 86_400
 MAX_QUERIES = 1024
+# A batch of many rows is as large, and larger batches than the maximum are refused on their way to the client.
+MIN_ROW_BYTES = 1 << 20
+MAX_ROW_BYTES = 48 << 20
 EXAMPLE = 'As in [sql] memory = "512MB", seconds = 60'
 DEFAULT = SqlLimits()
 
@@ -49,6 +52,7 @@ class FleetSql(BaseModel):
     threads: Annotated[int, Field(ge=1, le=MAX_THREADS)] = DEFAULT.threads
     seconds: Annotated[float, Field(gt=0, le=MAX_QUERY_SECONDS)] = DEFAULT.seconds
     rows: Annotated[int, Field(ge=1)] = DEFAULT.rows
+    row_bytes: Annotated[int, BeforeValidator(bytes_of), Field(ge=MIN_ROW_BYTES, le=MAX_ROW_BYTES)] = DEFAULT.row_bytes
     queries: Annotated[int, Field(ge=1, le=MAX_QUERIES)] = DEFAULT.queries
     cache: str | None = None
     cache_bytes: Annotated[int, BeforeValidator(bytes_of), Field(ge=0)] = DEFAULT_BYTES
@@ -58,5 +62,5 @@ def sql_settings(table: FleetSql, fleet_folder: Path | None, cache: Path | None)
     """Combine the table of a fleet file, which is in `fleet_folder`, with the option `--cache`, which wins."""
     if cache is None and table.cache is not None:
         cache = resolve_path(fleet_folder or Path(), table.cache, "sql.cache")
-    limits = SqlLimits(table.memory, table.threads, table.seconds, table.rows, table.queries)
+    limits = SqlLimits(table.memory, table.threads, table.seconds, table.rows, table.row_bytes, table.queries)
     return SqlSettings(limits, cache, table.cache_bytes)

@@ -19,6 +19,18 @@ from fastflight.sql.names import CATALOG
 MAX_FOOTERS = 32
 
 
+# Functions that tell the time. All of them tell that at which the server took the query: a query is planned and run in
+# two databases, and a type or a range of rows that follows from the time must be the same in both.
+TIME = "getvariable('time')"
+CLOCKS = {
+    **dict.fromkeys(("now", "get_current_timestamp", "transaction_timestamp"), TIME),
+    **dict.fromkeys(("current_date", "today"), f"{TIME}::date"),
+    **dict.fromkeys(("get_current_time", "current_localtime"), f"{TIME}::timestamp::time"),
+    "current_localtimestamp": f"{TIME}::timestamp",
+}
+AGE = f"(a) as system.main.age({TIME}::date::timestamp, a), (a, b) as system.main.age(a, b)"
+
+
 class Abandoned(Exception):
     """The server has ended the query."""
 
@@ -179,6 +191,9 @@ class Databases:
         self.runner.execute("set parquet_metadata_cache = true")
         for each in (self.planner, self.runner):
             each.execute("set TimeZone = 'UTC'")
+            for name, time in CLOCKS.items():
+                each.execute(f"create temp macro {name}() as {time}")
+            each.execute(f"create temp macro age{AGE}")
             each.execute("set enable_external_access = false")
         self.runner.execute("set lock_configuration = true")
         self._registered: list[str] = []
@@ -188,6 +203,11 @@ class Databases:
         """Make Arrow rows a table, until `renew` is called."""
         database.register(name, rows)
         self._registered.append(name)
+
+    def set_clock(self, time: datetime.datetime) -> None:
+        """Set what the functions that tell the time return, until it is set again."""
+        for each in (self.planner, self.runner):
+            each.execute(f"set variable time = '{time.isoformat()}'::timestamptz")
 
     @property
     def used_up(self) -> bool:

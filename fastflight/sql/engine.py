@@ -62,7 +62,7 @@ class SqlEngine:
         run = Run(self._tables, self._workers, identity)
         try:
             run.ask(query, row)
-            if run.plan["explain"]:
+            if run.plan.explain:
                 run.read_to_end()
                 rows = run.explained()
                 run.close()

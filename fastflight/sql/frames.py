@@ -21,7 +21,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 _HEADER = struct.Struct("<BIQ")
-# A batch of wide rows; a worker that announces more than this is broken.
+# A batch of a table with wide rows, for a worker. What the server takes from a worker has a lower limit.
 MAX_FRAME_BYTES = 1 << 30
 
 
@@ -42,6 +42,9 @@ class Kind(IntEnum):
     FILE = 14
 
 
+_KINDS = frozenset(Kind)
+
+
 class Frame(NamedTuple):
     """One message. `number` is that of a scan of a table, or of a file, in the frames about these."""
 
@@ -57,8 +60,10 @@ class Frame(NamedTuple):
 class Pipe:
     """One end of the socket. Any thread may send; one thread at a time may receive. Both raise `EOFError`."""
 
-    def __init__(self, stream: socket.socket) -> None:
+    def __init__(self, stream: socket.socket, max_bytes: int = MAX_FRAME_BYTES) -> None:
+        """`max_bytes`: the size of the largest frame that the other end may send."""
         self._stream = stream
+        self._max_bytes = max_bytes
         self._sending = threading.Lock()
 
     def send(self, kind: Kind, payload: Any = b"", number: int = 0) -> None:
@@ -102,7 +107,7 @@ class Pipe:
     def receive(self) -> Frame:
         """Wait for the next frame and return it."""
         kind, number, size = _HEADER.unpack(self._exactly(_HEADER.size))
-        if size > MAX_FRAME_BYTES:
+        if size > self._max_bytes or kind not in _KINDS:
             raise EOFError("the other end sends something else")
         return Frame(Kind(kind), number, self._exactly(size))
 

@@ -32,6 +32,8 @@ WAIT_SECONDS = 30.0
 MAX_WAITING = 64
 # After this time a client may try again.
 RETRY_SECONDS = 5.0
+# What a frame of a worker may hold beside one row: its framing. All other frames are smaller than this.
+SPARE_FRAME_BYTES = 8 << 20
 # Variables that a program may need to start. A worker gets no other, as queries may find a way to read them.
 ENVIRONMENT = frozenset(("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "TMPDIR", "PYTHONPATH"))
 
@@ -41,12 +43,14 @@ class SqlLimits:
     """The limits of each query, and of queries at a time.
 
     `seconds` is the time that the server works on a query, without the time in which the client does not read.
+    `row_bytes` is the size of one row of a result.
     """
 
     memory_bytes: int = 512 << 20
     threads: int = 2
     seconds: float = 60.0
     rows: int = 100_000_000
+    row_bytes: int = 16 << 20
     queries: int = 4
 
 
@@ -60,7 +64,7 @@ class Worker:
                 self._process = subprocess.Popen(  # noqa: S603  # our own program, no shell
                     [
                         *(sys.executable, "-P", "-m", "fastflight.sql.worker"),
-                        *(str(theirs.fileno()), str(limits.memory_bytes), str(limits.threads)),
+                        *map(str, (theirs.fileno(), limits.memory_bytes, limits.threads, limits.row_bytes)),
                     ],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
@@ -76,7 +80,7 @@ class Worker:
             except BaseException:
                 ours.close()
                 raise
-        self.pipe = Pipe(ours)
+        self.pipe = Pipe(ours, limits.row_bytes + SPARE_FRAME_BYTES)
         # The room of the query that it runs.
         self.ticket = AdmissionTicket()
 

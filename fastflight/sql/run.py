@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +22,19 @@ from fastflight.service.source import Lot, Noted
 from fastflight.sql.frames import Frame, Kind
 from fastflight.sql.names import shown
 from fastflight.sql.process import Worker, Workers
-from fastflight.sql.pushdown import Narrowing
+from fastflight.sql.results import (
+    FAILURE,
+    NAMED,
+    PLANNED,
+    RANGE,
+    TABLE,
+    Failure,
+    Planned,
+    read_json,
+    read_rows,
+    read_schema,
+    unannounced,
+)
 from fastflight.sql.tables import STORED_COLUMNS, Table, Tables
 
 # How often a query that waits for its worker checks whether its client is still there.
@@ -31,7 +43,9 @@ HINTS = {
     "memory": "Select fewer columns or rows, or group by fewer values",
     "seconds": "Select a shorter time, or fewer tables",
     "rows": "Add a limit, or aggregate",
+    "row_bytes": "Select shorter values or fewer columns, or set [sql] row_bytes in the fleet file",
 }
+UNITS = {"memory": "bytes of memory", "row_bytes": "bytes for one row of the result"}
 EXPLAIN_SCHEMA = pa.schema([("explain_key", pa.string()), ("explain_value", pa.string())])
 
 
@@ -47,7 +61,7 @@ class Run:
         self._left = self._limits.seconds
         self._opened = ExitStack()
         self._open: list[Table] = []
-        self._names: list[list[str]] = []
+        self._names: list[tuple[str, str, str]] = []
         self._files: list[StoredFile] = []
         # By the number of a table: the first number of a recording that is not in files.
         self._ends: dict[int, int] = {}
@@ -57,7 +71,7 @@ class Run:
         self._ended = False
         self._read: list[dict[str, int]] = []
         self.rows = 0
-        self.plan: dict[str, Any] = {}
+        self.plan = Planned()
         self.schema = self.parameters = pa.schema([])
         self._began = time.monotonic()
         self._worker: Worker | None = workers.take(identity)
@@ -67,26 +81,29 @@ class Run:
         self._began = time.monotonic()
         self._send(Kind.ASK, {"query": query, "describe": describe})
         self._send(Kind.ROWS, b"" if parameters is None else _stream(parameters))
-        named = self._next(Kind.TABLES).json()
+        named = read_json(NAMED, self._next(Kind.TABLES).payload)
         try:
-            self._open_tables(named["tables"])
-            if named["lists"]:
+            self._open_tables(named.tables)
+            if named.lists:
                 listed = self._tables.listing(self._identity)
                 self._send(Kind.ROWS, [[each.device, each.name] for each in listed])
         except BaseException:
             self._send(Kind.REFUSED)
             self.finish()
             raise
-        self.plan = self._next(Kind.PLAN).json()
-        self.schema, self.parameters = (
-            pa.ipc.read_schema(pa.py_buffer(self._next(Kind.SCHEMA).payload)) for _ in range(2)
-        )
-        if not describe and self.plan["explain"] != "plan":
+        self.plan = read_json(PLANNED, self._next(Kind.PLAN).payload)
+        scans = [
+            (scan.columns or [], table.schema.names) for scan, table in zip(self.plan.scans, self._open, strict=False)
+        ]
+        if len(self.plan.scans) != len(self._open) or any(not set(used) <= set(names) for used, names in scans):
+            raise unannounced("a plan of other tables")
+        self.schema, self.parameters = (read_schema(self._next(Kind.SCHEMA).payload) for _ in range(2))
+        if not describe and self.plan.explain != "plan":
             self._send(Kind.FILES, [self._stored(number) for number in range(len(self._open))])
 
     def _stored(self, table: int) -> dict[str, Any] | None:
         """Return the Parquet files of a table: names, numbers, sizes, and the range of `seq`."""
-        rows = self._open[table].stored(Narrowing(**self.plan["scans"][table]))
+        rows = self._open[table].stored(self.plan.scans[table])
         if rows is None:
             return None
         self._ends[table] = rows.end
@@ -104,12 +121,12 @@ class Run:
             "columns": STORED_COLUMNS,
         }
 
-    def _open_tables(self, names: list[list[str]]) -> None:
+    def _open_tables(self, names: list[tuple[str, str, str]]) -> None:
         lowered = {tuple(part.lower() for part in name) for name in names}
         if len(lowered) < len(names):
             raise RequestError("two tables differ only in upper and lower case", where="query")
         for name in names:
-            table = self._tables.open(self._identity, name, self._check_time)
+            table = self._tables.open(self._identity, list(name), self._check_time)
             self._opened.callback(table.close)
             self._open.append(table)
             self._names.append(name)
@@ -124,7 +141,9 @@ class Run:
             while (frame := self._message()) is None or frame.kind != Kind.END:
                 lot: Lot = []
                 if frame is not None:
-                    batch = pa.ipc.read_record_batch(pa.py_buffer(frame.payload), self.schema)
+                    batch = read_rows(frame.payload, self.schema)
+                    if batch.nbytes > self._limits.row_bytes:  # the worker sends more only for a single row
+                        raise self._limit("row_bytes")
                     self.rows += batch.num_rows
                     if self.rows > self._limits.rows:
                         raise self._limit("rows")
@@ -149,11 +168,11 @@ class Run:
 
     def explained(self) -> pa.RecordBatch:
         """Return the plan, and for each table what the query needs of it and what was read."""
-        rows = [("plan", self.plan["plan"])]
-        for name, scan, table, read in zip(self._names, self.plan["scans"], self._open, self._read, strict=True):
-            needed = {key: value for key, value in scan.items() if value is not None}
+        rows = [("plan", self.plan.plan)]
+        for name, scan, table, read in zip(self._names, self.plan.scans, self._open, self._read, strict=True):
+            needed = {key: value for key, value in asdict(scan).items() if value is not None}
             facts = {**needed, **table.read()}
-            if self.plan["explain"] == "analyze":
+            if self.plan.explain == "analyze":
                 facts["read_rows"] = read["rows"]
             rows.append((shown(name[1:]), ", ".join(f"{key}: {_text(value)}" for key, value in facts.items())))
         return pa.record_batch([pa.array(column) for column in zip(*rows, strict=True)], schema=EXPLAIN_SCHEMA)
@@ -184,7 +203,7 @@ class Run:
                 frame = self._worker.pipe.receive()
                 if frame.kind == Kind.FAILED:
                     self._ended = True
-                    raise self._error(frame.json())
+                    raise self._error(read_json(FAILURE, frame.payload))
                 if frame.kind == Kind.READ:
                     self._give_bytes(frame)
                 elif frame.kind == Kind.NEXT:
@@ -206,8 +225,12 @@ class Run:
 
     def _give_bytes(self, asked: Frame) -> None:
         """Send bytes of a file, or the file itself, if the client may read all that is in it."""
-        offset, size, takes_file = asked.json()
+        offset, size, takes_file = read_json(RANGE, asked.payload)
+        if asked.number >= len(self._files):
+            raise unannounced("the number of a file that it has not got")
         file = self._files[asked.number]
+        if not 0 <= offset <= offset + size <= file.size:
+            raise unannounced("a range that is outside of a file")
         content = b""
         try:
             descriptor = file.descriptor(offset, size) if takes_file and self._reads_all else None
@@ -227,7 +250,9 @@ class Run:
         """Send the next rows of a scan to the worker, and read those after them while it works on these."""
         number = asked.number
         if number not in self._scans:
-            (table,) = asked.json()
+            (table,) = read_json(TABLE, asked.payload)
+            if not 0 <= table < len(self._open):
+                raise unannounced("the number of a table that it has not got")
             self._scans[number] = self._scan(table)
             self._ahead[number] = self._read_ahead(number)
         kind, rows = self._ahead.pop(number)
@@ -246,7 +271,7 @@ class Run:
             return Kind.REFUSED, error
 
     def _scan(self, table: int) -> Generator[pa.RecordBatch, None, None]:
-        narrowing = Narrowing(**self.plan["scans"][table])
+        narrowing = self.plan.scans[table]
         if end := self._ends.get(table, 0):
             narrowing = replace(narrowing, from_seq=max(end, narrowing.from_seq or 0))
         if narrowing.is_empty:
@@ -269,12 +294,12 @@ class Run:
             if count := reading.summary().get(key):
                 read[key] = read.get(key, 0) + count
 
-    def _error(self, failure: Mapping[str, Any]) -> BaseException:
+    def _error(self, failure: Failure) -> BaseException:
         if self._failure is not None:
             return self._failure
-        if "limit" in failure:
-            return self._limit(failure["limit"])
-        return RequestError(failure["what"], where=failure.get("where", "query"), hint=failure.get("hint", ""))
+        if failure.limit:
+            return self._limit(failure.limit)
+        return RequestError(failure.what, where=failure.where, hint=failure.hint)
 
     def _check_time(self) -> None:
         if time.monotonic() - self._began > self._left:
@@ -295,7 +320,7 @@ class Run:
 
     def _limit(self, name: str) -> QueryLimit:
         size = getattr(self._limits, "memory_bytes" if name == "memory" else name)
-        unit = "bytes of memory" if name == "memory" else name
+        unit = UNITS.get(name, name)
         return QueryLimit(f"it takes more than {size:,.12g} {unit}", limit=name, size=size, hint=HINTS[name])
 
     def _send(self, kind: Kind, payload: Any = b"") -> None:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import duckdb
 
 from fastflight.errors import RequestError, nearest
+from fastflight.sql.databases import CLOCKS
 from fastflight.sql.names import CATALOG, shown
 
 # The schema with the standard's views of all tables. Only these two of its views are served.
@@ -122,6 +123,8 @@ def _inspect(statement: Statement, tree: Any) -> None:
             name = _function(node)
             if name in REFUSED_FUNCTIONS or name.startswith(("__", "pragma_")):
                 raise RequestError("this function is not allowed", where=f"function {name}")
+            if name in (*CLOCKS, "age") and len(node.get("qualified_name", {}).get("path", ())) > 1:
+                raise RequestError("this function has no schema", where=f"function {name}", hint=f"Write {name}(...)")
         elif kind == "BASE_TABLE":
             path = list(node["qualified_name"]["path"])
             if len(path) == 1 and path[0].lower() in named:

@@ -1,7 +1,7 @@
 """The worker process: runs queries with DuckDB, one at a time, in a process that can open no file and no socket.
 
-The server starts it as `python -m fastflight.sql.worker DESCRIPTOR MEMORY THREADS` and speaks to it as `frames` says.
-Each query gets catalogs of its own, in memory, which hold nothing but the tables that it names.
+The server starts it as `python -m fastflight.sql.worker DESCRIPTOR MEMORY THREADS ROW_BYTES` and speaks to it as
+`frames` says. Each query gets catalogs of its own, in memory, which hold nothing but the tables that it names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.dataset  # DuckDB imports it when it reads an Arrow table, when no file can be opened any more
 
-from fastflight.errors import FastFlightError, RequestError
+from fastflight.errors import FastFlightError, QueryLimit, RequestError
 from fastflight.simulator import sandbox
 from fastflight.sql.databases import Abandoned, Databases, Rows, Scans
 from fastflight.sql.frames import Frame, Kind, Pipe
@@ -60,9 +60,10 @@ Values = Sequence[Any] | Mapping[str, Any]
 class Query:
     """One dialogue with the server."""
 
-    def __init__(self, pipe: Pipe, databases: Databases) -> None:
+    def __init__(self, pipe: Pipe, databases: Databases, row_bytes: int) -> None:
         self._pipe = pipe
         self._databases = databases
+        self._row_bytes = row_bytes
 
     def answer(self, asked: Frame) -> None:
         """Answer a query. Raises what is wrong with it."""
@@ -70,11 +71,12 @@ class Query:
         values = _row(self._pipe.receive().payload)
         planner = self._databases.planner
         statement = check(request["query"], planner)
+        self._databases.set_clock(datetime.datetime.now(datetime.UTC))
         schemas = self._ask_for_schemas(statement, planner)
         planner.execute(f"use {CATALOG}")
         described = request["describe"]
         bound = _bound(statement.parameters, None if described else values)
-        result = planner.sql(statement.sql, params=bound).limit(0).to_arrow_table().schema
+        announced = _plain(planner.sql(statement.sql, params=bound).limit(0).to_arrow_table().schema)
         narrowings = self._narrowings(planner, statement, bound, schemas)
         text = planner.execute(f"explain {statement.sql}", bound).fetchall()[0][1] if statement.explain else ""
         plan = {
@@ -83,10 +85,10 @@ class Query:
             "plan": text,
         }
         self._pipe.send(Kind.PLAN, plan)
-        self._pipe.send(Kind.SCHEMA, _plain(result).serialize())
+        self._pipe.send(Kind.SCHEMA, announced.serialize())
         self._pipe.send(Kind.SCHEMA, parameter_schema(statement.parameters, statement.nodes, schemas).serialize())
         if not described and statement.explain != "plan":
-            self._run(statement, bound, schemas, narrowings)
+            self._run(statement, bound, schemas, narrowings, announced)
         self._pipe.send(Kind.END)
 
     def _ask_for_schemas(self, statement: Statement, planner: duckdb.DuckDBPyConnection) -> list[pa.Schema]:
@@ -119,7 +121,12 @@ class Query:
         ]
 
     def _run(
-        self, statement: Statement, bound: Values | None, schemas: list[pa.Schema], narrowings: list[Narrowing]
+        self,
+        statement: Statement,
+        bound: Values | None,
+        schemas: list[pa.Schema],
+        narrowings: list[Narrowing],
+        announced: pa.Schema,
     ) -> None:
         scans = Scans(self._pipe)
         database = self._databases.runner
@@ -141,11 +148,33 @@ class Query:
             _make(database, "view", path, query)
         database.execute(f"use {CATALOG}")
         with database.sql(statement.sql, params=bound).to_arrow_reader(BATCH_ROWS) as rows:
-            schema = _plain(rows.schema)
+            if not _plain(rows.schema).equals(announced):
+                raise RequestError(
+                    "the columns got other types when the query ran than when it was planned",
+                    where="query",
+                    hint="Cast them to the types that you need",
+                )
             for batch in rows:
                 if statement.explain == "":
-                    for piece in _pieces(batch.cast(schema)):
+                    for piece in self._pieces(batch.cast(announced)):
                         self._pipe.send(Kind.ROWS, piece.serialize())
+
+    def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Split a batch into pieces of at most `BATCH_BYTES`, or of one row.
+
+        So the server sends one while DuckDB makes the next. `QueryLimit` for a row that is larger than allowed.
+        """
+        if batch.nbytes <= BATCH_BYTES:
+            if batch.num_rows:
+                yield batch
+        elif batch.num_rows > 1:
+            half = batch.num_rows // 2
+            yield from self._pieces(batch.slice(0, half))
+            yield from self._pieces(batch.slice(half))
+        elif batch.nbytes <= self._row_bytes:
+            yield batch
+        else:
+            raise QueryLimit("a row of the result is too large", limit="row_bytes", size=self._row_bytes)
 
     def _select_stored(self, scans: Scans, files: Mapping[str, Any], types: Sequence[Sequence[Any]]) -> str:
         """Return the query for the rows that are in files, with columns of these names and types."""
@@ -163,12 +192,6 @@ class Query:
 
     def _schema(self) -> pa.Schema:
         return pa.ipc.read_schema(pa.py_buffer(self._expect(Kind.SCHEMA).payload))
-
-
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Split a batch into pieces of about `BATCH_BYTES`, so that the server sends one while DuckDB makes the next."""
-    rows = max(1, batch.num_rows * BATCH_BYTES // max(1, batch.nbytes))
-    return (batch.slice(at, rows) for at in range(0, batch.num_rows, rows))
 
 
 def _make(database: duckdb.DuckDBPyConnection, kind: str, path: Sequence[str], query: str) -> None:
@@ -213,6 +236,8 @@ def _plain(schema: pa.Schema) -> pa.Schema:
 
 def _failure(error: BaseException) -> dict[str, str]:
     """Return an error as the server raises it again."""
+    if isinstance(error, QueryLimit):
+        return {"limit": error.limit}
     if isinstance(error, FastFlightError):
         return {"what": error.what, "where": error.where, "hint": error.hint}
     if isinstance(error, duckdb.OutOfMemoryException | MemoryError | pa.ArrowMemoryError):
@@ -222,22 +247,22 @@ def _failure(error: BaseException) -> dict[str, str]:
     return {"what": f"DuckDB cannot run this query ({type(error).__name__})", "where": "query"}
 
 
-def serve(pipe: Pipe, settings: Mapping[str, str]) -> None:
+def serve(pipe: Pipe, settings: Mapping[str, str], row_bytes: int) -> None:
     """Answer queries until the server closes the pipe."""
     while True:
         with closing(Databases(settings)) as databases, contextlib.suppress(duckdb.Error):
             while True:
                 pipe.send(Kind.READY)
-                if not _serve_one(pipe, databases) or databases.used_up:
+                if not _serve_one(pipe, databases, row_bytes) or databases.used_up:
                     break  # after an error the databases may be in any state
                 databases.renew()
 
 
-def _serve_one(pipe: Pipe, databases: Databases) -> bool:
+def _serve_one(pipe: Pipe, databases: Databases, row_bytes: int) -> bool:
     """Answer a query. Return whether it has ended without an error."""
     asked = pipe.receive()
     try:
-        Query(pipe, databases).answer(asked)
+        Query(pipe, databases, row_bytes).answer(asked)
         return True
     except Abandoned:
         pipe.send(Kind.END)
@@ -246,8 +271,8 @@ def _serve_one(pipe: Pipe, databases: Databases) -> bool:
     return False
 
 
-def main(descriptor: str, memory: str, threads: str) -> None:
-    """Run until the server closes its end of the socket `descriptor`. `memory` is in bytes."""
+def main(descriptor: str, memory: str, threads: str, row_bytes: str) -> None:
+    """Run until the server closes its end of the socket `descriptor`. `memory` and `row_bytes` are in bytes."""
     settings = {
         "memory_limit": f"{memory}B",
         "threads": threads,
@@ -266,7 +291,7 @@ def main(descriptor: str, memory: str, threads: str) -> None:
         readable=READABLE,
     )
     with contextlib.suppress(EOFError):
-        serve(Pipe(socket.socket(fileno=int(descriptor))), settings)
+        serve(Pipe(socket.socket(fileno=int(descriptor))), settings, int(row_bytes))
 
 
 def _import_all(settings: Mapping[str, str]) -> None:

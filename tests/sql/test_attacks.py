@@ -1,0 +1,217 @@
+"""Queries that try to read what their token may not, and processes of queries that send what they did not announce."""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from fastflight.access.identity import ANYBODY, Identity, scopes
+from fastflight.errors import QueryLimit, RequestError, SourceError
+from fastflight.sql.databases import CLOCKS
+from fastflight.sql.frames import Kind, Pipe
+from fastflight.sql.process import SqlLimits
+from fastflight.sql.run import Run
+from fastflight.sql.statement import REFUSED_FUNCTIONS
+from tests.support.refusals import refused
+from tests.support.sql_engine import Sql
+
+NOBODY = Identity("eve", scopes(["read:zzz"]))
+ROW_BYTES = 1 << 20
+
+
+@pytest.mark.parametrize("clock", [*(f"{name}()" for name in CLOCKS), "current_timestamp", "localtimestamp"])
+def test_the_time_is_the_same_when_a_query_is_planned_and_when_it_runs(sql: Sql, clock: str) -> None:
+    micros = "epoch_us(current_date + get_current_time())" if "time" not in clock else f"epoch_us({clock}::text::time)"
+    micros = micros if "stamp" not in clock and clock != "now()" else f"epoch_us({clock})"
+    query = f"select struct_extract_at(row('', 0::bigint), (({micros}) % 2 + 1)::int) as x, {clock} as y"
+    for _ in range(10):
+        (row,) = sql.rows(query, identity=NOBODY)
+        assert row["x"] in ("", 0)
+
+
+def test_the_time_is_that_of_the_query(sql: Sql) -> None:
+    (first,) = sql.rows(
+        "select now() as x, age(timestamp '2000-01-01') = age(current_date, timestamp '2000-01-01') as y"
+    )
+    (second,) = sql.rows("select now() as x")
+    assert first["y"] and first["x"] < second["x"]
+    narrowed = sql.explained("select data from demo.recording where time > now() - interval 1 hour")
+    assert "from_time" in narrowed["demo.recording"]
+    for query in ("select system.main.now()", "select main.today()", "select system.main.age(timestamp '2000-01-01')"):
+        with refused(RequestError):
+            sql.rows(query)
+
+
+def test_no_other_function_of_duckdb_tells_the_time() -> None:
+    """What DuckDB folds to another constant in each transaction is a clock of ours, refused, or always the same."""
+    same = {"current_database", "current_schema", "current_schemas", "in_search_path"}
+    with closing(duckdb.connect()) as database:
+        found = database.execute(
+            "select distinct function_name from duckdb_functions() where stability = 'CONSISTENT_WITHIN_QUERY'"
+        ).fetchall()
+    assert {name for (name,) in found} <= {*CLOCKS, *REFUSED_FUNCTIONS, *same}
+
+
+class Peer:
+    """A worker that a thread plays: it answers the dialogue with the frames of `play`."""
+
+    def __init__(self, play: Callable[[Pipe], None]) -> None:
+        self.limits = SqlLimits(row_bytes=ROW_BYTES)
+        ours, theirs = socket.socketpair()
+        self.pipe, self._theirs = Pipe(ours), Pipe(theirs)
+        self._thread = threading.Thread(target=self._run, args=[play])
+        self._thread.start()
+        self.discarded = False
+
+    def _run(self, play: Callable[[Pipe], None]) -> None:
+        with closing(self._theirs):
+            for _ in range(2):  # the query and its parameters
+                self._theirs.receive()
+            try:
+                play(self._theirs)
+                while True:
+                    self._theirs.receive()
+            except EOFError:
+                pass
+
+    def take(self, identity: Identity) -> Peer:
+        return self
+
+    def discard(self, worker: Peer) -> None:
+        self.discarded = True
+        self.pipe.close()
+        self._thread.join()
+
+    give_back = discard
+
+    def exit_code(self) -> int:
+        return 0
+
+
+ANNOUNCED = pa.schema([("x", pa.string())])
+GOOD_PLAN = {"explain": "", "scans": [], "plan": ""}
+
+
+def _begin(pipe: Pipe, schema: pa.Schema = ANNOUNCED, tables: Any = (), plan: Any = GOOD_PLAN) -> None:
+    pipe.send(Kind.TABLES, {"tables": list(tables), "lists": False})
+    for _ in tables:
+        pipe.receive()
+    pipe.send(Kind.PLAN, json.dumps(plan).encode())
+    pipe.send(Kind.SCHEMA, schema.serialize())
+    pipe.send(Kind.SCHEMA, pa.schema([]).serialize())
+    pipe.receive()
+
+
+def _rows(columns: dict[str, Any], schema: pa.Schema = ANNOUNCED, **options: Any) -> Callable[[Pipe], None]:
+    batch, sink = pa.RecordBatch.from_pydict(columns), pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        writer.write_batch(batch)
+    stream = sink.getvalue().to_pybytes()
+    return _after_schema(Kind.ROWS, stream[batch.schema.serialize().size : -8], schema=schema)
+
+
+def _text(*offsets: int, content: bytes = b"abcd") -> Callable[[Pipe], None]:
+    """Two texts at these offsets of a buffer of four bytes."""
+    good = pa.RecordBatch.from_pydict({"x": ["a", "bcd"]}).serialize().to_pybytes()
+    return _after_schema(
+        Kind.ROWS, good.replace(struct.pack("<3i", 0, 1, 4), struct.pack("<3i", *offsets)).replace(b"abcd", content)
+    )
+
+
+def _after_schema(kind: Kind, payload: Any, schema: pa.Schema = ANNOUNCED) -> Callable[[Pipe], None]:
+    def play(pipe: Pipe) -> None:
+        _begin(pipe, schema)
+        pipe.send(kind, payload)
+
+    return play
+
+
+HOSTILE: dict[str, Callable[[Pipe], None]] = {
+    "other columns": _rows({"x": [1 << 40, 7]}),
+    "an offset beyond the end": _text(0, 1, 1_500_000),
+    "an offset before the start": _text(-4096, 1, 4),
+    "a negative length": _text(0, 4, 2),
+    "text that is not UTF-8": _text(0, 1, 4, content=b"\xff\xff\xff\xff"),
+    "rows that unpack to more than they may": _rows({"x": ["x" * (65 << 20)]}, compression="zstd"),
+    "a schema for rows": _after_schema(Kind.ROWS, ANNOUNCED.serialize()),
+    "no message": _after_schema(Kind.ROWS, b"\xff" * 64),
+    "nothing": _after_schema(Kind.ROWS, b""),
+    "a file that it has not got": _after_schema(Kind.READ, [0, 10, True]),
+    "no range": _after_schema(Kind.READ, ["a", None]),
+    "a table that it has not got": _after_schema(Kind.NEXT, [3]),
+    "a table before the first": _after_schema(Kind.NEXT, [-1]),
+    "a failure that is no text": _after_schema(Kind.FAILED, {"limit": "memory_bytes"}),
+    "a failure that is a list": _after_schema(Kind.FAILED, [1]),
+    "a plan that is a list": lambda pipe: _begin(pipe, plan=[1]),
+    "a plan of other tables": lambda pipe: _begin(pipe, plan=GOOD_PLAN | {"scans": [{}]}),
+    "columns that the table has not": lambda pipe: _begin(
+        pipe, tables=[["server", "demo", "a.csv"]], plan=GOOD_PLAN | {"scans": [{"columns": ["secret"]}]}
+    ),
+    "a dictionary": _rows({"x": [1]}, pa.schema([("x", pa.dictionary(pa.int8(), pa.string()))])),
+    "tables that are no names": lambda pipe: _begin(pipe, tables=[[1, 2, 3]]),
+}
+
+
+@contextmanager
+def played(sql: Sql, play: Callable[[Pipe], None]) -> Iterator[Run]:
+    peer = Peer(play)
+    with closing(Run(sql.engine._tables, peer, ANYBODY)) as run:  # type: ignore[arg-type]
+        yield run
+    assert peer.discarded
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_process_that_sends_something_else_is_ended(sql: Sql, what: str) -> None:
+    with played(sql, HOSTILE[what]) as run, refused(SourceError, where="query"):
+        run.ask("select 1", None)
+        for lot in run.lots():
+            assert not lot
+
+
+def test_a_process_that_sends_what_it_has_announced_is_believed(sql: Sql) -> None:
+    def play(pipe: Pipe) -> None:
+        _text(0, 1, 4)(pipe)
+        pipe.send(Kind.END)
+
+    with played(sql, play) as run:
+        run.ask("select 1", None)
+        assert [batch.to_pydict() for lot in run.lots() for batch in lot] == [{"x": ["a", "bcd"]}]
+
+
+def test_a_row_has_a_largest_size(sql: Sql) -> None:
+    limit = SqlLimits().row_bytes
+    assert sql.rows(f"select length(repeat('x', {limit + 1})) as n") == [{"n": limit + 1}]
+    assert sql.rows(f"select octet_length(x::blob) as n from (select repeat('x', {limit - 100}) as x)") == [
+        {"n": limit - 100}
+    ]
+    (row,) = sql.rows(f"select repeat('x', {limit - 100}) as x")
+    assert len(row["x"]) == limit - 100
+    for query in (
+        "select repeat('x', 150000000)",
+        f"select repeat('x', {limit}) as x",
+        f"select case when range = 700 then repeat('x', {limit}) end as x from range(1000)",
+        f"select list(range) as x from range({limit // 8})",
+    ):
+        with refused(QueryLimit, limit="row_bytes", size=limit):
+            sql.rows(query)
+    with (
+        played(sql, _rows({"x": ["x" * ROW_BYTES]})) as run,
+        refused(QueryLimit, limit="row_bytes", size=ROW_BYTES),
+    ):
+        run.ask("select 1", None)
+        list(run.lots())
+
+
+def test_large_values_come_in_frames_of_their_own(sql: Sql) -> None:
+    table = sql.table("select range as n, repeat('x', (range % 7 * 500000)::int) as x from range(50) order by n")
+    assert table["n"].to_pylist() == list(range(50))
+    assert [len(each) for each in table["x"].to_pylist()] == [n % 7 * 500_000 for n in range(50)]
