@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="URL",
-        help="run the tests of `desk_board` on this board too (may be given again)",
+        help="run tests/board on this board, instead of the targets on this computer (may be given again)",
     )
 
 
@@ -81,13 +81,6 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Give it back: libraries in C++ look at the end whether anything is left of their objects."""
     gc.unfreeze()
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "desk_board" in metafunc.fixturenames:
-        urls = metafunc.config.getoption("--device")
-        missing = pytest.param("", marks=pytest.mark.skip(reason="no board on the desk: give --device URL"), id="none")
-        metafunc.parametrize("desk_board", urls or [missing])
 
 
 @pytest.hookimpl(wrapper=True)
@@ -152,44 +145,49 @@ def _no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def microbit() -> Iterator[str]:
     """The URL of a micro:bit that was just switched on."""
-    yield from _running(targets.microbit(), required=True)
+    with running_target(targets.microbit()) as url:
+        yield url
 
 
 @pytest.fixture
 def webassembly() -> Iterator[str]:
     """The URL of the WebAssembly VM as it is: it never comes back from a request for raw paste."""
-    yield from _running(targets.webassembly(), required=True)
+    with running_target(targets.webassembly()) as url:
+        yield url
 
 
 @pytest.fixture
 def webassembly_without_raw_paste() -> Iterator[str]:
     """The URL of the WebAssembly VM behind a driver that says that it has no raw paste."""
-    yield from _running(targets.webassembly(refuse_raw_paste=True), required=True)
+    with running_target(targets.webassembly(refuse_raw_paste=True)) as url:
+        yield url
 
 
 @pytest.fixture
 def webassembly_before_raw_paste() -> Iterator[str]:
     """The URL of the WebAssembly VM behind a driver that answers as firmware did before there was raw paste."""
-    yield from _running(targets.webassembly(unknown_raw_paste=True), required=True)
+    with running_target(targets.webassembly(unknown_raw_paste=True)) as url:
+        yield url
 
 
 @pytest.fixture
 def unix_port() -> Iterator[str]:
-    """The URL of the unix port, where it is installed."""
-    yield from _running(targets.unix_port(), required=False)
+    """The URL of the unix port, with files of its own."""
+    with running_target(targets.unix_port()) as url:
+        yield url
 
 
 @pytest.fixture(scope="session")
 def chromium() -> str:
     """The path of a browser."""
-    with _named_where_missing(required=True):
+    with _named_where_missing():
         return browser.chromium()
 
 
 @pytest.fixture(scope="session")
 def nginx() -> str:
     """The path of nginx."""
-    with _named_where_missing(required=True):
+    with _named_where_missing():
         found = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
         if found is None:
             raise TargetMissing("nginx", "it is not installed", "Install Debian's nginx")
@@ -209,26 +207,27 @@ def influxd() -> str:
 
 
 def _program(name: str, package: str) -> str:
-    with _named_where_missing(required=True):
+    with _named_where_missing():
         found = shutil.which(name) or shutil.which(name, path="/usr/sbin")
         if found is None:
             raise TargetMissing(name, "it is not installed", f"Install Debian's {package}")
     return found
 
 
-def _running(target: AbstractContextManager[str], *, required: bool) -> Iterator[str]:
-    """Give the target's URL, or skip by name; fail instead where CI must have it."""
+@contextmanager
+def running_target(target: AbstractContextManager[str]) -> Iterator[str]:
+    """Give the target's URL. Where it is not installed, skip by name; fail instead with `CI` set."""
     with ExitStack() as stack:
-        with _named_where_missing(required=required):
+        with _named_where_missing():
             url = stack.enter_context(target)
         yield url
 
 
 @contextmanager
-def _named_where_missing(*, required: bool) -> Iterator[None]:
+def _named_where_missing() -> Iterator[None]:
     try:
         yield
     except TargetMissing as missing:
-        if required and os.environ.get("CI", "").lower() not in ("", "0", "false"):
+        if os.environ.get("CI", "").lower() not in ("", "0", "false"):
             pytest.fail(str(missing))
         pytest.skip(str(missing))

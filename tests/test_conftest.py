@@ -38,14 +38,6 @@ def test_on_the_microbit(microbit):
     pass
 
 
-def test_on_the_desk(desk_board):
-    assert desk_board == "socket://127.0.0.1:9"
-
-
-def test_with_the_unix_port(unix_port):
-    pass
-
-
 def test_of_ctrl_c():
     code = "import sys; print(flush=True); sys.stdin.read()"
     child = subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1, stderr=-1)
@@ -93,23 +85,21 @@ def test_a_leak_fails_the_test_that_left_it_and_no_other(tmp_path: Path) -> None
     assert sum(line.startswith("ERROR") for line in summary) == 1
 
 
-def test_a_missing_target_is_skipped_with_its_reason(tmp_path: Path) -> None:
-    summary = run_suite(tmp_path, "-k", "on_the or with_the", CI="")
-    line_about(summary, "qemu-system-arm is not on PATH", "SKIPPED")
-    line_about(summary, "micropython is not on PATH", "SKIPPED")
-    line_about(summary, "give --device URL", "SKIPPED")
+@pytest.mark.parametrize(("ci", "outcome"), [("", "SKIPPED"), ("true", "ERROR")])
+def test_a_missing_target_is_skipped_by_name_and_fails_in_ci(tmp_path: Path, ci: str, outcome: str) -> None:
+    summary = run_suite(tmp_path, "-k", "on_the", CI=ci)
+    line_about(summary, "qemu-system-arm is not on PATH", outcome)
 
 
-def test_a_missing_target_fails_in_ci_and_the_optional_ones_do_not(tmp_path: Path) -> None:
-    summary = run_suite(tmp_path, "-k", "on_the or with_the", CI="true")
-    assert "qemu-system-arm is not on PATH" in line_about(summary, "test_on_the_microbit", "ERROR")
-    line_about(summary, "micropython is not on PATH", "SKIPPED")
-
-
-def test_each_board_on_the_desk_gets_the_tests(tmp_path: Path) -> None:
-    summary = run_suite(tmp_path, "-k", "desk", "--device", "socket://127.0.0.1:9", "--device", "/dev/other")
-    line_about(summary, "test_on_the_desk[socket://127.0.0.1:9]", "PASSED")
-    line_about(summary, "test_on_the_desk[/dev/other]", "FAILED")
+def test_each_board_on_the_desk_gets_the_board_suite() -> None:
+    boards = ("socket://127.0.0.1:9", "/dev/other")
+    suite = ["tests/board/test_mount.py", "--collect-only", "-q", "-o", "addopts=--import-mode=importlib"]
+    options = [word for board in boards for word in ("--device", board)]
+    top = Path(__file__).parents[1]
+    listed = subprocess.run([sys.executable, "-m", "pytest", *suite, *options], cwd=top, capture_output=True, text=True)
+    tests = [line for line in listed.stdout.splitlines() if "::" in line]
+    assert tests and all(test.endswith(tuple(f"[{board}]" for board in boards)) for test in tests)
+    assert len(tests) == 2 * sum(f"[{boards[0]}]" in test for test in tests)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT for one process")

@@ -109,9 +109,9 @@ class LocalBoard:
         with self._session(device, interrupt) as session:
             return {"name": device, **asdict(session.info())}
 
-    def reset(self, device: str, *, hard: bool = False, interrupt: bool = False) -> None:
+    def reset(self, device: str, *, hard: bool = False, main: bool = True, interrupt: bool = False) -> None:
         with self._session(device, True) as session:  # a reset always stops the program
-            session.hard_reset() if hard else session.soft_reset()
+            session.hard_reset() if hard else session.soft_reset(main=main)
 
     def exec_rows(
         self, device: str, code: str, *, timeout: float | None = None, interrupt: bool = False

@@ -24,7 +24,15 @@ from fastflight.cli.repl import Output, Terminal, talk
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.errors import BusyError, DeviceError, FastFlightError
 from fastflight.protocol.mount import MountAnswers
-from fastflight.protocol.mounted_board import CTRL_C, RUN_LINE, START_LINE, STOP_LINE, install_code, sizes_for
+from fastflight.protocol.mounted_board import (
+    CTRL_C,
+    RUN_LINE,
+    START_LINE,
+    STOP_LINE,
+    STOP_PROGRAM,
+    install_code,
+    sizes_for,
+)
 
 if TYPE_CHECKING:
     from fastflight.cli.interruptible_client import InterruptibleClient
@@ -34,7 +42,10 @@ NEEDED = ("stdin.buffer", "stdout.buffer", "binascii.crc32", "os.ilistdir")
 INFLATES = "deflate.DeflateIO"
 # Where the folder is, and in it the board's working directory.
 POINT = "/remote"
-# How long a board may take to unmount the folder.
+# How long the program may take to end after Ctrl-C. Then more of them follow, for a program that catches some.
+CLEAN_UP_SECONDS = 3.0
+CTRL_C_TIMES, CTRL_C_SECONDS = 60, 0.01
+# How long a board may take to unmount the folder after that.
 UNMOUNT_SECONDS = 5.0
 
 
@@ -55,7 +66,8 @@ def mount(
 ) -> None:
     """Let a board use a local folder as /remote, and type at its prompt. Nothing is copied to the board.
 
-    The board is in /remote: `import app` takes app.py of the folder. It can change files there, but not leave it.
+    First the board's interpreter restarts, without main.py, so that `import app` takes app.py of the folder as it is.
+    The board is in /remote, and can change files there, but not leave it.
     Ctrl-] leaves; all other keys go to the board. At the end the folder is unmounted, which stops the program.
     After a soft reset (Ctrl-D), when the prompt is back, the folder is mounted again.
     A file that the board writes replaces the old one when the board closes it.
@@ -70,7 +82,7 @@ def mount(
             with Keyboard() as keyboard:
                 answers = _type(client, name, files, keyboard, interrupt)
         else:
-            answers = _run(_mounted(client, name, files, code, interrupt))
+            answers = _run(_mounted(client, name, files, code, interrupt, restart=True))
     if answers.was_reset:
         screen.complain(f"{name}: the board was reset, which has unmounted {POINT}")
     elif answers.ended is None:
@@ -110,16 +122,22 @@ class MountedTerminal:
         return shown
 
     def stop(self) -> None:
-        """Stop the board's program, and have the board unmount the folder. Another thread may receive meanwhile."""
-        self._terminal.send(CTRL_C)
+        """Stop the board's program, and have the board unmount the folder. Another thread must receive meanwhile."""
+        self._terminal.send(STOP_PROGRAM + STOP_LINE)
+        if self._unmounted.wait(CLEAN_UP_SECONDS):
+            return
+        for _ in range(CTRL_C_TIMES):
+            self._terminal.send(CTRL_C)
+            if self._unmounted.wait(CTRL_C_SECONDS):
+                return
         self._terminal.send(STOP_LINE)
+        self._unmounted.wait(UNMOUNT_SECONDS)
 
     def done(self) -> None:
         """Unmount the folder, and end the session. Another thread must receive meanwhile."""
         with suppress(FastFlightError):  # the session has ended already
             if not self.answers.was_reset:
                 self.stop()
-                self._unmounted.wait(UNMOUNT_SECONDS)
         self._terminal.done()
 
 
@@ -127,7 +145,7 @@ def _type(client: InterruptibleClient, name: str, files: Folder, keyboard: Keybo
     """Mount the folder, and send keys until the user leaves. Mount it again after each soft reset."""
     again = ""
     while True:
-        terminal = _mounted(client, name, files, "", interrupt)
+        terminal = _mounted(client, name, files, "", interrupt, restart=not again)
         if again or keyboard.is_terminal:
             screen.complain(f"{files.top} is {POINT} of {name}{again}. Ctrl-] leaves.")
         terminal.send(START_LINE)
@@ -138,8 +156,13 @@ def _type(client: InterruptibleClient, name: str, files: Folder, keyboard: Keybo
         again = " again"
 
 
-def _mounted(client: InterruptibleClient, name: str, files: Folder, code: str, interrupt: bool) -> MountedTerminal:
-    """Give the board what it needs to mount the folder, and return a terminal that answers its questions."""
+def _mounted(
+    client: InterruptibleClient, name: str, files: Folder, code: str, interrupt: bool, *, restart: bool
+) -> MountedTerminal:
+    """Give the board what it needs to mount the folder, and return a terminal that answers its questions.
+
+    With `restart` in an interpreter that has imported nothing yet.
+    """
     info: dict[str, Any] = client.info(name, interrupt=interrupt)
     features = info["features"]
     if info["capabilities"] != "none":
@@ -152,6 +175,8 @@ def _mounted(client: InterruptibleClient, name: str, files: Folder, code: str, i
     if missing := [feature for feature in NEEDED if feature not in features]:
         hint = "Copy the folder: fastflight sync"
         raise DeviceError(f"this board cannot mount a folder, it has no {', '.join(missing)}", where=name, hint=hint)
+    if restart:
+        client.reset(name, main=False, interrupt=interrupt)
     sizes = sizes_for(info["free_memory"] or 0, info["platform"])
     for row in client.exec_rows(name, install_code(sizes, code), interrupt=interrupt):
         screen.line(row["text"])
@@ -178,7 +203,6 @@ def _run(terminal: MountedTerminal) -> MountAnswers:
                 showing.join(LOOK_SECONDS)
         except KeyboardInterrupt:
             terminal.stop()
-            showing.join(UNMOUNT_SECONDS)
             raise
     finally:
         terminal.cancel()

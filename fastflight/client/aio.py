@@ -259,9 +259,9 @@ class AsyncFastFlightClient:
         """Return what the board reports about itself: firmware, capabilities, free memory and storage."""
         return await self._act_once("device.info", device=device, interrupt=interrupt)
 
-    async def reset(self, device: str, *, hard: bool = False, interrupt: bool = False) -> None:
-        """Restart the interpreter, which then runs `main.py`; with `hard`, restart the board."""
-        await self._act("device.reset", device=device, kind=answers.reset_kind(hard), interrupt=interrupt)
+    async def reset(self, device: str, *, hard: bool = False, main: bool = True, interrupt: bool = False) -> None:
+        """Restart the interpreter, which then runs `main.py` unless `main` is false; with `hard`, restart the board."""
+        await self._act("device.reset", device=device, **answers.reset_keys(hard, main), interrupt=interrupt)
 
     async def health(self) -> dict[str, Any]:
         """Return the server's own report of its health."""

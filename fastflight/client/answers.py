@@ -217,5 +217,5 @@ def digest_of(fields: Mapping[str, Any]) -> Digest:
         return Digest(algorithm=text(fields["algorithm"]), digest=text(fields["digest"]))
 
 
-def reset_kind(hard: bool) -> str:
-    return "hard" if hard else "soft"
+def reset_keys(hard: bool, main: bool) -> dict[str, Any]:
+    return {"kind": "hard"} if hard else {"kind": "soft", "main": main}

@@ -322,9 +322,9 @@ class FastFlightClient:
         """Return what the board reports about itself: firmware, capabilities, free memory and storage."""
         return self._connection.act_once("device.info", device=device, interrupt=interrupt)
 
-    def reset(self, device: str, *, hard: bool = False, interrupt: bool = False) -> None:
-        """Restart the interpreter, which then runs `main.py`; with `hard`, restart the board."""
-        self._connection.act("device.reset", device=device, kind=answers.reset_kind(hard), interrupt=interrupt)
+    def reset(self, device: str, *, hard: bool = False, main: bool = True, interrupt: bool = False) -> None:
+        """Restart the interpreter, which then runs `main.py` unless `main` is false; with `hard`, restart the board."""
+        self._connection.act("device.reset", device=device, **answers.reset_keys(hard, main), interrupt=interrupt)
 
     def health(self) -> dict[str, Any]:
         """Return the server's own report of its health."""

@@ -357,10 +357,10 @@ class OpenBoard:
             hint = "The device is ready. Allow a longer timeout for code that is silent for longer"
             raise TransportTimeout(f"{what} and was stopped", hint=hint) from None
 
-    def soft_reset(self) -> Conversation[None]:
-        """Restart the interpreter, with `boot.py` and `main.py`. This ends the session: close it."""
+    def soft_reset(self, *, main: bool = True) -> Conversation[None]:
+        """Restart the interpreter, with `boot.py`, and with `main.py` if `main`. This ends the session: close it."""
         self.link.resident.forget()
-        yield from self.repl.soft_reset()
+        yield from self.repl.soft_reset(main=main)
 
     def hard_reset(self) -> Conversation[None]:
         """Restart the board. It stops answering, and its port may disappear for a while."""

@@ -136,9 +136,9 @@ class Session(_SessionBase):
         """Run code and yield its output as it comes. If the code raises, raise the `DeviceError` for it at the end."""
         return self._stream(self._board.follow(code, timeout))
 
-    def soft_reset(self) -> None:
-        """Restart the interpreter; `main.py` runs again."""
-        self._run(self._board.soft_reset())
+    def soft_reset(self, *, main: bool = True) -> None:
+        """Restart the interpreter; with `main`, `main.py` runs again."""
+        self._run(self._board.soft_reset(main=main))
 
     def hard_reset(self) -> None:
         """Restart the board; the line may go away for a while."""
@@ -228,9 +228,9 @@ class AsyncSession(_SessionBase):
         """As `Session.follow`."""
         return self._stream(self._board.follow(code, timeout))
 
-    async def soft_reset(self) -> None:
+    async def soft_reset(self, *, main: bool = True) -> None:
         """As `Session.soft_reset`."""
-        await self._run(self._board.soft_reset())
+        await self._run(self._board.soft_reset(main=main))
 
     async def hard_reset(self) -> None:
         """As `Session.hard_reset`."""

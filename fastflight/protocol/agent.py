@@ -117,7 +117,7 @@ class AgentRepl(RawRepl):
             "the agent on the board does not answer", hint="Ask with interrupt=true, reset it, or plug it in again"
         )
 
-    def soft_reset(self) -> Conversation[None]:
+    def soft_reset(self, *, main: bool = True) -> Conversation[None]:
         """Not possible beside a program. Raises `BusyError`."""
         yield from ()
         raise BusyError(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fastflight.errors import DeviceMemory, ProtocolError, TransportTimeout
+from fastflight.errors import BusyError, DeviceMemory, ProtocolError, TransportTimeout
 from fastflight.protocol.conversation import Conversation, Deliver, Pause, Send
 from fastflight.protocol.raw_repl import (
     CTRL_A,
@@ -188,8 +188,14 @@ class AioRepl(RawRepl):
             hint="Code that runs there cannot be stopped: reset the board, or plug it in again",
         ) from last
 
-    def soft_reset(self) -> Conversation[None]:
-        """End the program and restart the interpreter."""
+    def soft_reset(self, *, main: bool = True) -> Conversation[None]:
+        """End the program and restart the interpreter. Raises `BusyError` without `main`: it would run again."""
+        if not main:
+            raise BusyError(
+                "a program is running on the board",
+                holder="the board's own program",
+                hint="Ask with interrupt=true to stop it",
+            )
         yield from self.submit(b"import machine\nmachine.soft_reset()")
         self.entered = False
         self.leaves += 1

@@ -11,8 +11,8 @@ SMALL_BUFFERS = ("samd",)
 # holds the answer twice.
 PIECES = ((100_000, 4096, 12), (50_000, 2048, 11), (20_000, 1024, 10))
 SMALL_PIECE = (512, 10)
-# Defines the global `_ffmount`: `start()` mounts and goes there, `stop()` undoes that, `run()` does both with the
-# user's `code` between.
+# Puts the module `_ffmount` into `sys.modules`, so that the program has its names for itself: `start()` mounts and goes
+# there, `stop()` undoes that, `run(names)` does both with the user's `code` between.
 BOARD = r"""
 def _ffmount(piece,step,window):
  import os,sys,io,binascii
@@ -216,12 +216,8 @@ def _ffmount(piece,step,window):
   def rename(s,p,q):
    do('v',s.j(p),s.j(q))
  class It:
-  code=None
   def start(s):
-   try:
-    os.umount('/remote')
-   except OSError:
-    pass
+   s.was=os.getcwd()
    os.mount(Folder(),'/remote')
    os.chdir('/remote')
    tell('b')
@@ -232,14 +228,14 @@ def _ffmount(piece,step,window):
    except OSError as e:
     ok=0
     sys.print_exception(e)
-   os.chdir('/')
+   os.chdir(s.was)
    os.umount('/remote')
    tell('e',ok)
-  def run(s):
+  def run(s,names):
    s.start()
    ok=0
    try:
-    exec(s.code,globals())
+    exec(s.code,names)
     ok=1
    except BaseException as e:
     sys.print_exception(e)
@@ -265,13 +261,18 @@ def sizes_for(free_memory: int, platform: str) -> Sizes:
 
 def install_code(sizes: Sizes, code: str) -> str:
     """Return code that prepares a board. It mounts nothing yet, because nobody answers its questions yet."""
-    made = f"_ffmount=_ffmount({sizes.piece},{sizes.step},{sizes.window})"
-    return f"{BOARD}\n{made}\n_ffmount.code={code!r}\n"
+    made = f"_ffmount=_ffmount({sizes.piece},{sizes.step},{sizes.window})\n_ffmount.code={code!r}\n"
+    return f"{BOARD}\n{made}__import__('sys').modules['_ffmount']=_ffmount\ndel _ffmount\n"
 
 
-# What is typed at the board's prompt: to begin, and to end even if the program runs or a reset has removed everything.
-START_LINE = b"_ffmount.start()\r"
-RUN_LINE = b"_ffmount.run()\r"
-STOP_LINE = rb"""exec("try:\n _ffmount.stop()\nexcept Exception:\n print('\x1b_ffz\x1b\\')\n_ffmount=None")""" + b"\r"
-# Ends input that is not complete, and the program that runs.
-CTRL_C = b"\r\x03\x03"
+# What is typed at the board's prompt: to begin, and to end even if a reset has removed everything. Each line is shorter
+# than the smallest receive buffer, 128 bytes, because a program that cleans up before it ends reads nothing.
+MOUNTED = b"__import__('sys').modules['_ffmount']"
+START_LINE = MOUNTED + b".start()\r"
+RUN_LINE = MOUNTED + b".run(globals())\r"
+# The board's string literal has the code of `print('\x1b_ffz\x1b\\')`: its backslashes are written twice.
+STOP_LINE = b'exec("try:\\n ' + MOUNTED + rb""".stop()\nexcept Exception:\n print('\x1b_ffz\x1b\\\\')")""" + b"\r"
+# Ends input that is not complete, and the program that runs: once, so that the program can clean up.
+STOP_PROGRAM = b"\r\x03"
+# Ends a program that goes on because it catches that, if it is sent often enough.
+CTRL_C = b"\x03"

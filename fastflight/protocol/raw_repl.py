@@ -220,11 +220,18 @@ class RawRepl:
         self.inbox.put_back(received)
         return _has_start_line(received) or any(mark in received for mark in RESTARTS)
 
-    def soft_reset(self) -> Conversation[None]:
-        """Leave the raw REPL and restart the interpreter with Ctrl-D at the friendly prompt.
+    def soft_reset(self, *, main: bool = True) -> Conversation[None]:
+        """Restart the interpreter with Ctrl-D.
 
-        Afterwards the board runs `main.py` or is at its friendly prompt.
+        With `main` at the friendly prompt: afterwards the board runs `main.py`, or is at that prompt. Without it in
+        the raw REPL, where `boot.py` runs and `main.py` does not: afterwards the board is in the raw REPL again.
         """
+        if not main:
+            yield Send(CTRL_D)
+            yield from self.inbox.until(SOFT_REBOOT, REBOOT_SECONDS)
+            yield from self.inbox.until(HEADING, REBOOT_SECONDS)
+            yield from self.inbox.until(b"\n>", ANSWER_SECONDS)
+            return
         yield from self.leave()
         yield from self.inbox.until(b">>> ", ANSWER_SECONDS)
         yield Send(CTRL_D)

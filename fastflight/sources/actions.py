@@ -59,9 +59,13 @@ class Execute(OnDevice):
 
 
 class Reset(OnDevice):
-    """`soft` restarts the interpreter and runs `main.py`, `hard` restarts the board. Both stop the running program."""
+    """`soft` restarts the interpreter, `hard` restarts the board. Both stop the running program.
+
+    Then `main.py` runs, unless a soft reset says `"main": false`.
+    """
 
     kind: Literal["soft", "hard"] = "soft"
+    main: bool = True
 
 
 def device_actions(inventory: Inventory, publishing: Publishing = lambda name: []) -> list[Action]:
@@ -162,7 +166,7 @@ def _reset(session: Session, body: Reset) -> Result:
     if body.kind == "hard":
         session.hard_reset()
     else:
-        session.soft_reset()
+        session.soft_reset(main=body.main)
     return {"device": body.device, "reset": body.kind}
 
 

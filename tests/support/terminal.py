@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import pty
+import select
 import subprocess
 import sys
 import threading
@@ -11,6 +13,9 @@ import tty
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+# A command that prints nothing for so long waits for keys that never come.
+SILENT_SECONDS = 30.0
 
 
 @contextmanager
@@ -51,30 +56,36 @@ def terminal() -> Iterator[Callable[[], str]]:
 
 
 def converse(
-    command: Sequence[str], answers: Mapping[str, str], *, cwd: Path | None = None, environment: Mapping[str, str]
+    command: Sequence[str],
+    answers: Sequence[tuple[str, str]],
+    *,
+    cwd: Path | None = None,
+    environment: Mapping[str, str],
 ) -> tuple[int, str]:
-    """Run a command whose input and output are a terminal, until it ends. Return its exit code and what it printed.
+    """Run a command whose input and output are a terminal, until it ends. Return its exit code and what it printed,
+    without carriage returns.
 
-    Each text of `answers` is typed once, as soon as its key has been printed.
+    `answers` are pairs: a text, and the keys to press when it has been printed after the keys of the pair before.
     """
     ours, theirs = pty.openpty()
     child = subprocess.Popen(
         command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd, env={**os.environ, **environment}
     )
     os.close(theirs)
-    came, waiting = b"", dict(answers)
+    came, seen, waiting = "", 0, list(answers)
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     try:
-        while True:
+        while select.select([ours], [], [], SILENT_SECONDS)[0]:
             try:
                 data = os.read(ours, 65_536)
             except OSError:  # Linux says so when the last writer has gone
-                break
-            if not data:
-                break
-            came += data
-            for question in [each for each in waiting if each.encode() in came]:
-                os.write(ours, waiting.pop(question).encode())
-        return child.wait(), came.decode().replace("\r\n", "\n")
+                return child.wait(), came
+            came += decoder.decode(data).replace("\r", "")
+            while waiting and (at := came.find(waiting[0][0], seen)) >= 0:
+                text, keys = waiting.pop(0)
+                seen = at + len(text)
+                os.write(ours, keys.encode())
+        raise AssertionError(f"the command prints nothing more, {waiting} is left to answer: {came!r}")
     finally:
         child.kill()
         child.wait()

@@ -6,6 +6,7 @@ import re
 import shlex
 import socket
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -144,6 +145,7 @@ def test_raw_paste_is_announced_by_the_vm_and_refused_by_the_driver_if_so_told(
 
 def test_a_missing_program_is_named_with_the_way_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with pytest.raises(targets.TargetMissing, match=r"qemu-system-arm is not on PATH.*apt-get install"):
         targets.microbit().__enter__()
     with pytest.raises(targets.TargetMissing, match="node is not on PATH"):

@@ -85,8 +85,8 @@ class LightClient:
     def info(self, device: str, *, interrupt: bool = False) -> dict[str, Any]:
         return self.act_once("device.info", device=device, interrupt=interrupt)
 
-    def reset(self, device: str, *, hard: bool = False, interrupt: bool = False) -> None:
-        self.act("device.reset", device=device, kind=answers.reset_kind(hard), interrupt=interrupt)
+    def reset(self, device: str, *, hard: bool = False, main: bool = True, interrupt: bool = False) -> None:
+        self.act("device.reset", device=device, **answers.reset_keys(hard, main), interrupt=interrupt)
 
     def close(self) -> None:
         self._connection.close()
