@@ -21,6 +21,7 @@ from hypothesis import HealthCheck, settings
 from fastflight.concurrency.loops import new_loop
 from tests.support import browser, targets
 from tests.support.leaks import held, leaked
+from tests.support.small_disk import SmallDisk
 from tests.support.targets import TargetMissing
 
 _passed = pytest.StashKey[bool]()
@@ -175,6 +176,15 @@ def unix_port() -> Iterator[str]:
     """The URL of the unix port, with files of its own."""
     with running_target(targets.unix_port()) as url:
         yield url
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    """A disk of 1 MB, where the system allows to mount one."""
+    with ExitStack() as stack:
+        with _named_where_missing(required=False):
+            disk = stack.enter_context(SmallDisk(tmp_path / "disk", 1024 * 1024))
+        yield disk
 
 
 @pytest.fixture(scope="session")

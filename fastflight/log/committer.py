@@ -4,6 +4,9 @@ All appends that wait at one moment, of all logs, share one `Commit`: one write,
 event loop, whether they come from one board or a thousand. With `sync_ms` 0 the thread writes as soon as an append
 waits; the appends that arrive during a sync form the next group. Otherwise it writes a group `sync_ms` after its first
 append, or earlier when `EAGER_BYTES` wait. When a group fails, all appends that were numbered after it fail too.
+
+The states of logs that a sweep writes again are groups of their own, which come first. On a full disk they are written
+into the room of the reserve.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import asyncio
 import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol
 
@@ -127,8 +131,8 @@ class Committer:
         # The group that new appends join, and the group that is being written.
         self._commit = Commit()
         self._running: Commit | None = None
+        self._states: deque[tuple[list[NewRecord], Commit]] = deque()
         self._due = 0.0
-        self._urgent = False
         self._closing = False
         self._thread = threading.Thread(target=self._run, name=f"log-{name}")
         self._thread.start()
@@ -149,7 +153,7 @@ class Committer:
         if self._closing:
             raise Stopped("the recording log is closed", hint="Ask again when it is open")
 
-    def put(self, records: Sequence[NewRecord], *, urgent: bool = False) -> Commit:
+    def put(self, records: Sequence[NewRecord]) -> Commit:
         """Queue records to be written, all or none, and return their commit. `changed` must be held."""
         if not self._records:
             self._due = time.monotonic() + self._seconds
@@ -157,10 +161,16 @@ class Committer:
         self._records += records
         before = self.waiting_bytes
         self.waiting_bytes += sum(len(record.body) for record in records)
-        if urgent or before < EAGER_BYTES <= self.waiting_bytes:
-            self._urgent = self._urgent or urgent
+        if before < EAGER_BYTES <= self.waiting_bytes:
             self.changed.notify_all()
         return self._commit
+
+    def put_states(self, records: Sequence[NewRecord]) -> Commit:
+        """Queue records without rows, to be written at once, and return their commit. `changed` must be held."""
+        commit = Commit()
+        self._states.append((list(records), commit))
+        self.changed.notify_all()
+        return commit
 
     def close(self) -> None:
         """Write the records that wait, and end the thread."""
@@ -174,29 +184,30 @@ class Committer:
             with self.changed:
                 while not self._ready():
                     self.changed.wait(self._seconds_until_due())
-                if not self._records:
+                if states := bool(self._states):
+                    records, commit = self._states.popleft()
+                elif self._records:
+                    records, self._records = self._records, []
+                    commit, self._commit = self._commit, Commit()
+                else:
                     return
-                records, self._records = self._records, []
-                commit, self._commit = self._commit, Commit()
-                self._running, self._urgent = commit, False
-            self._write_group(records, commit)
+                self._running = commit
+            self._write_group(records, commit, states)
             del records, commit  # else they stay in memory until the next group
 
     def _ready(self) -> bool:
-        if self._closing:
+        if self._closing or self._states:
             return True
-        return bool(self._records) and (
-            self._urgent or self.waiting_bytes >= EAGER_BYTES or time.monotonic() >= self._due
-        )
+        return bool(self._records) and (self.waiting_bytes >= EAGER_BYTES or time.monotonic() >= self._due)
 
     def _seconds_until_due(self) -> float | None:
         return max(self._due - time.monotonic(), 0) if self._records else None
 
-    def _write_group(self, records: list[NewRecord], commit: Commit) -> None:
+    def _write_group(self, records: list[NewRecord], commit: Commit, states: bool) -> None:
         error: Exception | None = None
         written: list[WrittenRecord] = []
         try:
-            written = self._writer.write(records)
+            written = self._writer.write(records, from_reserve=states)
         except Exception as problem:  # the thread's edge: waiters must get an error, whatever went wrong
             error = problem.with_traceback(None)  # the frames of a traceback would keep the group in memory
         with self.changed:
@@ -205,6 +216,8 @@ class Committer:
                 self.waiting_bytes -= sum(len(record.body) for record in records)
                 self.commits += 1
                 self._listener.group_committed(records, written)
+                later = None
+            elif states:
                 later = None
             else:
                 # Appends that were numbered after these rows cannot be stored without them.

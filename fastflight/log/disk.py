@@ -21,7 +21,9 @@ FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 OTHERS = 0o077
 # The endings of the files that a store and the leases create.
-OWN_ENDINGS = (".seg", ".idx", ".parts", ".parquet", ".lock", ".lease", ".new")
+OWN_ENDINGS = (".seg", ".idx", ".parts", ".parquet", ".lock", ".lease", ".reserve", ".new")
+# The system's errors for a disk, a quota or a file that takes no more.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # writev takes at most IOV_MAX (1024 on Linux and macOS) pieces.
 PIECES_PER_WRITE = 1024
 
@@ -197,11 +199,16 @@ def write_new(disk: Disk, name: str, pieces: Sequence[bytes | memoryview]) -> No
         disk.remove(temporary)
     file = disk.create(temporary)
     try:
-        write_all(file, pieces)
-        file.sync()
-    finally:
-        file.close()
-    disk.rename(temporary, name)
+        try:
+            write_all(file, pieces)
+            file.sync()
+        finally:
+            file.close()
+        disk.rename(temporary, name)
+    except OSError:
+        with contextlib.suppress(OSError):  # else it takes room on a full disk
+            disk.remove(temporary)
+        raise
     disk.sync_folder()
 
 
@@ -226,7 +233,7 @@ def read_whole(disk: Disk, name: str) -> bytes:
 
 def failure(error: OSError, doing: str, where: str = "") -> StorageError:
     """Return the `StorageError` for a system error. It omits the system's text, which may have a path of the host."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if error.errno in NO_ROOM:
         return StorageFull(f"no room on the disk for {doing}", where=where, hint="Make room, or shorten the retention")
     reason = os.strerror(error.errno) if error.errno else "no reason given"
     return StorageError(f"{doing} failed: {reason}", where=where, hint="Look at the disk of the host")

@@ -49,6 +49,11 @@ class RetentionCheck:
             self._steady_since = ticks
 
     @property
+    def is_limited(self) -> bool:
+        """Whether there is any limit."""
+        return self._limits != Retention()
+
+    @property
     def max_bytes(self) -> int | None:
         """The limit of size, if there is one."""
         return self._limits.max_bytes
@@ -60,14 +65,19 @@ class RetentionCheck:
             return None
         return self._clock() - max_seconds
 
-    def exceeded(self, parts: Sequence[StorePart]) -> bool:
-        """Return whether the oldest of `parts`, which come in order, is too old, or all together are too large."""
+    def exceeded(self, parts: Sequence[StorePart], closed_at: float | None) -> bool:
+        """Return whether the oldest of `parts`, which come in order, is too old, or all together are too large.
+
+        `closed_at` is when the last of them was closed (seconds since 1970), if it is.
+        """
         oldest = self.oldest()
         if oldest is not None:
             now = int(self._clock() * 1e6)
             # The rows of a part are older than the next part. If the next part has no creation time, or one in the
             # future from a wrong clock, the part after it counts, which was created even later.
-            created = next((part.index.created for part in parts[1:] if 0 < part.index.created <= now), now)
-            if created < oldest * 1e6:
+            later = [part.index.created for part in parts[1:]]
+            if closed_at is not None:
+                later.append(int(closed_at * 1e6))
+            if next((created for created in later if 0 < created <= now), now) < oldest * 1e6:
                 return True
         return self.max_bytes is not None and sum(part.size for part in parts) > self.max_bytes

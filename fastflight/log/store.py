@@ -23,13 +23,14 @@ import pyarrow as pa
 
 from fastflight.errors import DataError, RequestError, SequenceConflict, UnknownName, nearest
 from fastflight.log.committer import Commit, Committer, Ticket
-from fastflight.log.content import MAX_NAME_BYTES, Codec, LogState, log_number
+from fastflight.log.content import MAX_NAME_BYTES, Codec, LogState, encode_state, log_number
 from fastflight.log.disk import Disk, LocalDisk, failure, make_private
 from fastflight.log.index import LOST, MAX_SEQ, PAUSE
 from fastflight.log.lock import LOCK_NAME, FileLock
 from fastflight.log.parts import extents, known_damage, load_parts, log_statistics
 from fastflight.log.reading import LogReading, Snapshot, StorePart, retry_missing
-from fastflight.log.record import RecordKind
+from fastflight.log.record import RecordKind, record_size
+from fastflight.log.reserve import Reserve
 from fastflight.log.retention import Retention, RetentionCheck
 from fastflight.log.segment import Segment
 from fastflight.log.stored import StoredRows, stored_rows
@@ -45,8 +46,10 @@ from fastflight.log.values import (
 )
 from fastflight.log.writer import NewRecord, SegmentWriter, WrittenRecord
 
-# Small enough that a scan after a crash takes a fraction of a second, and that retention deletes in small steps.
+# Small enough that a scan after a crash takes a fraction of a second.
 SEGMENT_BYTES = 64 * 1024 * 1024
+# A segment has at most this share of `max_bytes` of the retention, which deletes whole segments.
+SEGMENT_SHARE = 8
 # A segment is closed at this age, so that it can be compacted or deleted.
 SEGMENT_SECONDS = 3600.0
 # By default an append waits at most this long for a sync. A power cut can cost the rows of this time.
@@ -171,8 +174,9 @@ class Store:
         """Open `folder` to write, and create it if it is missing.
 
         `sync_ms` is how long an append may wait for others, to share a sync with them; with 0 it does not wait.
-        `segment_bytes` and `segment_seconds` limit the size and the age of a segment. `holder` is the name that other
-        writers get in their `BusyError`. `clock` is the time of day, which may be set, and `ticks` a monotonic clock.
+        `segment_bytes` and `segment_seconds` limit the size and the age of a segment, which also has at most an eighth
+        of `max_bytes` in `retention`. `holder` is the name that other writers get in their `BusyError`. `clock` is the
+        time of day, which may be set, and `ticks` a monotonic clock.
 
         Raises `BusyError`, which names the other writer, if the folder has one, and `StorageError` if the disk fails.
         """
@@ -185,6 +189,8 @@ class Store:
             raise failure(error, "opening the recordings") from error
         self._disk = disk if disk is not None else LocalDisk(folder)
         self._retention = RetentionCheck(retention or Retention(), clock, ticks)
+        if self._retention.max_bytes is not None:
+            segment_bytes = min(segment_bytes, self._retention.max_bytes // SEGMENT_SHARE)
         # Held by `sweep` and `compact`, which both remove parts, so that only one of them runs at a time.
         self.maintenance_lock = threading.Lock()
         self._logs: dict[int, Log] = {}
@@ -196,7 +202,10 @@ class Store:
                 newest = self._parts[-1] if self._parts else None
                 segment = newest if isinstance(newest, Segment) and not newest.closed else None
                 ordinal = newest.last_ordinal + 1 if newest is not None else 0
-                self._writer = SegmentWriter(self._disk, segment, ordinal, segment_bytes, segment_seconds, clock)
+                self._reserve = Reserve(self._disk)
+                self._writer = SegmentWriter(
+                    self._disk, self._reserve, segment, ordinal, segment_bytes, segment_seconds, clock
+                )
                 undo.callback(self._writer.close)
                 torn = self._writer.resume()
             except OSError as error:
@@ -206,6 +215,7 @@ class Store:
             self._find_logs()
             undo.pop_all()
         self._committer = Committer(self._writer, self, sync_ms, folder.name)
+        self._fill_reserve()
 
     def names(self) -> list[str]:
         """Return the names of all logs, sorted."""
@@ -321,17 +331,19 @@ class Store:
         with self._committer.changed:
             self._committer.check()
             first = min(max(before_seq, log.first), log.assigned_end)
-            return Ticket(first, first - 1, self._committer.put([_state(log, first)]))
+            return Ticket(first, first - 1, self._committer.put([_state(log, first, log.assigned_end)]))
 
     def sweep(self) -> int:
         """Delete the oldest parts that are trimmed or exceed the retention, and return how many.
 
         Call it about once a minute. No part counts as too old until the clock has been steady for ten minutes in this
-        process (see `retention`).
+        process (see `retention`). This works on a full disk, too: room for what must be written first is in reserve.
         """
         with self.maintenance_lock:
             self._retention.update()
-            return self._sweep()
+            swept = self._sweep()
+            self._fill_reserve()
+            return swept
 
     def _sweep(self) -> int:
         swept = 0
@@ -342,17 +354,28 @@ class Store:
                 if part is None:
                     return swept
                 orphans = [log for log in self._logs.values() if 0 <= log.state_ordinal <= part.last_ordinal]
-                states = [_state(log, max(log.first, self._end_in(part, log))) for log in orphans]
-                commit = self._committer.put(states, urgent=True) if states else None
+                states = [_state(log, max(log.first, self._end_in(part, log)), log.durable_end) for log in orphans]
+                commit = self._committer.put_states(states) if states else None
             if commit is not None:  # write the states that only this part has again before it is deleted
                 commit.wait(None)
                 commit.check()
             with self._committer.changed:
+                if self._parts[-1] is part:
+                    return swept  # no later segment has the states
                 for log in self._logs.values():
                     log.first = max(log.first, self._end_in(part, log))
                 self._parts.remove(part)
             self._remove(part)
+            self._fill_reserve()  # before rows take the room
             swept += 1
+
+    def _fill_reserve(self) -> None:
+        """Reserve room for the states of all logs, if the retention may have to delete any."""
+        if self._retention.is_limited:
+            with self._committer.changed:
+                states = [encode_state(_state(log, log.first, log.durable_end).state) for log in self._logs.values()]
+            with contextlib.suppress(OSError):  # the disk is full: the next sweep tries again
+                self._reserve.fill(sum(record_size(len(state)) for state in states))
 
     def segments(self) -> list[Segment]:
         """Return all segments, the one to which is written included."""
@@ -400,10 +423,11 @@ class Store:
 
     def _oldest_expired(self) -> StorePart | None:
         """Return the oldest part if it is to be deleted, else None."""
-        if len(self._parts) < 2:
-            return None  # the newest segment stays
+        closed_at = self._writer.closed_at
+        if len(self._parts) < (2 if closed_at is None else 1):
+            return None  # rows can still be written to the newest segment
         part = self._parts[0]
-        if self._retention.exceeded(self._parts):
+        if self._retention.exceeded(self._parts, closed_at):
             return part
         trimmed = all(
             number in self._logs and self._logs[number].first >= log_index.next
@@ -443,5 +467,5 @@ class Store:
         return LogState(begin, max((index.next for index in indexes), default=0), name, message)
 
 
-def _state(log: Log, first: int) -> NewRecord:
-    return NewRecord(RecordKind.STATE, LogState(first, log.assigned_end, log.name, log.codec.message), log.number)
+def _state(log: Log, first: int, following: int) -> NewRecord:
+    return NewRecord(RecordKind.STATE, LogState(first, following, log.name, log.codec.message), log.number)

@@ -5,6 +5,8 @@ when they are on the medium. If any call fails, the writer cuts the segment back
 that. It writes nothing else until this has succeeded. So the sequence numbers of a failed group can be used again. The
 data of a failed sync is not synced again, because the system may then report pages as written that never reached the
 disk.
+
+If the disk has no room, the newest segment is closed, so that it can be deleted when the retention no longer covers it.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from typing import NamedTuple
 from zlib import crc32
 
 from fastflight.log.content import LogState, encode_state
-from fastflight.log.disk import Disk, File, write_all, write_new
+from fastflight.log.disk import NO_ROOM, Disk, File, write_all, write_new
 from fastflight.log.index import LOST, Index
 from fastflight.log.record import SEGMENT_HEADER, Header, RecordKind, encode_record, record_size, segment_header
+from fastflight.log.reserve import Reserve
 from fastflight.log.segment import Segment, add_record, segment_name, sidecar_name
 
 # The most records in a segment. After a crash the newest segment is scanned, which takes about 10 us for each record.
@@ -53,6 +56,7 @@ class SegmentWriter:
     def __init__(
         self,
         disk: Disk,
+        reserve: Reserve,
         segment: Segment | None,
         next_ordinal: int,
         segment_bytes: int,
@@ -60,7 +64,10 @@ class SegmentWriter:
         clock: Callable[[], float],
     ) -> None:
         self.segment = segment
+        # When the newest segment was closed because the disk had no room (seconds since 1970).
+        self.closed_at: float | None = None
         self._disk = disk
+        self._reserve = reserve
         # The name of the next segment, until it was created successfully. So the file of a failed attempt that could
         # not be removed is replaced by the next attempt.
         self._next_ordinal = next_ordinal
@@ -85,8 +92,23 @@ class SegmentWriter:
         self._file.sync()
         return max(torn, 0)
 
-    def write(self, records: Sequence[NewRecord]) -> list[WrittenRecord]:
-        """Write and sync a group. Raises `OSError` if that fails: then nothing of it is stored."""
+    def write(self, records: Sequence[NewRecord], *, from_reserve: bool = False) -> list[WrittenRecord]:
+        """Write and sync a group. Raises `OSError` if that fails: then nothing of it is stored.
+
+        With `from_reserve`, release the reserve if the disk has no room, and try again.
+        """
+        try:
+            return self._write(records)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            if self.closed_at is None and self._has_records():
+                self.closed_at = self._clock()
+            if not from_reserve or not self._reserve.release():
+                raise
+        return self._write(records)
+
+    def _write(self, records: Sequence[NewRecord]) -> list[WrittenRecord]:
         self._roll_back()
         segment, file = self._open_segment()
         at = segment.end
@@ -135,10 +157,13 @@ class SegmentWriter:
             return True
         # The age is negative if the clock was set back. Then begin a new segment: this one would stay open too long.
         age = self._clock() - self.segment.index.created / 1e6
-        if self.segment.end <= SEGMENT_HEADER.size:
+        if not self._has_records():
             return False
-        many = self._records >= SEGMENT_RECORDS
-        return many or self.segment.end >= self._segment_bytes or not 0 <= age < self._segment_seconds
+        many = self._records >= SEGMENT_RECORDS or self.segment.end >= self._segment_bytes
+        return many or self.closed_at is not None or not 0 <= age < self._segment_seconds
+
+    def _has_records(self) -> bool:
+        return self.segment is not None and self.segment.end > SEGMENT_HEADER.size
 
     def _encode(
         self,
@@ -170,7 +195,7 @@ class SegmentWriter:
         if self.full():
             segment, file = self._create_segment()
             self._close_segment()
-            self.segment, self._file, self._records = segment, file, 0
+            self.segment, self._file, self._records, self.closed_at = segment, file, 0, None
         assert self.segment is not None and self._file is not None
         return self.segment, self._file
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -18,60 +16,47 @@ from tests.flight.test_recordings import RECORDING, SESSION, messages, recording
 from tests.log.rows import SCHEMA, batch_of, numbers
 from tests.support.servers import serving
 from tests.support.small_disk import BLOCK_BYTES, SmallDisk
-from tests.support.targets import TargetMissing
-
-DISK_BYTES = 1024 * 1024
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    with ExitStack() as mounted:
-        try:
-            disk = mounted.enter_context(SmallDisk(tmp_path / "disk", DISK_BYTES))
-        except TargetMissing as missing:
-            pytest.skip(str(missing))
-        yield disk
-
-
-def test_the_disk_is_full_and_has_room_again(disk: SmallDisk) -> None:
-    (disk.folder / "before").write_bytes(b"x" * BLOCK_BYTES)
-    disk.fill()
-    assert disk.free() == 0
+def test_the_disk_is_full_and_has_room_again(small_disk: SmallDisk) -> None:
+    (small_disk.folder / "before").write_bytes(b"x" * BLOCK_BYTES)
+    small_disk.fill()
+    assert small_disk.free() == 0
     with pytest.raises(OSError, match="No space left"):
-        (disk.folder / "more").write_bytes(b"x")
-    disk.empty()
-    (disk.folder / "more").write_bytes(b"x" * BLOCK_BYTES)
-    disk.fill(2 * BLOCK_BYTES)
-    assert disk.free() == 2 * BLOCK_BYTES
+        (small_disk.folder / "more").write_bytes(b"x")
+    small_disk.empty()
+    (small_disk.folder / "more").write_bytes(b"x" * BLOCK_BYTES)
+    small_disk.fill(2 * BLOCK_BYTES)
+    assert small_disk.free() == 2 * BLOCK_BYTES
 
 
 @pytest.mark.parametrize("room", [0, BLOCK_BYTES])
-def test_what_was_acknowledged_is_there_and_numbers_go_on(disk: SmallDisk, room: int) -> None:
-    with Store(disk.folder / "kept", sync_ms=0) as store:
+def test_what_was_acknowledged_is_there_and_numbers_go_on(small_disk: SmallDisk, room: int) -> None:
+    with Store(small_disk.folder / "kept", sync_ms=0) as store:
         log = store.open("demo", SCHEMA)
         reached = 0
         for _ in range(3):
-            disk.fill(room)
+            small_disk.fill(room)
             with pytest.raises(StorageFull):
                 while True:
                     log.append(batch_of("demo", reached, 5), first=reached).result()
                     reached += 5
-            disk.empty()
+            small_disk.empty()
             log.append(batch_of("demo", reached, 5), first=reached).result()
             reached += 5
             assert numbers(log.read()) == set(range(reached))
         assert store.statistics().damage == ()
-        disk.fill()
-    with Store(disk.folder / "kept", sync_ms=0) as store:  # opened while it is full
+        small_disk.fill()
+    with Store(small_disk.folder / "kept", sync_ms=0) as store:  # opened while it is full
         assert numbers(store.log("demo").read()) == set(range(reached))
 
 
 def test_live_rows_go_on_and_the_recording_catches_up(
-    disk: SmallDisk, monkeypatch: pytest.MonkeyPatch, mode: str
+    small_disk: SmallDisk, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     monkeypatch.setattr(recorder_module, "LAST_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(recorder_module, "FIRST_RETRY_SECONDS", 0.01)
-    with recording(disk.folder / "kept") as (board, _):
+    with recording(small_disk.folder / "kept") as (board, _):
         live = messages(board, **SESSION, mode=mode)
         said: list[str] = []
         number = -1
@@ -81,9 +66,9 @@ def test_live_rows_go_on_and_the_recording_catches_up(
                 number = row["seq"]
             if "recording" in note:
                 said.append(note["recording"])
-                disk.empty()
+                small_disk.empty()
             elif rows and not said:
-                disk.fill()
+                small_disk.fill()
             if len(said) == 2 and rows:
                 break
         live.close()
@@ -92,8 +77,8 @@ def test_live_rows_go_on_and_the_recording_catches_up(
         assert board.table(**RECORDING, to_seq=number)["seq"].to_pylist() == list(range(number + 1))
 
 
-def test_a_copy_leaves_the_old_file(disk: SmallDisk, tmp_path: Path) -> None:
-    place, folder = disk.folder / "b.bin", disk.folder / "tree"
+def test_a_copy_leaves_the_old_file(small_disk: SmallDisk, tmp_path: Path) -> None:
+    place, folder = small_disk.folder / "b.bin", small_disk.folder / "tree"
     folder.mkdir()
     for old in (place, folder / "b.bin"):
         old.write_bytes(b"old")
@@ -101,7 +86,7 @@ def test_a_copy_leaves_the_old_file(disk: SmallDisk, tmp_path: Path) -> None:
     (tmp_path / "board" / "b.bin").write_bytes(bytes(3 * BLOCK_BYTES))
     with serving({"demo": f"sim:?files={tmp_path / 'board'}"}) as server:
         with FastFlightClient(server.location) as client:
-            disk.fill()
+            small_disk.fill()
             with pytest.raises(RequestError, match="No space left"):
                 client.get_file("demo", "/b.bin", place)
             with pytest.raises(FastFlightError, match="No space left"):
@@ -109,22 +94,22 @@ def test_a_copy_leaves_the_old_file(disk: SmallDisk, tmp_path: Path) -> None:
             result = CliRunner().invoke(app, ["get", "demo:/b.bin", "-o", str(place), "--server", server.location])
             assert result.exit_code == 1 and "No space left" in result.stderr
             assert place.read_bytes() == (folder / "b.bin").read_bytes() == b"old"
-            disk.empty()
+            small_disk.empty()
             client.get_file("demo", "/b.bin", place)
             client.get_tree("demo", "/", folder)
             assert place.read_bytes() == (folder / "b.bin").read_bytes() == bytes(3 * BLOCK_BYTES)
-    assert sorted(path.name for path in disk.folder.rglob("*")) == ["b.bin", "b.bin", "tree"]
+    assert sorted(path.name for path in small_disk.folder.rglob("*")) == ["b.bin", "b.bin", "tree"]
 
 
-def test_tokens_stay_as_they_are(disk: SmallDisk) -> None:
-    path = disk.folder / "tokens.json"
+def test_tokens_stay_as_they_are(small_disk: SmallDisk) -> None:
+    path = small_disk.folder / "tokens.json"
     added = ["token", "add", "ada", "--scope", "read:*", "--file", str(path)]
     assert CliRunner().invoke(app, added).exit_code == 0
     before = path.read_bytes()
-    disk.fill()
+    small_disk.fill()
     result = CliRunner().invoke(app, added)
     assert result.exit_code == 1 and "No space left" in result.stderr and result.stdout == ""
     assert path.read_bytes() == before
-    disk.empty()
+    small_disk.empty()
     assert CliRunner().invoke(app, added).exit_code == 0
-    assert {each.name for each in disk.folder.iterdir()} == {"tokens.json", "tokens.json.lock"}
+    assert {each.name for each in small_disk.folder.iterdir()} == {"tokens.json", "tokens.json.lock"}

@@ -22,6 +22,8 @@ class MemoryFile:
         self._inode = inode
 
     def write(self, pieces: Sequence[bytes | memoryview]) -> int:
+        if self._disk.full:
+            raise OSError(errno.ENOSPC, "full")
         data = b"".join(pieces)
         half = len(data) // 2
         self._inode.cached += data[:half]
@@ -55,6 +57,8 @@ class MemoryDisk:
         self._entries = {name: Inode(content) for name, content in (state or {}).items()}
         self._durable = dict(self._entries)
         self._watch = watch
+        # Whether it takes no more bytes.
+        self.full = False
 
     def forget(self) -> None:
         """Have the system keep what there is, and nothing of it on the medium yet: as after a kill."""

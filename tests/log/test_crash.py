@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from fastflight.log import Store, compact
+from fastflight.log import Retention, Store, compact
+from fastflight.log.reserve import RESERVE_NAME
 from tests.log.disks import MemoryDisk, State
 from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
 
@@ -21,16 +22,20 @@ class Crashes:
         self.kept: dict[str, int] = {}
         self.trimmed: dict[str, int] = {}
         self.found: dict[frozenset[tuple[str, bytes]], tuple[State, dict[str, int], dict[str, int]]] = {}
+        self.disk = MemoryDisk(watch=self.watch)
+        # Whether only the store's reserve has room.
+        self.full = False
 
     def watch(self, disk: MemoryDisk) -> None:
+        disk.full = self.full and RESERVE_NAME in disk.names()
         for state in disk.states():
             # The first to leave a state has the least acknowledged, the last the most: that one counts.
             self.found[frozenset(state.items())] = (state, dict(self.kept), dict(self.trimmed))
 
 
-def record(store: Store, crashes: Crashes, lots: int) -> None:
+def record(store: Store, crashes: Crashes, lots: int, names: Sequence[str] = ("a", "b")) -> None:
     for i in range(lots):
-        for name in ("a", "b"):
+        for name in names:
             log = store.open(name, SCHEMA)
             first = log.next_seq
             log.append(batch_of(name, first, i % 3 + 1)).result()
@@ -62,10 +67,22 @@ def compacting(store: Store, crashes: Crashes) -> None:
     record(store, crashes, 2)
 
 
-@pytest.mark.parametrize("story", [plain, trimming, compacting])
+def sweeping_a_full_disk(store: Store, crashes: Crashes) -> None:
+    record(store, crashes, 1)
+    record(store, crashes, 9, ["a"])  # b is silent, so its name is only in the first segment
+    crashes.trimmed.update({name: store.log(name).next_seq for name in ("a", "b")})
+    crashes.full = crashes.disk.full = True
+    assert store.sweep() > 0
+    crashes.full = crashes.disk.full = False
+    crashes.trimmed["a"] = store.log("a").first
+    record(store, crashes, 2)
+
+
+@pytest.mark.parametrize("story", [plain, trimming, compacting, sweeping_a_full_disk])
 def test_whatever_is_left_holds_what_was_acknowledged(tmp_path: Path, story: Callable[[Store, Crashes], None]) -> None:
     crashes = Crashes()
-    with Store(tmp_path, sync_ms=0, segment_bytes=SMALL, disk=MemoryDisk(watch=crashes.watch)) as store:
+    retention = Retention(max_bytes=4 * SMALL) if story is sweeping_a_full_disk else None
+    with Store(tmp_path, sync_ms=0, segment_bytes=SMALL, retention=retention, disk=crashes.disk) as store:
         story(store, crashes)
     assert len(crashes.found) > 60
     for state, kept, trimmed in crashes.found.values():

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from fastflight.errors import StorageError, StorageFull
-from fastflight.log import Log, Range, Store, compact
+from fastflight.log import Log, Range, Retention, Store, compact
 from fastflight.log.disk import LocalDisk
 from tests.log.disks import FailingDisk, MemoryDisk
 from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
@@ -75,6 +75,34 @@ def test_any_call_may_fail(tmp_path: Path, number: int, length: int) -> None:
             assert numbers(items) == kept and not missing(items)
         start += 1
     assert total > 20
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_a_sweep_that_fails_forgets_no_number(tmp_path: Path, number: int) -> None:
+    start, failed = 0, True
+    while failed:
+        memory, faults = MemoryDisk(), Faults(10**6, 10**6, number)
+        retention = Retention(max_bytes=4 * SMALL)
+        with Store(tmp_path, sync_ms=0, retention=retention, disk=FailingDisk(memory, faults)) as store:
+            store.open("silent", SCHEMA).append(batch_of("silent", 0, 3)).result()
+            while store.statistics().bytes <= 4 * SMALL:
+                record(store, 1, set())
+            faults.calls, faults.failing = 0, range(start, start + 4)
+            try:
+                store.sweep()
+            except StorageError:
+                pass
+            failed = faults.calls > start
+            faults.over()
+            store.sweep()
+            assert store.statistics().bytes <= 4 * SMALL
+            reached = store.log("a").next_seq
+            store.log("a").append(batch_of("a", reached, 1), expected=reached).result()
+        with Store(tmp_path, disk=memory) as store:
+            assert (store.log("silent").next_seq, store.log("a").next_seq) == (3, reached + 1)
+            assert not missing(store.log("a").read())
+        start += 1
+    assert start > 5
 
 
 def test_full_says_full_and_goes_on_when_there_is_room(tmp_path: Path) -> None:

@@ -1,0 +1,104 @@
+"""A disk that is full of recordings: what the retention no longer covers is deleted, and recording goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fastflight.errors import StorageFull
+from fastflight.log import Appended, Log, Retention, Store
+from tests.log.rows import SCHEMA, batch_of, checked, numbers
+from tests.support.small_disk import BLOCK_BYTES, SmallDisk
+
+LIMIT = 200_000
+
+
+def append_until_full(log: Log) -> None:
+    with pytest.raises(StorageFull):
+        while True:
+            log.append(batch_of(log.name, log.next_seq, 20)).result()
+
+
+@pytest.mark.parametrize("silent", [1, 300])
+@pytest.mark.parametrize("room", [0, BLOCK_BYTES])
+def test_a_sweep_makes_room_whatever_boards_are_silent(small_disk: SmallDisk, silent: int, room: int) -> None:
+    """Their names and numbers are only in the oldest segment, and must be written again before it is deleted."""
+    folder = small_disk.folder / "recordings"
+    names = [f"silent{i}" for i in range(silent)]
+    with Store(folder, sync_ms=0, retention=Retention(max_bytes=LIMIT)) as store:
+        for ticket in [store.open(name, SCHEMA).append(batch_of(name, 0, 3)) for name in names]:
+            ticket.result()
+        log = store.open("demo", SCHEMA)
+        store.sweep()
+        for _ in range(3):
+            small_disk.fill(2 * LIMIT + room)
+            append_until_full(log)
+            small_disk.fill(room)
+            assert store.sweep() > 0
+            small_disk.empty()
+            assert store.statistics().bytes <= LIMIT
+            reached = log.next_seq
+            assert log.append(batch_of("demo", reached, 5)).result() == Appended(reached, reached + 4)
+        assert numbers(checked("demo", log.read())) == set(range(log.first, reached + 5))
+        assert [store.log(name).next_seq for name in names] == [3] * silent
+    with Store(folder, sync_ms=0) as store:
+        assert store.names() == ["demo", *sorted(names)]
+        assert [store.log(name).next_seq for name in names] == [3] * silent
+        assert store.statistics().damage == ()
+
+
+def test_rows_that_wait_do_not_stop_a_sweep(small_disk: SmallDisk) -> None:
+    with Store(small_disk.folder, sync_ms=0, retention=Retention(max_bytes=LIMIT)) as store:
+        store.open("silent", SCHEMA).append(batch_of("silent", 0, 3)).result()
+        log = store.open("demo", SCHEMA)
+        while store.statistics().bytes <= LIMIT:
+            log.append(batch_of("demo", log.next_seq, 20)).result()
+    with Store(small_disk.folder, sync_ms=60_000, retention=Retention(max_bytes=LIMIT)) as store:
+        log = store.log("demo")
+        tickets = [log.append(batch_of("demo", log.next_seq, 1000)) for _ in range(3)]  # more than the sweep needs
+        small_disk.fill()
+        assert store.sweep() > 0
+        assert not tickets[0].done
+        small_disk.empty()
+    assert [ticket.result().last for ticket in tickets][-1] == log.next_seq - 1
+    with Store(small_disk.folder) as store:
+        assert store.log("silent").next_seq == 3
+        assert numbers(checked("demo", store.log("demo").read())) >= set(range(tickets[0].first, log.next_seq))
+
+
+def test_the_only_segment_is_deleted_when_it_is_too_old(small_disk: SmallDisk) -> None:
+    """Nothing can be written, so no later segment tells how old the rows in it are."""
+    now = 1000.0
+    with Store(
+        small_disk.folder, sync_ms=0, retention=Retention(max_seconds=3600), clock=lambda: now, ticks=lambda: now
+    ) as store:
+        log = store.open("demo", SCHEMA)
+        log.append(batch_of("demo", 0, 100)).result()
+        small_disk.fill()
+        append_until_full(log)
+        for now in (1030.0, 2000.0, 4599.0):  # noqa: B007  # a clock
+            assert store.sweep() == 0
+        now = 4601.0
+        assert store.sweep() == 1
+        assert store.sweep() == 0
+        reached = log.next_seq
+        log.append(batch_of("demo", reached, 5)).result()
+        assert numbers(checked("demo", log.read())) == set(range(reached, reached + 5))
+    with Store(small_disk.folder) as store:
+        assert store.log("demo").next_seq == reached + 5
+
+
+@pytest.mark.parametrize("max_bytes", [1, 1000, 100_000])
+def test_a_small_limit_is_kept(tmp_path: Path, max_bytes: int) -> None:
+    with Store(tmp_path, sync_ms=0, retention=Retention(max_bytes=max_bytes)) as store:
+        log = store.open("demo", SCHEMA)
+        before = 0
+        while before < max(2 * max_bytes, 4000):
+            log.append(batch_of("demo", log.next_seq, 5)).result()
+            last = store.statistics().bytes - before
+            before += last
+        assert store.sweep() > 0
+        assert store.statistics().bytes <= max(max_bytes, 2 * last)
+        kept = numbers(checked("demo", log.read()))
+        assert kept == set(range(log.first, log.next_seq)) and len(kept) * 4 >= log.next_seq * (max_bytes > 1000)
