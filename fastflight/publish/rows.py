@@ -21,7 +21,6 @@ from fastflight.service.requests import DeviceSession
 from fastflight.sources.session_lines import LineSplitter, SessionLine
 from fastflight.sources.session_rows import CUT, TIME, parser_of
 from fastflight.transport.chunk_buffer import Chunk, Gap
-from fastflight.transport.tap import AFTER_REQUEST
 
 # Columns that every row has, before those of the format.
 PLACE = [pa.field("seq", pa.uint64()), pa.field("line", pa.uint32()), pa.field("time", TIME)]
@@ -103,8 +102,6 @@ class RowReader:
             # The cut of a chunk is before its first byte, and so before a place within the chunk.
             if item.cut and not self._done(item):
                 self._cut(item.cut, lines)
-                if item.cut == AFTER_REQUEST:
-                    self._splitter = LineSplitter(True)
             if item.direction == "rx":
                 self._take(item, lines)
             if self._splitter.partial_seq is None:

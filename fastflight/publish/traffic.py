@@ -15,7 +15,7 @@ from fastflight.device import Device
 from fastflight.errors import RequestError
 from fastflight.log import NumberedRows, Range
 from fastflight.publish.rows import Position
-from fastflight.sources.recorded_rows import chunks_of
+from fastflight.sources.recorded_rows import PAUSED, chunks_of
 from fastflight.sources.recorder import RECORDING
 from fastflight.sources.recording import Readable
 from fastflight.transport.chunk_buffer import Chunk, Gap
@@ -25,8 +25,6 @@ READ_BYTES = 256 * 1024
 # Traffic is in the recording about a second after the tap. Seconds between two looks for it.
 FIRST_LOOK_SECONDS = 0.2
 LAST_LOOK_SECONDS = 2.0
-# Numbers that a recording leaves out because nothing had them. All other missing rows were received, and are lost.
-UNUSED = "not recorded"
 
 
 class Traffic:
@@ -96,7 +94,7 @@ class Traffic:
         return items, Gap(end + 1, gap.last) if end < gap.last else None
 
     def _count_lost(self, gap: Gap) -> int:
-        if gap.reason == UNUSED:
+        if gap.reason == PAUSED:  # all other missing rows were received, and are lost
             return 0
         # Without a recording nobody knows which numbers an earlier run of the server used.
         return max(0, gap.last + 1 - (gap.first if gap.reason else max(gap.first, self._first)))

@@ -38,8 +38,8 @@ LOG_SCHEMA = pa.schema(
         pa.field("cut", pa.string()),
     ]
 )
-# The cut at the first row of each recorder.
-BEGAN = "recording began"
+# The reason of missing rows that were never to be recorded.
+PAUSED = "not recorded"
 # Ends the cut of a row that waited in the port before the line was opened. The log holds the time at which it was read.
 WAITED = " (it had waited in the port: when it was sent is not known)"
 # Rows of a recording have no flush time; this keeps `SessionRows` from flushing by its own.
@@ -137,7 +137,7 @@ class Replay:
         """Take the next item of the log and return the batches that are ready."""
         if isinstance(item, Missing):
             ready = self._flush()
-            if item.reason != "not recorded":
+            if item.reason != PAUSED:
                 self._missing = Gap(item.first, item.last, item.reason, item.where)
                 self._any = True
             return ready

@@ -25,7 +25,8 @@ import structlog
 from fastflight.device import Device
 from fastflight.errors import FastFlightError, SequenceConflict
 from fastflight.log import Log, Ticket
-from fastflight.sources.recorded_rows import BEGAN, log_batch
+from fastflight.sources.recorded_rows import log_batch
+from fastflight.sources.session_lines import BEGAN, BEGAN_AT_LINE
 from fastflight.transport.chunk_buffer import KEPT_BYTES, Chunk, Gap
 
 log = structlog.get_logger(__name__)
@@ -139,7 +140,8 @@ class Recorder:
     def _batch(self, chunks: list[Chunk]) -> pa.RecordBatch:
         cuts = {chunk.seq: chunk.cut for chunk in chunks if chunk.cut}
         if not self._begun:
-            cuts[chunks[0].seq] = BEGAN
+            begins_line = self.device.tap.reader(seq=chunks[0].seq, counts_missed=False).begins_line
+            cuts[chunks[0].seq] = BEGAN_AT_LINE if begins_line else BEGAN
         return log_batch(chunks, cuts)
 
     def _appended(self, chunks: list[Chunk], ticket: Ticket) -> None:

@@ -23,7 +23,8 @@ from fastflight.log import Extent, LogStatistics, Missing, NumberedRows, Range, 
 from fastflight.service.requests import Recording
 from fastflight.service.source import AsyncReading, Estimate, Lot, Noted, Part, Parts, Reading, SourceFunctions, Takes
 from fastflight.sources.reading import abegin, begin
-from fastflight.sources.recorded_rows import Replay, format_damage, microseconds
+from fastflight.sources.recorded_rows import PAUSED, Replay, chunks_of, format_damage, microseconds
+from fastflight.sources.session_lines import LINE_CUTS
 
 log = structlog.get_logger(__name__)
 
@@ -31,6 +32,8 @@ log = structlog.get_logger(__name__)
 LOT_BYTES = 2 * 1024 * 1024
 # The stored size that is worth a stream of its own: a segment.
 PART_BYTES = 64 * 1024 * 1024
+# How far the row before a range that the device sent is looked for. What was sent to the device stands between.
+LOOK_BACK_ROWS = 64
 # A lot ends after this many items of the log even if they give no rows, so that the caller can check for cancellation.
 LOT_ITEMS = 256
 
@@ -175,22 +178,24 @@ def range_of(request: Recording) -> Range:
 
 
 def _begins_line(log: Readable, range_: Range) -> bool:
-    """Return whether the first bytes of a range are known to begin a line, because the chunk before ended one."""
-    first = _first_rows(log, range_)
-    if first is None or not first.first or first.batch.column("cut")[0].is_valid:
-        return False
-    before = _first_rows(log, Range(first.first - 1, first.first - 1))
-    if before is None:
-        return False
-    row = before.batch.slice(0, 1).to_pylist()[0]
-    return row["direction"] == "rx" and bool(row["data"].endswith(b"\n"))
-
-
-def _first_rows(log: Readable, range_: Range) -> NumberedRows | None:
-    """Return the first rows of a range; None if it is empty or begins with missing rows."""
+    """Return whether the first bytes of a range are known to begin a line: by a cut there, or by what came before."""
     with closing(log.read(range_)) as items:
-        item = next(items, None)
-    return item if isinstance(item, NumberedRows) else None
+        first = next((item for item in items if isinstance(item, NumberedRows) or item.reason != PAUSED), None)
+    if not isinstance(first, NumberedRows):
+        return False  # the range is empty, or begins with missing rows
+    if cut := next(chunks_of(first)).cut:
+        return cut in LINE_CUTS
+    with closing(log.read(Range(max(0, first.first - LOOK_BACK_ROWS), first.first - 1))) as items:
+        before = list(items) if first.first else []
+    for item in reversed(before):
+        if not isinstance(item, NumberedRows):
+            return False
+        for chunk in reversed(list(chunks_of(item))):
+            if chunk.direction == "rx":
+                return chunk.data.endswith(b"\n")
+            if chunk.cut:
+                return chunk.cut in LINE_CUTS
+    return False
 
 
 def _lots(replay: Replay, log: Readable, range_: Range) -> Generator[Lot, None, None]:

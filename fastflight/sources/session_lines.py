@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fastflight.transport.chunk_buffer import Chunk
+from fastflight.transport.tap import AFTER_REQUEST
 
+# The cuts at the first row of each recorder: it is not known whether that row begins a line, or it does.
+BEGAN = "recording began"
+BEGAN_AT_LINE = "recording began with a new line"
+# The cuts after which the device's next byte is known to begin a line.
+LINE_CUTS = (AFTER_REQUEST, BEGAN_AT_LINE)
 # Text without line ends is cut into rows of this length, which are set aside if lines are parsed.
 MAX_LINE_BYTES = 64 * 1024
 
@@ -58,10 +64,13 @@ class LineSplitter:
         return lines
 
     def end(self, reason: str) -> list[SessionLine]:
-        """End an unfinished line for `reason`, and return it. The text that comes next is cut for the same reason."""
+        """End an unfinished line for `reason`, and return it.
+
+        The text that comes next is cut for the same reason, unless `reason` is one of `LINE_CUTS`.
+        """
         self._cut = self._cut or reason
         lines = [self._line()] if self._partial else []
-        self._partial, self._cut = b"", reason
+        self._partial, self._cut = b"", "" if reason in LINE_CUTS else reason
         return lines
 
     def _append(self, chunk: Chunk, piece: bytes, lines: list[SessionLine]) -> None:

@@ -33,7 +33,7 @@ from fastflight.tables import LineParser, ReadSummary
 from fastflight.tables.bare import empty
 from fastflight.tables.schemas import project
 from fastflight.transport.chunk_buffer import Chunk, Gap
-from fastflight.transport.tap import AFTER_REQUEST, REQUEST_CUTS
+from fastflight.transport.tap import REQUEST_CUTS
 
 # A batch of this size is full: half a message, since its last chunk may be large.
 BATCH_BYTES = 1024 * 1024
@@ -130,7 +130,7 @@ class SessionRows:
         return ready if self.full else ready + self.due()
 
     def after_request(self, cut: str) -> list[Batch]:
-        """End the unfinished line, because a request had the device. After `AFTER_REQUEST` a new line begins.
+        """End the unfinished line, because a request had the device.
 
         `feed` calls this for a chunk with such a cut.
         """
@@ -138,8 +138,6 @@ class SessionRows:
         if self._lines is not None:
             for line in self._lines.end(cut):
                 self._add(line, ready)
-            if cut == AFTER_REQUEST:
-                self._lines = LineSplitter(True)
         return ready
 
     @property
@@ -156,7 +154,7 @@ class SessionRows:
         self._next = self._next if seq is None else seq
         ready: list[Batch] = []
         if self._lines is not None:
-            for line in self._lines.end(LOST):
+            for line in self._lines.end(reason):
                 self._add(line, ready)
         self._outages += 1
         self._outage_at = self._next

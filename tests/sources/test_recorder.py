@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 
 from fastflight.log import NumberedRows, Store
 from fastflight.sources import recorder as module
-from fastflight.sources.recorded_rows import BEGAN
+from fastflight.sources.session_lines import BEGAN, BEGAN_AT_LINE
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, UNTAKEN_TIMES
+from fastflight.transport.tap import Tap
 
 from .recording_parts import SOON, Disk, RecordedLine, SlowDisk, recording, told
 
@@ -75,6 +77,33 @@ def test_a_line_that_was_opened_again_is_a_cut(tmp_path: Path) -> None:
         batches = [item.batch for item in store.log("demo").read() if isinstance(item, NumberedRows)]
         cuts = [cut for batch in batches for cut in batch.column("cut").to_pylist()]
         assert cuts == [BEGAN, None, "the line was lost: it was pulled"]
+
+
+@pytest.mark.parametrize(
+    ("before", "between", "cut"),
+    [
+        ([], lambda tap: None, BEGAN),
+        ([b"half"], lambda tap: None, BEGAN),
+        ([b"whole\n"], lambda tap: None, BEGAN_AT_LINE),
+        ([b"whole\n"], lambda tap: tap.cut("the line was opened"), BEGAN),
+        ([b"half"], lambda tap: tap.end_of_request(begins_line=True), BEGAN_AT_LINE),
+        ([b"whole\n"], lambda tap: tap.end_of_request(begins_line=False), BEGAN),
+        ([], lambda tap: tap.begin_line(""), BEGAN_AT_LINE),
+    ],
+)
+def test_whether_a_recording_begins_with_a_line_is_recorded(
+    tmp_path: Path, before: list[bytes], between: Callable[[Tap], object], cut: str
+) -> None:
+    line = RecordedLine()
+    for data in before:
+        line.tap.feed("rx", data)
+    with recording(tmp_path, line) as (recorder, store):
+        between(line.tap)
+        line.tap.feed("rx", b"1\n")
+        line.tap.feed("rx", b"2\n")
+        recorder.finish()
+        batches = [item.batch for item in store.log("demo").read() if isinstance(item, NumberedRows)]
+        assert [value for batch in batches for value in batch.column("cut").to_pylist()] == [cut, None]
 
 
 @pytest.mark.parametrize(("number", "says"), [(errno.ENOSPC, "no room"), (errno.EIO, "disk")])
