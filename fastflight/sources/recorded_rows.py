@@ -97,7 +97,7 @@ class _Rows(Protocol):
 
     def missed(self, gap: Gap) -> Lot: ...
 
-    def outage(self, reason: str) -> Lot: ...
+    def outage(self, reason: str, seq: int) -> Lot: ...
 
     def after_request(self, cut: str) -> Lot: ...
 
@@ -148,7 +148,7 @@ class Replay:
             if cut in REQUEST_CUTS:
                 ready += self._rows.after_request(cut)
             elif cut and self._any:
-                ready += self._rows.outage(cut)
+                ready += self._rows.outage(cut, first)
             self._any = True
             ready += self._rows.add(first, batch, waited=cut != full_cut)
             if self.full:
@@ -261,10 +261,10 @@ class _ChunkRows:
         self._next = gap.last + 1
         return [*ready, Noted(empty(self.schema), {"gap": gap.details()})]
 
-    def outage(self, reason: str) -> Lot:
+    def outage(self, reason: str, seq: int) -> Lot:
         ready = self._flush()
         self._outages += 1
-        return [*ready, Noted(empty(self.schema), {"outage": {"reason": reason, "next_seq": self._next}})]
+        return [*ready, Noted(empty(self.schema), {"outage": {"reason": reason, "next_seq": seq}})]
 
     def after_request(self, cut: str) -> Lot:
         return []

@@ -29,7 +29,8 @@ from fastflight.cli.tail import SessionStream
 from fastflight.client import FastFlightClient, Missed
 from fastflight.client.stream import MAX_KEPT_GAPS
 from fastflight.log import Store
-from fastflight.sources.recorded_rows import BEGAN, LOG_SCHEMA, log_batch
+from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
+from fastflight.sources.session_lines import BEGAN
 from fastflight.transport.chunk_buffer import Chunk
 from tests.log.engines import EVERYTHING_NOW, JetStreamEngine
 from tests.support.servers import ServerProcess

@@ -22,7 +22,8 @@ from fastflight.app.compose import open_server
 from fastflight.app.recording_settings import RecordingSettings
 from fastflight.app.settings import ServeSettings
 from fastflight.log import Store
-from fastflight.sources.recorded_rows import BEGAN, LOG_SCHEMA, log_batch
+from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
+from fastflight.sources.session_lines import BEGAN
 from fastflight.transport.chunk_buffer import Chunk
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -17,8 +17,9 @@ from fastflight.log import Appended, Log, Range, Retention, Store
 from fastflight.log.index import MAX_SEQ
 from fastflight.service.requests import Recording
 from fastflight.sources import recording
-from fastflight.sources.recorded_rows import BEGAN, LOG_SCHEMA, log_batch
+from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
 from fastflight.sources.recording import RecordingSource
+from fastflight.sources.session_lines import BEGAN
 from fastflight.transport.chunk_buffer import Chunk
 from tests.log.engines import CompactedEngine, EmbeddedEngine, Engine, JetStreamEngine
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers, time_of

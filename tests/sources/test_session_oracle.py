@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from fastflight.log import Missing, NumberedRows
+from fastflight.log import Missing, NumberedRows, Store
 from fastflight.service.requests import DeviceSession, Recording
 from fastflight.service.source import Noted
-from fastflight.sources.recorded_rows import Replay, log_batch
+from fastflight.sources.recorded_rows import LOG_SCHEMA, Replay, log_batch
+from fastflight.sources.recording import RecordingSource
 from fastflight.sources.session_rows import DIRECTIONS, SessionRows
 from fastflight.transport.chunk_buffer import Chunk, Gap
-from tests.support.session_oracle import FORMATS, SCHEMA, Expected, check, expected, seen, traffic
+from tests.log.disks import MemoryDisk
+from tests.support.session_oracle import (
+    FORMATS,
+    SCHEMA,
+    Expected,
+    as_stored,
+    as_times,
+    begins_line,
+    check,
+    expected,
+    part,
+    ranges,
+    seen,
+    traffic,
+)
+from tests.support.source_items import items as source_items
 
 KEYS = st.fixed_dictionaries({"batch_rows": st.integers(1, 12)}, optional={"limit_rows": st.integers(0, 12)})
 
@@ -28,12 +46,12 @@ def requested(format: str, keys: dict[str, Any]) -> dict[str, Any]:
 def test_a_session_has_the_rows_of_its_traffic(format: str, data: st.DataObject) -> None:
     items = data.draw(traffic(format))
     keys = data.draw(KEYS)
-    begins_line = data.draw(st.booleans())
+    whole = data.draw(st.booleans())
     request = DeviceSession.model_validate(
         {"device": "demo", "flush_ms": data.draw(st.sampled_from([0, 60_000])), **requested(format, keys)}
     )
     rows = SessionRows(request, lambda: 0.0)
-    rows.begin(begins_line)
+    rows.begin(whole)
     batches: list[Any] = []
     place = 0
     while place < len(items):
@@ -41,7 +59,7 @@ def test_a_session_has_the_rows_of_its_traffic(format: str, data: st.DataObject)
         batches += rows.feed(items[place:stop])
         place = stop
     batches += rows.finish()
-    answer = expected(items, format, begins_line=begins_line)
+    answer = expected(items, format, begins_line=whole)
     check_batches(batches, answer, keys)
     if "limit_rows" not in keys:
         check_summary(rows.summary(), items, answer)
@@ -50,21 +68,45 @@ def test_a_session_has_the_rows_of_its_traffic(format: str, data: st.DataObject)
 @pytest.mark.parametrize("format", FORMATS)
 @given(data=st.data())
 def test_a_recording_has_the_rows_of_its_traffic(format: str, data: st.DataObject) -> None:
-    items = data.draw(traffic(format))
+    items = data.draw(traffic(format, recorded=True))
     keys = data.draw(KEYS)
-    begins_line = data.draw(st.booleans())
+    whole = data.draw(st.booleans())
     replay = Replay(Recording.model_validate({"name": "demo", **requested(format, keys)}))
-    replay.begin(begins_line)
+    replay.begin(whole)
     batches: list[Any] = []
     for item in stored(items, data):
         if replay.full:
             break
         batches += replay.feed(item)
     batches += replay.finish()
-    answer = expected(items, format, begins_line=begins_line)
+    answer = expected(items, format, begins_line=whole)
     check_batches(batches, answer, keys)
     if "limit_rows" not in keys:
         check_summary(replay.summary(), items, answer)
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@settings(max_examples=50, phases=[phase for phase in Phase if phase is not Phase.explain])
+@given(data=st.data())
+def test_a_range_of_a_stored_recording(format: str, data: st.DataObject) -> None:
+    items = data.draw(traffic(format, recorded=True).map(as_stored))
+    keys, bounds = data.draw(KEYS), data.draw(ranges(items))
+    request = Recording.model_validate({"name": "demo", **requested(format, keys), **as_times(bounds)})
+    with TemporaryDirectory() as folder, Store(Path(folder), sync_ms=0, disk=MemoryDisk()) as store:
+        log = store.open("demo", LOG_SCHEMA)
+        for item in stored(items, data):
+            if isinstance(item, NumberedRows):
+                log.append(item.batch, first=item.first).result()
+        batches = source_items(RecordingSource(store).read(request))
+    wanted = part(items, **bounds)
+    first = next((item.seq for item in wanted if isinstance(item, Chunk)), 0)
+    answer = expected(
+        wanted,
+        format,
+        begins_line=begins_line(items, first),
+        reports_first=bool(bounds.get("from_seq")),
+    )
+    check_batches(batches, answer, keys)
 
 
 def stored(items: list[Chunk | Gap], data: st.DataObject) -> list[NumberedRows | Missing]:

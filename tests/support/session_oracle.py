@@ -12,18 +12,22 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 from hypothesis import strategies as st
 
 from fastflight.service.source import Noted
+from fastflight.sources.session_lines import BEGAN, BEGAN_AT_LINE
 from fastflight.transport.chunk_buffer import Chunk, Direction, Gap
 from fastflight.transport.tap import AFTER_REQUEST, WITHIN_REQUEST
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SCHEMA = {"n": "int64", "x": "double"}
 FORMATS = ("bytes", "lines", "jsonl", "csv")
 LOST = "the line was lost: it was pulled"
+LINE_CUTS = (AFTER_REQUEST, BEGAN_AT_LINE)
 
 # A row of an answer, or a note: `{"gap": (first, last)}` or `{"outage": next_seq}`.
 Item = dict[str, Any]
@@ -73,14 +77,69 @@ def expected(
             continue
         if item.cut in (AFTER_REQUEST, WITHIN_REQUEST):
             _add_rows(run, format, answer)
-            run = _Run(item.cut == AFTER_REQUEST)
+            run = _Run(item.cut in LINE_CUTS)
         elif item.cut and (index or reports_first):
             _add_rows(run, format, answer)
             answer.items.append({"outage": item.seq})
-            run = _Run(False)
+            run = _Run(item.cut in LINE_CUTS)
         run.chunks.append(item)
     _add_rows(run, format, answer)
     return answer
+
+
+def begins_line(traffic: Sequence[Chunk | Gap], seq: int) -> bool:
+    """Return whether the first byte of the device from number `seq` on is known to begin a line."""
+    known = False
+    for item in traffic:
+        if isinstance(item, Gap):
+            if item.first >= seq:
+                break
+            known = False
+            continue
+        if item.seq > seq or (item.seq == seq and not item.cut):
+            break
+        if item.cut:
+            known = item.cut in LINE_CUTS
+        if item.seq == seq:
+            break
+        if item.direction == "rx":
+            known = item.data.endswith(b"\n")
+    return known
+
+
+def part(
+    traffic: Sequence[Chunk | Gap],
+    *,
+    from_seq: int | None = None,
+    to_seq: int | None = None,
+    from_us: int | None = None,
+    to_us: int | None = None,
+) -> list[Chunk | Gap]:
+    """Return what a range of a recording has of `traffic`, whose times ascend.
+
+    Numbers are included; the times are those of the chunks, `from_us` is included and `to_us` is not. In a range of
+    times a gap is told if it stands beside a row.
+    """
+    found: list[Chunk | Gap] = []
+    for item in traffic:
+        first, last = (item.first, item.last) if isinstance(item, Gap) else (item.seq, item.seq)
+        first, last = max(first, from_seq or 0), last if to_seq is None else min(last, to_seq)
+        if first <= last:
+            found.append(item._replace(first=first, last=last) if isinstance(item, Gap) else item)
+    if from_us is None and to_us is None:
+        return found
+    rows = {
+        item.seq
+        for item in found
+        if isinstance(item, Chunk)
+        and (from_us is None or item.time_ns // 1000 >= from_us)
+        and (to_us is None or item.time_ns // 1000 < to_us)
+    }
+    return [
+        item
+        for item in found
+        if (item.seq in rows if isinstance(item, Chunk) else {item.first - 1, item.last + 1} & rows)
+    ]
 
 
 def _add_rows(run: _Run, format: str, answer: Expected) -> None:
@@ -179,13 +238,16 @@ _LINES["bytes"] = _LINES["lines"]
 
 
 @st.composite
-def traffic(draw: st.DrawFn, format: str, *, gaps: bool = True) -> list[Chunk | Gap]:
-    """Draw what crosses a line: up to about twelve lines, in chunks of any size."""
+def traffic(draw: st.DrawFn, format: str, *, gaps: bool = True, recorded: bool = False) -> list[Chunk | Gap]:
+    """Draw what crosses a line: up to about twelve lines, in chunks of any size.
+
+    `recorded`: recording was stopped and begun again at some places.
+    """
     lines = draw(st.lists(_LINES[format], max_size=12))
     ends = draw(st.sampled_from([b"\n", b"\r\n"]))
     data = ends.join(line.encode() for line in lines) + (ends if draw(st.booleans()) else b"")
     edges = sorted({0, len(data), *draw(st.lists(st.integers(0, max(0, len(data))), max_size=8))})
-    cuts = st.sampled_from(["", "", "", LOST, AFTER_REQUEST, WITHIN_REQUEST])
+    cuts = st.sampled_from(["", "", "", "", LOST, AFTER_REQUEST, WITHIN_REQUEST, *((BEGAN, BEGAN_AT_LINE) * recorded)])
     items: list[Chunk | Gap] = []
     seq = draw(st.integers(0, 3))
 
@@ -203,3 +265,33 @@ def traffic(draw: st.DrawFn, format: str, *, gaps: bool = True) -> list[Chunk | 
             add("tx", b"1,1\n")
         add("rx", data[start:stop])
     return items
+
+
+def as_stored(items: list[Chunk | Gap]) -> list[Chunk | Gap]:
+    """Return traffic as a log can hold it: it begins with number 0, and ends with a row."""
+    while items and isinstance(items[-1], Gap):
+        items = items[:-1]
+    first = items[0] if items else None
+    if isinstance(first, Gap) and first.first:
+        return [first._replace(first=0), *items[1:]]
+    return [Gap(0, first.seq - 1), *items] if isinstance(first, Chunk) and first.seq else items
+
+
+@st.composite
+def ranges(draw: st.DrawFn, items: Sequence[Chunk | Gap]) -> dict[str, int]:
+    """Draw the bounds of `part`: of numbers or of times, or none."""
+    last = items[-1].seq if items and isinstance(items[-1], Chunk) else 0
+    first, end = sorted((draw(st.integers(0, last + 1)), draw(st.integers(0, last + 1))))
+    kind = draw(st.sampled_from(["", "seq", "us"]))
+    bounds = {"from_seq": first, "to_seq": end} if kind == "seq" else {}
+    if kind == "us":
+        bounds = {"from_us": 1000 * (first + 1), "to_us": 1000 * (end + 1)}
+    return {key: value for key, value in bounds.items() if draw(st.booleans())}
+
+
+def as_times(bounds: Mapping[str, int]) -> dict[str, int | str]:
+    """Return the bounds as keys of a `recording` request."""
+    return {
+        key.replace("us", "time"): (EPOCH + timedelta(microseconds=value)).isoformat() if "us" in key else value
+        for key, value in bounds.items()
+    }
