@@ -21,7 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from fastflight.app.access_settings import resolve_path
 from fastflight.app.local_board import LocalBoard
-from fastflight.client.collection import Collection, as_parquet, folder_of
+from fastflight.client.collected_part import as_parquet
+from fastflight.client.collection import Collection, folder_of
 from fastflight.concurrency.periodic import PeriodicThread
 from fastflight.device import Inventory
 from fastflight.errors import FastFlightError, UnknownName

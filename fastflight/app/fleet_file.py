@@ -18,7 +18,6 @@ and those of tokens and TLS are in `fastflight.app.access_settings`.
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -39,9 +38,8 @@ from fastflight.app.sql_settings import FleetSql
 from fastflight.errors import RequestError, nearest
 from fastflight.publish.address import EXAMPLE as PUBLISH_EXAMPLE
 from fastflight.runtime.admission import DEFAULT_LIMITS
+from fastflight.service.choices import DEVICE_NAME
 
-# Without the characters of `DEVICE:PATH` and of globs.
-DEVICE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
 # Enough for thousands of boards; stops the reading of a disk image that was given by mistake.
 MAX_FLEET_BYTES = 1024 * 1024
 # A client that would wait longer for admission is refused, and can come back.

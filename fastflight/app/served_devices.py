@@ -21,7 +21,6 @@ import structlog
 from pydantic import Field
 
 from fastflight.access.action import Action, Body, Result
-from fastflight.app.fleet_file import DEVICE_NAME
 from fastflight.app.settings import BridgeSettings, ServeSettings
 from fastflight.bridge import Bridge, DeviceFront, Ports
 from fastflight.concurrency import Shard, Shards
@@ -30,6 +29,7 @@ from fastflight.errors import FastFlightError, RequestError, Stopped
 from fastflight.publish import Publishers
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
+from fastflight.service.choices import DEVICE_NAME
 from fastflight.service.requests import DeviceName, DeviceSession
 from fastflight.sources import DefaultRecordings, Recordings
 from fastflight.sources.recordings import HINT

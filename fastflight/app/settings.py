@@ -21,7 +21,6 @@ from fastflight.app.cluster_settings import ClusterSettings, cluster_settings
 from fastflight.app.collecting import CollectSettings, collect_settings
 from fastflight.app.device_address import device_address
 from fastflight.app.fleet_file import (
-    DEVICE_NAME,
     LIMITS_EXAMPLE,
     FleetBridge,
     FleetLimits,
@@ -37,6 +36,7 @@ from fastflight.client import DEFAULT_LOCATION
 from fastflight.errors import RequestError
 from fastflight.publish import PublishSettings
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
+from fastflight.service.choices import DEVICE_NAME
 from fastflight.transport.url import public_url
 
 if TYPE_CHECKING:

@@ -80,7 +80,8 @@ def _connected(server: Server, name: str, path: str, to: Path, parquet: bool, in
 def _collect(client: InterruptibleClient, at: Target, to: Path, parquet: bool, interrupt: bool) -> bool:
     """Collect one log. Report an error of the board, and return whether there was none."""
     # Imported here: `--help` and a wrong command line start faster.
-    from fastflight.client.collection import Collection, as_parquet, folder_of
+    from fastflight.client.collected_part import as_parquet
+    from fastflight.client.collection import Collection, folder_of
     from fastflight.log.lock import FileLock
 
     try:

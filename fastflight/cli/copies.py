@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from fastflight.cli.arguments import Target
 from fastflight.cli.copy_progress import copy_progress, print_file_result, print_tree_result
+from fastflight.client.local_names import FOLDS_CASE
 from fastflight.client.options import FileOptions
-from fastflight.client.tree_copy import FOLDS_CASE
 from fastflight.errors import RequestError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from fastflight.cli.globs import is_glob, matches
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson, Everything, Interrupt, Recursive, SkipUnchanged
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
-from fastflight.client.landing import landing
+from fastflight.client.local_names import local_path
 from fastflight.client.options import FileOptions
 from fastflight.errors import FileMissing
 
@@ -117,7 +117,7 @@ def _places(
     if isinstance(to, Target):
         folder = to.path.rstrip("/")
         return [Target(to.device, f"{folder}/{source.name}".rstrip("/") or "/") for source in sources]
-    return [landing(Path(to), source.name) if source.name else Path(to) for source in sources]
+    return [local_path(Path(to), source.name) if source.name else Path(to) for source in sources]
 
 
 def _is_folder(client: FastFlightClient, at: Target, interrupt: bool) -> bool:

@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from fastflight.app.fleet_file import DEVICE_NAME
 from fastflight.cli import doctor_checks, screen
 from fastflight.cli.doctor_checks import Subject
 from fastflight.cli.exit_codes import REFUSED, report_errors
 from fastflight.cli.options import AsJson, Interrupt
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
+from fastflight.service.choices import DEVICE_NAME
 
 MARKS = {"ok": ("ok", "green"), "note": ("--", "yellow"), "problem": ("!!", "bold red")}
 

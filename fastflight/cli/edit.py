@@ -23,6 +23,7 @@ from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import DevicePath, Interrupt
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.client import FastFlightClient
+from fastflight.client.local_names import local_name
 from fastflight.errors import DataError, FileMissing, RequestError
 
 # The editor if the environment names none.
@@ -44,7 +45,7 @@ def edit(file: DevicePath, interrupt: Interrupt = False, server: Server = DEFAUL
     with server.client() as client:
         at = at.of(client)
         before = _read(client, at, interrupt)
-        copy = Path(tempfile.mkdtemp(prefix="fastflight-")) / at.name
+        copy = Path(tempfile.mkdtemp(prefix="fastflight-")) / local_name(at.name)
         on_board = before or b""
         try:
             copy.write_bytes(on_board)

@@ -32,7 +32,7 @@ from fastflight.cli.options import (
     TransferOption,
 )
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
-from fastflight.client.landing import landing
+from fastflight.client.local_names import local_path
 from fastflight.client.options import FileOptions
 from fastflight.errors import RequestError
 from fastflight.service.choices import OnError
@@ -141,7 +141,7 @@ def get(
                     )
                 check_distinct(each.name for each in found)
                 # All names are checked before the first file is copied.
-                local_paths = [landing(Path(place), each.name) for each in found]
+                local_paths = [local_path(Path(place), each.name) for each in found]
                 for each, copy in zip(found, local_paths, strict=True):
                     copies.get_file(each, copy)
                 return
@@ -189,7 +189,7 @@ def _file(place: str, name: str) -> Path:
     """Return the local path of the output file: `place`, or `name` in it if it is an existing folder."""
     path = Path(place)
     if path.is_dir():
-        return landing(path, name) if name else path
+        return local_path(path, name) if name else path
     if place.endswith(("/", os.sep)):
         raise typer.BadParameter(f"{place!r} is not a folder: make it first")
     if not path.parent.is_dir():
@@ -199,4 +199,4 @@ def _file(place: str, name: str) -> Path:
 
 def _under(place: str, name: str) -> Path:
     """Return the local path of the output folder: `place`, or `name` in it if it ends in a slash."""
-    return Path(place) / name if place.endswith(("/", os.sep)) else Path(place)
+    return local_path(Path(place), name) if name and place.endswith(("/", os.sep)) else Path(place)

@@ -15,7 +15,6 @@ import pyarrow as pa
 import typer
 
 from fastflight.app.device_address import device_address
-from fastflight.app.fleet_file import DEVICE_NAME
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import Interrupted, usage_errors
 from fastflight.cli.interruption import LOOK_SECONDS
@@ -26,6 +25,7 @@ from fastflight.device import Device, Inventory
 from fastflight.errors import StorageError, TransportError
 from fastflight.log import StoreReader
 from fastflight.runtime.outgoing import close
+from fastflight.service.choices import DEVICE_NAME
 from fastflight.service.resolve import plain
 from fastflight.service.source import Lot, Noted, Reading
 from fastflight.sources import Recordings

@@ -15,6 +15,7 @@ from fastflight.cli.mpy import ASK, MpyFormat, check_mpy
 from fastflight.cli.options import AsJson, DeviceName, Interrupt
 from fastflight.cli.packages import read_packages
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
+from fastflight.client.local_names import local_path
 from fastflight.client.options import FileOptions
 from fastflight.errors import DeviceError
 
@@ -69,7 +70,7 @@ def install(
             for path, content in files.items():
                 check_mpy(path, content, board)
         for path, content in files.items():
-            here = Path(folder) / path
+            here = local_path(Path(folder), path)
             here.parent.mkdir(parents=True, exist_ok=True)
             here.write_bytes(content)
         at = Target(device_name(client, device), "/" + target.strip("/"))

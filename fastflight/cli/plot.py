@@ -15,6 +15,7 @@ from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import DeviceName, ModeOption, Ticks
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.cli.tail import CUT_SHORT
+from fastflight.client.local_names import local_name
 from fastflight.errors import DataError
 from fastflight.extras import needs
 from fastflight.service.choices import SessionFormat
@@ -84,7 +85,7 @@ def plot(
     for name in column:
         if rows[name].null_count == rows.num_rows:
             raise DataError(f"no line has {name}", where=device, hint="Show the lines with `fastflight tail`")
-    path = output or Path(f"{device}.png")
+    path = output or Path(f"{local_name(device)}.png")
     draw(rows, column, device, path)
     screen.line(f"{path}: {rows.num_rows:,} rows")
     if cut_short:

@@ -26,6 +26,7 @@ from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_op
 from fastflight.cli.tail import SessionStream, Show, check_output_options, follow, format_missed, printer
 from fastflight.client import Missed
 from fastflight.client.call import build
+from fastflight.client.local_names import local_name
 from fastflight.client.saving import SavedFile
 from fastflight.service.choices import SessionFormat
 from fastflight.service.requests import Recording
@@ -200,7 +201,7 @@ def output_path(place: str, name: str) -> Path:
     """Return the path of the output file: `place`, or `name`.parquet in it if it is a folder."""
     path = Path(place)
     if path.is_dir():
-        return path / f"{name}{PARQUET}"
+        return path / f"{local_name(name)}{PARQUET}"
     if place.endswith(("/", os.sep)) or not path.parent.is_dir():
         folder = path if place.endswith(("/", os.sep)) else path.parent
         raise typer.BadParameter(f"{str(folder)!r} is not a folder: make it first")

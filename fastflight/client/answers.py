@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from fastflight.client.local_names import board_path, device_name
 from fastflight.client.meaning import text, understood, value, whole
 from fastflight.errors import ProtocolError
 
@@ -143,7 +144,7 @@ def device_of(fields: Mapping[str, Any]) -> Device:
     with understood("what the server says of a device"):
         holder, recording, trouble = (fields.get(key) for key in ("holder", "recording", "trouble"))
         return Device(
-            name=text(fields["name"]),
+            name=device_name(text(fields["name"])),
             url=text(fields["url"]),
             open=bool(fields.get("open")),
             holder=None if holder is None else text(holder),
@@ -166,7 +167,7 @@ def recorded_of(fields: Mapping[str, Any]) -> Recorded:
         )
         numbers = ("rows", "bytes", "first_seq", "next_seq", "lost", "failures")
         return Recorded(
-            name=text(fields["name"]),
+            name=device_name(text(fields["name"])),
             state=text(fields["state"]),
             first_time=first,
             last_time=last,
@@ -209,7 +210,9 @@ def entry_of(fields: Mapping[str, Any]) -> Entry:
 def _entry(fields: Mapping[str, Any], modified: datetime | None) -> Entry:
     if not (modified is None or isinstance(modified, datetime)):
         raise TypeError("no time")
-    return Entry(path=text(fields["path"]), kind=text(fields["kind"]), size=whole(fields["size"]), modified=modified)
+    return Entry(
+        path=board_path(text(fields["path"])), kind=text(fields["kind"]), size=whole(fields["size"]), modified=modified
+    )
 
 
 def digest_of(fields: Mapping[str, Any]) -> Digest:

@@ -1,42 +1,62 @@
 """Collects a log that a board's program appends to: each line is stored once on this computer, then leaves the board.
 
-`Collection.run` renames the log on the board to a part with a number, so that the program begins a new one. It reads
-the part, verifies it by the board's digest, stores it durably, and only then removes it from the board.
+`Collection.run` renames the log on the board to a part, so that the program begins a new one. It reads the part,
+verifies it by the board's digest, stores it durably, and only then removes it from the board.
 
-Whatever is killed, and whenever, the next run continues. What it finds says what to do, without a guess: a part
-has the same number on the board and here, and a number is used once.
+A part on the board is named by a number and by the id of its collector, `log.csv.0000007-5f0c21ab`: the number is used
+once by this collector, and other collectors have other ids. Whatever is killed, and whenever, the next run continues.
+What it finds says what to do. Nothing is removed or replaced because a name or a size is the same: the board's digest
+must be that of the stored bytes.
 
-====================  =====================  ========================================================
-on the board          here                   what the next run does
-====================  =====================  ========================================================
-`log.csv.000007`      nothing, or `7.part`   reads from the end of `.part` on, verifies, stores
-`log.csv.000007`      `7.csv`                removes it from the board, if it has not grown
-nothing               `7.csv`                converts it to Parquet, if that is asked for
-`log.csv`             `7.csv` is the last    renames it to `log.csv.000008`
-====================  =====================  ========================================================
+=========================  =====================  =================================================================
+on the board               here                   what the next run does
+=========================  =====================  =================================================================
+`log.csv.0000007-ID`       nothing, or `7.part`   reads from the end of `.part` on, verifies, stores
+`log.csv.0000007-ID`       `7.csv`, the same      removes it from the board; if it has grown, reads the rest first
+`log.csv.0000007-ID`       `7.csv`, another       renames it on the board to the next number, and stores that
+nothing                    `7.csv`                converts it to Parquet, if that is asked for
+`log.csv.0000007-OTHER`                           leaves it, until it has not changed for ten minutes: then its
+                                                  collector has gone, and it is renamed to the next number
+`log.csv`                  `7.csv` is the last    renames it to `log.csv.0000008-ID`
+=========================  =====================  =================================================================
 
 The program must open its log for each line that it appends: an open file may not follow a rename.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import posixpath
 import re
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from fastflight.client.answers import Digest, Entry
-from fastflight.errors import DataError, FileMissing, RequestError, TransportClosed
+from fastflight.client.collected_part import PARQUET, ParquetPart, PlainPart, StoredPart
+from fastflight.client.collector import Collector, sync_folder
+from fastflight.client.local_file import agrees, os_errors_of
+from fastflight.client.local_names import local_folder
+from fastflight.errors import DataError, DeviceError, DeviceException, FileMissing, RequestError, TransportClosed
 
 # Parts are listed by name: as many digits as ten years of a part every five minutes need.
 DIGITS = 7
-# Attempts to read a part whose digest is wrong.
+PART_SUFFIX = ".part"
+# Attempts to read a part whose digest is wrong, or that grows.
 ATTEMPTS = 3
-PIECE_BYTES = 1 << 20
+# Runs in a dictionary of its own, so that the program's variables stay.
+ALONE = "exec({code!r},{{}})"
+# Renames a file, but never over another one: a rename whose answer was lost must not be done twice.
+MOVE = """\
+import os
+try:
+ os.stat({to!r})
+except OSError:
+ os.rename({path!r},{to!r})
+print(0)
+"""
 # Prints the size of a part, and removes the part if that is the given size.
 REMOVE = "import os\ns=os.stat({path!r})[6]\nif s=={size}:\n os.remove({path!r})\nprint(s)"
 
@@ -47,8 +67,6 @@ class Board(Protocol):
     def ls(self, device: str, path: str = "/", *, recursive: bool = False, interrupt: bool = False) -> list[Entry]: ...
 
     def hash(self, device: str, path: str, *, limit: int | None = None, interrupt: bool = False) -> Digest: ...
-
-    def rename(self, device: str, path: str, to: str, *, interrupt: bool = False) -> None: ...
 
     def file_bytes(self, device: str, path: str, *, offset: int = 0, interrupt: bool = False) -> Any: ...
 
@@ -76,6 +94,7 @@ class Collection:
         interrupt: bool = False,
         convert: Callable[[Path, Path], None] | None = None,
         stopped: Callable[[], bool] = bool,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """`convert(source, target)` writes the rows of a part as a Parquet file, durably; None keeps parts as they are.
 
@@ -89,86 +108,140 @@ class Collection:
         self._interrupt = interrupt
         self._convert = convert
         self._stopped = stopped
+        self._clock = clock
         self._suffix = posixpath.splitext(self._path)[1] or ".log"
-        if self._suffix in (".part", ".parquet"):
+        if self._suffix in (PART_SUFFIX, PARQUET):
             raise RequestError("a log cannot have this ending", where=path, hint="Collect text, as .csv or .jsonl")
 
     def run(self) -> Collected:
         """Store everything that the log holds now."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        waiting, size = self._on_board()
-        stored: list[Path] = []
-        for number in waiting:
-            self._collect(number, stored)
-        if size:
-            number = max([0, *waiting, *self._numbers()]) + 1
-            self._board.rename(self._device, self._path, self._part(number), interrupt=self._interrupt)
-            self._collect(number, stored)
-        if self._convert is not None:
-            stored = [self._converted(path) for path in sorted(self._folder.glob(f"*{self._suffix}"))]
-        return Collected(tuple(stored), sum(path.stat().st_size for path in stored))
+        with os_errors_of(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._collector = Collector.of(self._folder, self._device, self._path)
+            stored = self._run()
+            return Collected(tuple(stored), sum(path.stat().st_size for path in stored))
 
-    def _on_board(self) -> tuple[list[int], int]:
-        """Return the numbers of the parts on the board, and the size of the log there."""
-        folder, name = posixpath.split(self._path)
-        numbers, size = [], 0
-        for entry in self._board.ls(self._device, folder, interrupt=self._interrupt):
-            found = re.fullmatch(rf"{re.escape(name)}\.(\d{{{DIGITS}}})", posixpath.basename(entry.path))
-            if found:
-                numbers.append(int(found[1]))
-            elif posixpath.basename(entry.path) == name:
-                size = entry.size
-        return sorted(numbers), size
+    def _run(self) -> list[Path]:
+        sizes = self._on_board()
+        ours, others = [], {}
+        form = re.compile(rf"{re.escape(self._path)}\.(\d{{{DIGITS}}})-([0-9a-f]+)")
+        for name, size in sizes.items():
+            if (found := form.fullmatch(name)) and found[2] == self._collector.id:
+                ours.append(int(found[1]))
+            elif found:
+                others[name] = size
+        self._collector.number = max([self._collector.number, *ours, *self._numbers()])
+        adopted = self._collector.to_adopt(others, self._clock())
+        self._collector.save(self._folder)
+        stored: list[Path] = []
+        for number in sorted(ours):
+            self._collect(number, sizes[self._part(number)], stored)
+        for name in [*sorted(adopted), self._path]:
+            # Another collector, or the program, may have taken it meanwhile.
+            if sizes.get(name) and self._move(name):
+                self._collect(self._collector.number, sizes[name], stored)
+        if self._convert is not None:
+            stored = [self._converted(path) for path in self._complete()]
+        return stored
+
+    def _on_board(self) -> dict[str, int]:
+        """Return the files in the folder of the log, by path, with their sizes."""
+        entries = self._board.ls(self._device, posixpath.dirname(self._path), interrupt=self._interrupt)
+        return {entry.path: entry.size for entry in entries if entry.kind == "file"}
 
     def _numbers(self) -> list[int]:
         """Return the numbers of the parts here, complete or not."""
-        names = (path.name.partition(".")[0] for path in self._folder.iterdir())
-        return [int(name) for name in names if re.fullmatch(rf"\d{{{DIGITS}}}", name)]
+        found = (re.match(rf"(\d{{{DIGITS}}})\.", path.name) for path in self._folder.iterdir())
+        return [int(each[1]) for each in found if each]
+
+    def _complete(self) -> list[Path]:
+        """Return the complete parts here that are as the board had them, in order."""
+        form = re.compile(rf"\d{{{DIGITS}}}{re.escape(self._suffix)}")
+        return sorted(path for path in self._folder.iterdir() if form.fullmatch(path.name))
 
     def _part(self, number: int) -> str:
-        return f"{self._path}.{number:0{DIGITS}}"
+        return f"{self._path}.{number:0{DIGITS}}-{self._collector.id}"
 
     def _local(self, number: int, suffix: str) -> Path:
         return self._folder / f"{number:0{DIGITS}}{suffix}"
 
-    def _collect(self, number: int, stored: list[Path]) -> None:
-        """Store a part that is on the board, and remove it there."""
-        part, complete = self._local(number, ".part"), self._local(number, self._suffix)
-        while True:
-            if not complete.exists():
-                self._read(number, part)
+    def _stored(self, number: int) -> StoredPart | None:
+        """Return the part that is stored here under a number."""
+        if (path := self._local(number, self._suffix)).exists():
+            return PlainPart(path)
+        return ParquetPart(path) if (path := self._local(number, PARQUET)).exists() else None
+
+    def _move(self, path: str) -> bool:
+        """Rename a file on the board to a part with the next number. Return whether there was such a file."""
+        self._collector.number += 1
+        # First: a number is used once, also if this process is killed before it learns of the rename.
+        self._collector.save(self._folder)
+        try:
+            self._answer(MOVE.format(path=path, to=self._part(self._collector.number)))
+        except FileMissing:
+            return False
+        except DeviceException as error:
+            if error.kind != "AttributeError":
+                raise
+            raise DeviceError("this board cannot rename files", where=self._device) from error
+        return True
+
+    def _collect(self, number: int, there: int, stored: list[Path]) -> None:
+        """Store a part that is on the board, where it has `there` bytes, and remove it there."""
+        for _ in range(ATTEMPTS):
+            try:
+                here = self._stored(number)
+                if here is not None and not self._begin_alike(here, number, there):
+                    # A part from another board or another time: it gets a number of its own.
+                    self._move(self._part(number))
+                    number, here = self._collector.number, None
+                if here is None or here.size < there:
+                    here = self._read(number, here)
+                    there = here.size
+            except FileMissing:
+                return  # another collector has adopted it
+            left = self._remove(number, there)
+            if left in (None, there):
+                stored.append(here.path)
+                return
+            there = left
+        raise DataError(
+            "it changes all the time",
+            where=f"{self._device}:{self._part(number)}",
+            hint="Nothing was removed. The program must open the log for each line, and close it again",
+        )
+
+    def _begin_alike(self, here: StoredPart, number: int, there: int) -> bool:
+        """Whether the shorter one of a stored part and a part on the board is the beginning of the other one."""
+        size = min(here.size, there)
+        if here.size < there and not here.can_grow:
+            return False
+        if not size:
+            return True
+        digest = self._digest(number, size)
+        return here.digest(digest.algorithm, size) == digest.digest
+
+    def _digest(self, number: int, size: int) -> Digest:
+        """Have the board compute the digest of the first bytes of a part."""
+        digest = self._board.hash(self._device, self._part(number), limit=size, interrupt=self._interrupt)
+        if not digest.digest:
+            raise DeviceError("this board computes no digests", where=self._device, hint="Copy the log: fastflight cp")
+        return digest
+
+    def _read(self, number: int, here: StoredPart | None) -> PlainPart:
+        """Store a part of the board: read what follows the bytes that are here already, and verify all of it."""
+        part = self._local(number, PART_SUFFIX)
+        if here is not None:
+            os.replace(here.path, part)
+        for _ in range(ATTEMPTS):
+            self._read_rest(number, part)
+            size = part.stat().st_size
+            digest = self._digest(number, size)
+            if not size or agrees(part, digest.algorithm, digest.digest):
+                complete = self._local(number, self._suffix)
                 os.replace(part, complete)
                 sync_folder(self._folder)
-            here, there = complete.stat().st_size, self._remove(number, complete.stat().st_size)
-            if there is None or there == here:
-                break
-            if there < here:
-                raise DataError(
-                    f"it has {there} bytes, and {here} are stored here",
-                    where=f"{self._device}:{self._part(number)}",
-                    hint="Nothing was removed. Look at both, and rename one of them",
-                )
-            # The program had it still open, and has written more: read the rest.
-            os.replace(complete, part)
-        stored.append(complete)
-
-    def _read(self, number: int, part: Path) -> None:
-        """Read the rest of a part from the board into `part`, and verify all of it."""
-        for _ in range(ATTEMPTS):
-            with part.open("ab") as file:
-                pieces = self._board.file_bytes(
-                    self._device, self._part(number), offset=file.tell(), interrupt=self._interrupt
-                )
-                with pieces:
-                    for piece in pieces:
-                        file.write(piece)
-                        if self._stopped():
-                            raise TransportClosed("the collection was stopped", where=self._device)
-                file.flush()
-                os.fsync(file.fileno())
-            digest = self._board.hash(self._device, self._part(number), interrupt=self._interrupt)
-            if digest.digest == _digest_of(part, digest.algorithm):
-                return
+                return PlainPart(complete)
             part.unlink()
         raise DataError(
             "what was read is not what the board has",
@@ -176,22 +249,39 @@ class Collection:
             hint="Nothing was removed. Try again; if it happens often, use a lower speed or a better cable",
         )
 
+    def _read_rest(self, number: int, part: Path) -> None:
+        """Append to `part` what the board has after it, durably."""
+        with part.open("ab") as file:
+            offset = file.tell()
+            with self._board.file_bytes(
+                self._device, self._part(number), offset=offset, interrupt=self._interrupt
+            ) as pieces:
+                for piece in pieces:
+                    file.write(piece)
+                    if self._stopped():
+                        raise TransportClosed("the collection was stopped", where=self._device)
+            file.flush()
+            os.fsync(file.fileno())
+
     def _remove(self, number: int, size: int) -> int | None:
         """Remove a part of this size from the board. Return the size that it has there; None if it is gone."""
-        code = REMOVE.format(path=self._part(number), size=size)
         try:
-            lines = [
-                row["text"]
-                for row in self._board.exec_rows(self._device, f"exec({code!r},{{}})", interrupt=self._interrupt)
-            ]
+            return self._answer(REMOVE.format(path=self._part(number), size=size))
         except FileMissing:
             return None
-        return int(lines[-1])
+
+    def _answer(self, code: str) -> int:
+        """Run code on the board, and return the number that it prints at its end."""
+        rows = list(self._board.exec_rows(self._device, ALONE.format(code=code), interrupt=self._interrupt))
+        said = rows[-1]["text"] if rows else ""
+        if not re.fullmatch(r"[0-9]{1,18}", said):
+            raise DeviceError(f"it answered {said[:64]!r}, not a number", where=self._device, hint="Try again")
+        return int(said)
 
     def _converted(self, path: Path) -> Path:
         """Convert a complete part to Parquet. The part goes when its rows are stored."""
         assert self._convert is not None
-        target = path.with_suffix(".parquet")
+        target = path.with_suffix(PARQUET)
         try:
             self._convert(path, target)
         except DataError:
@@ -203,50 +293,7 @@ class Collection:
 
 def folder_of(to: Path, device: str, path: str) -> Path:
     """Create the folder for the log at `path` of a device below `to`, and return it."""
-    folder = to / device / posixpath.normpath("/" + path.lstrip("/")).strip("/").replace("/", "-")
-    try:
+    folder = local_folder(to, device, path)
+    with os_errors_of(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RequestError(error.strerror or "cannot be created", where=str(folder)) from error
     return folder
-
-
-def _digest_of(path: Path, algorithm: str) -> str:
-    import binascii
-
-    sha256, crc32 = hashlib.sha256(), 0
-    with path.open("rb") as file:
-        while data := file.read(PIECE_BYTES):
-            sha256.update(data)
-            crc32 = binascii.crc32(data, crc32)
-    return {"sha256": sha256.hexdigest(), "crc32": f"{crc32:08x}", "": ""}[algorithm]
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable, where the system can."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def as_parquet(source: Path, target: Path) -> None:
-    """Write the rows of a local file as a Parquet file. `DataError` if one does not fit."""
-    # Not at the top: parts that stay as they are need no Arrow.
-    from fastflight.client.local_rows import open_rows
-    from fastflight.client.saving import SavedFile
-    from fastflight.service.requests import DeviceFile
-
-    request = DeviceFile(device="local", path=f"/{target.with_suffix('.arrow').name}")
-    _, rows = open_rows(request, source)
-    with SavedFile(target, rows.schema) as saved:
-        for batch in rows.batches:
-            saved.write(batch)
-    descriptor = os.open(target, os.O_RDWR)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

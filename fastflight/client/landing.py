@@ -1,46 +1,24 @@
 """Stores the files of a device below a local folder.
 
-A device may send any names. A name that leads out of the folder, or that this computer would not take as the name of
-a file, is refused before anything is written. Each file is first written under a unique temporary name in its final
-folder, and renamed when it is complete.
+`local_path` refuses names that lead out of the folder before anything is written. Each file is first written under a
+unique temporary name in its final folder, and renamed when it is complete.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import secrets
-import unicodedata
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fastflight.client.folder import is_text
 from fastflight.client.local_file import agrees
+from fastflight.client.local_names import board_path, local_path
 from fastflight.client.meaning import text, understood, whole
 from fastflight.errors import DataError, ProtocolError, RequestError
-
-# Names that Windows uses for its own devices, with any extension.
-RESERVED = {
-    "con",
-    "prn",
-    "aux",
-    "nul",
-    "conin$",
-    "conout$",
-    *(f"{port}{digit}" for port in ("com", "lpt") for digit in "0123456789¹²³"),
-}
-# On Windows a colon separates a drive or a hidden stream; the other characters are not allowed in names.
-NOT_ON_WINDOWS = frozenset(':<>"|?*')
-
-# Controls (DEL and C1 among them) and separators of lines and paragraphs, by Unicode's general category.
-CONTROLS = frozenset(("Cc", "Zl", "Zp"))
-# Characters that change the display order of their neighbours, so that a terminal shows another name, by Unicode's
-# bidirectional class.
-REORDERING = frozenset(("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +39,10 @@ def remote_entries(results: Iterable[Any]) -> list[tuple[str, RemoteEntry]]:
     """Return the results of `file.hash` for a folder: paths on the device, with sizes and digests."""
     with understood("what the server says of its files"):
         return [
-            (text(each["path"]), RemoteEntry(whole(each["size"]), text(each["algorithm"]), text(each["digest"])))
+            (
+                board_path(text(each["path"])),
+                RemoteEntry(whole(each["size"]), text(each["algorithm"]), text(each["digest"])),
+            )
             for each in results
         ]
 
@@ -112,7 +93,7 @@ class Landed:
     def _begin(self, path: str) -> None:
         if path not in self._remote or path in self.paths:
             raise ProtocolError("the server sent a file that was not asked for", where=path)
-        place = landing(self._folder, path)
+        place = local_path(self._folder, path)
         place.parent.mkdir(parents=True, exist_ok=True)
         if place.exists() and not place.is_file():
             raise RequestError("is not a file", where=str(place), hint="Remove it, or copy to another folder")
@@ -145,51 +126,3 @@ class Landed:
         with contextlib.suppress(OSError):
             file.close()
         self._part.unlink(missing_ok=True)
-
-
-def landing(folder: Path, path: str, *, windows: bool = os.name == "nt") -> Path:
-    """Return where to store the device's file `path` below `folder`. Raises `DataError` if the name is not safe."""
-    parts = path.split("/")
-    for part in parts:
-        if reason := _reason_to_refuse(part, windows):
-            raise DataError(
-                f"{part!r} cannot be a name here: {reason}",
-                where=repr(path),
-                hint="Rename it on the device, or get the other files one by one",
-            )
-    place = folder
-    for part in parts[:-1]:
-        place /= part
-        if place.is_symlink():
-            raise DataError("a link stands where a folder is needed", where=str(place), hint="Remove it")
-    return place / parts[-1]
-
-
-def _reason_to_refuse(part: str, windows: bool) -> str:
-    if part in ("", ".", ".."):
-        return "it leads elsewhere"
-    if "\\" in part:
-        return "it holds a backslash"
-    if not is_text(part):
-        return "it is not text"
-    if any(unicodedata.category(character) in CONTROLS for character in part):
-        return "it holds a control character"
-    if any(unicodedata.bidirectional(character) in REORDERING for character in part):
-        return "it holds a character that changes the order in which it is shown"
-    if windows and NOT_ON_WINDOWS & set(part):
-        return "it holds a character that Windows does not allow"
-    if windows and part[-1] in ". ":
-        return "Windows drops the dot or space at its end"
-    if windows and part.split(".")[0].rstrip().lower() in RESERVED:
-        return "Windows has a device of that name"
-    return ""
-
-
-def clash(paths: list[str]) -> tuple[str, str] | None:
-    """Return the first two paths that differ only in case, or None."""
-    seen: dict[str, str] = {}
-    for path in paths:
-        other = seen.setdefault(path.casefold(), path)
-        if other != path:
-            return other, path
-    return None

@@ -8,9 +8,7 @@ Folders without files are neither copied nor removed.
 from __future__ import annotations
 
 import hashlib
-import os
 import posixpath
-import sys
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -20,8 +18,9 @@ from typing import TypeVar
 from fastflight.client.answers import CopiedTree
 from fastflight.client.device_files import DeviceFiles, ReadableFiles
 from fastflight.client.folder import LocalEntry, is_left_out, scan
-from fastflight.client.landing import Landed, RemoteEntry, clash, landing
+from fastflight.client.landing import Landed, RemoteEntry
 from fastflight.client.local_file import os_errors_of
+from fastflight.client.local_names import FOLDS_CASE, clash, local_path
 from fastflight.client.options import TreeCopyOptions
 from fastflight.client.work import Steps
 from fastflight.errors import DataError, DeviceError, FileMissing, ProtocolError, RequestError
@@ -31,8 +30,6 @@ T = TypeVar("T")
 
 # The most characters of all paths in one request: JSON may need up to six for one of them.
 MAX_NAMES_CHARACTERS = MAX_REQUEST_BYTES // 8
-# Systems whose file names usually ignore case.
-FOLDS_CASE = os.name == "nt" or sys.platform == "darwin"
 
 
 class PutTree(Steps):
@@ -123,7 +120,7 @@ class GetTree(Steps):
         if FOLDS_CASE and (pair := clash(list(there))):
             raise DataError(f"{pair[0]!r} and {pair[1]!r} would be one file here", hint="Rename one on the device")
         with os_errors_of(self._target):
-            places = {path: landing(self._target, path) for path in there}
+            places = {path: local_path(self._target, path) for path in there}
             wanted = [path for path, entry in there.items() if not (self._skip_unchanged and entry.same(places[path]))]
             total = sum(there[path].size for path in wanted)
             landed = Landed(self._target, there)
@@ -186,12 +183,15 @@ def listed(files: ReadableFiles, folder: str, work: Steps) -> dict[str, RemoteEn
 def below(folder: str, entries: Iterable[tuple[str, RemoteEntry]]) -> dict[str, RemoteEntry]:
     """Return entries by their paths relative to `folder`, without the partial files of interrupted writes.
 
-    Raises `RequestError` if `folder` is a file: the listing of a file contains the file itself.
+    Raises `RequestError` if `folder` is a file: the listing of a file contains the file itself. Raises `ProtocolError`
+    for an entry that is not below the folder.
     """
     prefix = posixpath.normpath("/" + folder.lstrip("/")).rstrip("/") + "/"
     found = dict(entries)
     if prefix[:-1] in found:
         raise RequestError("this is a file, not a folder", where=folder, hint="Copy it without -r")
+    if elsewhere := next((path for path in found if not path.startswith(prefix)), None):
+        raise ProtocolError(f"the server listed {elsewhere!r}, which is not in the folder", where=folder)
     return {
         path.removeprefix(prefix): entry
         for path, entry in found.items()

@@ -6,6 +6,7 @@ the requests.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 Mode = Literal["sync", "async"]
@@ -14,6 +15,9 @@ SessionFormat = Literal["bytes", "lines", "jsonl", "csv"]
 OnError = Literal["skip", "fail"]
 # How the bytes of a file are encoded on the line; `auto` is the fastest encoding that the board supports.
 Method = Literal["auto", "binary", "base64", "literal"]
+
+# The names that devices, and so their recordings, can have: without the characters of `DEVICE:PATH` and of globs.
+DEVICE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
 
 # A ticket is a request, not a payload: the largest sensible one holds some code to execute.
 MAX_REQUEST_BYTES = 256 * 1024

@@ -53,7 +53,7 @@ DRAWN = pa.table({"time": LINES["time"], "n": [1.0, 2.0]})
 TABLES = {"device.listing": LISTING, "device.exec": OUTPUT}
 SESSIONS = {"bytes": LINES, "lines": AS_TEXT, "jsonl": DRAWN}
 RECORDED = {
-    "name": EVIL,
+    "name": "demo",
     "state": f"recording failed: {EVIL}",
     **dict.fromkeys(("rows", "bytes", "first_seq", "next_seq", "lost", "failures"), 1),
     "first_time": None,
@@ -76,7 +76,7 @@ FIGURES = {
     )
 }
 ANSWERS: dict[str, Any] = {
-    "devices": {"name": EVIL, "url": EVIL, "open": True, "holder": EVIL, "recording": EVIL},
+    "devices": {"name": "demo", "url": EVIL, "open": True, "holder": EVIL, "recording": EVIL},
     "device.info": {"version": EVIL, f"k{EVIL}": EVIL, "features": [EVIL, {EVIL: EVIL}]},
     "health": {"status": EVIL},
     "cluster.status": {

@@ -12,9 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastflight.app.local_board import BOARD, LocalBoard
-from fastflight.client.answers import Digest
-from fastflight.client.collection import Collection, as_parquet
-from fastflight.errors import DataError, TransportError
+from fastflight.client.answers import Digest, Entry
+from fastflight.client.collected_part import as_parquet
+from fastflight.client.collection import Collection, folder_of
+from fastflight.client.collector import ADOPT_SECONDS, Collector
+from fastflight.errors import DataError, DeviceError, RequestError, TransportError
 
 LINES = [f"{number},21.5\n" for number in range(400)]
 
@@ -66,8 +68,8 @@ def board(files: Path) -> Iterator[LocalBoard]:
     local.close()
 
 
-def append(files: Path, lines: list[str]) -> None:
-    with (files / "log.csv").open("a") as log:
+def append(file: Path, lines: list[str]) -> None:
+    with file.open("a") as log:
         log.write("".join(lines))
 
 
@@ -80,7 +82,7 @@ def test_each_line_is_stored_once_and_leaves_the_board(board: LocalBoard, files:
     first = collection.run()
     assert [path.name for path in first.parts] == ["0000001.csv"]
     assert first.bytes == len("".join(LINES[:100]))
-    append(files, LINES[100:])
+    append(files / "log.csv", LINES[100:])
     assert [path.name for path in collection.run().parts] == ["0000002.csv"]
     assert collection.run().parts == ()
     assert stored(tmp_path / "stored") == LINES
@@ -102,60 +104,170 @@ def test_a_run_that_breaks_off_anywhere_loses_and_repeats_nothing(
             pass
         calls = breaking.calls
         more = LINES[len(expected) : len(expected) + 20]
-        append(files, more)
+        append(files / "log.csv", more)
         expected = expected + more
     Collection(board, BOARD, "/log.csv", tmp_path / "stored").run()
     assert at > 4
     assert stored(tmp_path / "stored") == expected
 
 
-def test_a_part_that_was_half_read_is_continued(board: LocalBoard, files: Path, tmp_path: Path) -> None:
-    (files / "log.csv").rename(files / "log.csv.0000007")
+ID = "0123abcd"
+OURS = f"log.csv.0000007-{ID}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The folder of a collector whose id is `ID`."""
     folder = tmp_path / "stored"
     folder.mkdir()
+    Collector(ID, BOARD, "/log.csv").save(folder)
+    return folder
+
+
+def test_a_part_that_was_half_read_is_continued(board: LocalBoard, files: Path, folder: Path) -> None:
+    (files / "log.csv").rename(files / OURS)
     (folder / "0000007.part").write_text("".join(LINES[:30]))
     assert [path.name for path in Collection(board, BOARD, "/log.csv", folder).run().parts] == ["0000007.csv"]
     assert stored(folder) == LINES[:100]
 
 
-def test_a_part_that_differs_is_read_again(board: LocalBoard, files: Path, tmp_path: Path) -> None:
-    (files / "log.csv").rename(files / "log.csv.0000001")
-    folder = tmp_path / "stored"
-    folder.mkdir()
-    (folder / "0000001.part").write_text("\0" * 50)
+@pytest.mark.parametrize("size", [50, 5000], ids=["shorter", "longer"])
+def test_a_half_read_part_that_differs_is_read_again(board: LocalBoard, files: Path, folder: Path, size: int) -> None:
+    (files / "log.csv").rename(files / OURS)
+    (folder / "0000007.part").write_text("\0" * size)
     Collection(board, BOARD, "/log.csv", folder).run()
     assert stored(folder) == LINES[:100]
 
 
-def test_a_part_that_the_program_still_writes_to_is_read_to_its_end(
-    board: LocalBoard, files: Path, tmp_path: Path
+# What is stored here under the number of a part on the board that has lines 0 to 99, and what is stored in the end.
+SAME_NUMBER = {
+    "the same": (LINES[:100], [LINES[:100]]),
+    "its beginning: the program has written more": (LINES[:30], [LINES[:100]]),
+    "more: the board has lost the end": (LINES[:101], [LINES[:101]]),
+    "others of the same size": (["x" * (len("".join(LINES[:100])) - 1) + "\n"], None),
+    "fewer others": (LINES[200:210], None),
+    "more others": (LINES[200:400], None),
+}
+
+
+@pytest.mark.parametrize("case", SAME_NUMBER)
+@pytest.mark.parametrize("parquet", [False, True], ids=["as it is", "parquet"])
+def test_a_part_with_the_number_of_a_stored_one(
+    board: LocalBoard, files: Path, folder: Path, case: str, parquet: bool
 ) -> None:
-    (files / "log.csv").rename(files / "log.csv.0000001")
-    folder = tmp_path / "stored"
-    folder.mkdir()
-    (folder / "0000001.csv").write_text("".join(LINES[:30]))
-    Collection(board, BOARD, "/log.csv", folder).run()
-    assert stored(folder) == LINES[:100]
-
-
-def test_a_part_that_is_shorter_on_the_board_is_not_removed(board: LocalBoard, files: Path, tmp_path: Path) -> None:
-    (files / "log.csv").rename(files / "log.csv.0000001")
-    folder = tmp_path / "stored"
-    folder.mkdir()
-    (folder / "0000001.csv").write_text("".join(LINES[:101]))
-    with pytest.raises(DataError, match="bytes"):
+    """Lines leave the board only when they are stored, and what is stored stays."""
+    (files / "log.csv").rename(files / OURS)
+    here, expected = SAME_NUMBER[case]
+    (folder / "0000007.csv").write_text("".join(here))
+    if parquet:
+        as_parquet(folder / "0000007.csv", folder / "0000007.parquet")
+        (folder / "0000007.csv").unlink()
+        before = (folder / "0000007.parquet").read_bytes()
         Collection(board, BOARD, "/log.csv", folder).run()
-    assert (files / "log.csv.0000001").exists()
+        assert (folder / "0000007.parquet").read_bytes() == before
+        assert stored(folder) == ([] if case == "the same" else LINES[:100])
+    else:
+        Collection(board, BOARD, "/log.csv", folder).run()
+        parts = [path.read_text().splitlines(keepends=True) for path in sorted(folder.glob("*.csv"))]
+        assert parts == (expected or [here, LINES[:100]])
+    assert list(files.glob("log*")) == []
+
+
+def test_a_log_is_not_renamed_over_a_part(board: LocalBoard, files: Path, folder: Path) -> None:
+    """As if the answer to a rename were lost, and the rename done again: a copy of the folder makes the same name."""
+    (files / OURS).write_text("".join(LINES[100:120]))
+
+    class Late(Breaking):
+        """Lists the board as it was before the part."""
+
+        def ls(self, *args: Any, **keys: Any) -> list[Entry]:
+            return [entry for entry in board.ls(*args, **keys) if ID not in entry.path]
+
+    (folder / "0000006.csv").write_text("x\n")
+    Collection(Late(board, 0, after=False), BOARD, "/log.csv", folder).run()
+    Collection(board, BOARD, "/log.csv", folder).run()
+    assert stored(folder) == ["x\n", *LINES[100:120], *LINES[:100]]
+    assert list(files.glob("log*")) == []
+
+
+def test_a_part_of_another_collector_is_left_until_it_has_gone(board: LocalBoard, files: Path, folder: Path) -> None:
+    other = files / "log.csv.0000001-ffffffff"
+    other.write_text("".join(LINES[100:120]))
+    now = 1000.0
+    collection = Collection(board, BOARD, "/log.csv", folder, clock=lambda: now)
+    collection.run()
+    now += ADOPT_SECONDS - 1
+    append(other, LINES[120:130])
+    collection.run()
+    assert (stored(folder), other.exists()) == (LINES[:100], True)
+    now -= 500  # a clock that was set back
+    collection.run()
+    now += ADOPT_SECONDS - 1
+    collection.run()
+    assert other.exists()
+    now += 1
+    collection.run()
+    assert (stored(folder), list(files.glob("log*"))) == (LINES[:130], [])
+
+
+def test_a_file_that_is_named_almost_as_a_part_is_left_alone(board: LocalBoard, files: Path, folder: Path) -> None:
+    names = ["log.csv.0000001", "log.csv.bak", f"log.csv.1-{ID}", f"xlog.csv.0000001-{ID}"]
+    for name in names:
+        (files / name).write_text("1\n")
+    Collection(board, BOARD, "/log.csv", folder, clock=iter([0.0, 1e9]).__next__).run()
+    assert sorted(path.name for path in files.glob("*log*")) == sorted(names)
+
+
+def test_a_number_is_used_once_also_if_its_part_was_moved_away(board: LocalBoard, files: Path, folder: Path) -> None:
+    Collection(board, BOARD, "/log.csv", folder).run()
+    (folder / "0000001.csv").unlink()
+    append(files / "log.csv", LINES[100:110])
+    assert [path.name for path in Collection(board, BOARD, "/log.csv", folder).run().parts] == ["0000002.csv"]
+
+
+def test_a_folder_is_for_one_log(board: LocalBoard, files: Path, folder: Path) -> None:
+    (files / "other.csv").write_text("1\n")
+    with pytest.raises(RequestError, match="has the parts of board:/log.csv"):
+        Collection(board, BOARD, "/other.csv", folder).run()
+    assert (files / "other.csv").exists()
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"id": "../x", "device": "board", "path": "/log.csv"}', "{" * 100_000])
+def test_a_damaged_memory_is_named(board: LocalBoard, files: Path, folder: Path, content: str) -> None:
+    (folder / "collector.json").write_text(content)
+    with pytest.raises(DataError, match=r"collector\.json: this file is damaged"):
+        Collection(board, BOARD, "/log.csv", folder).run()
+    assert [path.name for path in files.glob("log*")] == ["log.csv"]
 
 
 def test_damage_is_noticed_before_anything_is_removed(
-    board: LocalBoard, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    board: LocalBoard, files: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = Digest("sha256", hashlib.sha256(b"other").hexdigest())
     monkeypatch.setattr(LocalBoard, "hash", lambda *args, **keys: wrong)
     with pytest.raises(DataError, match="not what the board has"):
-        Collection(board, BOARD, "/log.csv", tmp_path / "stored").run()
-    assert (files / "log.csv.0000001").read_text() == "".join(LINES[:100])
+        Collection(board, BOARD, "/log.csv", folder).run()
+    assert (files / f"log.csv.0000001-{ID}").read_text() == "".join(LINES[:100])
+
+
+@pytest.mark.parametrize("digest", [Digest("", ""), Digest("md5", "ab")])
+def test_without_a_digest_nothing_is_removed(
+    board: LocalBoard, files: Path, folder: Path, digest: Digest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LocalBoard, "hash", lambda *args, **keys: digest)
+    with pytest.raises((DataError, DeviceError)):
+        Collection(board, BOARD, "/log.csv", folder).run()
+    assert (files / f"log.csv.0000001-{ID}").read_text() == "".join(LINES[:100])
+
+
+def test_logs_with_similar_paths_have_folders_of_their_own(board: LocalBoard, files: Path, tmp_path: Path) -> None:
+    (files / "logs").mkdir()
+    (files / "logs/a.csv").write_text("".join(LINES[:10]))
+    (files / "logs-a.csv").write_text("".join(LINES[10:20]))
+    folders = [folder_of(tmp_path / "stored", BOARD, path) for path in ("/logs/a.csv", "/logs-a.csv")]
+    for folder, path in zip(folders, ("/logs/a.csv", "/logs-a.csv"), strict=True):
+        Collection(board, BOARD, path, folder).run()
+    assert [stored(folder) for folder in folders] == [LINES[:10], LINES[10:20]]
 
 
 def test_parts_become_parquet_and_lines_that_are_no_rows_stay(board: LocalBoard, files: Path, tmp_path: Path) -> None:
@@ -164,7 +276,7 @@ def test_parts_become_parquet_and_lines_that_are_no_rows_stay(board: LocalBoard,
     collection = Collection(board, BOARD, "/log.csv", folder, convert=as_parquet)
     assert [path.name for path in collection.run().parts] == ["0000001.parquet"]
     assert pq.read_table(folder / "0000001.parquet").to_pydict() == {"ms": [1, 2], "celsius": [21.5, 21.6]}
-    append(files, ["ms,celsius\n", "3,21.7,too,many\n"])
+    append(files / "log.csv", ["ms,celsius\n", "3,21.7,too,many\n"])
     assert [path.name for path in collection.run().parts] == ["0000002.csv"]
     assert [path.name for path in folder.glob("0000001*")] == ["0000001.parquet"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.client.landing import landing
+from fastflight.client.local_names import local_path
 from fastflight.errors import DataError
 
 from . import names
@@ -14,7 +14,7 @@ from .case import Case, check, each
 
 
 def lands(folder: Path, name: str, *, windows: bool) -> str:
-    place = landing(folder, name, windows=windows)
+    place = local_path(folder, name, windows=windows)
     assert place.resolve().is_relative_to(folder.resolve())
     return place.relative_to(folder).as_posix()
 
@@ -34,4 +34,4 @@ def test_a_link_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "target").mkdir()
     (tmp_path / "target" / "lib").symlink_to(tmp_path)
     with pytest.raises(DataError, match="a link stands where a folder is needed"):
-        landing(tmp_path / "target", "lib/x")
+        local_path(tmp_path / "target", "lib/x")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from pathlib import Path, PurePosixPath
 
-from fastflight.client.landing import landing
+from fastflight.client.local_names import local_path
 from fastflight.device.listing import normal_path
 from fastflight.errors import DataError, RequestError
 from fastflight.sources.tree_rows import relative
@@ -28,7 +28,7 @@ def run(data: bytes) -> None:
     except RequestError as error:
         assert str(error)
     try:
-        place = landing(FOLDER, text, windows=windows)
+        place = local_path(FOLDER, text, windows=windows)
         assert FOLDER in place.parents and ".." not in place.parts
         assert PurePosixPath(text).parts == place.parts[len(FOLDER.parts) :]
     except DataError as error:
