@@ -11,7 +11,8 @@ from fastflight.errors import DeviceError, FileMissing
 from fastflight.service.requests import DeviceFile
 from fastflight.service.source import Lot
 from fastflight.sources.device_file import DeviceFiles
-from fastflight.sources.file_cache import CachedContent, CacheKey, NewContent
+from fastflight.sources.file_cache import CacheKey, Content
+from fastflight.sources.spool import Spool
 
 
 class ForwardedFiles(DeviceFiles):
@@ -21,7 +22,7 @@ class ForwardedFiles(DeviceFiles):
         super().__init__(inventory, local.cache)
         self._routes = routes
 
-    def fetch(self, request: DeviceFile) -> Generator[Lot, None, CachedContent]:
+    def fetch(self, request: DeviceFile) -> Generator[Lot, None, Content]:
         """As `DeviceFiles.fetch`, from the owner of the device."""
         connection = self._routes.route(request.device)
         if connection is None:
@@ -38,9 +39,13 @@ class ForwardedFiles(DeviceFiles):
         if (found := self.cache.find(key)) is not None:
             return found
         raw = DeviceFile(device=request.device, path=request.path, interrupt=request.interrupt, format="raw")
-        with contextlib.closing(NewContent(self.cache, key)) as new, connection.stream(raw) as stream:
-            for batch, _ in stream.pieces():
-                for data in batch.column("data"):
-                    new.feed(data.as_py())
-                yield []
-            return new.finish()
+        with contextlib.ExitStack() as on_error:
+            spool = on_error.enter_context(contextlib.closing(Spool()))
+            with connection.stream(raw) as stream:
+                for batch, _ in stream.pieces():
+                    for data in batch.column("data"):
+                        spool.feed(data.as_py())
+                    yield []
+            content = self.cache.store(key, spool)
+            on_error.pop_all()
+            return content

@@ -28,7 +28,7 @@ from fastflight.errors import FastFlightError
 from fastflight.service import Catalog, SourceFunctions, decode
 from fastflight.service.requests import DeviceListing, FleetFile, Request
 from fastflight.service.source import Estimate, Part, Parts
-from fastflight.sources.device_file import LISTING_TOTAL_SECONDS
+from fastflight.sources.board_listings import TOTAL_SECONDS as LISTING_TOTAL_SECONDS
 from fastflight.sources.device_listing import SCHEMA as LISTING_SCHEMA
 
 # Servers that are asked at the same time for their part of a listing, and how long each may take.

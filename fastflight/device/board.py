@@ -90,6 +90,8 @@ class OpenBoard:
         # The retries on earlier links.
         self._lost_retries = 0
         self._staged: list[StagedFile] = []
+        # How often something was done that may change files of the board.
+        self.changes = 0
 
     @property
     def retries(self) -> int:
@@ -288,6 +290,7 @@ class OpenBoard:
         self, path: str, *, resume: Resumption | None, keep: bool, transfer: Transfer
     ) -> Conversation[WrittenFile]:
         """Fetch content and write it as the file at `path`, whole or not at all."""
+        self.changes += 1
         staged = StagedFile(staging.check_writable(self._file(path)), keep=keep)
         if resume is None:
             yield from staging.choose_place(self.link, staged)
@@ -300,6 +303,7 @@ class OpenBoard:
     @contextlib.contextmanager
     def tree(self, folder: str, transfer: Transfer) -> Iterator[Tree]:
         """Write many files below `folder`. If the write breaks off, the next call removes its temporary files."""
+        self.changes += 1
         try:
             yield Tree(self.link, listing.normal_path(folder), transfer, self._staged)
         finally:
@@ -333,11 +337,13 @@ class OpenBoard:
 
     def execute(self, code: str, within: float) -> Conversation[Output]:
         """Run a short piece of code and return its output and traceback."""
+        self.changes += 1
         yield from self.repl.submit_in_program(code.encode())
         return (yield from self._stop_when_silent(self.repl.output(within), within))
 
     def follow(self, code: str, within: float) -> Conversation[None]:
         """Run code and deliver its output as it comes. If it raises, raise the `DeviceError` for that at the end."""
+        self.changes += 1
         yield from self.repl.submit_in_program(code.encode())
         stderr = yield from self._stop_when_silent(self.repl.deliver(within), within)
         if stderr:
@@ -359,11 +365,13 @@ class OpenBoard:
 
     def soft_reset(self, *, main: bool = True) -> Conversation[None]:
         """Restart the interpreter, with `boot.py`, and with `main.py` if `main`. This ends the session: close it."""
+        self.changes += 1
         self.link.resident.forget()
         yield from self.repl.soft_reset(main=main)
 
     def hard_reset(self) -> Conversation[None]:
         """Restart the board. It stops answering, and its port may disappear for a while."""
+        self.changes += 1
         self._require("machine.reset", "machine.reset", "reset")
         self.link.resident.forget()
         yield from self.repl.send_code(HARD_RESET)
@@ -371,6 +379,7 @@ class OpenBoard:
         self._booting = True
 
     def _do(self, code: str, path: str, **names: str) -> Conversation[None]:
+        self.changes += 1
         path = self._file(path)
         native = {name: self.capabilities.native_path(value) for name, value in names.items()}
         code = code.format(path=self.capabilities.native_path(path), **native)

@@ -74,6 +74,8 @@ class Device:
         self._raw_paste_hangs = False
         # The retries of the earlier `OpenBoard`s.
         self._retries = 0
+        # The changes of the earlier `OpenBoard`s, each of which ended with one that nobody saw.
+        self._changes = 0
         # The state of the recording of this device, empty if it is not recorded. Set by the recorder.
         self.recording = ""
         self._listeners_lock = threading.Lock()
@@ -116,6 +118,19 @@ class Device:
     def turns(self) -> int:
         """How often the device was handed to an owner. While this stays the same, no new owner has used the board."""
         return self._lock.turns
+
+    @property
+    def changes(self) -> int:
+        """How often somebody may have changed files of the board."""
+        return self._changes + self._board.changes
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether all that the board's program says is seen: the line is read, and no program goes on beside requests.
+
+        Of such a program, what it says while a request has the board is not told from the request's traffic.
+        """
+        return self._listen_task is not None and not self.trouble and self._board.splitter is None
 
     @property
     def put_out(self) -> int:
@@ -381,5 +396,5 @@ class Device:
     def _forget(self) -> None:
         """Forget the state of the board, except that raw paste hangs it: it is not probed for that again."""
         self._raw_paste_hangs = self._raw_paste_hangs or self._board.hung_by_probe
-        self._retries = self.retries
+        self._retries, self._changes = self.retries, self.changes + 1
         self._board = OpenBoard(paste=False if self._raw_paste_hangs else None)

@@ -31,7 +31,7 @@ class Inventory:
         """
         self._parse = parse
         self._lease_seconds = lease_seconds
-        self._shards = shards
+        self.shards = shards
         self._agents = frozenset(agents)
         # Held while a device is added or removed. A change replaces the dict, so readers need no lock.
         self._changing = threading.Lock()
@@ -61,9 +61,9 @@ class Inventory:
 
     def shard_of(self, name: str) -> Shard:
         """The event loop for a device of that name, whether there is one or not. `RuntimeError` without event loops."""
-        if self._shards is None:
+        if self.shards is None:
             raise RuntimeError("the inventory has no event loops")
-        return self._shards.of(name)
+        return self.shards.of(name)
 
     def add(
         self,
@@ -111,7 +111,7 @@ class Inventory:
             device.close()
 
     def _new(self, name: str, url: str, guard: Guard = unguarded) -> Device:
-        shard = None if self._shards is None else self._shards.of(name)
+        shard = None if self.shards is None else self.shards.of(name)
         agent = name in self._agents
         return Device(name, self._parse(url), self._lease_seconds, shard, guard, agent=agent)
 

@@ -12,6 +12,8 @@ from typing import Literal
 Mode = Literal["sync", "async"]
 Format = Literal["csv", "jsonl", "packed", "arrow", "raw"]
 SessionFormat = Literal["bytes", "lines", "jsonl", "csv"]
+# What decides the types of a text file's columns, if no schema does.
+Infer = Literal["file", "sample"]
 OnError = Literal["skip", "fail"]
 # How the bytes of a file are encoded on the line; `auto` is the fastest encoding that the board supports.
 Method = Literal["auto", "binary", "base64", "literal"]

@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
-from fastflight.service.choices import MAX_FILES, Format, Method, Mode, OnError, SessionFormat
+from fastflight.service.choices import MAX_FILES, Format, Infer, Method, Mode, OnError, SessionFormat
 
 
 class Verb(StrEnum):
@@ -130,8 +130,11 @@ class DeviceFile(Request):
     and `modified` of the file. For `digest` it also has `algorithm` and `digest`, as computed by the board (empty if
     the board cannot). The board is asked just before the file is read, under the same lease. A folder has no rows.
 
-    With `cached`, the server keeps the file on its disk by the digest that the board computes. The board then sends the
-    file only once for each content. Rows come when the server has the whole file.
+    A text file without a `schema` is read as a whole first: all of it decides the types of its columns. With `infer`
+    `sample`, its beginning does, and rows come as they arrive.
+
+    With `cached`, the server keeps any file on its disk by the digest that the board computes, as it does with those
+    that it reads as a whole. The board then sends the file only once for each content.
     """
 
     type: ClassVar[str] = "device.file"
@@ -146,6 +149,7 @@ class DeviceFile(Request):
     batch_rows: BatchRows = 4096
     flush_ms: Annotated[int, Field(ge=0, le=60_000)] = 100
     on_error: OnError = "skip"
+    infer: Infer = "file"
     transfer: Method = "auto"
     deflate: bool | None = None
     offset: Annotated[int, Field(ge=0, le=MAX_OFFSET)] = 0
@@ -178,6 +182,7 @@ class FleetFile(Request):
     batch_rows: BatchRows = 4096
     flush_ms: Annotated[int, Field(ge=0, le=60_000)] = 100
     on_error: OnError = "skip"
+    infer: Infer = "file"
     transfer: Method = "auto"
     deflate: bool | None = None
     interrupt: bool = False

@@ -1,8 +1,12 @@
 """`device.file`: reads a file of a device as rows, and writes rows to a file.
 
-Reading runs one download and decodes the bytes as they arrive; at most one piece of the file and one batch are in
-memory. Writing encodes one batch at a time. A batch is acknowledged when its bytes are stored on the device, and the
-file appears under its name only when all of its bytes are verified there.
+A text file without a schema is read into a spool first, since all of it decides the types of its columns. Then the
+board is released, and the rows are sent. Such a file is in the cache under the digest that the board computes, so that
+get_schema and the do_get after it take one download. All other files are decoded as their bytes arrive, with one piece
+of the file and one batch in memory; if the client reads slowly, a spool takes the rest, and the board is released, too.
+
+Writing encodes one batch at a time. A batch is acknowledged when its bytes are stored on the device, and the file
+appears under its name only when all of its bytes are verified there.
 
 A write with `resume` leaves its stored bytes on the device if it breaks off. The next such write first tells the client
 how many there are; the offset of the first row that the client then sends says whether it continues them.
@@ -10,18 +14,14 @@ how many there are; the offset of the first row that the client then sends says 
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
-from typing import Any
-from weakref import WeakKeyDictionary
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 
 import pyarrow as pa
 
 from fastflight.concurrency.offload import off_loop
-from fastflight.device import Device, FileEntry, Inventory, Transfer
-from fastflight.errors import BusyError, DataError, FastFlightError, RequestError
+from fastflight.device import Inventory, Transfer
+from fastflight.errors import DataError, RequestError
 from fastflight.service.requests import DeviceFile, DeviceTree
 from fastflight.service.source import (
     Acknowledge,
@@ -34,31 +34,30 @@ from fastflight.service.source import (
     Summary,
     Takes,
 )
+from fastflight.sources.board_listings import BoardListings
 from fastflight.sources.content import FileContent, while_wanted
-from fastflight.sources.file_cache import CachedContent, CacheKey, FileCache, NewContent
+from fastflight.sources.file_cache import CacheKey, Content, FileCache
 from fastflight.sources.file_rows import FileRows, layout_of
 from fastflight.sources.reading import abegin, begin
-from fastflight.tables.text import INFERENCE_BYTES
-
-# Time limit for waiting for busy devices, when the files of all devices are listed. One limit for all devices together.
-LISTING_LEASE_SECONDS = 2.0
-# Time limit for the whole listing, including opening lines: a large tree on a slow line takes a few seconds.
-LISTING_TOTAL_SECONDS = 10.0
-# Devices that are listed at the same time; each takes a thread.
-LISTING_THREADS = 32
-# Listings of more entries are not cached.
-MAX_CACHED_ENTRIES = 4096
+from fastflight.sources.release import PATIENCE_SECONDS, areleased, released
+from fastflight.sources.spool import Spool
+from fastflight.tables.text import INFERENCE_BYTES as SAMPLE_BYTES
 
 
 class DeviceFiles:
     """The source of `device.file` requests."""
 
-    def __init__(self, inventory: Inventory, cache: FileCache | None = None) -> None:
-        """`cache` is for requests with `cached`; without one, each of them reads the board."""
+    def __init__(
+        self, inventory: Inventory, cache: FileCache | None = None, patience_seconds: float = PATIENCE_SECONDS
+    ) -> None:
+        """`cache` is for files that are read as a whole; without one, it is in a temporary folder.
+
+        A client that does not read on for `patience_seconds` no longer keeps the board.
+        """
         self._inventory = inventory
         self.cache = cache or FileCache()
-        # The last listing of each device, shown while the device is busy.
-        self._last_listings: WeakKeyDictionary[Device, Sequence[FileEntry]] = WeakKeyDictionary()
+        self._patience = patience_seconds
+        self._listings = BoardListings()
 
     def source(self) -> SourceFunctions[DeviceFile]:
         """Return the request type and the functions that serve it, for the catalog."""
@@ -118,19 +117,30 @@ class DeviceFiles:
         return content.summary(written)
 
     def describe(self, request: DeviceFile) -> Estimate:
-        """Return the size of the file, and the schema inferred from its first `INFERENCE_BYTES`."""
+        """Return the size of the file and the schema of its rows: that of the `do_get` which follows.
+
+        A text file without a schema is read for that, and is in the cache for that `do_get`. Of an `arrow` file, the
+        board sends the beginning.
+        """
         rows = FileRows(request)
+        if rows.needs_whole_file:
+            content = exhausted(self.fetch(request))
+            with contextlib.closing(content), contextlib.closing(_content_lots(request, rows, content)) as lots:
+                while rows.schema is None and next(lots, None) is not None:
+                    pass
+            return Estimate(rows.schema, bytes=content.size)
         device = self._inventory.device(request.device)
         with (
             device.lease(f"describing {request.path}", interrupt=request.interrupt) as session,
             errors_name_file(request),
         ):
             size = session.stat(request.path).size
-            with contextlib.closing(session.read(request.path, limit=INFERENCE_BYTES)) as pieces:
-                for piece in pieces:
-                    rows.feed(piece)
             if rows.schema is None:
-                rows.finish()
+                with contextlib.closing(session.read(request.path, limit=SAMPLE_BYTES)) as pieces:
+                    for piece in pieces:
+                        rows.feed(piece)
+                if rows.schema is None:
+                    rows.finish()
         return Estimate(rows.schema, bytes=size)
 
     def requests(self, takes: Takes) -> Iterator[tuple[DeviceFile, Estimate]]:
@@ -139,133 +149,118 @@ class DeviceFiles:
         For a device that is busy, or does not answer in time, these are the files of its last listing, with the note
         `{"busy": why}`. A device that cannot be reached is left out: its `device.listing` request is listed anyway.
         """
-        for device, entries, note in self._list_all([each for each in self._inventory.devices() if takes(each.name)]):
+        devices = [each for each in self._inventory.devices() if takes(each.name)]
+        for device, entries, note in self._listings.list(devices):
             for entry in entries:
                 if entry.kind == "file":
                     request = DeviceFile(device=device.name, path=entry.path)
                     yield request, Estimate(None, bytes=entry.size, note=note)
 
-    def _list_all(
-        self, devices: Sequence[Device]
-    ) -> Iterator[tuple[Device, Sequence[FileEntry], Mapping[str, Any] | None]]:
-        """List `devices` in parallel, within `LISTING_TOTAL_SECONDS`. Yield entries and note of each, in order."""
-        lease_deadline = time.monotonic() + LISTING_LEASE_SECONDS
-        pool = concurrent.futures.ThreadPoolExecutor(LISTING_THREADS, "listing")
-        try:
-            listings = [pool.submit(self._list, device, lease_deadline) for device in devices]
-            concurrent.futures.wait(listings, LISTING_TOTAL_SECONDS)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-        for device, listing in zip(devices, listings, strict=True):
-            last = self._last_listings.get(device, ())
-            if listing.cancelled() or not listing.done():
-                yield device, last, {"busy": f"it did not answer within {LISTING_TOTAL_SECONDS:g} s"}
-                continue
-            try:
-                entries = listing.result()
-            except BusyError as error:
-                yield device, last, {"busy": error.what}
-            except FastFlightError:
-                continue
-            else:
-                yield device, entries, None
-
-    def _list(self, device: Device, lease_deadline: float) -> Sequence[FileEntry]:
-        with device.lease("listing files", timeout=max(0.0, lease_deadline - time.monotonic())) as session:
-            entries = session.list("/", recursive=True)
-        self._last_listings[device] = entries if len(entries) <= MAX_CACHED_ENTRIES else ()
-        return entries
-
-    def fetch(self, request: DeviceFile) -> Generator[Lot, None, CachedContent]:
+    def fetch(self, request: DeviceFile) -> Generator[Lot, None, Content]:
         """Return the content of the file, from the cache if the board's digest says so. The caller closes it.
 
-        Yields empty lots while the board sends it.
+        Yields empty lots while the board sends it. The board is released before the content is returned.
         """
         device = self._inventory.device(request.device)
-        with device.lease(holder(request), interrupt=request.interrupt) as session, errors_name_file(request):
-            entry = session.stat(request.path)
-            key = CacheKey(request.device, entry, *session.hash(request.path))
-            if (found := self.cache.find(key)) is not None:
-                return found
-            with (
-                contextlib.closing(NewContent(self.cache, key)) as new,
-                contextlib.closing(session.read(request.path, transfer=transfer_of(request))) as pieces,
-            ):
-                for piece in pieces:
-                    new.feed(piece)
-                    yield []
-                return new.finish()
+        with contextlib.ExitStack() as on_error:
+            with device.lease(holder(request), interrupt=request.interrupt) as session, errors_name_file(request):
+                entry = session.stat(request.path)
+                key = CacheKey(request.device, entry, *session.hash(request.path))
+                if (found := self.cache.find(key)) is not None:
+                    return found
+                spool = on_error.enter_context(contextlib.closing(Spool()))
+                with contextlib.closing(session.read(request.path, transfer=transfer_of(request))) as pieces:
+                    for piece in pieces:
+                        spool.feed(piece)
+                        yield []
+            content = self.cache.store(key, spool)
+            on_error.pop_all()
+            return content
 
-    def rows(self, request: DeviceFile, content: CachedContent) -> Reading:
+    async def _afetch(self, request: DeviceFile) -> Content:
+        """As `fetch`, on an event loop. Threads use the disk."""
+        device = self._inventory.device(request.device)
+        with contextlib.ExitStack() as on_error:
+            async with device.alease(holder(request), interrupt=request.interrupt) as session:
+                with errors_name_file(request):
+                    entry = await session.stat(request.path)
+                    key = CacheKey(request.device, entry, *await session.hash(request.path))
+                    if (found := await off_loop(self.cache.find, key, discard=_close)) is not None:
+                        return found
+                    spool = on_error.enter_context(contextlib.closing(Spool()))
+                    async with contextlib.aclosing(session.read(request.path, transfer=transfer_of(request))) as pieces:
+                        async for piece in pieces:
+                            await spool.afeed(piece)
+            content = await off_loop(self.cache.store, key, spool)
+            on_error.pop_all()
+            return content
+
+    def rows(self, request: DeviceFile, content: Content) -> Reading:
         """Read a file's content as rows. The caller closes `content` afterwards."""
         rows = FileRows(request)
         return begin(rows, _content_lots(request, rows, content))
 
-    async def _afetch(self, request: DeviceFile) -> CachedContent:
-        """As `fetch`, on an event loop."""
-        device = self._inventory.device(request.device)
-        async with device.alease(holder(request), interrupt=request.interrupt) as session:
-            with errors_name_file(request):
-                entry = await session.stat(request.path)
-                key = CacheKey(request.device, entry, *await session.hash(request.path))
-                if (found := await off_loop(self.cache.find, key, discard=_close)) is not None:
-                    return found
-                with contextlib.closing(NewContent(self.cache, key)) as new:
-                    async with contextlib.aclosing(session.read(request.path, transfer=transfer_of(request))) as pieces:
-                        async for piece in pieces:
-                            new.feed(piece)
-                        return new.finish()
-
     def _lots(self, request: DeviceFile, rows: FileRows) -> Generator[Lot, None, None]:
-        if request.cached:
+        if rows.needs_whole_file:
             with contextlib.closing((yield from self.fetch(request))) as content:
                 yield from _content_lots(request, rows, content)
             return
+        pieces = self._pieces(request, rows)
+        if (shards := self._inventory.shards) is not None:
+            pieces = released(pieces, shards.of(request.device), self._patience)
+        with contextlib.closing(pieces), errors_name_file(request):
+            for piece in pieces:
+                yield rows.feed(piece)
+            if not rows.empty:
+                yield rows.finish()
+
+    async def _alots(self, request: DeviceFile, rows: FileRows) -> AsyncGenerator[Lot, None]:
+        if rows.needs_whole_file:
+            with contextlib.closing(await self._afetch(request)) as content:
+                lots = _content_lots(request, rows, content)
+                while (lot := await off_loop(next, lots, None)) is not None:
+                    yield lot
+            return
+        async with contextlib.aclosing(areleased(self._apieces(request, rows), self._patience)) as pieces:
+            with errors_name_file(request):
+                async for piece in pieces:
+                    yield rows.feed(piece) if rows.is_quick else await off_loop(rows.feed, piece)
+                if not rows.empty:
+                    yield rows.finish() if rows.is_quick else await off_loop(rows.finish)
+
+    def _pieces(self, request: DeviceFile, rows: FileRows) -> Generator[bytes, None, None]:
+        """Yield the bytes that are read, and describe the file to `rows` first. Holds the board until it ends."""
         device = self._inventory.device(request.device)
-        with (
-            device.lease(holder(request), interrupt=request.interrupt) as session,
-            errors_name_file(request),
-        ):
+        with device.lease(holder(request), interrupt=request.interrupt) as session:
             if request.describe is not None:
                 entry = session.stat(request.path)
                 hashed = rows.wants_digest and entry.kind == "file"
                 rows.describe(entry, *(session.hash(request.path) if hashed else ()))
             if rows.empty:
                 return
-            with contextlib.closing(
-                session.read(request.path, offset=request.offset, limit=request.limit, transfer=transfer_of(request))
-            ) as pieces:
-                for piece in pieces:
-                    yield rows.feed(piece)
-                yield rows.finish()
+            yield from session.read(
+                request.path, offset=request.offset, limit=request.limit, transfer=transfer_of(request)
+            )
 
-    async def _alots(self, request: DeviceFile, rows: FileRows) -> AsyncGenerator[Lot, None]:
-        if request.cached:
-            with contextlib.closing(await self._afetch(request)) as content:
-                lots = _content_lots(request, rows, content)
-                while (lot := await off_loop(next, lots, None)) is not None:
-                    yield lot
-            return
+    async def _apieces(self, request: DeviceFile, rows: FileRows) -> AsyncGenerator[bytes, None]:
+        """As `_pieces`, on an event loop."""
         device = self._inventory.device(request.device)
         async with device.alease(holder(request), interrupt=request.interrupt) as session:
-            with errors_name_file(request):
-                if request.describe is not None:
-                    entry = await session.stat(request.path)
-                    hashed = rows.wants_digest and entry.kind == "file"
-                    rows.describe(entry, *(await session.hash(request.path) if hashed else ()))
-                if rows.empty:
-                    return
-                async with contextlib.aclosing(
-                    session.read(
-                        request.path, offset=request.offset, limit=request.limit, transfer=transfer_of(request)
-                    )
-                ) as pieces:
-                    async for piece in pieces:
-                        yield rows.feed(piece) if rows.is_quick else await off_loop(rows.feed, piece)
-                    yield rows.finish() if rows.is_quick else await off_loop(rows.finish)
+            if request.describe is not None:
+                entry = await session.stat(request.path)
+                hashed = rows.wants_digest and entry.kind == "file"
+                rows.describe(entry, *(await session.hash(request.path) if hashed else ()))
+            if rows.empty:
+                return
+            reading = session.read(
+                request.path, offset=request.offset, limit=request.limit, transfer=transfer_of(request)
+            )
+            async with contextlib.aclosing(reading) as pieces:
+                async for piece in pieces:
+                    yield piece
 
 
-def _content_lots(request: DeviceFile, rows: FileRows, content: CachedContent) -> Generator[Lot, None, None]:
+def _content_lots(request: DeviceFile, rows: FileRows, content: Content) -> Generator[Lot, None, None]:
     if request.describe is not None:
         rows.describe(content.key.entry, content.key.algorithm, content.key.digest)
     if rows.empty:
@@ -276,9 +271,19 @@ def _content_lots(request: DeviceFile, rows: FileRows, content: CachedContent) -
         yield rows.finish()
 
 
-def _close(content: CachedContent | None) -> None:
+def _close(content: Content | None) -> None:
     if content is not None:
         content.close()
+
+
+def exhausted(work: Generator[Lot, None, Content]) -> Content:
+    """Run `work` to its end, and return its result."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            content: Content = end.value
+            return content
 
 
 def content_of(request: DeviceFile, schema: pa.Schema, acknowledge: Acknowledge) -> FileContent:

@@ -14,6 +14,7 @@ from fastflight.device import FileEntry
 from fastflight.errors import RequestError
 from fastflight.service.requests import FILE_DESCRIPTION, DeviceFile
 from fastflight.service.source import Lot, Noted, Summary
+from fastflight.sources.content import TEXT
 from fastflight.sources.misfits import MisfitNotice
 from fastflight.tables import Batcher, Layout, format_of, open_reader
 from fastflight.tables.bare import empty
@@ -27,6 +28,10 @@ class FileRows:
         self._reader = open_reader(layout)
         # `raw` needs no decoding, so `feed` may run on an event loop. How long other formats take depends on the file.
         self.is_quick = layout.format == "raw"
+        # Without a schema, all of a text file decides the types of its columns.
+        self.needs_whole_file = request.cached or (
+            layout.format in TEXT and layout.schema is None and request.infer == "file"
+        )
         self._batcher = Batcher(request.batch_rows, request.flush_ms / 1000)
         self._misfits = MisfitNotice(self._reader.summary, "offset")
         self._fitting = 0

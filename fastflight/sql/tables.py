@@ -26,7 +26,7 @@ from fastflight.service.requests import DeviceFile, Recording, Request
 from fastflight.service.resolve import plain
 from fastflight.service.source import Reading
 from fastflight.sources import DeviceFiles
-from fastflight.sources.file_cache import CachedContent
+from fastflight.sources.file_cache import Content
 from fastflight.sources.recorded_rows import WAITED
 from fastflight.sources.recording import Readable, range_of
 from fastflight.sql.names import CATALOG, OWN_SCHEMA, RECORDING, like, shown, table_of_path
@@ -94,7 +94,7 @@ class Table(Protocol):
 class FileTable:
     """A file of a device. All scans have the same content."""
 
-    def __init__(self, files: DeviceFiles, request: DeviceFile, content: CachedContent) -> None:
+    def __init__(self, files: DeviceFiles, request: DeviceFile, content: Content) -> None:
         self._files = files
         self._request = request
         self._content = content
@@ -233,7 +233,7 @@ class Tables:
                 next(fetching)
                 check()
         except StopIteration as fetched:
-            content: CachedContent = fetched.value
+            content: Content = fetched.value
         finally:
             fetching.close()
         try:

@@ -16,11 +16,12 @@ import pytest
 
 from fastflight.device import FileEntry, Inventory, Session
 from fastflight.device.session import AsyncSession
-from fastflight.errors import RequestError, StorageFull
+from fastflight.errors import RequestError
 from fastflight.service.requests import DeviceFile
 from fastflight.service.source import AsyncReading, Reading
 from fastflight.sources import DeviceFiles, FileCache
-from fastflight.sources.file_cache import CHECKSUM_BYTES, CacheKey, NewContent, Origin
+from fastflight.sources.file_cache import CHECKSUM_BYTES, NEW, CacheKey, Origin
+from fastflight.sources.spool import Spool
 from tests.support.refusals import refused
 
 CONTENT = b"a,b\n1,x\n2,y\n"
@@ -32,12 +33,12 @@ def key(content: bytes, path: str = "/a.csv", algorithm: str = "sha256", device:
 
 
 def store(cache: FileCache, content: bytes, of: CacheKey) -> Origin:
-    with closing(NewContent(cache, of)) as new:
-        new.feed(content[:5])
-        new.feed(content[5:])
-        with closing(new.finish()) as stored:
-            assert b"".join(stored.pieces()) == content
-            return stored.origin
+    spool = Spool()
+    spool.feed(content[:5])
+    spool.feed(content[5:])
+    with closing(cache.store(of, spool)) as stored:
+        assert b"".join(stored.pieces()) == content
+        return stored.origin
 
 
 def found(cache: FileCache, of: CacheKey) -> bytes | None:
@@ -105,9 +106,30 @@ def test_entries_that_were_used_longest_ago_are_removed(tmp_path: Path) -> None:
     assert found(cache, key(contents[0])) == contents[0]  # now the newest
     store(cache, contents[3], key(contents[3]))
     assert [found(cache, key(content)) is not None for content in contents] == [True, False, True, True]
-    with refused(StorageFull):
-        store(cache, bytes(301), key(bytes(301)))
-    assert not list(tmp_path.glob("*.new"))
+    assert store(cache, bytes(301), key(bytes(301))) == "board"
+    assert found(cache, key(bytes(301))) is None
+    assert found(cache, key(contents[3])) == contents[3]
+
+
+def test_unfinished_entries_of_a_killed_server_are_removed(tmp_path: Path) -> None:
+    cache = FileCache(tmp_path)
+    old, new = tmp_path / f"old{NEW}", tmp_path / f"new{NEW}"
+    for each in (old, new):
+        each.write_bytes(b"unfinished")
+    os.utime(old, (0, 0))
+    store(cache, CONTENT, key(CONTENT))
+    assert (old.exists(), new.exists()) == (False, True)
+
+
+def test_a_file_is_read_although_the_cache_cannot_keep_it(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "cache"
+    in_the_way.write_bytes(b"not a folder")
+    spool = Spool()
+    spool.feed(CONTENT)
+    cache = FileCache(in_the_way)
+    assert cache.find(key(CONTENT)) is None
+    with closing(cache.store(key(CONTENT), spool)) as stored:
+        assert b"".join(stored.pieces()) == CONTENT
 
 
 def test_a_content_stays_while_it_is_read(tmp_path: Path) -> None:
