@@ -102,18 +102,18 @@ class BoardListings:
     def _list(self, device: Device) -> Entries:
         if (kept := self._fresh(device)) is not None:
             return kept.entries
-        # A change or output during the listing makes the version differ, so that the next caller lists again.
-        version = _version(device)
         with device.lease("listing files", timeout=LEASE_SECONDS) as session:
+            # Output during the listing makes the version differ, so that the next caller lists again.
+            version = _version(device)
             entries = session.list("/", recursive=True)
         if len(entries) <= MAX_KEPT_ENTRIES:
             self._kept[device] = _Kept(entries, version, self._clock())
         return entries
 
     def _fresh(self, device: Device) -> _Kept | None:
-        """Return the last listing of the device, if it is still true."""
+        """Return the last listing of the device, if it is still true. An owner may change the files at any moment."""
         kept = self._kept.get(device)
-        if kept is None or kept.version != _version(device):
+        if kept is None or device.holder is not None or kept.version != _version(device):
             return None
         return kept if device.is_heard or self._clock() - kept.at < UNHEARD_SECONDS else None
 

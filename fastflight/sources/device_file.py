@@ -50,12 +50,12 @@ class DeviceFiles:
     def __init__(
         self, inventory: Inventory, cache: FileCache | None = None, patience_seconds: float = PATIENCE_SECONDS
     ) -> None:
-        """`cache` is for files that are read as a whole; without one, it is in a temporary folder.
+        """`cache` is for files that are read as a whole; without one, none are kept.
 
         A client that does not read on for `patience_seconds` no longer keeps the board.
         """
         self._inventory = inventory
-        self.cache = cache or FileCache()
+        self.cache = cache or FileCache(max_bytes=0)
         self._patience = patience_seconds
         self._listings = BoardListings()
 
@@ -119,8 +119,8 @@ class DeviceFiles:
     def describe(self, request: DeviceFile) -> Estimate:
         """Return the size of the file and the schema of its rows: that of the `do_get` which follows.
 
-        A text file without a schema is read for that, and is in the cache for that `do_get`. Of an `arrow` file, the
-        board sends the beginning.
+        A text file without a schema is read for that, and is in the cache for that `do_get`. Of other files, the board
+        sends the beginning.
         """
         rows = FileRows(request)
         if rows.needs_whole_file:
@@ -135,12 +135,11 @@ class DeviceFiles:
             errors_name_file(request),
         ):
             size = session.stat(request.path).size
+            with contextlib.closing(session.read(request.path, limit=SAMPLE_BYTES)) as pieces:
+                for piece in pieces:
+                    rows.feed(piece)
             if rows.schema is None:
-                with contextlib.closing(session.read(request.path, limit=SAMPLE_BYTES)) as pieces:
-                    for piece in pieces:
-                        rows.feed(piece)
-                if rows.schema is None:
-                    rows.finish()
+                rows.finish()
         return Estimate(rows.schema, bytes=size)
 
     def requests(self, takes: Takes) -> Iterator[tuple[DeviceFile, Estimate]]:

@@ -115,7 +115,10 @@ class Content:
 
 
 class FileCache:
-    """The entries in `folder`, which is made on first use; without one, in a temporary folder that `close` removes."""
+    """The entries in `folder`, which is made on first use; without one, in a temporary folder that `close` removes.
+
+    With 0 for `max_bytes` it keeps nothing and needs no folder.
+    """
 
     def __init__(self, folder: Path | None = None, max_bytes: int = DEFAULT_BYTES) -> None:
         self.max_bytes = max_bytes
@@ -136,7 +139,7 @@ class FileCache:
 
     def find(self, key: CacheKey) -> Content | None:
         """Return the content of an entry; None if there is none, or if it is damaged or cannot be read."""
-        if not key.name:
+        if not key.name or not self.max_bytes:
             return None
         try:
             return self._find(key)
@@ -167,7 +170,7 @@ class FileCache:
         It becomes an entry of the cache if it has the digest that the board has computed, and is no larger than the
         cache may be. A disk that cannot take the entry costs the next reader time, and this one nothing.
         """
-        if key.algorithm and key.fits(spool) and spool.size <= self.max_bytes:
+        if self.max_bytes and spool.size <= self.max_bytes and key.name and key.fits(spool):
             try:
                 self._add(key, spool)
             except StorageError as error:

@@ -17,7 +17,7 @@ import pyarrow.flight as flight
 import pytest
 
 from fastflight.simulator import samples
-from fastflight.sources import device_file
+from fastflight.sources import board_listings
 from tests.support.waiting import until
 
 from .conftest import SOON, BoardServer, Serve, board_server, command, sha256, simulated, ticket
@@ -272,7 +272,7 @@ def two_boards(tmp_path: Path) -> Iterator[BoardServer]:
 
 def test_devices_are_listed_side_by_side(two_boards: BoardServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy one does not keep the others waiting."""
-    monkeypatch.setattr(device_file, "LISTING_LEASE_SECONDS", SOON)
+    monkeypatch.setattr(board_listings, "LEASE_SECONDS", SOON)
     busy, free = (two_boards.inventory.device(name) for name in ("a", "b"))
     with ThreadPoolExecutor() as pool, busy.lease("a test"):
         listing = pool.submit(lambda: [info.descriptor.path for info in two_boards.client.list_flights(b"[ab]/*.csv")])
@@ -281,7 +281,7 @@ def test_devices_are_listed_side_by_side(two_boards: BoardServer, monkeypatch: p
 
 
 def test_a_busy_device_is_listed_from_what_is_known(two_boards: BoardServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device_file, "LISTING_LEASE_SECONDS", 0.05)
+    monkeypatch.setattr(board_listings, "LEASE_SECONDS", 0.05)
 
     def listed(criteria: bytes) -> dict[bytes, dict[str, str]]:
         infos = two_boards.client.list_flights(criteria)
