@@ -37,7 +37,7 @@ from fastflight.service.source import (
 from fastflight.sources.board_listings import BoardListings
 from fastflight.sources.content import FileContent, while_wanted
 from fastflight.sources.file_cache import CacheKey, Content, FileCache
-from fastflight.sources.file_rows import FileRows, layout_of
+from fastflight.sources.file_rows import FileRows, WholeRows, layout_of, rows_of
 from fastflight.sources.reading import abegin, begin
 from fastflight.sources.release import PATIENCE_SECONDS, areleased, released
 from fastflight.sources.spool import Spool
@@ -72,11 +72,11 @@ class DeviceFiles:
         )
 
     def read(self, request: DeviceFile) -> Reading:
-        rows = FileRows(request)
+        rows = rows_of(request)
         return begin(rows, self._lots(request, rows))
 
     async def aread(self, request: DeviceFile) -> AsyncReading:
-        rows = FileRows(request)
+        rows = rows_of(request)
         return await abegin(rows, self._alots(request, rows))
 
     def write(self, request: DeviceFile, schema: pa.Schema, batches: Sent, acknowledge: Acknowledge) -> Summary:
@@ -122,8 +122,8 @@ class DeviceFiles:
         A text file without a schema is read for that, and is in the cache for that `do_get`. Of other files, the board
         sends the beginning.
         """
-        rows = FileRows(request)
-        if rows.needs_whole_file:
+        rows = rows_of(request)
+        if request.cached or isinstance(rows, WholeRows):
             content = exhausted(self.fetch(request))
             with contextlib.closing(content), contextlib.closing(_content_lots(request, rows, content)) as lots:
                 while rows.schema is None and next(lots, None) is not None:
@@ -196,11 +196,11 @@ class DeviceFiles:
 
     def rows(self, request: DeviceFile, content: Content) -> Reading:
         """Read a file's content as rows. The caller closes `content` afterwards."""
-        rows = FileRows(request)
+        rows = rows_of(request)
         return begin(rows, _content_lots(request, rows, content))
 
-    def _lots(self, request: DeviceFile, rows: FileRows) -> Generator[Lot, None, None]:
-        if rows.needs_whole_file:
+    def _lots(self, request: DeviceFile, rows: FileRows | WholeRows) -> Generator[Lot, None, None]:
+        if request.cached or isinstance(rows, WholeRows):
             with contextlib.closing((yield from self.fetch(request))) as content:
                 yield from _content_lots(request, rows, content)
             return
@@ -213,8 +213,8 @@ class DeviceFiles:
             if not rows.empty:
                 yield rows.finish()
 
-    async def _alots(self, request: DeviceFile, rows: FileRows) -> AsyncGenerator[Lot, None]:
-        if rows.needs_whole_file:
+    async def _alots(self, request: DeviceFile, rows: FileRows | WholeRows) -> AsyncGenerator[Lot, None]:
+        if request.cached or isinstance(rows, WholeRows):
             with contextlib.closing(await self._afetch(request)) as content:
                 lots = _content_lots(request, rows, content)
                 while (lot := await off_loop(next, lots, None)) is not None:
@@ -259,15 +259,13 @@ class DeviceFiles:
                     yield piece
 
 
-def _content_lots(request: DeviceFile, rows: FileRows, content: Content) -> Generator[Lot, None, None]:
+def _content_lots(request: DeviceFile, rows: FileRows | WholeRows, content: Content) -> Generator[Lot, None, None]:
     if request.describe is not None:
         rows.describe(content.key.entry, content.key.algorithm, content.key.digest)
     if rows.empty:
         return
     with errors_name_file(request):
-        for piece in content.pieces(request.offset, request.limit):
-            yield rows.feed(piece)
-        yield rows.finish()
+        yield from rows.lots(content)
 
 
 def _close(content: Content | None) -> None:

@@ -67,6 +67,7 @@ class _EntryFile:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self.size = os.fstat(descriptor).st_size - CHECKSUM_BYTES
+        self.sha256 = os.pread(descriptor, CHECKSUM_BYTES, 0)
 
     def pieces(self, offset: int = 0, limit: int | None = None) -> Iterator[bytes]:
         end = self.size if limit is None else min(self.size, offset + limit)
@@ -84,7 +85,7 @@ class _EntryFile:
         computed = hashlib.sha256()
         for piece in self.pieces():
             computed.update(piece)
-        return os.pread(self._descriptor, CHECKSUM_BYTES, 0) == computed.digest()
+        return self.sha256 == computed.digest()
 
     def close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
@@ -104,6 +105,11 @@ class Content:
     def size(self) -> int:
         """The number of bytes."""
         return self._file.size
+
+    @property
+    def sha256(self) -> bytes:
+        """The SHA-256 of the bytes."""
+        return self._file.sha256
 
     def pieces(self, offset: int = 0, limit: int | None = None) -> Iterator[bytes]:
         """Yield the bytes from `offset` on, at most `limit`."""

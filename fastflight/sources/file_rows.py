@@ -1,11 +1,11 @@
-"""Decodes the bytes of a device's file into rows, as they arrive. No I/O."""
+"""Decodes the bytes of a device's file into rows: as they arrive, or from the whole file."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import time
-from dataclasses import asdict
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pyarrow as pa
@@ -14,32 +14,34 @@ from fastflight.device import FileEntry
 from fastflight.errors import RequestError
 from fastflight.service.requests import FILE_DESCRIPTION, DeviceFile
 from fastflight.service.source import Lot, Noted, Summary
-from fastflight.sources.content import TEXT
+from fastflight.sources.file_cache import Content
 from fastflight.sources.misfits import MisfitNotice
-from fastflight.tables import Batcher, Layout, format_of, open_reader
+from fastflight.tables import (
+    Batcher,
+    Layout,
+    RowReader,
+    WholeFile,
+    format_of,
+    needs_whole_file,
+    open_reader,
+    open_whole,
+)
 from fastflight.tables.bare import empty
 
 
-class FileRows:
-    """Decodes the bytes of one file into batches. No I/O."""
+class _Rows:
+    """What the rows of streamed and of whole files have in common."""
 
-    def __init__(self, request: DeviceFile) -> None:
-        layout = read_layout(request)
-        self._reader = open_reader(layout)
-        # `raw` needs no decoding, so `feed` may run on an event loop. How long other formats take depends on the file.
-        self.is_quick = layout.format == "raw"
-        # Without a schema, all of a text file decides the types of its columns.
-        self.needs_whole_file = request.cached or (
-            layout.format in TEXT and layout.schema is None and request.infer == "file"
-        )
+    def __init__(self, request: DeviceFile, layout: Layout) -> None:
+        self._layout = layout
         self._batcher = Batcher(request.batch_rows, request.flush_ms / 1000)
-        self._misfits = MisfitNotice(self._reader.summary, "offset")
-        self._fitting = 0
-        self._sha256 = hashlib.sha256()
+        self._reader: RowReader | WholeFile | None = None
+        self._sha256: Callable[[], str] = hashlib.sha256().hexdigest
         self._offset = request.offset
         self._bytes = 0
         self._described: dict[str, Any] | None = None
         self.wants_digest = request.describe == "digest"
+        self._limit = request.limit
         # Whether no bytes of the file have to be read.
         self.empty = request.limit == 0
 
@@ -52,8 +54,8 @@ class FileRows:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The schema of the rows; None until the codec knows it."""
-        schema = self._reader.schema
+        """The schema of the rows; None until it is known."""
+        schema = None if self._reader is None else self._reader.schema
         if self._described is None:
             return schema
         if schema is None:
@@ -62,6 +64,28 @@ class FileRows:
             schema = pa.schema([])
         return schema.with_metadata({**(schema.metadata or {}), FILE_DESCRIPTION: json.dumps(self._described).encode()})
 
+    def summary(self) -> Summary:
+        """Return counts and the digest of the bytes that were read, from the requested offset on."""
+        counts = {"rejected": 0, "rejected_rows": []}
+        if self._reader is not None:
+            counts |= self._reader.summary.as_dict()
+            del counts["rows"]  # of the file; the server counts those of the answer
+        return {"offset": self._offset, "bytes": self._bytes, "sha256": self._sha256(), **counts}
+
+
+class FileRows(_Rows):
+    """Decodes the bytes of one file as they come: `feed` gets them in order, then `finish` is called."""
+
+    def __init__(self, request: DeviceFile, layout: Layout) -> None:
+        super().__init__(request, layout)
+        self._stream = self._reader = open_reader(layout)
+        # `raw` needs no decoding, so `feed` may run on an event loop. How long other formats take depends on the file.
+        self.is_quick = layout.format == "raw"
+        self._misfits = MisfitNotice(self._stream.summary, "offset")
+        self._fitting = 0
+        self._hash = hashlib.sha256()
+        self._sha256 = self._hash.hexdigest
+
     def feed(self, piece: bytes) -> Lot:
         """Decode the next bytes of the file and return the batches that are ready.
 
@@ -69,9 +93,9 @@ class FileRows:
         """
         batches: list[pa.RecordBatch] = []
         if piece:
-            self._sha256.update(piece)
+            self._hash.update(piece)
             self._bytes += len(piece)
-            batches = self._reader.feed(piece)
+            batches = self._stream.feed(piece)
         self._fitting += sum(batch.num_rows for batch in batches)
         ready: Lot = [*self._batcher.add(batches, time.monotonic())]
         if note := self._misfits.note(self._fitting):
@@ -80,19 +104,34 @@ class FileRows:
 
     def finish(self) -> Lot:
         """Return the last batches, once the file has ended."""
-        ready = self._batcher.add(self._reader.finish(), time.monotonic())
+        ready = self._batcher.add(self._stream.finish(), time.monotonic())
         return [*ready, *self._batcher.flush()]
 
-    def summary(self) -> Summary:
-        """Return counts and the digest of the bytes that were read, from the requested offset on."""
-        summary = self._reader.summary
-        return {
-            "offset": self._offset,
-            "bytes": self._bytes,
-            "sha256": self._sha256.hexdigest(),
-            "rejected": summary.rejected,
-            "rejected_rows": [asdict(row) for row in summary.rejected_rows],
-        }
+    def lots(self, content: Content) -> Generator[Lot, None, None]:
+        """Yield the rows of a file that is on the server already, from the requested offset on."""
+        for piece in content.pieces(self._offset, self._limit):
+            yield self.feed(piece)
+        yield self.finish()
+
+
+class WholeRows(_Rows):
+    """The rows of a text file without a schema: all of it decides the types of its columns."""
+
+    def lots(self, content: Content) -> Generator[Lot, None, None]:
+        """Yield an empty lot once the columns are known, and then the rows. Each step may take long."""
+        self._reader = file = open_whole(self._layout, content.pieces)
+        self._bytes, self._sha256 = content.size, content.sha256.hex
+        yield []
+        for batch in file.batches():
+            if ready := self._batcher.add([batch], time.monotonic()):
+                yield [*ready]
+        yield [*self._batcher.flush()]
+
+
+def rows_of(request: DeviceFile) -> FileRows | WholeRows:
+    """Return the object that decodes the file of a request. `RequestError` for a request that cannot be answered."""
+    layout = read_layout(request)
+    return WholeRows(request, layout) if needs_whole_file(layout) else FileRows(request, layout)
 
 
 def layout_of(request: DeviceFile) -> Layout:
@@ -104,6 +143,7 @@ def layout_of(request: DeviceFile) -> Layout:
         record=request.record,
         on_error=request.on_error,
         offset=request.offset,
+        infer=request.infer,
     )
 
 

@@ -19,7 +19,7 @@ from fastflight.errors import DataError, FastFlightError, RequestError, Stopped
 from fastflight.runtime.failure import error_json
 from fastflight.service.requests import DeviceFile, FleetFile
 from fastflight.service.source import Noted, Summary
-from fastflight.sources.file_rows import FileRows
+from fastflight.sources.file_rows import rows_of
 from fastflight.tables import format_of, schema_from_names
 from fastflight.tables.bare import empty
 
@@ -55,7 +55,7 @@ class FleetRows:
         self._file_schema: pa.Schema | None = None
         # The columns of the answer, with `device`.
         self.schema = pa.schema([])
-        if (schema := FileRows(self.request_for(names[0])).schema) is not None:
+        if (schema := rows_of(self.request_for(names[0])).schema) is not None:
             self.begin(schema)
 
     @property

@@ -17,7 +17,7 @@ import pytest
 
 from fastflight.simulator import samples
 
-from .conftest import SOON, BoardServer, Got, Put, Serve, sha256, simulated, ticket
+from .conftest import SOON, BoardServer, Got, Put, Serve, command, sha256, simulated, ticket
 from .refusal import DEVICE, FILE, INTERNAL, OLD, TABLE, TIMED_OUT, UNAVAILABLE, refused
 
 
@@ -92,7 +92,8 @@ def test_other_calls_on_a_board_that_breaks_off(faulty: Callable[[str], BoardSer
 
 def test_a_board_that_is_reset_before_it_answers_is_asked_again(faulty: Callable[[str], BoardServer]) -> None:
     board = faulty("fault=reset-after-rx=1200")
-    info = board.client.get_flight_info(flight.FlightDescriptor.for_path("demo", "/readings.csv"))
+    request = command(**FILE, path="/readings.csv", infer="sample")
+    info = board.client.get_flight_info(request)
     assert info.total_bytes == len(samples.readings())
     _lives_on(board)
 
@@ -111,7 +112,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_board_that_falls_silent_while_it_is_read(faulty: Callable[[str], BoardServer], mode: str) -> None:
     # It gets no further than the code that would read.
     board = faulty("fault=stall-after-rx=1100")
-    got = board.get(**FILE, path="/readings.csv", mode=mode)
+    got = board.get(**FILE, path="/readings.csv", mode=mode, infer="sample")
     refused(got.error, TIMED_OUT, "demo: the board does not answer to Ctrl-C and Ctrl-A", "plug it in again")
     _lives_on(board)
 

@@ -36,7 +36,7 @@ READS: dict[str, dict[str, Any]] = {
 Steps = list[tuple[Any, str]]
 # What a request takes from its device to the first batch, and on to the end. One that does not come by a step succeeds.
 OWN_STEPS: dict[str, Steps] = {
-    "file": [(device_file.FileRows, "feed")],
+    "file": [(device_file.WholeRows, "lots"), (device_file.Spool, "afeed")],
     "listing": [],
     "tree": [(tree_rows.TreeRows, "feed")],
     "exec": [(device_exec.LineRows, "feed")],
