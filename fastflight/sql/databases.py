@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import secrets
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -199,10 +200,12 @@ class Databases:
         self._registered: list[str] = []
         self._attach()
 
-    def register(self, database: duckdb.DuckDBPyConnection, name: str, rows: Any) -> None:
-        """Make Arrow rows a table, until `renew` is called."""
+    def register(self, database: duckdb.DuckDBPyConnection, rows: Any) -> str:
+        """Make Arrow rows a table, until `renew` is called, and return its name, which no query can guess."""
+        name = f"rows_{secrets.token_hex(8)}"
         database.register(name, rows)
         self._registered.append(name)
+        return f"temp.main.{name}"
 
     def set_clock(self, time: datetime.datetime) -> None:
         """Set what the functions that tell the time return, until it is set again."""

@@ -32,6 +32,8 @@ REFUSED_FUNCTIONS = frozenset(
     pg_sleep query query_table setseed sleep_ms txid_current write_log
     """.split()
 )
+# What the names of DuckDB's own views begin with, those that need no schema.
+DUCKDB_NAMES = ("duckdb_", "pg_", "pragma_", "sqlite_")
 QUERIES = frozenset(("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"))
 EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)
 SHOW_TABLES = 'select "schema", "name", "type", sql_name from fastflight."tables" order by all'
@@ -100,20 +102,19 @@ def _tree(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:
 
 
 def _inspect(statement: Statement, tree: Any) -> None:
-    nodes = statement.nodes = list(_nodes(tree))
-    shows = [node for node in nodes if node.get("type") == "SHOW_REF" and node.get("show_type") == "SHOW_SPECIAL"]
+    scoped = list(_nodes(tree))
+    nodes = statement.nodes = [node for node, _ in scoped]
+    # `describe` and `summarize` have a query, whose tables are checked like all others.
+    shows = [node for node in nodes if node.get("type") == "SHOW_REF" and "query" not in node]
     if shows:
         what = str(shows[0].get("table_name")).strip('"')
         if what not in ("tables", "__show_tables_expanded") or len(nodes) > 8:
-            raise RequestError("only `show tables` is allowed", where="query", hint=SHOW_TABLES)
-        statement.sql, nodes = (
-            SHOW_TABLES,
-            [{"type": "BASE_TABLE", "qualified_name": {"path": ["fastflight", "tables"]}}],
-        )
-    named = {
-        each["key"].lower() for node in nodes for each in (node.get("cte_map") or {}).get("map", []) if "key" in each
-    }
-    for node in nodes:
+            raise RequestError(
+                "only `show tables` is allowed", where="query", hint=f"{SHOW_TABLES}, or describe a table"
+            )
+        statement.sql = SHOW_TABLES
+        scoped = [({"type": "BASE_TABLE", "qualified_name": {"path": ["fastflight", "tables"]}}, frozenset())]
+    for node, ctes in scoped:
         kind = node.get("type")
         if isinstance(kind, str) and kind.endswith("_NODE") and kind not in QUERIES:
             raise RequestError("a query that writes is not allowed", where="query", hint=WRITES)
@@ -127,7 +128,7 @@ def _inspect(statement: Statement, tree: Any) -> None:
                 raise RequestError("this function has no schema", where=f"function {name}", hint=f"Write {name}(...)")
         elif kind == "BASE_TABLE":
             path = list(node["qualified_name"]["path"])
-            if len(path) == 1 and path[0].lower() in named:
+            if len(path) == 1 and path[0].lower() in ctes:
                 continue
             if [part.lower() for part in path[-2:-1]] == [STANDARD]:
                 _refuse_unless(path[-1].lower(), STANDARD_VIEWS, "view")
@@ -161,13 +162,30 @@ def _refuse_unless(name: str, allowed: frozenset[str], what: str = "table functi
         raise RequestError(f"this {what} is not allowed", where=f"{what} {name}", hint=nearest(name, allowed))
 
 
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Yield all objects of a tree, however deep it is."""
-    left = [tree]
+def _nodes(tree: Any) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
+    """Yield all objects of a tree, however deep it is, each with the names of the CTEs that it can use.
+
+    A query has its own CTEs and those of the queries around it. A CTE has those before it, and itself if it recurses.
+    """
+    left: list[tuple[Any, frozenset[str]]] = [(tree, frozenset())]
     while left:
-        node = left.pop()
+        node, ctes = left.pop()
+        inner: list[tuple[Any, frozenset[str]]] = []
         if isinstance(node, dict):
-            yield node
-            left.extend(reversed(node.values()))
+            yield node, ctes
+            if node.get("type") == "RECURSIVE_CTE_NODE":
+                ctes |= {node["cte_name"].lower()}
+            for each in (node.get("cte_map") or {}).get("map", []):
+                inner.append((each, ctes))
+                ctes |= {_cte(each["key"])}
+            inner += [(value, ctes) for key, value in node.items() if key != "cte_map"]
         elif isinstance(node, list):
-            left.extend(reversed(node))
+            inner = [(value, ctes) for value in node]
+        left.extend(reversed(inner))
+
+
+def _cte(name: str) -> str:
+    """Return the name of a CTE in lower case. `RequestError` for one that DuckDB may take for a table of its own."""
+    if name.lower().startswith(DUCKDB_NAMES):
+        raise RequestError("this name is reserved", where=f"with {name}", hint="Give the subquery another name")
+    return name.lower()

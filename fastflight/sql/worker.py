@@ -95,9 +95,9 @@ class Query:
         """Ask the server for the tables of the statement. Make them in the planner, without rows."""
         self._pipe.send(Kind.TABLES, {"tables": statement.tables, "lists": statement.lists})
         schemas = [self._schema() for _ in statement.tables]
-        for number, (path, schema) in enumerate(zip(statement.tables, schemas, strict=True)):
-            self._databases.register(planner, f"table{number}", schema.empty_table())
-            _make(planner, "table", path, f"from temp.main.table{number}")
+        for path, schema in zip(statement.tables, schemas, strict=True):
+            rows = self._databases.register(planner, schema.empty_table())
+            _make(planner, "table", path, f"from {rows}")
         if statement.lists:
             for schema_name, table in self._expect(Kind.ROWS).json():
                 for database in (planner, self._databases.runner):
@@ -134,14 +134,14 @@ class Query:
         for number, path in enumerate(statement.tables):
             columns, schema = narrowings[number].columns, schemas[number]
             scanned = schema if columns is None else pa.schema([schema.field(name) for name in columns])
-            self._databases.register(database, f"table{number}", Rows(scans, number, scanned))
+            rows_name = self._databases.register(database, Rows(scans, number, scanned))
             types = self._databases.planner.execute(f"describe from {'.'.join(map(quoted, path))}").fetchall()
             # Columns that are not read have their types all the same.
             selected = (
                 quoted(name) if name in scanned.names else f"null::{type_} as {quoted(name)}"
                 for name, type_, *_ in types
             )
-            query = f"from temp.main.table{number} select {', '.join(selected)}"
+            query = f"from {rows_name} select {', '.join(selected)}"
             if (files := stored[number]) is not None:
                 from_files = self._select_stored(scans, files, types)
                 query = from_files if files["whole"] else f"{from_files} union all {query}"

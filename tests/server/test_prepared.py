@@ -5,8 +5,15 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from fastflight.errors import ResourceExhausted, UnknownName
-from fastflight.server.prepared import LIFETIME_SECONDS, MAX_STATEMENTS, MAX_STATEMENTS_BYTES, PreparedStatements
+from fastflight.errors import RequestError, UnknownName
+from fastflight.server.prepared import (
+    LIFETIME_SECONDS,
+    MAX_OWNER_BYTES,
+    MAX_OWNER_STATEMENTS,
+    MAX_STATEMENTS,
+    MAX_STATEMENTS_BYTES,
+    PreparedStatements,
+)
 from tests.support.clock import ManualClock
 from tests.support.refusals import refused
 
@@ -44,18 +51,60 @@ def test_a_statement_ends_when_it_is_not_used() -> None:
     assert len(statements) == 1
 
 
-def test_there_is_a_limit_for_their_number_and_for_their_bytes() -> None:
-    clock = ManualClock()
-    statements = PreparedStatements(clock)
-    handles = [add(statements, "select 1", "") for _ in range(MAX_STATEMENTS)]
-    with refused(ResourceExhausted, scope="server", limit=MAX_STATEMENTS):
-        add(statements, "select 1", "")
-    statements.close(handles[0], "")
-    with refused(ResourceExhausted, scope="server", limit=MAX_STATEMENTS_BYTES):
-        add(statements, "x" * MAX_STATEMENTS_BYTES, "")
-    with refused(ResourceExhausted, scope="server", limit=MAX_STATEMENTS_BYTES):
-        statements.bind(handles[1], "", ["x" * MAX_STATEMENTS_BYTES])
-    assert statements.get(handles[1], "").parameters == ()
-    clock.now = LIFETIME_SECONDS * 1.1
-    add(statements, "select 1", "")
-    assert len(statements) == 1
+def has(statements: PreparedStatements, handle: bytes, owner: str) -> bool:
+    try:
+        return bool(statements.get(handle, owner))
+    except UnknownName:
+        return False
+
+
+def test_an_owner_who_takes_too_many_loses_those_not_used_for_longest() -> None:
+    statements = PreparedStatements()
+    others = add(statements, "select 1", "bob")
+    handles = [add(statements, "select 1", "eve") for _ in range(MAX_OWNER_STATEMENTS)]
+    assert has(statements, handles[0], "eve")  # which uses it
+    add(statements, "select 1", "eve")
+    assert [has(statements, handle, "eve") for handle in handles[:3]] == [True, False, True]
+    for _ in range(MAX_STATEMENTS):
+        add(statements, "select 1", "eve")
+    assert has(statements, others, "bob") and len(statements) == 1 + MAX_OWNER_STATEMENTS
+
+
+def test_in_a_full_server_the_owner_of_most_makes_room() -> None:
+    statements = PreparedStatements()
+    few = {owner: add(statements, "select 1", owner) for owner in ("alice", "bob")}
+    most = [add(statements, "select 1", "eve") for _ in range(MAX_OWNER_STATEMENTS)]
+    crowd = range(MAX_STATEMENTS - len(statements))
+    for number in crowd:
+        add(statements, "select 1", f"one of many {number}")
+    few["carol"] = add(statements, "select 1", "carol")
+    assert all(has(statements, handle, owner) for owner, handle in few.items())
+    assert [has(statements, handle, "eve") for handle in most[:2]] == [False, True]
+    assert len(statements) == MAX_STATEMENTS
+
+
+def test_bytes_are_limited_as_numbers_are() -> None:
+    statements = PreparedStatements()
+    kept = add(statements, "select 1", "bob")
+    large = "x" * (MAX_OWNER_BYTES // 2)
+    first, second = (add(statements, large, "eve") for _ in range(2))
+    assert (has(statements, first, "eve"), has(statements, second, "eve")) == (False, True)
+    statements.bind(second, "eve", ["y" * (MAX_OWNER_BYTES // 4)])
+    for number in range(2 * MAX_STATEMENTS_BYTES // len(large)):
+        add(statements, large, f"one of many {number}")
+    assert has(statements, kept, "bob")
+    for use in (
+        lambda: add(statements, "x" * MAX_OWNER_BYTES, "bob"),
+        lambda: statements.bind(kept, "bob", ["x" * MAX_OWNER_BYTES]),
+    ):
+        with refused(RequestError, where="prepared statement"):
+            use()
+    assert statements.get(kept, "bob").parameters == ()
+
+
+def test_a_bound_statement_does_not_make_room_for_itself() -> None:
+    statements = PreparedStatements()
+    handle = add(statements, "select ?", "eve")
+    other = add(statements, "x" * (MAX_OWNER_BYTES // 2), "eve")
+    statements.bind(handle, "eve", ["y" * (MAX_OWNER_BYTES // 2)])
+    assert (has(statements, handle, "eve"), has(statements, other, "eve")) == (True, False)

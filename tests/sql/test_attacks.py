@@ -15,12 +15,12 @@ import pyarrow as pa
 import pytest
 
 from fastflight.access.identity import ANYBODY, Identity, scopes
-from fastflight.errors import QueryLimit, RequestError, SourceError
+from fastflight.errors import AccessError, QueryLimit, RequestError, SourceError
 from fastflight.sql.databases import CLOCKS
 from fastflight.sql.frames import Kind, Pipe
 from fastflight.sql.process import SqlLimits
 from fastflight.sql.run import Run
-from fastflight.sql.statement import REFUSED_FUNCTIONS
+from fastflight.sql.statement import DUCKDB_NAMES, REFUSED_FUNCTIONS
 from tests.support.refusals import refused
 from tests.support.sql_engine import Sql
 
@@ -215,3 +215,66 @@ def test_large_values_come_in_frames_of_their_own(sql: Sql) -> None:
     table = sql.table("select range as n, repeat('x', (range % 7 * 500000)::int) as x from range(50) order by n")
     assert table["n"].to_pylist() == list(range(50))
     assert [len(each) for each in table["x"].to_pylist()] == [n % 7 * 500_000 for n in range(50)]
+
+
+HIDDEN = (
+    "select (with pg_settings as (select 1) select 1), * from pg_settings",
+    "select (with duckdb_logs as (select 1) select 1), * from duckdb_logs",
+    "select (with t as (select 1) select 1), * from t",
+    "select (with rows as (select 1) select 1), * from rows",
+    "with a as (select * from b), b as (select 1) select * from a",
+    "with a as (select * from a) select * from a",
+    "with recursive a as (select * from a) select * from a",
+    "(with a as (select 1) select * from a) union all select * from a",
+    "select * from (with a as (select 1) select * from a), a",
+    "select * from pg_settings",
+    "select * from pg_catalog.pg_settings",
+    "select * from system.pg_catalog.pg_settings",
+    "select * from system.main.duckdb_logs",
+    "with duckdb_views as (select 1) select * from duckdb_views",
+    "with PG_tables as (select 1) select * from pg_tables",
+    "with sqlite_master as (select 1) select 1",
+    "describe pg_settings",
+    "summarize pg_settings",
+    "show pg_settings",
+    "show databases",
+    "select * from (show pg_settings)",
+    "show tables from temp",
+    "show tables from pg_catalog",
+    'select * from temp.main.table0, demo."a.csv"',
+    "with main as (select 1) select * from main.pg_settings",
+    "select * from information_schema.columns",
+)
+
+
+@pytest.mark.parametrize("query", HIDDEN)
+def test_no_name_reaches_a_table_of_duckdb(sql: Sql, query: str) -> None:
+    with pytest.raises((RequestError, AccessError)):
+        sql.rows(query, identity=NOBODY)
+
+
+@pytest.mark.parametrize(
+    ("query", "answer"),
+    [
+        ("with a as (select 1 as x), b as (select * from a) select x from b", 1),
+        ("with a as (select 1 as x) select (select max(x) from a) as x", 1),
+        ("with A as (select 1 as x) select x from a", 1),
+        ("with a as (select 1 as x) select x from (with b as (select * from a) select * from b)", 1),
+        ("with recursive r as (select 1 as x union all select x + 1 from r where x < 3) select max(x) as x from r", 3),
+        ("with a as (select 1 as x) select x from (with a as (select 2 as x) select * from a)", 2),
+        ("with tables as (select 1 as x) select x from tables", 1),
+        ("with a as (select 1 as x) select x from a order by (with b as (select * from a) select x from b)", 1),
+        ('with demo as (select 1 as x) select count(*) + min(demo.x) as x from demo, demo."a.csv"', 4),
+        ('with v as (select v from demo."a.csv") select sum(v) as x from v', 61.5),
+    ],
+)
+def test_a_name_of_a_subquery_is_known_where_sql_knows_it(sql: Sql, query: str, answer: object) -> None:
+    assert sql.rows(query) == [{"x": answer}]
+
+
+def test_every_view_of_duckdb_that_needs_no_schema_has_a_reserved_name() -> None:
+    with closing(duckdb.connect()) as database:
+        found = database.execute(
+            "select view_name from duckdb_views() where internal and schema_name <> 'information_schema'"
+        ).fetchall()
+    assert found and all(name.startswith(DUCKDB_NAMES) for (name,) in found)
