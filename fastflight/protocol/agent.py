@@ -12,7 +12,8 @@ agent's file and its position are `fastflight_agent.f` and `fastflight_agent.pos
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
+from functools import partial
 
 from fastflight.errors import BusyError, DeviceMemory, ProtocolError, TransportTimeout
 from fastflight.protocol import agent_frames as frames
@@ -27,6 +28,8 @@ ATTEMPTS = 3
 # prints without pause would otherwise keep a request waiting for ever.
 MAX_OUTPUT_BYTES = 16 * 1024
 MAX_OUTPUT_READS = 128
+# Frames that are no answer to the last request: those of requests that were broken off. More are not from the agent.
+MAX_STRAY_FRAMES = 1024
 # How much of the program's output is kept to find out whether the board was reset.
 KEPT_OUTPUT_BYTES = 4096
 # The longest payload that the agent takes.
@@ -200,9 +203,8 @@ class AgentRepl(RawRepl):
                 flight.append((number, len(wire), sent))
                 yield Send(wire)
             try:
-                frame = yield from self._frame(ANSWER_SECONDS)
-                if all(each[0] != frame.number for each in flight):
-                    continue  # the answer to a frame that was sent again
+                # Skips answers to frames that were sent again.
+                frame = yield from self._frame(ANSWER_SECONDS, partial(_answers, {each[0] for each in flight}))
                 if frame.kind == frames.ENDED:
                     return frame.payload[4:]
                 end = 0
@@ -240,6 +242,8 @@ class AgentRepl(RawRepl):
             if len(frame.payload) <= 4:
                 break
             done += len(frame.payload) - 4
+            if done > count:
+                raise ProtocolError("the board sent more than it was asked for", hint="Install the agent again")
             yield Deliver(frame.payload[4:])
         return done, b""
 
@@ -250,8 +254,7 @@ class AgentRepl(RawRepl):
         """
         yield Send(frames.HELLO)
         try:
-            while (frame := (yield from self._frame(within))).kind != frames.ANNOUNCEMENT:
-                pass
+            frame = yield from self._frame(within, lambda each: each.kind == frames.ANNOUNCEMENT)
         except (TransportTimeout, ProtocolError):
             return None
         self._frames.clear()
@@ -270,12 +273,20 @@ class AgentRepl(RawRepl):
 
     def _answer(self, within: float) -> Conversation[Frame]:
         """Return the next answer to the last frame that was sent."""
-        while (frame := (yield from self._frame(within))).number != self._number or frame.kind == frames.ANNOUNCEMENT:
-            pass
-        return frame
+        return (
+            yield from self._frame(
+                within, lambda each: each.number == self._number and each.kind != frames.ANNOUNCEMENT
+            )
+        )
 
-    def _frame(self, within: float) -> Conversation[Frame]:
-        """Return the next frame, and skip the output of the program before it."""
+    def _frame(self, within: float, fits: Callable[[Frame], bool]) -> Conversation[Frame]:
+        """Return the next frame that `fits`. Skip other frames and the output of the program before it."""
+        for _ in range(MAX_STRAY_FRAMES):
+            if fits(frame := (yield from self._next_frame(within))):
+                return frame
+        raise ProtocolError("the board sends frames, and no answer", hint="Reset it, or plug it in again")
+
+    def _next_frame(self, within: float) -> Conversation[Frame]:
         skipped = reads = 0
         while not self._frames:
             for each in self._reader.feed((yield from self.inbox.some(within))):
@@ -295,6 +306,10 @@ class AgentRepl(RawRepl):
         result = super().restarted()
         self.inbox.take()
         return result
+
+
+def _answers(numbers: Container[int], frame: Frame) -> bool:
+    return frame.number in numbers
 
 
 def _lost(what: str) -> ProtocolError:

@@ -27,6 +27,11 @@ ANSWERS = frozenset((ANNOUNCEMENT, ACKNOWLEDGED, OUTPUT, ENDED, CONTENT))
 HEAD = struct.Struct("<BBHI")
 # The agent sends blocks of at most 2048 bytes with their position.
 MAX_PAYLOAD_BYTES = 4096
+# A board may send bytes of which every fifth seems to begin a frame of 4 kB. Checking them all takes the event loop a
+# second for each MB. So for each byte that arrives this many are checked, and at most so many at once: many times what
+# frames on a bad line need.
+CHECKED_PER_BYTE = 8
+CHECKED_AT_ONCE = 64 * 1024
 
 _ESCAPED = re.compile(rb"[\x03\x10\x16]")
 
@@ -53,23 +58,40 @@ def to_board(kind: int, number: int, payload: bytes) -> bytes:
 
 
 class FrameReader:
-    """Splits received bytes into frames and output. At most one incomplete frame is held back."""
+    """Splits received bytes into frames and output. At most one incomplete frame is held back.
+
+    If a board sends far more that seems to be frames than can be, later frames may be taken for output.
+    """
 
     def __init__(self) -> None:
         self._held = b""
+        # How many bytes may be checked, and how many of the next bytes are output because that was too few.
+        self._checkable = CHECKED_AT_ONCE
+        self._unchecked = 0
 
     def feed(self, data: bytes) -> list[bytes | Frame]:
         """Return what is complete, in its order: frames, and pieces of output."""
-        if not self._held and MARK not in data:
+        if not self._held and not self._unchecked and MARK not in data:
+            self._passed(len(data))
             return [data] if data else []
         data = self._held + data
         found: list[bytes | Frame] = []
-        # The output that is not returned yet begins at `start`; a frame may begin at `at`.
-        start = at = 0
+        # The output that is not returned yet begins at `start`; a frame may begin at `at`; `passed` is behind both.
+        start = passed = 0
+        at = min(self._unchecked, len(data))
+        self._unchecked -= at
         while (at := data.find(MARK, at)) >= 0:
             size = _size(data, at)
             if size > len(data) - at:
                 break
+            self._passed(at - passed)
+            passed = at
+            if size > self._checkable:
+                wait = -(-(size - self._checkable) // CHECKED_PER_BYTE)
+                at += min(wait, len(data) - at)
+                self._unchecked = wait - (at - passed)
+                continue
+            self._checkable -= size
             frame = _decode(data[at + 1 : at + size]) if size else None
             if frame is None:
                 at += 1
@@ -78,6 +100,7 @@ class FrameReader:
             found.append(frame)
             start = at = at + size
         end = len(data) if at < 0 else at
+        self._passed(end - passed)
         found += [data[start:end]] if end > start else []
         self._held = data[end:]
         return found
@@ -86,6 +109,10 @@ class FrameReader:
         """Return the bytes that are held back: no more bytes come that could complete a frame."""
         held, self._held = self._held, b""
         return held
+
+    def _passed(self, count: int) -> None:
+        """Allow for more to be checked after `count` more bytes."""
+        self._checkable = min(self._checkable + CHECKED_PER_BYTE * count, CHECKED_AT_ONCE)
 
 
 def _size(data: bytes, at: int) -> int:

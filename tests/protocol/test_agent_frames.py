@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import binascii
+from itertools import pairwise
+from types import SimpleNamespace
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.protocol.agent_frames import (
     ANSWERS,
+    CHECKED_AT_ONCE,
+    CHECKED_PER_BYTE,
     CONTENT,
     HEAD,
     HELLO,
@@ -76,6 +83,26 @@ def test_a_frame_to_the_board_holds_no_ctrl_c_and_one_mark(payload: bytes, numbe
     data = to_board(RUN, number, payload)
     assert b"\x03" not in data
     assert data.count(MARK) == 1
+
+
+@given(st.lists(st.integers(0, 400_000), max_size=5))
+def test_bytes_that_only_seem_to_be_frames_are_not_all_checked(places: list[int]) -> None:
+    """All of them would be 4096 bytes for each five. A frame long after them is found again."""
+    seeming = (MARK + b"h\0\0\x10") * 10_000
+    frame = Frame(CONTENT, 1, b"data")
+    data = seeming + bytes(MAX_PAYLOAD_BYTES) + wire(frame)
+    pieces = [data[start:end] for start, end in pairwise([0, *sorted(places), len(data)])]
+    checked = 0
+
+    def crc32(part: bytes, start: int = 0) -> int:
+        nonlocal checked
+        checked += len(part)
+        return binascii.crc32(part, start)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fastflight.protocol.agent_frames.binascii", SimpleNamespace(crc32=crc32))
+        assert read(pieces) == [seeming + bytes(MAX_PAYLOAD_BYTES), frame]
+    assert checked < CHECKED_PER_BYTE * len(data) + CHECKED_AT_ONCE
 
 
 def test_a_frame_that_is_too_long_is_output() -> None:

@@ -1,0 +1,61 @@
+"""Boards whose agent answers what no agent does: each request ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import cycle, repeat
+
+import pytest
+
+from fastflight.errors import ProtocolError
+from fastflight.protocol import agent_frames as frames
+from fastflight.protocol.agent import MAX_STRAY_FRAMES, AgentRepl
+from fastflight.protocol.conversation import Conversation, Deliver, Receive
+
+STEPS = 10 * MAX_STRAY_FRAMES
+
+
+def run(conversation: Conversation[object], board: Iterator[bytes]) -> tuple[object, bytes]:
+    """Run a conversation with a board that sends `board`. Return its result, and what it delivered."""
+    delivered = b""
+    step = next(conversation)
+    for _ in range(STEPS):
+        delivered += step.data if isinstance(step, Deliver) else b""
+        try:
+            step = conversation.send(next(board) if isinstance(step, Receive) else b"")
+        except StopIteration as end:
+            return end.value, delivered
+    raise AssertionError("the request does not end")
+
+
+def content(position: int, size: int) -> bytes:
+    return frames.encode(frames.CONTENT, 1, position.to_bytes(4, "little") + bytes(size))
+
+
+@pytest.mark.parametrize("board", [frames.encode(frames.OUTPUT, 77, b"x"), frames.encode(frames.ANNOUNCEMENT, 77, b"")])
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        lambda agent: agent.submit(b"1"),
+        lambda agent: agent.output(1.0),
+        lambda agent: agent.read(0, 100, 50),
+        lambda agent: agent.write(0, b"content", 50),
+    ],
+    ids=["submit", "output", "read", "write"],
+)
+def test_frames_that_are_no_answer_end_a_request(
+    request_of: Callable[[AgentRepl], Conversation[object]], board: bytes
+) -> None:
+    with pytest.raises(ProtocolError, match="the board sends frames, and no answer"):
+        run(request_of(AgentRepl()), repeat(board))
+
+
+def test_a_board_that_only_answers_does_not_announce_itself() -> None:
+    reached, _ = run(AgentRepl().reach(1.0), repeat(frames.encode(frames.OUTPUT, 77, b"x")))
+    assert reached is False
+
+
+def test_a_board_cannot_send_more_of_a_file_than_was_asked_for() -> None:
+    assert run(AgentRepl().read(0, 100, 50), cycle([content(0, 50), content(50, 50)])) == ((100, b""), bytes(100))
+    with pytest.raises(ProtocolError, match="more than it was asked for"):
+        run(AgentRepl().read(0, 100, 50), iter([content(0, 50), content(50, 51)]))
