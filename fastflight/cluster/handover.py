@@ -73,14 +73,17 @@ class HandOver:
             return []
         return self._buffer.log(name).extents(Range(from_seq=self._handed.get(name, 0)))
 
-    def drain(self, name: str, seconds: float) -> bool:
-        """Wait until all rows of a log are handed over, for at most `seconds`. Return whether they are."""
-        return self._shard.submit(self._drained([name], seconds)).result()
+    def drain(self, names: list[str] | None, seconds: float) -> bool:
+        """Wait until the present rows of logs, or of all, are handed over, for at most `seconds`.
+
+        Return whether they are.
+        """
+        return self._shard.submit(self._drained(self._buffer.names() if names is None else names, seconds)).result()
 
     def close(self, seconds: float) -> None:
         """Hand over what is in the buffer, for at most `seconds`, and stop. The next start hands over the rest."""
         with contextlib.suppress(Stopped):
-            if not self._shard.submit(self._drained(self._buffer.names(), seconds)).result():
+            if not self.drain(None, seconds):
                 log.warning(
                     "not all rows are handed over; that goes on at the next start",
                     reasons=sorted(set(self._troubles.values())),
@@ -101,15 +104,17 @@ class HandOver:
             for task in [*self._copying.values()]:
                 task.cancel()
 
-    def _is_behind(self, name: str) -> bool:
-        return self._buffer.log(name).durable_end > self._seen.get(name, 0)
-
     async def _drained(self, names: list[str], seconds: float) -> bool:
+        ends = {name: self._buffer.log(name).durable_end for name in names}
+
+        def is_behind() -> bool:
+            return any(end > self._seen.get(name, 0) for name, end in ends.items())
+
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while any(map(self._is_behind, names)):
+                while is_behind():
                     await self._progress.wait()
-        return not any(map(self._is_behind, names))
+        return not is_behind()
 
     async def _hand_over(self, name: str) -> None:
         try:

@@ -38,6 +38,8 @@ class ReplicatedLog:
         self.name = name
         self.codec = Codec(pa.ipc.read_schema(pa.py_buffer(state.log.schema)))
         self.writer = LogWriter(store, name, self.codec)
+        # The generation of the bucket of states that has this log's state; 0 if that is not known.
+        self.generation = 0
         self._store = store
 
     @property

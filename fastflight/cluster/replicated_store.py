@@ -81,9 +81,11 @@ class ReplicatedStore:
         if not name or len(name.encode()) > MAX_NAME_BYTES:
             raise RequestError("a log's name has 1 to 255 bytes", where=name[:MAX_NAME_BYTES])
         log = self._logs.get(name)
-        if log is None:
-            state = await self._create(LogState(0, 0, name, Codec(schema).message))
+        if log is None or log.generation != self.stream.states.generation:
+            following = 0 if log is None else log.writer.acknowledged
+            state = await self._create(LogState(0, following, name, Codec(schema).message))
             log = self._logs.setdefault(name, ReplicatedLog(self, name, state))
+            log.generation = self.stream.states.generation
         if not log.schema.equals(schema, check_metadata=True):
             raise RequestError("the log has another schema", where=name, hint="Give the new rows a log of their own")
         log.writer.token = max(log.writer.token, token)

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -34,6 +34,8 @@ END_STATUSES = ("204", "404")
 ASK_SECONDS = 10.0
 # Between two attempts.
 RETRY_SECONDS = 0.2
+# The stream does not exist.
+NOT_FOUND = 10059
 # JetStream refuses a message because the last one is another one than was expected.
 WRONG_LAST_SEQUENCE = 10071
 
@@ -76,7 +78,7 @@ def check_fleet(what: str, found: str | None, prefix: str, fleet: str) -> None:
 class Stream:
     """A stream of the fleet `fleet`. Use it on the loop of `connection`.
 
-    `create` makes it, and may find that it exists: it is called before the first request.
+    `create` makes it: before the first request if it does not exist, and after somebody has deleted it.
     """
 
     def __init__(
@@ -90,22 +92,28 @@ class Stream:
         self._connection = connection
         self._fleet = fleet
         self._create = create
+        # Grows when requests find it after they have missed it: it may have been deleted and created again, empty.
+        self.generation = 0
         self._ready = False
 
     async def jetstream(self) -> JetStreamContext:
-        """Return JetStream. The first time, create the stream if it does not exist.
+        """Return JetStream. Create the stream if it does not exist, as far as is known.
 
         `RequestError` if it belongs to another fleet.
         """
         jetstream = self._connection.jetstream
         if not self._ready:
             with understood(WHERE):
-                # Another server may create it at the same moment; `stream_info` then has what it created.
-                with contextlib.suppress(errors.BadRequestError):
-                    await self._create(jetstream)
-                found = (await jetstream.stream_info(self.name)).config.description
-            check_fleet(f"the stream {self.name}", found, description(""), self._fleet)
+                try:
+                    found = await jetstream.stream_info(self.name)
+                except errors.NotFoundError:
+                    # Another server may create it at the same moment; `stream_info` then has what it created.
+                    with contextlib.suppress(errors.BadRequestError):
+                        await self._create(jetstream)
+                    found = await jetstream.stream_info(self.name)
+            check_fleet(f"the stream {self.name}", found.config.description, description(""), self._fleet)
             self._ready = True
+            self.generation += 1
         return jetstream
 
     async def ask(self, ask: Callable[[JetStreamContext], Awaitable[T]]) -> T:
@@ -118,14 +126,14 @@ class Stream:
         deadline = time.monotonic() + ASK_SECONDS
         while True:
             try:
-                with understood(WHERE):
+                with self._understood():
                     return await ask(jetstream)
             except TransportError:
                 if time.monotonic() > deadline:
                     raise
             await asyncio.sleep(RETRY_SECONDS)
             with contextlib.suppress(TransportError):
-                jetstream = self._connection.jetstream
+                jetstream = await self.jetstream()
 
     async def publish(self, subject: str, data: bytes, condition: api.Header, last: int) -> int | None:
         """Store a message, and return its sequence number once it is acknowledged.
@@ -134,7 +142,7 @@ class Stream:
         Return None, and store nothing, if that is not `last`.
         """
         jetstream = await self.jetstream()
-        with understood(WHERE):
+        with self._understood():
             try:
                 return int((await jetstream.publish(subject, data, headers={condition.value: str(last)})).seq)
             except errors.APIError as error:
@@ -164,7 +172,9 @@ class Stream:
         async def ask(jetstream: JetStreamContext) -> Stored | None:
             try:
                 message = await get(jetstream)
-            except errors.NotFoundError:
+            except errors.NotFoundError as error:
+                if error.err_code == NOT_FOUND:
+                    raise
                 return None
             return Stored(message.seq or 0, message.data or b"")
 
@@ -177,7 +187,7 @@ class Stream:
         """
         body = json.dumps({"max_bytes": PAGE_BYTES, **request}).encode()
 
-        async def ask(_: JetStreamContext) -> list[Stored]:
+        async def ask(jetstream: JetStreamContext) -> list[Stored]:
             client = await self._connection.connected()
             found: list[Stored] = []
             inbox = client.new_inbox()
@@ -193,6 +203,7 @@ class Stream:
                     elif status in END_STATUSES:
                         return found
                     else:
+                        await jetstream.stream_info(self.name)  # raises if the stream was deleted
                         reason = headers.get(api.Header.DESCRIPTION.value, "no node answers")
                         raise TransportError(f"JetStream does not return messages: {status} {reason}", where=WHERE)
             finally:
@@ -204,6 +215,23 @@ class Stream:
     async def purge(self, before: int | None = None, subject: str | None = None) -> None:
         """Delete the messages before a sequence number, of one subject or of all."""
         await self.ask(lambda jetstream: jetstream.purge_stream(self.name, before, subject))
+
+    @contextlib.contextmanager
+    def _understood(self) -> Iterator[None]:
+        """As `understood`, for a request to the stream. `TransportError` if it was deleted: then ask again."""
+        with understood(WHERE):
+            try:
+                yield
+            except errors.APIError as error:
+                if error.err_code != NOT_FOUND:
+                    raise
+                raise self._deleted() from error
+            except errors.NoStreamResponseError as error:
+                raise self._deleted() from error
+
+    def _deleted(self) -> TransportError:
+        self._ready = False
+        return TransportError(f"the stream {self.name} was deleted", where=WHERE, hint="It is created again")
 
 
 def _time_of(headers: dict[str, Any]) -> int:

@@ -227,8 +227,12 @@ class Recordings:
     def forget(self, name: str) -> None:
         """As `stop`, for a device that has been removed. Does nothing if it is not recorded.
 
+        In a cluster, its rows are handed over first. That may take seconds, in which the device is still recorded.
         Several devices may be forgotten at the same time.
         """
+        if name not in self._recorders:
+            return
+        is_handed_over = self._shared is not None and self._shared.drain(name)
         with self._changing:
             if (running := self._recorders.get(name)) is None:
                 return
@@ -237,7 +241,9 @@ class Recordings:
         with self._changing:
             if self._recorders.get(name) is running:
                 del self._recorders[name]
-        self._finish(name, running, ended)
+        self._finish(running, ended)
+        if self._shared is not None and is_handed_over:
+            self._shared.drain(name)  # the last rows, before another server goes on with the recording
 
     def status(self, name: str) -> RecordingStatus:
         """Return the status of a recording. `UnknownName` if there is none."""
@@ -267,15 +273,15 @@ class Recordings:
         ended = running.end()
         _wait(name, ended)
         del self._recorders[name]
-        self._finish(name, running, ended)
+        self._finish(running, ended)
+        if self._shared is not None:
+            self._shared.drain(name)
 
-    def _finish(self, name: str, running: _RunningRecorder, ended: concurrent.futures.Future[None]) -> None:
-        """Raise what a recorder that has ended has failed with, and hand its rows over to the other servers."""
+    def _finish(self, running: _RunningRecorder, ended: concurrent.futures.Future[None]) -> None:
+        """Raise what a recorder that has ended has failed with."""
         ended.result()
         with contextlib.suppress(concurrent.futures.CancelledError):
             running.running.result()
-        if self._shared is not None:
-            self._shared.drain(name)  # before another server goes on with the recording
 
     def close(self) -> None:
         """Store what was read, and close the store. Call it after the loops have ended, so that no more is read."""

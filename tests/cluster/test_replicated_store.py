@@ -7,7 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from fastflight.cluster.log_stream import LogStream, subject_of
+from fastflight.cluster import part_bucket
+from fastflight.cluster.log_stream import BUCKET, STREAM, LogStream, subject_of
 from fastflight.cluster.log_writer import MAX_BODY_BYTES
 from fastflight.cluster.record import Record, Totals, encode_record
 from fastflight.cluster.replicated_log import ReplicatedLog
@@ -205,6 +206,26 @@ def test_a_full_stream_says_so_and_goes_on_with_room(engine: JetStreamEngine) ->
             filled(store, "other", 5)
         store.call(limit(-1))
         assert log.append(batch_of("demo", 10, LOT)).result() == Appended(10, 19)
+
+
+@pytest.mark.parametrize("deleted", [[STREAM], [f"KV_{BUCKET}"], [STREAM, f"KV_{BUCKET}", part_bucket.STREAM]])
+def test_a_stream_that_was_deleted_comes_back(engine: JetStreamEngine, deleted: list[str]) -> None:
+    async def delete() -> None:
+        for name in deleted:
+            await engine.connection.jetstream.delete_stream(name)
+
+    with engine.replicated() as store:
+        filled(store)
+        engine.shard.submit(delete()).result()
+        assert store.sweep() == 0 and store.names() == ([] if len(deleted) > 1 or STREAM not in deleted else ["demo"])
+        log = store.open("demo", SCHEMA)  # as the hand-over does before each step
+        assert log.append(batch_of("demo", 50, LOT)).result() == Appended(50, 59)
+        assert store.names() == ["demo"]
+        assert numbers(checked("demo", log.read())) >= set(range(50, 60))
+    with engine.replicated() as other:
+        log = other.log("demo")
+        assert log.next_seq == 60
+        assert numbers(checked("demo", log.read())) == set(range(0 if STREAM not in deleted else 50, 60))
 
 
 def test_acknowledged_rows_outlive_a_node_that_is_killed(tmp_path: Path) -> None:

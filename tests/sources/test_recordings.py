@@ -253,8 +253,9 @@ def test_several_devices_are_forgotten_at_the_same_time(tmp_path: Path) -> None:
     both = threading.Barrier(2)
 
     class Shared:
-        def drain(self, name: str) -> None:
+        def drain(self, name: str) -> bool:
             both.wait(SOON)
+            return False
 
     lines = RecordedLine(), RecordedLine()
     lines[1].name = "other"
@@ -267,6 +268,31 @@ def test_several_devices_are_forgotten_at_the_same_time(tmp_path: Path) -> None:
         list(pool.map(kept_here.forget, ["demo", "other"]))
         kept_here._shared = None
     assert not any(line.recording for line in lines)
+    kept_here.close()
+
+
+@pytest.mark.parametrize("handed_over", [True, False])
+def test_a_device_is_recorded_while_its_rows_wait_to_be_handed_over(tmp_path: Path, handed_over: bool) -> None:
+    class Shared(UnlistedLogs):
+        drained = 0
+
+        def drain(self, name: str) -> bool:
+            if not self.drained:
+                shard.submit(fed(line, b"printed meanwhile")).result(SOON)
+            self.drained += 1
+            return handed_over
+
+    line, shared = RecordedLine(), Shared()
+    with Shard() as shard:
+        line.shard = shard
+        kept_here = Recordings(
+            tmp_path, cast(Inventory, RecordedInventory(line)), sync_ms=0, shared=cast(SharedLogs, shared)
+        )
+        kept_here.record("demo")
+        shard.submit(fed(line, b"printed before")).result(SOON)
+        kept_here.forget("demo")
+        assert kept_here.store.log("demo").next_seq == 2
+        assert shared.drained == 1 + handed_over  # what cannot be handed over is not waited for twice
     kept_here.close()
 
 
