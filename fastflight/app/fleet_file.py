@@ -40,6 +40,8 @@ from fastflight.publish.address import EXAMPLE as PUBLISH_EXAMPLE
 from fastflight.runtime.admission import DEFAULT_LIMITS
 from fastflight.service.choices import DEVICE_NAME
 
+# Schemas of SQL, of the server or of DuckDB, in lower case: tables of devices with these names could not be told apart.
+RESERVED_NAMES = frozenset(("fastflight", "information_schema", "pg_catalog"))
 # Enough for thousands of boards; stops the reading of a disk image that was given by mistake.
 MAX_FLEET_BYTES = 1024 * 1024
 # A client that would wait longer for admission is refused, and can come back.
@@ -155,9 +157,16 @@ def read_fleet_file(path: Path) -> FleetTables:
     except RecursionError:
         raise RequestError("nested too deep", where=str(path)) from None
     for name in fleet.devices:
-        if not DEVICE_NAME.fullmatch(name):
-            raise RequestError(f"{name!r} is no name for a device", where=str(path), hint="Use letters, digits, _ . -")
+        check_device_name(name, str(path))
     return fleet
+
+
+def check_device_name(name: str, where: str) -> None:
+    """Raise `RequestError` for a name that a device may not have."""
+    if not DEVICE_NAME.fullmatch(name):
+        raise RequestError(f"{name!r} is no name for a device", where=where, hint="Use letters, digits, _ . -")
+    if name.lower() in RESERVED_NAMES:
+        raise RequestError(f"{name!r} is the name of a schema in SQL", where=where, hint="Give the device another name")
 
 
 def _refusal(path: Path, error: ValidationError) -> RequestError:

@@ -15,12 +15,14 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Annotated
 
 import structlog
 from pydantic import Field
 
 from fastflight.access.action import Action, Body, Result
+from fastflight.app.fleet_file import check_device_name
 from fastflight.app.settings import BridgeSettings, ServeSettings
 from fastflight.bridge import Bridge, DeviceFront, Ports
 from fastflight.concurrency import Shard, Shards
@@ -173,6 +175,7 @@ class ServedDevices:
 
     def add(self, name: str, url: str, *, record: bool = False) -> None:
         """Add a device for a client. `RequestError` if the name is taken or the URL is not allowed."""
+        check_device_name(name, "name")
         _check_remote(url)
         self._check_alone()
         if record and self._recordings is None:
@@ -199,22 +202,27 @@ class ServedDevices:
         Unchanged devices are not touched. What fails for one device is logged, and the others are changed all the same.
         What cannot change while the server runs is logged.
         """
+        fixed = _needing_restart(self._started, new)
         if new.cluster is not None:
             with self._changing:
-                self._settings, self._recorded = new, set(_recorded(new))
+                self._settings = new
+                if "recordings" not in fixed:
+                    self._recorded = set(_recorded(new))
+            if fixed:
+                log.warning("these changes need a restart of the server", changes=fixed)
+            log.info("the fleet file was read again")
             return
         with self._changing:
             old, self._settings = self._settings, new
-            tables = _changed_tables(self._started, new)
-            if fixed := [*tables, *self._changed_relays(new)]:
-                log.warning("these changes need a restart of the server", changes=fixed)
+            if changes := [*fixed, *self._changed_relays(new)]:
+                log.warning("these changes need a restart of the server", changes=changes)
             urls = {name: url for name, url in new.devices.items() if not url.startswith(RELAY)}
             gone = [name for name in old.devices if name not in new.devices and name not in self._added]
             removed = [name for name in gone if self._url(name) is not None]
             replaced = [name for name, url in urls.items() if self._url(name) not in (None, url)]
             added = [name for name in urls if name not in self._urls]
             before = after = self._recorded
-            if "recordings" not in tables:
+            if "recordings" not in fixed:
                 after = self._recorded = set(_recorded(new))
             recorded = after | {name for name in replaced if self._inventory.device(name).recording}
             for name in (*removed, *replaced):
@@ -393,16 +401,26 @@ def _recorded(settings: ServeSettings) -> tuple[str, ...]:
     return () if settings.recordings is None else settings.recordings.devices
 
 
-def _changed_tables(old: ServeSettings, new: ServeSettings) -> list[str]:
-    """The tables of the fleet file that differ, beside `[devices]`."""
+def _needing_restart(old: ServeSettings, new: ServeSettings) -> list[str]:
+    """The tables of the fleet file that differ, and the keys of devices that are used only when the server starts."""
     tables: Mapping[str, Callable[[ServeSettings], object]] = {
         "limits": lambda settings: settings.limits,
         "relay": lambda settings: settings.relay,
         "auth, tls": lambda settings: settings.access,
         "sql": lambda settings: settings.sql,
         "recordings": lambda settings: (kept := settings.recordings) and (kept.folder, kept.sync_ms, kept.retention),
+        # Which servers can own a device follows the file.
+        "cluster": lambda settings: (
+            settings.cluster and replace(settings.cluster, unreachable=frozenset(), local=frozenset())
+        ),
     }
-    return [table for table, value in tables.items() if value(old) != value(new)]
+    changed = [table for table, value in tables.items() if value(old) != value(new)]
+    for name in new.devices:
+        if (name in old.agents) != (name in new.agents):
+            changed.append(f"devices.{name}.agent")
+        if old.collect.get(name) != new.collect.get(name):
+            changed.append(f"devices.{name}.collect")
+    return changed
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ from fastflight.app.fleet_file import (
     FleetBridge,
     FleetLimits,
     FleetTables,
+    check_device_name,
     read_fleet_file,
 )
 from fastflight.app.http_settings import http_address, http_hosts, http_origins
@@ -254,6 +255,7 @@ def _from_option(text: str) -> tuple[str, str]:
         raise RequestError(
             "not NAME=URL", where=f"--device {public_url(text)}", hint="As in weather=serial:///dev/ttyACM0"
         )
+    check_device_name(name, "--device")
     return name, url
 
 

@@ -70,7 +70,7 @@ def serve(
             "--fleet",
             metavar="FILE",
             help='A TOML file of devices: \\[devices.weather] url = "COM7". SIGHUP reads it again: devices change, '
-            "other tables need a restart.",
+            "what needs a restart is logged.",
             rich_help_panel=DEVICES,
         ),
     ] = None,

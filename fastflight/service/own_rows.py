@@ -8,9 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
+import structlog
 
-from fastflight.errors import SourceError
+from fastflight.errors import FastFlightError, SourceError
 from fastflight.service.source import Lot
+
+log = structlog.get_logger(__name__)
 
 ROWS = "record batches, tables or DataFrames"
 
@@ -59,6 +62,15 @@ class BatchMaker:
                 return pa.table(rows)
         except (pa.ArrowException, TypeError, KeyError, ValueError) as error:
             raise SourceError(f"its DataFrame does not fit: {error}", where=self._name) from error
+        except FastFlightError:
+            raise
+        except Exception as error:  # the object is the user's code, or that of a library
+            log.error("source failed", source=self._name, rows=type(rows).__name__, exc_info=error)
+            raise SourceError(
+                f"its {type(rows).__name__} raised {type(error).__name__} when it was read",
+                where=self._name,
+                hint="See the server's log",
+            ) from None
         raise SourceError(f"it gave {type(rows).__name__}, not {ROWS}", where=self._name)
 
     def _of_pandas(self, frame: Any) -> pa.Table:

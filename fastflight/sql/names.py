@@ -14,6 +14,8 @@ CATALOG = "server"
 # The schema of the tables about the server itself.
 OWN_SCHEMA = "fastflight"
 RECORDING = "recording"
+# DuckDB's databases, in lower case. It takes `temp.t` for a table of the database, and not of the schema.
+DATABASES = frozenset((CATALOG, "memory", "system", "temp"))
 # In a pattern of SQL: an escaped character, a wildcard, or a character that is special in a glob.
 _PART = re.compile(r"\\([%_\\])|([%_])|([*?\[])")
 _PLAIN = re.compile(r"[a-z_][a-z0-9_]*")

@@ -29,7 +29,7 @@ from fastflight.sources import DeviceFiles
 from fastflight.sources.file_cache import Content
 from fastflight.sources.recorded_rows import WAITED
 from fastflight.sources.recording import Readable, range_of
-from fastflight.sql.names import CATALOG, OWN_SCHEMA, RECORDING, like, shown, table_of_path
+from fastflight.sql.names import CATALOG, DATABASES, OWN_SCHEMA, RECORDING, like, shown, table_of_path
 from fastflight.sql.pushdown import EPOCH, MICROSECOND, Narrowing
 
 TIME = pa.timestamp("us", "UTC")
@@ -72,7 +72,8 @@ class TableName:
 
     @property
     def sql_name(self) -> str:
-        return shown((self.device, self.name))
+        catalog = (self.catalog,) if self.device.lower() in DATABASES else ()
+        return shown((*catalog, self.device, self.name))
 
 
 class Table(Protocol):

@@ -42,6 +42,13 @@ def batch(number: int) -> pa.RecordBatch:
     return pa.record_batch({"n": [number]})
 
 
+class Unreadable:
+    """Rows whose stream cannot be opened."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        raise ZeroDivisionError("secret text")
+
+
 def raises(error: BaseException) -> Callable[[], Any]:
     def give() -> Iterator[pa.RecordBatch]:
         yield batch(0)
@@ -84,6 +91,8 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "other columns": (lambda: iter([batch(0), pa.record_batch({"m": [0]})]), "changed its columns"),
     "another type": (lambda: iter([batch(0), pa.record_batch({"n": ["a"]})]), "n: int64, n: string"),
     "another frame": (lambda: iter([pd.DataFrame({"n": [0]}), pd.DataFrame({"m": [0]})]), "changed its columns"),
+    "a stream that raises": (lambda: iter([Unreadable()]), "Unreadable raised ZeroDivisionError"),
+    "a later stream that raises": (lambda: iter([batch(0), Unreadable()]), "Unreadable raised ZeroDivisionError"),
     "no batch": (lambda: iter([]), "gave no rows, so its columns are not known. Give it a function `describe`"),
     "no rows": (lambda: iter([{"n": 0}]), "it gave dict, not record batches, tables or DataFrames"),
 }

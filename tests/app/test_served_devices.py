@@ -18,16 +18,20 @@ from fastflight.access.actions import Actions
 from fastflight.access.authority import Authority
 from fastflight.access.identity import Identity, scopes
 from fastflight.app import served_devices
+from fastflight.app.collecting import CollectSettings
 from fastflight.app.compose import open_server
+from fastflight.app.fleet_file import FleetDevice, FleetTables, read_fleet_file
 from fastflight.app.recording_settings import RecordingSettings
 from fastflight.app.running import RunningServer
-from fastflight.app.settings import BridgeSettings, ServeSettings
+from fastflight.app.settings import BridgeSettings, ServeSettings, settings_of
+from fastflight.app.sql_settings import SqlSettings
 from fastflight.bridge import Ports
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError, Forbidden, RequestError, Stopped, UnknownName
 from fastflight.log import StoreReader
 from fastflight.runtime.admission import Limits
 from fastflight.sources.recordings import status_of
+from tests.support.refusals import refused
 
 # For a board to start on a busy computer.
 SECONDS = 60.0
@@ -277,3 +281,45 @@ def test_removing_a_device_that_is_recorded_loses_nothing(tmp_path: Path) -> Non
         assert client.recording("demo").to_arrow().num_rows >= 5
         with pytest.raises(FastFlightError):
             client.start_recording("demo")
+
+
+def test_what_needs_a_restart_is_listed() -> None:
+    with serving(SETTINGS) as (running, _):
+        collecting = {"demo": CollectSettings("/log.csv", Path("logs"), 60.0)}
+        changed = replace(
+            SETTINGS, agents=frozenset(["demo", "gone"]), collect=collecting, sql=SqlSettings(cache_bytes=1)
+        )
+        with capture_logs() as logged:
+            running.apply(changed)
+        assert logged[0]["changes"] == ["sql", "devices.demo.agent", "devices.demo.collect"]
+        with capture_logs() as logged:
+            running.apply(SETTINGS)
+        assert [each["event"] for each in logged] == ["the fleet file was read again"]
+
+
+def test_each_key_of_a_fleet_file_is_applied_or_needs_a_restart() -> None:
+    """A new key belongs to one of these, and where it needs a restart to `_needing_restart`."""
+    applied = {"url", "bridge", "record", "publish", "rows", "servers"}
+    assert set(FleetDevice.model_fields) == applied | {"agent", "collect"}
+    assert set(FleetTables.model_fields) == {
+        "devices",
+        "limits",
+        "recordings",
+        "sql",
+        "relay",
+        "auth",
+        "tls",
+        "cluster",
+    }
+
+
+@pytest.mark.parametrize("name", ["fastflight", "Information_Schema", "pg_catalog"])
+def test_a_device_is_not_named_as_a_schema_of_sql(tmp_path: Path, name: str) -> None:
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text(f'[devices.{name}]\nurl = "sim:"\n')
+    with refused(RequestError, where=str(fleet)):
+        read_fleet_file(fleet)
+    with refused(RequestError, where="--device"):
+        settings_of("grpc://127.0.0.1:0", [f"{name}=sim:"], None)
+    with serving(SETTINGS) as (running, _), refused(RequestError, where="name"):
+        running.served.add(name, "sim:")

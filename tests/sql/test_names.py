@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from fastflight.errors import RequestError
 from fastflight.service.requests import MAX_GLOB_CHARACTERS
 from fastflight.sql.names import like
+from tests.support.sql_engine import engine_over
 
 
 @pytest.mark.parametrize(
@@ -25,3 +28,12 @@ def test_a_hostile_pattern_takes_no_time_and_a_long_one_is_refused() -> None:
     assert not like("a" * 255, "%a" * 250 + "%b")
     with pytest.raises(RequestError, match="at most"):
         like("a", "%" * (MAX_GLOB_CHARACTERS + 1))
+
+
+@pytest.mark.parametrize("device", ["temp", "memory", "system", "server", "Temp", "main"])
+def test_a_device_may_have_the_name_of_a_database(tmp_path: Path, device: str) -> None:
+    with engine_over(tmp_path, device=device) as sql:
+        names = [row["sql_name"] for row in sql.rows(f"select * from fastflight.tables where schema = '{device}'")]
+        for name in (name for name in names if "bad" not in name):
+            assert sql.rows(f"select count(*) > 0 as filled from {name}") == [{"filled": True}], name
+        assert len(names) == 4

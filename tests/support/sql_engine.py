@@ -80,16 +80,18 @@ def record(folder: Path, name: str = "demo", rows: int = RECORDED, compacted: in
 
 
 @contextmanager
-def engine_over(folder: Path, limits: SqlLimits | None = None, options: str = "", compacted: int = 0) -> Iterator[Sql]:
+def engine_over(
+    folder: Path, limits: SqlLimits | None = None, options: str = "", compacted: int = 0, device: str = "demo"
+) -> Iterator[Sql]:
     board = folder / "board"
     (board / "logs").mkdir(parents=True)
     (board / "a.csv").write_bytes(CSV)
     (board / "logs" / "b.jsonl").write_bytes(JSONL)
     (board / "bad.arrow").write_bytes(b"no Arrow at all")
-    record(folder / "recordings", compacted=compacted)
+    record(folder / "recordings", device, compacted=compacted)
     with ExitStack() as parts:
         shards = parts.enter_context(Shards(1))
-        urls = {"demo": f"sim:?files={board}&telemetry=0{options}", "other": "sim:?telemetry=0"}
+        urls = {device: f"sim:?files={board}&telemetry=0{options}", "other": "sim:?telemetry=0"}
         inventory = parts.enter_context(Inventory(urls, shards=shards))
         recordings = Recordings(folder / "recordings", inventory)
         parts.callback(recordings.close)
