@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.app.followed_session import FollowedSession
-from fastflight.app.remote_streams import AsyncOwnedLots, Exchange, OwnedLots, upload
+from fastflight.app.remote_streams import AsyncOwnedLots, Exchange, OwnedLots, upload, vetted
 from fastflight.app.routes import Routes
 from fastflight.client.stream import RowStream
 from fastflight.concurrency import iterate_in_thread, off_loop
@@ -137,7 +137,7 @@ def estimate_of(info: Any) -> Estimate:
 
 
 def _lots(stream: RowStream) -> Generator[Lot, None, None]:
-    for batch, note in stream.pieces():
+    for batch, note in vetted(stream):
         yield [batch if note is None else Noted(batch, note)]
 
 

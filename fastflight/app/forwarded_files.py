@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator
 
+from fastflight.app.remote_streams import vetted
 from fastflight.app.routes import Routes
 from fastflight.device import FileEntry, Inventory
 from fastflight.errors import DeviceError, FileMissing
@@ -42,7 +43,7 @@ class ForwardedFiles(DeviceFiles):
         with contextlib.ExitStack() as on_error:
             spool = on_error.enter_context(contextlib.closing(Spool()))
             with connection.stream(raw) as stream:
-                for batch, _ in stream.pieces():
+                for batch, _ in vetted(stream):
                     for data in batch.column("data"):
                         spool.feed(data.as_py())
                     yield []

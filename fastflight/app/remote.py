@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
 
 from fastflight.access.identity import ANYBODY, Identity, scopes, unproven
 from fastflight.access.tokens import bearer, parse_authorization
-from fastflight.app.remote_streams import Exchange, upload
+from fastflight.app.remote_streams import Exchange, upload, vetted
 from fastflight.app.revocation import RevocationCheck
 from fastflight.client.answers import single
 from fastflight.client.connection import ServerConnection
@@ -111,7 +112,7 @@ class RemoteBackend:
         exchange = await Exchange.open(self._connection_of(caller), request, typed)
         rows = exchange.rows
         try:
-            pieces = exchange.read_ahead(rows.pieces, ahead_bytes, _size)
+            pieces = exchange.read_ahead(partial(vetted, rows), ahead_bytes, _size)
             async with contextlib.aclosing(pieces):
                 yield StreamedAnswer(rows.schema, pieces, lambda: rows.summary)
         finally:
@@ -130,7 +131,7 @@ class RemoteBackend:
 @contextlib.asynccontextmanager
 async def _answered(stream: RowStream, ahead_bytes: int) -> AsyncIterator[StreamedAnswer]:
     """Read the server's rows ahead in a thread, for as long as the block runs."""
-    pieces = iterate_in_thread(stream.pieces, max_bytes=ahead_bytes, size_of=_size, cancel=stream.cancel)
+    pieces = iterate_in_thread(partial(vetted, stream), max_bytes=ahead_bytes, size_of=_size, cancel=stream.cancel)
     async with contextlib.aclosing(pieces):
         try:
             yield StreamedAnswer(stream.schema, pieces, lambda: stream.summary)

@@ -20,9 +20,11 @@ from fastflight.client.rows import UploadRows
 from fastflight.client.stream import RowStream
 from fastflight.concurrency import Channel, iterate_in_thread, off_loop
 from fastflight.concurrency.offload import unbroken
-from fastflight.errors import FastFlightError, Stopped
+from fastflight.errors import FastFlightError, ProtocolError, Stopped
+from fastflight.runtime.outgoing import Piece
 from fastflight.service.requests import Request
 from fastflight.service.source import Acknowledge, Lot, PartialUpload, Progress, Summary, held_bytes
+from fastflight.tables.vetting import vet_batch
 
 T = TypeVar("T")
 
@@ -143,6 +145,19 @@ async def _send(contents: AsyncIterator[bytes], interaction: Interaction) -> Non
     except Exception:
         interaction.cancel()
         raise
+
+
+def vetted(stream: RowStream) -> Generator[Piece, None, None]:
+    """Yield what `stream.pieces` does. `ProtocolError` for a batch whose values must not be used.
+
+    A server that passes rows on has those of others in its memory, which a wrong offset in a batch would reveal.
+    """
+    for batch, note in stream.pieces():
+        try:
+            vet_batch(batch)
+        except pa.ArrowException as error:
+            raise ProtocolError(f"another server sends a batch that is corrupt: {error}", where="rows") from None
+        yield batch, note
 
 
 class OwnedLots(Iterator[Lot]):
