@@ -180,10 +180,12 @@ def unix_port() -> Iterator[str]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    """A disk of 1 MB, where the system allows to mount one."""
+    """A disk of 1 MB. Containers need not allow to mount one: then the test is skipped, also with `CI` set."""
     with ExitStack() as stack:
-        with _named_where_missing(required=False):
+        try:
             disk = stack.enter_context(SmallDisk(tmp_path / "disk", 1024 * 1024))
+        except TargetMissing as missing:
+            pytest.skip(str(missing))
         yield disk
 
 

@@ -32,7 +32,7 @@ from fastflight.errors import RequestError, Stopped, UnknownName, nearest
 from fastflight.log import Retention
 from fastflight.log.committer import Commit
 from fastflight.log.content import MAX_NAME_BYTES, Codec, LogState
-from fastflight.log.retention import RetentionCheck
+from fastflight.log.retention import RetentionCheck, end_of_first
 
 T = TypeVar("T")
 
@@ -122,10 +122,10 @@ class ReplicatedStore:
         kept = sum(part.size for part in parts)
         swept = 0
         for at, part in enumerate(parts):
-            # The rows of a part are older than the part after it, and than the oldest message.
-            newer = parts[at + 1 :]
-            following = newer[0].index.created if newer else self.call(self.stream.time_of(bounds.first))
-            old = oldest is not None and 0 < following < oldest * 1e6
+            # The rows of a part are older than the parts after it, and than the oldest message.
+            created = [each.index.created for each in parts[at:]]
+            created.append(self.call(self.stream.time_of(bounds.first)))
+            old = oldest is not None and end_of_first(created, self._retention.now) < oldest * 1e6
             if not old and (max_bytes is None or kept + bounds.bytes <= max_bytes):
                 break
             self.parts.remove(part)

@@ -58,6 +58,11 @@ class RetentionCheck:
         """The limit of size, if there is one."""
         return self._limits.max_bytes
 
+    @property
+    def now(self) -> int:
+        """The time of day, in us UTC."""
+        return int(self._clock() * 1e6)
+
     def oldest(self) -> float | None:
         """Return the time (seconds since 1970) before which rows are too old. None if age does not count now."""
         max_seconds = self._limits.max_seconds
@@ -72,12 +77,19 @@ class RetentionCheck:
         """
         oldest = self.oldest()
         if oldest is not None:
-            now = int(self._clock() * 1e6)
-            # The rows of a part are older than the next part. If the next part has no creation time, or one in the
-            # future from a wrong clock, the part after it counts, which was created even later.
-            later = [part.index.created for part in parts[1:]]
+            created = [part.index.created for part in parts]
             if closed_at is not None:
-                later.append(int(closed_at * 1e6))
-            if next((created for created in later if 0 < created <= now), now) < oldest * 1e6:
+                created.append(int(closed_at * 1e6))
+            if end_of_first(created, self.now) < oldest * 1e6:
                 return True
         return self.max_bytes is not None and sum(part.size for part in parts) > self.max_bytes
+
+
+def end_of_first(created: Sequence[int], now: int) -> int:
+    """Return a time at which all rows of the first part were written, from the creation times of parts in order.
+
+    That is the creation of the next part, or of a later one if the clock was wrong at that: if its creation time is in
+    the future, before that of the first part, or unknown (0). If all are, it is `now`.
+    """
+    begin = created[0] if created[0] <= now else 0
+    return next((each for each in created[1:] if max(begin, 1) <= each <= now), now)

@@ -177,6 +177,31 @@ def test_a_clock_that_jumps_lets_go_of_nothing(tmp_path: Path, jump: float) -> N
         assert numbers(log.read()) == set(range(30, 35))
 
 
+@pytest.mark.parametrize("year", [-30, -1, 1, 30])
+def test_rows_before_a_time_with_a_wrong_clock_are_no_older_for_it(tmp_path: Path, year: int) -> None:
+    """As of a computer that has no time of its own, until it has got the time from the network."""
+    now, ticks = 2e9, 0.0
+    options = {"sync_ms": 0, "segment_seconds": 600, "retention": Retention(max_seconds=86_400)}
+    with Store(tmp_path, clock=lambda: now, ticks=lambda: ticks, **options) as store:
+        store.open("demo", SCHEMA).append(batch_of("demo", 0, 5)).result()
+    now += year * 365 * 86_400
+    with Store(tmp_path, clock=lambda: now, ticks=lambda: ticks, **options) as store:
+        log = store.log("demo")
+        log.append(batch_of("demo", 5, 5)).result()
+        assert store.sweep() == 0
+        now += 60 - year * 365 * 86_400
+        log.append(batch_of("demo", 10, 5)).result()
+        for _ in range(3):
+            now, ticks = now + 700, ticks + 700
+            assert store.sweep() == 0
+        assert numbers(checked("demo", log.read())) == set(range(15))
+        now, ticks = now + 1000, ticks + 1000
+        log.append(batch_of("demo", 15, 5)).result()
+        now, ticks = now + 90_000, ticks + 90_000
+        assert store.sweep() > 0
+        assert numbers(checked("demo", log.read())) == set(range(15, 20))
+
+
 def test_a_store_that_was_opened_with_a_wrong_clock_lets_go_of_nothing_at_first(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=0, segment_bytes=SMALL) as store:
         filled(store)
