@@ -7,7 +7,7 @@ names mean. A target that is not installed is skipped by name, and fails with `C
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,19 +29,31 @@ from tests.support.terminal import converse
 ABILITIES = {
     "folders": "os.mkdir",
     "rename": "os.rename",
-    "digests": "hashlib.sha256, or binascii.crc32",
-    "mount": "a mounted folder of the host: stdin.buffer, os.ilistdir, os.mount",
+    "digests": "hashlib.sha256 or binascii.crc32",
+    "listings": "names and sizes that do not need one request for each file: os.ilistdir",
+    "mount": "a folder of the host: stdin.buffer, os.ilistdir, os.mount",
     "raw paste": "code in raw paste mode",
     "interrupts": "Ctrl-C stops a program",
-    "main.py": "runs main.py when it starts, and it may be replaced",
+    "main.py": "main.py runs when the board starts, and tests may replace it",
     "timers": "machine.Timer",
     "hard reset": "machine.reset",
-    "full disk": "its storage may be filled",
+    "full disk": "tests may fill its storage",
     "large files": "files of more than 8 kB",
-    "agent": "the heap for the agent",
+    "raw reset": "a soft reset in the raw REPL, after which main.py does not run",
 }
-# A board on a desk keeps its program and its free storage.
+# A board on a desk keeps its program, its files and its free storage.
+DESK_FOLDER = "/fastflight-tests"
 DESK = frozenset({"main.py", "full disk"})
+# The features that a board must report to have an ability.
+FEATURES = {
+    "folders": "os.mkdir",
+    "rename": "os.rename",
+    "digests": "hashlib.sha256",
+    "listings": "os.ilistdir",
+    "mount": "stdin.buffer",
+    "timers": "machine.Timer",
+    "hard reset": "machine.reset",
+}
 
 
 @dataclass
@@ -80,32 +92,61 @@ class Board:
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         return result
 
-    def type(self, *arguments: str, answers: list[tuple[str, str]], cwd: Path | None = None) -> tuple[int, str]:
-        """Run a command in a terminal, from its first to its last keystroke. Return its exit code and its output."""
+    def type(self, *arguments: str, keys: Sequence[tuple[str, str]] = ()) -> tuple[int, str]:
+        """Run a command in a terminal, and press `keys`: see `converse`. Return its exit code and its output."""
         command = [sys.executable, "-m", "fastflight", *arguments]
-        return converse(
-            command,
-            answers,
-            cwd=cwd,
-            environment={"FASTFLIGHT_SERVER": self.location, "COLUMNS": "120", "TERM": "xterm"},
-        )
+        environment = {"FASTFLIGHT_SERVER": self.location, "COLUMNS": "120", "TERM": "xterm"}
+        return converse(command, keys, environment=environment)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "target" not in metafunc.fixturenames:
         return
-    needed = {name for mark in metafunc.definition.iter_markers("needs") for name in mark.args}
-    assert needed <= set(ABILITIES), f"{metafunc.definition.nodeid}: no such ability: {needed - set(ABILITIES)}"
-    boards = {url: Target(lambda _, url=url: nullcontext(url)) for url in metafunc.config.getoption("--device")}
+    boards = {url: Target(lambda _, url=url: nullcontext(url), DESK) for url in metafunc.config.getoption("--device")}
+    needed = _needed(metafunc.definition)
     able = {name: target for name, target in (boards or TARGETS).items() if not needed & target.lacks}
     metafunc.parametrize("target", able.values(), ids=able.keys())
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Expect the tests to fail that `not_yet(id, ..., reason=...)` names. One that passes fails: remove the mark."""
+    for item in items:
+        for mark in item.iter_markers("not_yet"):
+            if not mark.args or item.callspec.id in mark.args:
+                item.add_marker(pytest.mark.xfail(strict=True, reason=mark.kwargs["reason"]))
+
+
+def _needed(test: pytest.Item) -> set[str]:
+    needed = {name for mark in test.iter_markers("needs") for name in mark.args}
+    assert needed <= set(ABILITIES), f"{test.nodeid}: no such ability: {needed - set(ABILITIES)}"
+    return needed
+
+
 @pytest.fixture
-def board(target: Target, tmp_path: Path) -> Iterator[Board]:
-    """A board that was just started."""
+def board(request: pytest.FixtureRequest, target: Target, tmp_path: Path) -> Iterator[Board]:
+    """A board that was just started, or the one on the desk."""
     files = tmp_path / "board"
     files.mkdir()
+    # The simulated board puts samples into an empty folder.
+    (files / "here.txt").write_bytes(b"here")
     with ExitStack() as stack:
         url = stack.enter_context(running_target(target.start(files)))
-        yield Board(url, target.lacks, "/", stack)
+        if request.config.getoption("--device"):
+            yield _on_the_desk(url, _needed(request.node), stack)
+        else:
+            yield Board(url, target.lacks, target.folder, stack)
+
+
+def _on_the_desk(url: str, needed: set[str], stack: ExitStack) -> Board:
+    """A board with a folder for the test, which is removed at the end, so that nothing else on it changes."""
+    with Inventory({"board": url}) as inventory, inventory.device("board").lease("a test", interrupt=True) as session:
+        features = session.info().features
+        lacks = {ability for ability, feature in FEATURES.items() if feature not in features}
+        if missing := needed & lacks:
+            pytest.skip(f"{url} lacks {', '.join(sorted(missing))}")
+        if "folders" in lacks:
+            pytest.skip(f"{url} has no folders, so tests cannot keep to one of their own")
+        session.mkdir(DESK_FOLDER)
+    board = Board(url, DESK | lacks, f"{DESK_FOLDER}/", stack)
+    stack.callback(lambda: board.run("rm", "-r", "--yes", "--interrupt", f"board:{DESK_FOLDER}"))
+    return board

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def test_a_folder_is_mounted_used_and_left(board: Board, here: Path) -> None:
     code, shown = board.type(
         "mount",
         str(here),
-        answers=[(PROMPT, "import app\r"), ("app 42\n>>> ", "open('new', 'w').write('x')\r"), (PROMPT, LEAVE)],
+        keys=[(PROMPT, "import app\r"), ("app 42\n>>> ", "open('new', 'w').write('x')\r"), (PROMPT, LEAVE)],
     )
     assert (code, "Traceback" in shown, "may still be mounted" in shown) == (0, False, False), shown
     assert (here / "new").read_text() == "x"
@@ -40,7 +41,7 @@ def test_leaving_ends_a_program_with_its_clean_up(board: Board, here: Path) -> N
         "import time\nprint('begun')\ntry:\n while True:\n  time.sleep(0.1)\n"
         "finally:\n time.sleep(0.5)\n open('cleaned', 'w').write('up')\n"
     )
-    code, shown = board.type("mount", str(here), answers=[(PROMPT, "import app\r"), ("begun", LEAVE)])
+    code, shown = board.type("mount", str(here), keys=[(PROMPT, "import app\r"), ("begun", LEAVE)])
     assert (code, "may still be mounted" in shown) == (0, False), shown
     assert (here / "cleaned").read_text() == "up"
     assert board.run("exec", "print(1)").stdout == "1\n"
@@ -52,7 +53,7 @@ def test_leaving_ends_a_program_that_catches_ctrl_c(board: Board, here: Path) ->
         "print('begun')\nfor _ in range(3):\n try:\n  while True:\n   pass\n except KeyboardInterrupt:\n  pass\n"
         "while True:\n pass\n"
     )
-    code, shown = board.type("mount", str(here), answers=[(PROMPT, "import app\r"), ("begun", LEAVE)])
+    code, shown = board.type("mount", str(here), keys=[(PROMPT, "import app\r"), ("begun", LEAVE)])
     assert (code, "may still be mounted" in shown) == (0, False), shown
 
 
@@ -71,9 +72,57 @@ def test_code_that_raises_is_an_error_and_the_folder_is_unmounted(board: Board, 
     assert "remote" not in board.run("exec", "import os; print(os.listdir('/'))").stdout
 
 
-@pytest.mark.needs("mount", "main.py")
+@pytest.mark.needs("mount", "main.py", "raw reset")
 def test_main_py_of_the_board_does_not_run(board: Board, here: Path) -> None:
     board.run("put", "-", "board:/main.py", input="print('the program of the board')\nwhile True: pass\n")
     board.run("soft-reset")
     result = board.run("mount", str(here), "board", "--interrupt", "--exec", "import app")
     assert (result.exit_code, result.stdout.strip()) == (0, "app 42")
+
+
+@pytest.mark.needs("mount")
+def test_the_board_changes_the_folder(board: Board, here: Path) -> None:
+    (here / "text.txt").write_text("één\ntwee\n")
+    (here / "raw.bin").write_bytes(bytes(range(256)) * 40)
+    (here / "log.csv").write_text("1\n")
+    result = board.run("mount", str(here), "board", "--exec", WRITES)
+    assert (result.stdout.replace("\r\n", "\n"), result.exit_code) == ("[1, 2] én2 7\n", 0)
+    check_writes(here)
+
+
+WRITES = """
+import os
+with open('data.bin', 'wb') as file:
+    for n in range(20):
+        file.write(bytes(range(256)))
+with open('log.csv', 'a') as log:
+    log.write('2\\n')
+print([int(line) for line in open('log.csv')], end=' ')
+with open('both.txt', 'w+') as file:
+    file.write('één2 7')
+    file.seek(2)
+    print(file.read(), end='\\n')
+with open('raw.bin', 'r+b') as file:
+    file.seek(1)
+    file.write(b'XY')
+os.mkdir('made')
+os.mkdir('gone')
+os.rmdir('gone')
+os.rename('text.txt', 'made/moved.txt')
+os.remove('app.py')
+with open('inside2', 'w') as file:
+    file.write('not closed before the end')
+left = open('left.txt', 'w')
+left.write('open at the end')
+"""
+
+
+def check_writes(folder: Path) -> None:
+    assert (folder / "data.bin").read_bytes() == bytes(range(256)) * 20
+    assert (folder / "log.csv").read_text() == "1\n2\n"
+    assert (folder / "both.txt").read_text() == "één2 7"
+    assert (folder / "raw.bin").read_bytes() == b"\x00XY" + (bytes(range(256)) * 40)[3:]
+    assert (folder / "made" / "moved.txt").read_text() == "één\ntwee\n"
+    assert (folder / "left.txt").read_text() == "open at the end"
+    names = set(os.listdir(folder))
+    assert not {"gone", "app.py", "text.txt"} & names and not [name for name in names if name.endswith(".part")]

@@ -144,19 +144,3 @@ def test_a_board_without_bootloader_is_an_error(run_on: RunOn) -> None:
 
 def test_a_board_that_is_not_there_is_not_in_its_bootloader(run_on: RunOn) -> None:
     assert run_on("socket://127.0.0.1:1", "bootloader").exit_code == 3
-
-
-@pytest.mark.firmware
-def test_firmware_that_knows_neither_space_nor_time(microbit: str, run_on: RunOn) -> None:
-    assert json.loads(run_on(microbit, "df", "--json").stdout) == [{"path": "/", "size": None, "free": None}]
-    assert "has no clock" in run_on(microbit, "rtc").stderr
-    assert "has no machine.bootloader" in run_on(microbit, "bootloader").stderr
-    assert run_on(microbit, "soft-reset").exit_code == 0
-
-
-@pytest.mark.firmware
-def test_the_space_of_newer_firmware(webassembly_without_raw_paste: str, run_on: RunOn) -> None:
-    answered = run_on(webassembly_without_raw_paste, "df", "--json")
-    assert answered.exit_code == 0, answered.output
-    assert [each["path"] for each in json.loads(answered.stdout)][:1] == ["/"]
-    assert "has no clock" in run_on(webassembly_without_raw_paste, "rtc").stderr

@@ -123,52 +123,6 @@ def test_with_read_only_nothing_is_changed(run: Run, folder: Path, code: str) ->
     assert everything(folder.parent) == before
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_the_board_changes_the_folder(run: Run, folder: Path, place: tuple[str, ...]) -> None:
-    (folder / "log.csv").write_text("1\n")
-    result = run("mount", "folder", *place, "--exec", WRITES)
-    assert (result.stdout.replace("\r\n", "\n"), result.exit_code) == ("[1, 2] én2 7\n", 0)
-    check_writes(folder)
-
-
-WRITES = """
-import os
-with open('data.bin', 'wb') as file:
-    for n in range(20):
-        file.write(bytes(range(256)))
-with open('log.csv', 'a') as log:
-    log.write('2\\n')
-print([int(line) for line in open('log.csv')], end=' ')
-with open('both.txt', 'w+') as file:
-    file.write('één2 7')
-    file.seek(2)
-    print(file.read(), end='\\n')
-with open('raw.bin', 'r+b') as file:
-    file.seek(1)
-    file.write(b'XY')
-os.mkdir('made')
-os.mkdir('gone')
-os.rmdir('gone')
-os.rename('text.txt', 'made/moved.txt')
-os.remove('app.py')
-with open('inside2', 'w') as file:
-    file.write('not closed before the end')
-left = open('left.txt', 'w')
-left.write('open at the end')
-"""
-
-
-def check_writes(folder: Path) -> None:
-    assert (folder / "data.bin").read_bytes() == bytes(range(256)) * 20
-    assert (folder / "log.csv").read_text() == "1\n2\n"
-    assert (folder / "both.txt").read_text() == "één2 7"
-    assert (folder / "raw.bin").read_bytes() == b"\x00XY" + (bytes(range(256)) * 40)[3:]
-    assert (folder / "made" / "moved.txt").read_text() == "één\ntwee\n"
-    assert (folder / "left.txt").read_text() == "open at the end"
-    names = set(os.listdir(folder))
-    assert not {"gone", "app.py", "text.txt"} & names and not [name for name in names if name.endswith(".part")]
-
-
 def test_links_that_lead_out_are_followed_if_asked(run: Run, folder: Path) -> None:
     result = run("mount", "folder", "demo", "-l", "--exec", "print(open('link').read())\nopen('up/new','w').close()")
     assert result.stdout.strip() == "secret" and (folder.parent / "new").exists()
@@ -218,20 +172,3 @@ def test_a_program_that_runs_beside_requests_is_not_disturbed(run: Run, folder: 
 def test_a_board_that_cannot_is_left_alone(run: Run, folder: Path) -> None:
     result = run("mount", "folder", "--device=sim:?telemetry=0&without=binascii", "--exec", "1")
     assert result.exit_code == 1 and "cannot mount" in result.stderr
-
-
-@pytest.mark.firmware
-def test_the_real_vm(run: Run, folder: Path, webassembly_without_raw_paste: str) -> None:
-    board = f"--device={webassembly_without_raw_paste}"
-    code = (
-        "import app\nprint(open('raw.bin','rb').read()==bytes(range(256))*40)\n"
-        "print(open('text.txt').readlines()==['één\\n','twee\\n'])"
-    )
-    result = run("mount", "folder", board, "--exec", code)
-    assert result.stdout.replace("\r\n", "\n") == "app [434, 14]\nTrue\nTrue\n"
-    result = run("mount", "folder", board, "--exec", "open('link')")
-    assert result.exit_code == 1 and "OSError" in result.stdout
-    (folder / "log.csv").write_text("1\n")
-    result = run("mount", "folder", board, "--exec", WRITES)
-    assert (result.stdout.replace("\r\n", "\n"), result.exit_code) == ("[1, 2] én2 7\n", 0)
-    check_writes(folder)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from typer.testing import CliRunner
 
 from fastflight.app.compose import open_server
 from fastflight.app.settings import ServeSettings
@@ -127,11 +126,3 @@ def test_an_expression_that_raises_is_the_boards_own_traceback(run: Run) -> None
 def test_too_many_words_are_wrong_usage(run: Run) -> None:
     assert run("eval", "demo", "1", "+").exit_code == 2
     assert run("exec", "demo", "print(1)", "more").exit_code == 2
-
-
-@pytest.mark.firmware
-def test_a_program_runs_on_firmware(microbit: str, tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text("def f(x):\n    return x * 7\n\nprint(f(6))\n")
-    invoke = CliRunner().invoke
-    assert invoke(app, ["run", str(tmp_path / "program.py"), "--device", microbit]).stdout == "42\n"
-    assert invoke(app, ["eval", "'a' * 3", "--device", microbit]).stdout == "'aaa'\n"

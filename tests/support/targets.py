@@ -50,6 +50,9 @@ START_SECONDS = 20.0
 START_ATTEMPTS = 5
 POLL_SECONDS = 0.02
 
+# The size of the simulated board's file system: soon full, and more than the largest file of a test.
+SIMULATED_BYTES = 300_000
+
 RAW_REPL_BANNER = b"raw REPL; CTRL-B to exit\r\n>"
 # The most that is looked at while waiting for the banner: the friendly banner is 130 bytes long.
 MAX_GREETING_BYTES = 4096
@@ -81,7 +84,7 @@ class TargetBroken(Exception):
 @contextmanager
 def simulated(folder: Path) -> Iterator[str]:
     """The device URL of the simulated board with its files in `folder`, which prints nothing by itself."""
-    yield f"sim:?files={folder}&telemetry=0"
+    yield f"sim:?files={folder}&telemetry=0&capacity={SIMULATED_BYTES}"
 
 
 @contextmanager
@@ -146,23 +149,27 @@ class Target:
     """A kind of board that the suite in `tests/board` runs on.
 
     `start` takes a folder, which the board may use for its files, and gives the device URL. `lacks` names what the
-    board cannot do, as `tests/board/conftest.py` lists it: tests that need it do not run on this board.
+    board cannot do (see `ABILITIES` there): tests that need it do not run on this board. `folder` is where its files
+    may be, and ends with a slash.
     """
 
     start: Callable[[Path], AbstractContextManager[str]]
     lacks: frozenset[str] = frozenset()
+    folder: str = "/"
 
 
 TARGETS = {
     "simulated": Target(simulated),
-    "unix": Target(unix_port, frozenset({"main.py", "timers", "hard reset"})),
+    "unix": Target(lambda files: unix_port(files, run_main=True), frozenset({"timers", "hard reset", "raw reset"})),
+    # Its root holds devices that never end.
     "webassembly": Target(
         lambda _: webassembly(refuse_raw_paste=True),
         frozenset({"main.py", "timers", "hard reset", "raw paste", "interrupts", "full disk"}),
+        folder="/tmp/",
     ),
     "microbit": Target(
         lambda _: microbit(),
-        frozenset({"folders", "rename", "digests", "mount", "raw paste", "timers", "large files", "agent"}),
+        frozenset({"folders", "rename", "digests", "mount", "raw paste", "timers", "large files", "listings"}),
     ),
 }
 

@@ -16,6 +16,8 @@ from pathlib import Path
 
 # A command that prints nothing for so long waits for keys that never come.
 SILENT_SECONDS = 30.0
+# The first terminal that the leader of a session opens is its own: then Ctrl-C, as a key, is a signal.
+ON_TERMINAL = 'exec <"$0" >"$0" 2>"$0"; exec "$@"'
 
 
 @contextmanager
@@ -69,7 +71,11 @@ def converse(
     """
     ours, theirs = pty.openpty()
     child = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd, env={**os.environ, **environment}
+        ["/bin/sh", "-c", ON_TERMINAL, os.ttyname(theirs), *command],
+        stdin=theirs,
+        cwd=cwd,
+        env={**os.environ, **environment},
+        start_new_session=True,
     )
     os.close(theirs)
     came, seen, waiting = "", 0, list(answers)

@@ -1,0 +1,39 @@
+"""A program that never reads its input is never sent more of it than a board can hold, so Ctrl-C always arrives."""
+
+from __future__ import annotations
+
+import pytest
+
+from fastflight.device import Inventory
+from fastflight.device.device import Device
+from fastflight.errors import BusyError
+from fastflight.transport.tap import Chunk
+
+from .conftest import Board
+
+# The smallest receive buffer of a board holds 127 bytes; a tenth of them at most are unread.
+MOST_BYTES = 16
+TALKS = "import time\nwhile True:\n print('{\"celsius\": 21.5}')\n time.sleep_ms(50)\n"
+
+
+def sent(device: Device) -> bytes:
+    chunks = (each for each in device.tap.reader(seq=0).rest() if isinstance(each, Chunk))
+    return b"".join(chunk.data for chunk in chunks if chunk.direction == "tx")
+
+
+@pytest.mark.not_yet(reason="each request that is refused as busy leaves bytes that nobody reads")
+@pytest.mark.needs("main.py", "interrupts")
+def test_requests_to_a_busy_board_leave_few_bytes(board: Board) -> None:
+    with Inventory({"board": board.url}) as inventory:
+        device = inventory.device("board")
+        with device.lease("a test") as session:
+            session.write("/main.py", [TALKS.encode()])
+            session.soft_reset()
+        before = len(sent(device))
+        for _ in range(3):
+            with pytest.raises(BusyError), device.lease("a test"):
+                pass
+        assert len(sent(device)) - before <= MOST_BYTES
+        with device.lease("a test", interrupt=True) as session:
+            assert session.exec("print(6 * 7)").stdout.strip() == b"42"
+            session.remove("/main.py")
