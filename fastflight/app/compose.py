@@ -88,8 +88,6 @@ def open_server(settings: ServeSettings) -> RunningServer:
         if recordings is not None:
             parts.callback(recordings.close)
         parts.enter_context(shards)
-        if shared is not None:
-            parts.callback(shared.prepare_close)
         registry = StreamRegistry(settings.limits)
         log_of = (recordings or NoRecordings()).log
         publishers = Publishers(log_of, None if recordings is None else recordings.folder)

@@ -73,17 +73,14 @@ class HandOver:
             return []
         return self._buffer.log(name).extents(Range(from_seq=self._handed.get(name, 0)))
 
-    def drain(self, names: list[str] | None, seconds: float) -> bool:
-        """Wait until the present rows of logs, or of all, are handed over, for at most `seconds`.
-
-        Return whether they are.
-        """
-        return self._shard.submit(self._drained(self._buffer.names() if names is None else names, seconds)).result()
+    def drain(self, names: list[str], seconds: float) -> bool:
+        """Wait until the present rows of logs are handed over, for at most `seconds`. Return whether they are."""
+        return self._shard.submit(self._drained(names, seconds)).result()
 
     def close(self, seconds: float) -> None:
         """Hand over what is in the buffer, for at most `seconds`, and stop. The next start hands over the rest."""
         with contextlib.suppress(Stopped):
-            if not self.drain(None, seconds):
+            if not self.drain(self._buffer.names(), seconds):
                 log.warning(
                     "not all rows are handed over; that goes on at the next start",
                     reasons=sorted(set(self._troubles.values())),

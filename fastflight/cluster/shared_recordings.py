@@ -42,8 +42,8 @@ class SharedRecordings:
         replicas = MAX_REPLICAS if len(address.servers) >= MAX_REPLICAS else 1
         self._store = ReplicatedStore(self._connection, self._shard, fleet, replicas=replicas, retention=retention)
         self._hand_over: HandOver | None = None
-        # How long `close` waits for the hand-over.
-        self._close_seconds = DRAIN_SECONDS
+        # Whether the last `drain` was in time.
+        self._keeps_up = True
 
     def names(self) -> list[str]:
         """Return the names of all recordings of the fleet, sorted."""
@@ -75,22 +75,16 @@ class SharedRecordings:
 
     def drain(self, name: str) -> bool:
         """Wait until the present rows of a recording are handed over, but not long. Return whether they are."""
-        return self._hand_over is None or self._hand_over.drain([name], DRAIN_SECONDS)
-
-    def prepare_close(self) -> None:
-        """Hand over what there is, but not for long, while boards are still read and recorded. Then call `close`.
-
-        If that fails, `close` does not try again: nobody reads the boards while it waits.
-        """
-        if self._hand_over is not None and not (
-            self._connection.is_connected and self._hand_over.drain(None, DRAIN_SECONDS)
-        ):
-            self._close_seconds = 0
+        self._keeps_up = self._hand_over is None or self._hand_over.drain([name], DRAIN_SECONDS)
+        return self._keeps_up
 
     def close(self) -> None:
-        """Hand over what there is, but not for long, and close the connection."""
+        """Hand over what there is, but not for long, and close the connection.
+
+        Nobody reads the boards meanwhile, so this does not wait if NATS is away, or if the last `drain` failed.
+        """
         if self._hand_over is not None:
-            self._hand_over.close(self._close_seconds if self._connection.is_connected else 0)
+            self._hand_over.close(DRAIN_SECONDS if self._connection.is_connected and self._keeps_up else 0)
         # Messages under way are broken off: the buffer has their rows.
         with contextlib.suppress(FastFlightError):
             self._shard.submit(self._connection.aclose()).result()

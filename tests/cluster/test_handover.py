@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 
 from fastflight.app.nats_servers import NatsServers, nats_servers
 from fastflight.cluster.connection import NatsAddress
-from fastflight.cluster.shared_recordings import SharedRecordings
+from fastflight.cluster.handover import HandOver
+from fastflight.cluster.shared_recordings import DRAIN_SECONDS, SharedRecordings
 from fastflight.errors import StorageError, TransportError
 from fastflight.log import Log, Missing, NumberedRows, Range, Retention, Store
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers
@@ -227,6 +228,24 @@ def test_it_can_be_closed_while_a_thread_reads(
     del server
     gc.collect()
     assert not caplog.records
+
+
+@pytest.mark.parametrize("in_time", [True, False])
+def test_a_server_that_ends_does_not_wait_again_for_what_cannot_be_handed_over(
+    nats: NatsServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_time: bool
+) -> None:
+    """Nobody reads its boards meanwhile."""
+    waits: list[float] = []
+
+    def drain(self: HandOver, names: list[str], seconds: float) -> bool:
+        waits.append(seconds)
+        return in_time
+
+    with Server(nats, tmp_path / "recordings") as server:
+        until(lambda: server.shared._connection.is_connected)
+        monkeypatch.setattr(HandOver, "drain", drain)
+        assert server.shared.drain("demo") is in_time
+    assert waits == [DRAIN_SECONDS, DRAIN_SECONDS if in_time else 0]
 
 
 def test_a_stream_of_another_fleet_is_refused(nats: NatsServers, tmp_path: Path) -> None:
