@@ -17,7 +17,8 @@ from fastflight.cli.globs import expand
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import DevicePath, DevicePaths, Interrupt
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
-from fastflight.client.options import FileOptions
+from fastflight.cli.text_options import NO_TEXT_OPTIONS, with_text_options
+from fastflight.client.options import FileOptions, TextOptions
 from fastflight.errors import DataError
 from fastflight.tables import format_of
 
@@ -46,6 +47,7 @@ def cat(paths: DevicePaths, interrupt: Interrupt = False, server: Server = DEFAU
 
 @interruptible
 @with_device_options
+@with_text_options
 def head(
     path: DevicePath,
     rows: Annotated[
@@ -56,6 +58,7 @@ def head(
         int | None, typer.Option("-c", "--bytes", metavar="BYTES", min=0, help="Print the first bytes instead.")
     ] = None,
     interrupt: Interrupt = False,
+    text: TextOptions = NO_TEXT_OPTIONS,
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Show the first rows of a file of a device as a table. Of a file without rows, print the first lines.
@@ -75,7 +78,8 @@ def head(
             from fastflight.cli.preview import HEAD_BATCH_ROWS, first_rows, preview_of
 
             count = rows or HEAD_ROWS
-            with client.read(at.device, at.path, batch_rows=min(count, HEAD_BATCH_ROWS), **options) as stream:
+            batch_rows = min(count, HEAD_BATCH_ROWS)
+            with client.read(at.device, at.path, batch_rows=batch_rows, infer="sample", **text, **options) as stream:
                 screen.show(preview_of(stream.schema, first_rows(stream, count), count))
 
 

@@ -32,8 +32,9 @@ from fastflight.cli.options import (
     TransferOption,
 )
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
+from fastflight.cli.text_options import NO_TEXT_OPTIONS, with_text_options
 from fastflight.client.local_names import local_path
-from fastflight.client.options import FileOptions
+from fastflight.client.options import FileOptions, TextOptions
 from fastflight.errors import RequestError
 from fastflight.service.choices import OnError
 from fastflight.tables import copied_as_is, format_of
@@ -46,6 +47,7 @@ TextFormat = Literal["csv", "jsonl", "arrow"]
 
 @interruptible
 @with_device_options
+@with_text_options
 def get(
     file: DevicePath,
     to: Annotated[str | None, typer.Argument(metavar="[FILE]", help="The same as -o; with -r, a folder.")] = None,
@@ -75,7 +77,7 @@ def get(
     columns: Columns = None,
     record: Record = None,
     on_error: Annotated[
-        OnError, typer.Option("--on-error", help="What to do with rows that do not fit the columns.")
+        OnError, typer.Option("--on-error", help="Count what does not fit the columns (skip), or end there (fail).")
     ] = "skip",
     ordered: Annotated[
         bool, typer.Option("--ordered", help="With a glob: the rows of one device after another.")
@@ -85,6 +87,7 @@ def get(
     mode: ModeOption = "async",
     interrupt: Interrupt = False,
     json: AsJson = False,
+    text: TextOptions = NO_TEXT_OPTIONS,
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Read a file of a device: copy it, convert it, or show it as a table.
@@ -105,12 +108,13 @@ def get(
     """
     at = target(file, folder=recursive)
     fleet, several = is_glob(at.device), is_glob(at.path)
-    of_rows = bool(schema or columns or record)
+    of_rows = bool(schema or columns or record or text)
     if to is not None and output is not None:
         raise typer.BadParameter("the output is given twice: leave -o out")
     if recursive and (format or of_rows or head or printed):
         raise typer.BadParameter(
-            "-r copies files as they are: leave --format, --schema, --columns, --record, --head and --as out"
+            "-r copies files as they are: leave --format, --schema, --columns, --record, --head, --as "
+            "and the options of text files out"
         )
     if fleet and (recursive or skip_unchanged or several):
         raise typer.BadParameter("-r, --skip-unchanged and a glob as PATH are for one device: name it")
@@ -179,6 +183,9 @@ def get(
             columns=columns.split(",") if columns else None,
             record=record,
             on_error=on_error,
+            # The first rows are to come at once.
+            infer="file" if head is None else "sample",
+            **text,
             **options,
         )
         printed_as = (printed or text_format(format or own)) if printing else None

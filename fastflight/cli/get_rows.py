@@ -16,7 +16,7 @@ from fastflight.cli.copy_progress import copy_progress
 from fastflight.cli.exit_codes import REFUSED
 from fastflight.cli.preview import HEAD_BATCH_ROWS, first_rows, preview_of
 from fastflight.client import RowStream
-from fastflight.client.meaning import BESIDE, understood, whole
+from fastflight.client.meaning import BESIDE, understood
 from fastflight.client.saving import SavedFile
 from fastflight.client.stream import Summary
 from fastflight.errors import DataError, RequestError
@@ -40,7 +40,7 @@ def read_rows(
             if printed is not None:
                 print_rows(stream.schema, batches, printed)
             elif path is not None:
-                shown = save_rows(stream.schema, batches, path)
+                shown = save_rows(stream, batches, path)
             else:
                 shown = preview_of(stream.schema, batches, head)
     summary = _summary(stream, head)
@@ -51,17 +51,17 @@ def read_rows(
     else:
         if shown is not None:
             screen.show(shown)
-        _report_rejected(summary)
     _report_failed(summary)
 
 
-def save_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Path) -> str:
-    """Write rows to a local file. Return a sentence about it."""
+def save_rows(stream: RowStream, batches: Iterable[pa.RecordBatch], path: Path) -> str:
+    """Write `batches`, which are rows of `stream`, to a local file. Return a sentence about it."""
     rows = 0
-    with SavedFile(path, schema) as file:
+    with SavedFile(path, stream.schema) as file:
         for batch in batches:
             file.write(batch)
             rows += batch.num_rows
+        file.add_summary(_summary(stream, rows))
     return f"{path}: {screen.size(file.bytes)}, {rows:,} rows"
 
 
@@ -100,13 +100,3 @@ def _report_failed(summary: Summary) -> None:
             screen.complain(f"error: {where}: {failure['what']}. {failure.get('hint', '')}".rstrip(". "))
     if failed:
         raise typer.Exit(REFUSED)
-
-
-def _report_rejected(summary: Summary) -> None:
-    if count := summary.get("rejected", 0):
-        with understood(BESIDE):
-            first = next(iter(summary.get("rejected_rows", ())), None)
-            place = f"byte {first['offset']}" + (f" on {first['device']}" if "device" in first else "") if first else ""
-            example = f", the first at {place}: {first['reason']}" if first else ""
-            rows = "1 row did not fit and was" if count == 1 else f"{whole(count):,} rows did not fit and were"
-        screen.complain(f"{rows} set aside{example}")

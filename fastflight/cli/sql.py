@@ -55,7 +55,7 @@ def sql(
 
     with server.client() as client, client.sql(text, values) as stream:
         if output is not None:
-            saved = save_rows(stream.schema, stream, output)
+            saved = save_rows(stream, stream, output)
             if json:
                 screen.as_json({"output": str(output), **stream.summary})
             else:

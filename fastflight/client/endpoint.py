@@ -16,7 +16,6 @@ from pyarrow import flight
 
 from fastflight.client.connection import ServerConnection
 from fastflight.client.credentials import Credentials
-from fastflight.client.stream import warn_if_incomplete
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +43,6 @@ class Endpoint:
             connection.read_endpoint(endpoint) as stream,
         ):
             yield from stream
-            warn_if_incomplete(stream.summary)
 
     def to_arrow(self) -> pa.Table:
         """Read the rows into one table."""

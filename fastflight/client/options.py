@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from fastflight.client.progress import Report, Resuming, TreeReport
 from fastflight.errors import nearest
-from fastflight.service.choices import Format, Method, Mode, OnError, SessionFormat
+from fastflight.service.choices import Decimal, Format, Infer, Method, Mode, OnError, SessionFormat
 
 
 class FileOptions(TypedDict, total=False):
@@ -46,21 +46,46 @@ class WriteOptions(FileOptions, total=False):
     progress: Report | None
 
 
-class ReadOptions(WriteOptions, total=False):
-    """The options of `read`: those of `WriteOptions` and `FileOptions`, and
+class TextOptions(TypedDict, total=False):
+    """How a text file (`csv`, `jsonl`) is written. The server finds out what is left out, and says where it guessed.
 
-    - `schema`: the type of each column, by Arrow's names: `{"celsius": "double"}`. By default the server infers them.
+    - `header`: `auto` (default), `none`, or the number of the line that names the columns, 1 for the first.
+    - `delimiter`: the character between cells; a blank stands for any number of blanks.
+    - `decimal`: `.` or `,`.
+    - `skip_rows`: how many lines to skip at the beginning.
+    - `comment`: the character that begins a line to skip.
+    - `encoding`: a name that Python knows, such as `cp1252`.
+    - `null_values`: texts that mean null, besides an empty cell.
+    """
+
+    header: Literal["auto", "none"] | int
+    delimiter: str | None
+    decimal: Decimal | None
+    skip_rows: int
+    comment: str | None
+    encoding: str | None
+    null_values: Sequence[str] | None
+
+
+class ReadOptions(WriteOptions, TextOptions, total=False):
+    """The options of `read`: those of `WriteOptions`, `FileOptions` and `TextOptions`, and
+
+    - `schema`: the type of each column, by Arrow's names: `{"celsius": "double"}`. Rows then come as they arrive.
+    - `infer`: what decides the types of a text file without a schema: the whole `file` (default), which is read first,
+      or a `sample` of its first 64 KiB; then rows come as they arrive, and later values that do not fit become null.
     - `batch_rows`: the most rows of a batch.
-    - `on_error`: `skip` (default) leaves out and counts rows that do not fit the schema; `fail` raises `DataError`.
+    - `on_error`: `skip` (default) counts what does not fit; `fail` raises `DataError`.
     """
 
     schema: Mapping[str, str] | None
+    infer: Infer
     batch_rows: int | None
     on_error: OnError
 
 
 class FleetOptions(ReadOptions, total=False):
-    """The options of `read_fleet`: those of `ReadOptions`, `WriteOptions` and `FileOptions`, and
+    """The options of `read_fleet`: those of `ReadOptions`, `WriteOptions`, `FileOptions` and
+    `TextOptions`, and
 
     - `ordered`: return the rows device by device. By default they come as they arrive.
     """

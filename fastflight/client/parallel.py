@@ -18,10 +18,11 @@ import pyarrow as pa
 
 from fastflight.client.meaning import BESIDE, understood
 from fastflight.client.progress import Meter
-from fastflight.client.stream import AnswerRows, Missed, RowStream, Summary
+from fastflight.client.stream import AnswerRows, Missed, RowStream, Summary, warn_if_incomplete
 from fastflight.concurrency.gather import Gather
 from fastflight.errors import ProtocolError, RequestError, Stopped
 from fastflight.service.source import held_bytes
+from fastflight.tables.summary import combined as combined_files
 
 # Enough for eight endpoints with four of the server's largest batches each.
 MAX_AHEAD_BYTES = 64 * 1024 * 1024
@@ -96,6 +97,7 @@ class ParallelRowStream(AnswerRows):
                 raise Stopped("this stream was cancelled")
             if batch is None:
                 self._is_ended = True
+                warn_if_incomplete(self.summary)
                 return
             self._meter.add(batch)
             yield batch
@@ -173,6 +175,7 @@ def combined(summaries: Sequence[Summary]) -> dict[str, Any]:
                     whole[key] = whole.get(key, 0) + value
                 elif isinstance(value, list):
                     whole[key] = [*whole.get(key, ()), *value]
+        whole |= combined_files(summaries)
     endpoints: list[Mapping[str, Any]] = list(summaries)
     return {**whole, "endpoints": endpoints}
 
@@ -183,4 +186,6 @@ def _rows(streams: _OpenEndpoints, number: int, endpoint: Open, schema: pa.Schem
     if not stream.schema.equals(schema):
         stream.cancel()
         raise ProtocolError("an endpoint has other columns than the first", hint="Read the whole with one stream")
-    yield from stream
+    for batch, _ in stream.pieces():  # not by `__iter__`, which would warn for each endpoint
+        if batch.num_rows:
+            yield batch

@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from io import BufferedRandom
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Protocol, Self
+from typing import IO, Any, Protocol, Self
 
 import pyarrow as pa
 
+from fastflight.client.meaning import BESIDE, understood
 from fastflight.errors import DataError, FastFlightError, RequestError
 from fastflight.tables import PARQUET, Layout, RowWriter, format_of, is_table, open_writer
 from fastflight.tables.parquet import RowGroupWriter
@@ -73,6 +74,12 @@ class SavedFile:
         """Store `metadata` in the file if it is Parquet. The other formats have no place for it after the rows."""
         if isinstance(self._encoder, RowGroupWriter):
             self._encoder.add_metadata(metadata)
+
+    def add_summary(self, summary: Mapping[str, Any]) -> None:
+        """Store what a server's summary tells of the source besides its rows, as `add_metadata` does."""
+        if isinstance(self._encoder, RowGroupWriter):
+            with understood(BESIDE):
+                self._encoder.add_summary(summary)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

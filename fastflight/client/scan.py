@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from fastflight.client.answers import EPOCH
 from fastflight.client.notebook import reading_bar
-from fastflight.client.stream import warn_if_incomplete
 from fastflight.errors import RequestError
 from fastflight.service.requests import MAX_SEQ, FleetFile, Recording, Request
 
@@ -64,7 +63,6 @@ def scan(connection: ServerConnection, request: Request) -> pl.LazyFrame:
                 yield frame if columns is None else frame.select(columns)
                 if taken == n_rows:
                     return
-            warn_if_incomplete(stream.summary)
 
     return register_io_source(read, schema=schema, validate_schema=True)
 

@@ -26,9 +26,13 @@ from fastflight.client.progress import Meter, Report
 from fastflight.errors import FastFlightError, ProtocolError, RequestError, Stopped
 from fastflight.errors import IncompleteWarning as IncompleteWarning
 from fastflight.tables.bare import empty
+from fastflight.tables.summary import one_line
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# Unless the user's own filters say otherwise, each answer warns, and not only the first with the same words.
+warnings.simplefilter("always", IncompleteWarning, append=True)
 
 PATH_KEY = b"fastflight.path"
 
@@ -152,13 +156,10 @@ class AnswerRows(ABC):
     def to_arrow(self) -> pa.Table:
         """Read the remaining rows into one table.
 
-        In a notebook, a read of more than a second shows a bar. Warns with `IncompleteWarning` if devices could not be
-        read, or if most rows do not fit the schema.
+        In a notebook, a read of more than a second shows a bar.
         """
         with reading_bar(self._meter.report) as self._meter.report:
-            table = pa.Table.from_batches(list(self), self.schema)
-        warn_if_incomplete(self.summary)
-        return table
+            return pa.Table.from_batches(list(self), self.schema)
 
     def to_pandas(self) -> pd.DataFrame:
         """Read the remaining rows into one DataFrame, like `to_arrow`."""
@@ -173,7 +174,6 @@ class AnswerRows(ABC):
                 raise RequestError("these rows have been read", hint="Ask again, or keep them as a table: to_arrow()")
             with reading_bar(self._meter.report) as self._meter.report:
                 yield from self
-            warn_if_incomplete(self.summary)
 
         return pa.RecordBatchReader.from_batches(self.schema, batches()).__arrow_c_stream__(requested_schema)
 
@@ -184,7 +184,11 @@ class AnswerRows(ABC):
 
 
 class RowStream(AnswerRows):
-    """The rows of one answer. `schema` is known from the start. Iterate, or call `to_arrow` or `to_pandas`."""
+    """The rows of one answer. `schema` is known from the start. Iterate, or call `to_arrow` or `to_pandas`.
+
+    At the end, an `IncompleteWarning` tells of devices that could not be read, and of whatever in a file could not
+    become a row or a value, or was read with a doubt. `summary` has the counts.
+    """
 
     def __init__(
         self, reader: flight.FlightStreamReader, location: str, on_summary: Callable[[], None] | None = None
@@ -231,6 +235,7 @@ class RowStream(AnswerRows):
             if batch.num_rows:
                 self._meter.add(batch)
                 yield batch
+        warn_if_incomplete(self.summary)
 
     def pieces(self) -> Generator[tuple[pa.RecordBatch, Note | None], None, None]:
         """Yield each batch with the note that came with it, if any.
@@ -291,16 +296,18 @@ def failed_devices(summary: Summary) -> dict[str, str]:
 
 
 def warn_if_incomplete(summary: Summary) -> None:
-    """Warn with `IncompleteWarning` if devices could not be read, or if most rows do not fit the schema."""
+    """Warn with `IncompleteWarning` if devices could not be read, or if there is anything to tell of a file."""
     if failed := failed_devices(summary):
         listed = "; ".join(f"{device}: {why}" for device, why in failed.items())
         warnings.warn(f"{len(failed)} devices could not be read: {listed}", IncompleteWarning, stacklevel=3)
+    if line := told_of(summary):
+        warnings.warn(line, IncompleteWarning, stacklevel=3)
+
+
+def told_of(summary: Summary) -> str:
+    """Return what a summary tells of a file besides its rows, as one line; empty if there is nothing to tell."""
     with understood(BESIDE):
-        rejected = whole(summary.get("rejected", 0))
-        fitting = whole(summary.get("rows", 0))
-        reason = next((text(row["reason"]) for row in summary.get("rejected_rows", ())), "")
-    if rejected > fitting:
-        warnings.warn(_misfits(rejected, fitting, reason), IncompleteWarning, stacklevel=3)
+        return one_line(summary)
 
 
 def _warn_of_misfits(note: Note, location: str) -> None:

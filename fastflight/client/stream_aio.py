@@ -15,7 +15,7 @@ import pyarrow as pa
 from fastflight.client.notebook import reading_bar
 from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Meter, Report
-from fastflight.client.stream import Missed, RowStream, Summary, warn_if_incomplete
+from fastflight.client.stream import Missed, RowStream, Summary
 from fastflight.concurrency.channel import Channel
 from fastflight.concurrency.offload import off_loop
 from fastflight.errors import Stopped
@@ -90,9 +90,7 @@ class AsyncRowStream:
     async def to_arrow(self) -> pa.Table:
         """Read the remaining rows into one table, like `RowStream.to_arrow`."""
         with reading_bar(self._meter.report) as self._meter.report:
-            table = pa.Table.from_batches([batch async for batch in self], self.schema)
-        warn_if_incomplete(self.summary)
-        return table
+            return pa.Table.from_batches([batch async for batch in self], self.schema)
 
     async def to_pandas(self) -> pd.DataFrame:
         """Read the remaining rows into one DataFrame, like `to_arrow`."""

@@ -14,6 +14,8 @@ Format = Literal["csv", "jsonl", "packed", "arrow", "raw"]
 SessionFormat = Literal["bytes", "lines", "jsonl", "csv"]
 # What decides the types of a text file's columns, if no schema does.
 Infer = Literal["file", "sample"]
+# The character before the fraction of a number.
+Decimal = Literal[".", ","]
 OnError = Literal["skip", "fail"]
 # How the bytes of a file are encoded on the line; `auto` is the fastest encoding that the board supports.
 Method = Literal["auto", "binary", "base64", "literal"]

@@ -6,13 +6,14 @@ unknown keys and bad values with a `RequestError` that names the key, the allowe
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
 
-from fastflight.service.choices import MAX_FILES, Format, Infer, Method, Mode, OnError, SessionFormat
+from fastflight.service.choices import MAX_FILES, Decimal, Format, Infer, Method, Mode, OnError, SessionFormat
 
 
 class Verb(StrEnum):
@@ -116,22 +117,72 @@ class SourceRequest(Request):
 
 # The key of the file's description in the metadata of an answer's schema, if the request has `describe`.
 FILE_DESCRIPTION = b"fastflight.file"
+# The key of what is to be told of a file besides its rows, in the metadata of the schema: known there before the first
+# row, if the server has read the whole file. A JSON object with the keys of the trailer.
+FILE_SUMMARY = b"fastflight.summary"
 
 
-class DeviceFile(Request):
-    """Reads rows from a file on a device, or writes rows to it.
+def _known_encoding(name: str) -> str:
+    try:
+        codecs.lookup(name)
+    except LookupError:
+        raise ValueError("not a name of an encoding that Python knows, such as cp1252 or utf-16") from None
+    return name
+
+
+# One character that separates cells, or begins a comment.
+Character = Annotated[str, Field(min_length=1, max_length=1)]
+MAX_SKIPPED_ROWS = 1_000_000
+MAX_NULL_VALUES = 100
+
+
+class FileRequest(Request):
+    """The keys that say which rows of a file are read, and how; the base of the requests for files.
+
+    A text file (`csv`, `jsonl`) without a `schema` is read as a whole first: all of it decides the types of its
+    columns. With `infer` `sample`, its first 64 KiB do, and rows come as they arrive. `header`, `delimiter`, `decimal`,
+    `skip_rows`, `comment`, `encoding` and `null_values` say how a text file is written; what is not said is found out.
 
     `transfer` and `deflate` say how the bytes are sent over the line. `deflate` compresses data that shrinks, if the
-    board can decompress it. By default it does so only on a line whose speed is known and below 1 Mbaud. Some keys are
-    for format `raw` only: reading begins at `offset` and ends after `limit` bytes; `resume` lets a write continue an
-    interrupted one. `sha256` is the digest that the written file must have; `resume` needs it.
+    board can decompress it. By default it does so only on a line whose speed is known and below 1 Mbaud.
+    """
+
+    demands: ClassVar[Demands] = {"read": Verb.READ}
+
+    path: DevicePath
+    format: Format | None = None
+    schema_: Annotated[dict[str, str] | None, Field(alias="schema")] = None
+    columns: Annotated[tuple[str, ...] | None, Field(max_length=MAX_COLUMNS)] = None
+    record: Annotated[str | None, Field(max_length=MAX_COLUMNS)] = None
+    infer: Infer = "file"
+    header: Literal["auto", "none"] | Annotated[int, Field(ge=1, le=MAX_SKIPPED_ROWS)] = "auto"
+    delimiter: Character | None = None
+    decimal: Decimal | None = None
+    skip_rows: Annotated[int, Field(ge=0, le=MAX_SKIPPED_ROWS)] = 0
+    comment: Character | None = None
+    encoding: Annotated[str, Field(max_length=40), AfterValidator(_known_encoding)] | None = None
+    null_values: Annotated[tuple[str, ...] | None, Field(max_length=MAX_NULL_VALUES)] = None
+    batch_rows: BatchRows = 4096
+    flush_ms: Annotated[int, Field(ge=0, le=60_000)] = 100
+    on_error: OnError = "skip"
+    transfer: Method = "auto"
+    deflate: bool | None = None
+    interrupt: bool = False
+
+
+# The keys that say how a text file is written.
+TEXT_KEYS = ("header", "delimiter", "decimal", "skip_rows", "comment", "encoding", "null_values")
+
+
+class DeviceFile(FileRequest):
+    """Reads rows from a file on a device, or writes rows to it.
+
+    Some keys are for format `raw` only: reading begins at `offset` and ends after `limit` bytes; `resume` lets a write
+    continue an interrupted one. `sha256` is the digest that the written file must have; `resume` needs it.
 
     With `describe`, the metadata of the answer's schema has a JSON object under `fastflight.file`, with `kind`, `size`
     and `modified` of the file. For `digest` it also has `algorithm` and `digest`, as computed by the board (empty if
     the board cannot). The board is asked just before the file is read, under the same lease. A folder has no rows.
-
-    A text file without a `schema` is read as a whole first: all of it decides the types of its columns. With `infer`
-    `sample`, its beginning does, and rows come as they arrive.
 
     With `cached`, the server keeps any file on its disk by the digest that the board computes, as it does with those
     that it reads as a whole. The board then sends the file only once for each content.
@@ -141,27 +192,15 @@ class DeviceFile(Request):
     demands: ClassVar[Demands] = {"read": Verb.READ, "write": Verb.WRITE}
 
     device: DeviceName
-    path: DevicePath
-    format: Format | None = None
-    schema_: Annotated[dict[str, str] | None, Field(alias="schema")] = None
-    columns: Annotated[tuple[str, ...] | None, Field(max_length=MAX_COLUMNS)] = None
-    record: Annotated[str | None, Field(max_length=MAX_COLUMNS)] = None
-    batch_rows: BatchRows = 4096
-    flush_ms: Annotated[int, Field(ge=0, le=60_000)] = 100
-    on_error: OnError = "skip"
-    infer: Infer = "file"
-    transfer: Method = "auto"
-    deflate: bool | None = None
     offset: Annotated[int, Field(ge=0, le=MAX_OFFSET)] = 0
     limit: Annotated[int | None, Field(ge=0, le=MAX_OFFSET)] = None
     describe: Literal["size", "digest"] | None = None
     cached: bool = False
     resume: bool = False
     sha256: Annotated[str | None, Field(pattern="^[0-9a-f]{64}$")] = None
-    interrupt: bool = False
 
 
-class FleetFile(Request):
+class FleetFile(FileRequest):
     """Reads the rows of one file from many devices, with a leading column `device`.
 
     `devices` is a glob over their names. The columns are those of `schema`, or else those of the first device that can
@@ -170,22 +209,9 @@ class FleetFile(Request):
     """
 
     type: ClassVar[str] = "fleet.file"
-    demands: ClassVar[Demands] = {"read": Verb.READ}
 
     devices: Annotated[str, Field(min_length=1, max_length=MAX_GLOB_CHARACTERS)] = "*"
-    path: DevicePath
     ordered: bool = False
-    format: Format | None = None
-    schema_: Annotated[dict[str, str] | None, Field(alias="schema")] = None
-    columns: Annotated[tuple[str, ...] | None, Field(max_length=MAX_COLUMNS)] = None
-    record: Annotated[str | None, Field(max_length=MAX_COLUMNS)] = None
-    batch_rows: BatchRows = 4096
-    flush_ms: Annotated[int, Field(ge=0, le=60_000)] = 100
-    on_error: OnError = "skip"
-    infer: Infer = "file"
-    transfer: Method = "auto"
-    deflate: bool | None = None
-    interrupt: bool = False
     # Whether a device is visible to the caller; None: all are. Not sent on the wire: each server decides by itself.
     _is_visible: Callable[[str], bool] | None = PrivateAttr(default=None)
 

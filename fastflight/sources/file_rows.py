@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from fastflight.device import FileEntry
 from fastflight.errors import RequestError
-from fastflight.service.requests import FILE_DESCRIPTION, DeviceFile
+from fastflight.service.requests import FILE_DESCRIPTION, FILE_SUMMARY, TEXT_KEYS, DeviceFile
 from fastflight.service.source import Lot, Noted, Summary
 from fastflight.sources.file_cache import Content
 from fastflight.sources.misfits import MisfitNotice
@@ -20,6 +20,7 @@ from fastflight.tables import (
     Batcher,
     Layout,
     RowReader,
+    TextOptions,
     WholeFile,
     format_of,
     needs_whole_file,
@@ -56,13 +57,16 @@ class _Rows:
     def schema(self) -> pa.Schema | None:
         """The schema of the rows; None until it is known."""
         schema = None if self._reader is None else self._reader.schema
-        if self._described is None:
-            return schema
-        if schema is None:
-            if not self.empty:
-                return None
+        if schema is None and self._described is not None and self.empty:
             schema = pa.schema([])
-        return schema.with_metadata({**(schema.metadata or {}), FILE_DESCRIPTION: json.dumps(self._described).encode()})
+        if schema is None:
+            return None
+        metadata = dict(schema.metadata or {}) | self._metadata()
+        return schema.with_metadata(metadata) if metadata else schema
+
+    def _metadata(self) -> dict[bytes, bytes]:
+        """Return what the server adds to the metadata of the schema."""
+        return {} if self._described is None else {FILE_DESCRIPTION: json.dumps(self._described).encode()}
 
     def summary(self) -> Summary:
         """Return counts and the digest of the bytes that were read, from the requested offset on."""
@@ -115,7 +119,15 @@ class FileRows(_Rows):
 
 
 class WholeRows(_Rows):
-    """The rows of a text file without a schema: all of it decides the types of its columns."""
+    """The rows of a text file without a schema: all of it decides the types of its columns.
+
+    The metadata of their schema has what is to be told of the file, since it is known before the first row.
+    """
+
+    def _metadata(self) -> dict[bytes, bytes]:
+        if self._reader is None or self._reader.summary.is_empty:
+            return super()._metadata()
+        return {**super()._metadata(), FILE_SUMMARY: json.dumps(self._reader.summary.as_dict()).encode()}
 
     def lots(self, content: Content) -> Generator[Lot, None, None]:
         """Yield an empty lot once the columns are known, and then the rows. Each step may take long."""
@@ -144,6 +156,7 @@ def layout_of(request: DeviceFile) -> Layout:
         on_error=request.on_error,
         offset=request.offset,
         infer=request.infer,
+        text=TextOptions(**{key: getattr(request, key) for key in TEXT_KEYS}),
     )
 
 

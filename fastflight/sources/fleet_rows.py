@@ -22,6 +22,7 @@ from fastflight.service.source import Noted, Summary
 from fastflight.sources.file_rows import rows_of
 from fastflight.tables import format_of, schema_from_names
 from fastflight.tables.bare import empty
+from fastflight.tables.summary import combined
 
 DEVICE = pa.field("device", pa.string(), nullable=False)
 # Formats whose files hold no column types.
@@ -30,8 +31,6 @@ TEXT_FORMATS = ("csv", "jsonl")
 OWN_COLUMNS = ("packed", "raw")
 # The size of one failure in the trailer, which may hold one for each device.
 MAX_FAILURE_BYTES = 1000
-# Rejected rows listed in the trailer, of all devices together; all are counted.
-MAX_REJECTED_EXAMPLES = 20
 
 
 class FleetRows:
@@ -49,7 +48,6 @@ class FleetRows:
         self._failed: dict[str, Mapping[str, Any]] = {}
         self._first_error: FastFlightError | None = None
         self._rows = dict.fromkeys(names, 0)
-        self._examples: list[Mapping[str, Any]] = []
         self._columns = request.schema_
         # The columns of the files, without `device`; None until they are known.
         self._file_schema: pa.Schema | None = None
@@ -117,10 +115,8 @@ class FleetRows:
     def end(self, name: str, summary: Summary) -> None:
         """Record the summary of a device whose file was read to its end."""
         with self._lock:
-            for row in summary.get("rejected_rows", ())[: MAX_REJECTED_EXAMPLES - len(self._examples)]:
-                self._examples.append({"device": name, **row})
-            counts = {key: value for key, value in summary.items() if key not in ("rejected_rows", "rows")}
-            self._devices[name] = {"device": name, "rows": self._rows[name], **counts}
+            examples = [{"device": name, **row} for row in summary.get("rejected_rows", ())]
+            self._devices[name] = {**summary, "device": name, "rows": self._rows[name], "rejected_rows": examples}
 
     def failure_note(self, name: str) -> Noted:
         """Return an empty batch whose note reports the failure of a device."""
@@ -132,11 +128,11 @@ class FleetRows:
 
     def summary(self) -> Summary:
         """Return the totals, the summaries of the devices that were read, and the failures of the others."""
-        devices = [self._devices[name] for name in self.names if name in self._devices]
+        read = [self._devices[name] for name in self.names if name in self._devices]
+        devices = [{key: value for key, value in each.items() if key != "rejected_rows"} for each in read]
         return {
             "bytes": sum(device.get("bytes", 0) for device in devices),
-            "rejected": sum(device.get("rejected", 0) for device in devices),
-            "rejected_rows": self._examples,
+            **combined(read),
             "devices": devices,
             "failed": [self._failed[name] for name in self.names if name in self._failed],
         }

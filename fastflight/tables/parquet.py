@@ -5,6 +5,7 @@ A file with a row group for each small batch would be large and slow to read.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
 from io import RawIOBase
@@ -14,7 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fastflight.errors import DataError
+from fastflight.tables.summary import combined
 
+# The key of what is told of a source besides its rows, in the metadata of a file.
+SUMMARY_KEY = "fastflight.summary"
 ROW_GROUP_BYTES = 8 * 1024 * 1024
 
 
@@ -63,6 +67,11 @@ class RowGroupWriter:
         self._batches, self._rows, self._bytes = [], 0, 0
         self._writer.write_table(table, row_group_size=table.num_rows)
         self._row_groups += 1
+
+    def add_summary(self, summary: Mapping[str, Any]) -> None:
+        """Add what a summary tells of the source besides its rows, if it tells anything, as JSON."""
+        if told := {key: value for key, value in combined([summary]).items() if value}:
+            self.add_metadata({SUMMARY_KEY: json.dumps(told)})
 
     def add_metadata(self, metadata: Mapping[str, str]) -> None:
         """Add keys to the metadata of the file: `pyarrow.parquet.read_metadata(file).metadata` has them."""

@@ -6,6 +6,7 @@ and kept in the metadata of files. With `fail=True`, the first loss is a `DataEr
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -107,7 +108,7 @@ class ReadSummary:
         return one_line(self.as_dict())
 
 
-def one_line(summary: dict[str, Any]) -> str:
+def one_line(summary: Mapping[str, Any]) -> str:
     """Return the line of text for people that belongs to `ReadSummary.as_dict()`; empty if there is nothing to tell."""
     parts = []
     if rejected := summary.get("rejected", 0):
@@ -124,6 +125,29 @@ def one_line(summary: dict[str, Any]) -> str:
     if summary.get("torn_last_line"):
         parts.append("the last line may be torn")
     return "; ".join([*parts, *summary.get("notes", ())])
+
+
+def combined(summaries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the summary of several files: counts are added up, and lists are joined, up to their limits.
+
+    Takes and returns JSON objects like `ReadSummary.as_dict`; other keys are left out.
+    """
+    whole = ReadSummary()
+    examples: list[Any] = []
+    for summary in summaries:
+        whole.rejected += summary.get("rejected", 0)
+        examples += summary.get("rejected_rows", ())
+        for column, cells in summary.get("null_cells", {}).items():
+            whole.add_null_cells(column, cells, summary.get("null_cell_reasons", {}).get(column, ""))
+        for name, count in summary.get("ignored", {}).items():
+            whole.ignored[name] = whole.ignored.get(name, 0) + count
+        whole.headers += summary.get("headers_skipped", 0)
+        whole.torn = whole.torn or summary.get("torn_last_line", False)
+        for sentence in summary.get("notes", ()):
+            whole.note(sentence)
+    told = {"rejected": 0, **whole.as_dict(), "rejected_rows": examples[:MAX_REJECTED_EXAMPLES]}
+    del told["rows"]
+    return told
 
 
 def shorten(value: object) -> str:

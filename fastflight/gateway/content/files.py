@@ -46,7 +46,9 @@ MAX_DIGITS = 18
 PLACED = ("type", "device", "path", "name")
 IN_HEADERS = ("offset", "limit", "describe")
 STOP_HINT = 'Stop it with POST /actions/device.exec {"device": ..., "code": "", "interrupt": true}, or use POST /stream'
-NUMBERS = ("batch_rows", "flush_ms", "limit_rows", "from_seq", "to_seq", "since_seconds")
+NUMBERS = ("header", "skip_rows", "batch_rows", "flush_ms", "limit_rows", "from_seq", "to_seq", "since_seconds")
+# Keys whose values are separated by commas.
+LISTS = ("columns", "null_values")
 
 
 class Files:
@@ -136,7 +138,7 @@ class Files:
 
 
 def keys_of(query: Mapping[str, str]) -> dict[str, Any]:
-    """Return the request keys in a query. `file_format` is the file's own format; commas separate `columns`.
+    """Return the request keys in a query. `file_format` is the format of the file; commas separate `LISTS`.
 
     Raises `RequestError` for keys that the path gives: the path must always show what a request is for.
     """
@@ -150,7 +152,7 @@ def keys_of(query: Mapping[str, str]) -> dict[str, Any]:
             keys[name] = _flag({name: text}, name)
         elif name in NUMBERS and text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS:
             keys[name] = int(text)
-        elif name == "columns":
+        elif name in LISTS:
             keys[name] = text.split(",")
         elif name == "file_format":
             keys["format"] = text

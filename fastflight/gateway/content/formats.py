@@ -166,6 +166,7 @@ class ParquetEncoder:
         return self._sink.take()
 
     def finish(self, trailer: Note) -> Data:
+        self._writer.add_summary(trailer)
         self._writer.close()
         return self._sink.take()
 

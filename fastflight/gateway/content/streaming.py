@@ -27,8 +27,10 @@ from fastflight.gateway.backend import Backend, StreamedAnswer
 from fastflight.gateway.cancellation import cancel_when
 from fastflight.gateway.content.formats import BodyEncoder, Data
 from fastflight.gateway.errors import error_answer_off_loop
-from fastflight.service.requests import Request
+from fastflight.service.requests import FILE_SUMMARY, Request
 
+# HTTP clients and proxies refuse heads of more than 8 KiB or 16 KiB.
+MAX_HEADER_BYTES = 4096
 # Batches of up to so many cells are encoded as text on the loop. Larger ones are encoded in a thread, in slices.
 CELLS_ON_LOOP = 256
 CELLS_PER_SLICE = 32 * 1024
@@ -63,6 +65,8 @@ class Streamed(Response):
             (b"cache-control", b"no-store"),
             (b"fastflight-path", path_of(answer)),
         ]
+        if told := told_of(answer):
+            headers.append((b"fastflight-summary", told))
         return AnswerStart(200, headers, encoder)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -86,6 +90,21 @@ class Streamed(Response):
 def path_of(answer: StreamedAnswer) -> bytes:
     """Return which path served the answer: `sync` or `async`."""
     return bytes((answer.schema.metadata or {}).get(b"fastflight.path", b""))
+
+
+def told_of(answer: StreamedAnswer) -> bytes:
+    """Return what is to be told of a file besides its rows, as JSON for a header; empty if nothing is, or not yet.
+
+    Of the rejected rows, it has the first.
+    """
+    metadata = answer.schema.metadata or {}
+    if FILE_SUMMARY not in metadata:
+        return b""
+    summary = json.loads(metadata[FILE_SUMMARY])
+    if "rejected_rows" in summary:
+        summary["rejected_rows"] = summary["rejected_rows"][:1]
+    told = json.dumps(summary).encode()
+    return told if len(told) <= MAX_HEADER_BYTES else json.dumps({"rejected": summary.get("rejected", 0)}).encode()
 
 
 async def _send_answer(start: AnswerStart, encoder: BodyEncoder | None, answer: StreamedAnswer, send: Send) -> bool:

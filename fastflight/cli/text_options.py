@@ -1,0 +1,73 @@
+"""The options that say how a text file is written, for commands that read rows.
+
+A command has a parameter `text: TextOptions` and the decorator `with_text_options`, which replaces the parameter by the
+options. What is not said on the command line is not in the `TextOptions`: the server finds it out.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeVar, cast
+
+import typer
+
+from fastflight.client.options import TextOptions
+from fastflight.service.choices import Decimal
+
+R = TypeVar("R")
+
+NO_TEXT_OPTIONS = TextOptions()
+
+# The heading of these options in `--help`.
+TEXT_FILES = "Text files (found out by default)"
+# Names for delimiters that are awkward to type.
+DELIMITERS = {"tab": "\t", "blank": " ", "blanks": " "}
+
+
+def _option(type_: Any, name: str, help_: str, metavar: str | None = None) -> Any:
+    return Annotated[type_ | None, typer.Option(name, help=help_, metavar=metavar, rich_help_panel=TEXT_FILES)]
+
+
+OPTIONS: Mapping[str, Any] = {
+    "header": _option(str, "--header", "none, or the number of the line that names the columns, 1 for the first.", "N"),
+    "delimiter": _option(str, "--delimiter", "Between cells: one character, tab, or blanks.", "CHAR"),
+    "decimal": _option(Decimal, "--decimal", "Before the fraction of a number."),
+    "skip_rows": _option(int, "--skip-rows", "Lines to skip at the beginning.", "N"),
+    "comment": _option(str, "--comment", "Begins a line to skip.", "CHAR"),
+    "encoding": _option(str, "--encoding", "As Python names it: cp1252.", "NAME"),
+    "null_values": _option(str, "--null-values", "Texts that mean no value, separated by commas.", "A,B,..."),
+}
+
+
+def with_text_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Return `command` with `OPTIONS` in place of its parameter `text`."""
+    signature = inspect.signature(command, eval_str=True)
+
+    @functools.wraps(command)
+    def run(*args: Any, **kwargs: Any) -> R:
+        given = {name: value for name in OPTIONS if (value := kwargs.pop(name)) is not None}
+        return command(*args, **kwargs, text=_understood(given))
+
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in OPTIONS.items()
+    ]
+    own = [parameter for parameter in signature.parameters.values() if parameter.name != "text"]
+    # Before the parameter `server`, which another decorator replaces by the options of a connection.
+    at = next((number for number, each in enumerate(own) if each.name == "server"), len(own))
+    parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own[at:]]
+    run.__signature__ = signature.replace(parameters=[*own[:at], *options, *parameters])  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in (*own[:at], *options, *parameters)}
+    return run
+
+
+def _understood(given: dict[str, Any]) -> TextOptions:
+    if (header := given.get("header")) is not None and header.isdecimal():
+        given["header"] = int(header)
+    if (delimiter := given.get("delimiter")) is not None:
+        given["delimiter"] = DELIMITERS.get(delimiter, delimiter)
+    if (null_values := given.get("null_values")) is not None:
+        given["null_values"] = null_values.split(",")
+    return cast(TextOptions, given)
