@@ -36,7 +36,7 @@ from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server.actions import own_actions
 from fastflight.server.status import STATUS as FLIGHT_STATUS
 from fastflight.service import Catalog
-from fastflight.service.requests import Request
+from fastflight.service.requests import FileRequest, Request
 from fastflight.sources.actions import device_actions
 from fastflight.sources.recording_actions import recording_actions
 
@@ -161,8 +161,8 @@ def requests_part() -> str:
 
 def request_types() -> list[type[Request]]:
     """Return the product's request types. Tests define more of them."""
-    known = [kind for kind in Request.__subclasses__() if kind.__module__ == Request.__module__]
-    own = [kind for kind in known if hasattr(kind, "type")]
+    known = [*Request.__subclasses__(), *FileRequest.__subclasses__()]
+    own = [kind for kind in known if kind.__module__ == Request.__module__ and hasattr(kind, "type")]
     return sorted(own, key=lambda kind: kind.type)
 
 

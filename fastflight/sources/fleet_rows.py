@@ -132,6 +132,7 @@ class FleetRows:
         devices = [{key: value for key, value in each.items() if key != "rejected_rows"} for each in read]
         return {
             "bytes": sum(device.get("bytes", 0) for device in devices),
+            **{"rejected": 0, "rejected_rows": []},
             **combined(read),
             "devices": devices,
             "failed": [self._failed[name] for name in self.names if name in self._failed],

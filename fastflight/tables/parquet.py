@@ -70,7 +70,7 @@ class RowGroupWriter:
 
     def add_summary(self, summary: Mapping[str, Any]) -> None:
         """Add what a summary tells of the source besides its rows, if it tells anything, as JSON."""
-        if told := {key: value for key, value in combined([summary]).items() if value}:
+        if told := combined([summary]):
             self.add_metadata({SUMMARY_KEY: json.dumps(told)})
 
     def add_metadata(self, metadata: Mapping[str, str]) -> None:

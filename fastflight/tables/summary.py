@@ -130,7 +130,7 @@ def one_line(summary: Mapping[str, Any]) -> str:
 def combined(summaries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the summary of several files: counts are added up, and lists are joined, up to their limits.
 
-    Takes and returns JSON objects like `ReadSummary.as_dict`; other keys are left out.
+    Takes and returns JSON objects like `ReadSummary.as_dict`. Other keys are left out, and so are the rows.
     """
     whole = ReadSummary()
     examples: list[Any] = []
@@ -145,9 +145,8 @@ def combined(summaries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         whole.torn = whole.torn or summary.get("torn_last_line", False)
         for sentence in summary.get("notes", ()):
             whole.note(sentence)
-    told = {"rejected": 0, **whole.as_dict(), "rejected_rows": examples[:MAX_REJECTED_EXAMPLES]}
-    del told["rows"]
-    return told
+    told = {**whole.as_dict(), "rejected_rows": examples[:MAX_REJECTED_EXAMPLES]}
+    return {key: value for key, value in told.items() if value and key != "rows"}
 
 
 def shorten(value: object) -> str:

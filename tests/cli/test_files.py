@@ -160,8 +160,13 @@ def test_a_failed_get_keeps_the_old_file(run: Run, tmp_path: Path) -> None:
         assert output.read_text() == "old"
         assert set(tmp_path.iterdir()) == {output, rows}
     skipped = run("get", "demo:/rows.csv", "--schema", "a=int64,b=int64", "-o", str(output))
-    assert (skipped.exit_code, skipped.stderr.startswith("1 row did not fit")) == (0, True)
+    assert (
+        skipped.exit_code,
+        skipped.stderr.startswith("warning: 1 row rejected (column 'b': 'two' is not int64)"),
+    ) == (0, True)
     assert pq.read_table(output).num_rows == 100_000
+    told = json.loads(pq.read_metadata(output).metadata[b"fastflight.summary"])
+    assert (told["rejected"], told["rejected_rows"][0]["offset"]) == (1, 400_004)
     run("rm", "demo:/rows.csv")
 
 

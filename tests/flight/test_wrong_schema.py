@@ -107,13 +107,13 @@ def test_a_session_whose_lines_do_not_fit_says_so(boards: BoardServer, mode: str
 
 def test_the_client_warns(boards: BoardServer, mode: Any) -> None:
     with FastFlightClient(boards.location) as client:
-        with pytest.warns(IncompleteWarning, match="rows are set aside, .* is not timestamp"):
+        with pytest.warns(IncompleteWarning, match="is not timestamp"):
             table = client.read("demo", mode=mode, **WRONG).to_arrow()
     assert table["temperature"].null_count == table.num_rows
 
 
 def test_the_asynchronous_client_warns(boards: BoardServer) -> None:
-    with pytest.warns(IncompleteWarning, match="rows are set aside, .* is not timestamp"):
+    with pytest.warns(IncompleteWarning, match="is not timestamp"):
         assert asyncio.run(read_async(boards.location, **WRONG)) < NOTE_ROWS
 
 
@@ -126,6 +126,6 @@ async def read_async(location: str, **arguments: Any) -> int:
 def test_a_short_file_of_which_nothing_fits_warns_at_its_end(boards: BoardServer) -> None:
     (boards.folder / "short.jsonl").write_text(json.dumps({"t": 1.5}) + "\n")
     with FastFlightClient(boards.location) as client:
-        with pytest.warns(IncompleteWarning, match="1 rows are set aside, none fits: column 't': 1.5 is not bool"):
+        with pytest.warns(IncompleteWarning, match="column 't': 1.5 is not bool"):
             frame = client.read("demo", "/short.jsonl", schema={"t": "bool"}).to_pandas()
     assert frame.empty
