@@ -13,9 +13,9 @@ from tests.campaigns.fuzz.target import Target
 
 CODE = b"for i in range(10):\n print(i, 'and some text that is longer than the smallest ring holds')\n"
 CONVERSATIONS: tuple[Callable[[RawRepl], Conversation[object]], ...] = (
-    lambda repl: repl.enter(interrupt=False),
-    lambda repl: repl.enter(interrupt=True),
-    lambda repl: repl.enter(interrupt=False, attempts=3),
+    lambda repl: repl.enter(),
+    lambda repl: repl.recover(),
+    lambda repl: repl.enter(attempts=3),
     lambda repl: repl.execute(b"1", 5.0),
     lambda repl: repl.execute(CODE, 5.0),
     lambda repl: repl.follow(CODE, 5.0),
