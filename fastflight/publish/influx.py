@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from fastflight.publish.address import OutputAddress
 from fastflight.publish.http import HttpClient, quoted
-from fastflight.publish.output import Refusal
+from fastflight.publish.output import Message, Refusal
 from fastflight.publish.rows import PLACE, RowFormat
 
 # In the answer of InfluxDB 1 when it took some of the points.
@@ -46,23 +46,25 @@ class InfluxOutput:
     async def open(self) -> None:
         self._client = HttpClient(self._address, "Token")
 
-    async def send(self, rows: pa.RecordBatch) -> Refusal | None:
-        assert self._client is not None
+    def encode(self, rows: pa.RecordBatch) -> Message:
         now = time.time_ns()
         points = (
             point(self._measurement, row, now + number if known is None else known)
             for number, (row, known) in enumerate(timed(rows))
         )
-        lines = list(filter(None, points))
-        if not lines:
+        return Message(rows.num_rows, "\n".join(filter(None, points)).encode())
+
+    async def send(self, message: Message) -> Refusal | None:
+        assert self._client is not None
+        if not message.content:
             return None
         headers = {"Content-Type": "text/plain; charset=utf-8"}
-        answer = await self._client.post(self._path, "\n".join(lines).encode(), headers, self._params)
+        answer = await self._client.post(self._path, message.content, headers, self._params)
         if answer.acknowledges:
             return None
         text = answer.content.decode(errors="replace")
         dropped = DROPPED.search(text)
-        return Refusal(min(rows.num_rows, int(dropped[1])) if dropped else rows.num_rows, quoted(text))
+        return Refusal(min(message.rows, int(dropped[1])) if dropped else message.rows, quoted(text))
 
     def check(self) -> None:
         """There is no lasting connection."""

@@ -2,7 +2,8 @@
 
 Topics, below `fastflight` or the path of the URL: `DEVICE/rows` gets each row as a JSON object, `DEVICE/status` is
 `online` or `offline` (retained; the broker itself publishes `offline` if the server dies). With `discovery=PREFIX`
-there is a retained message for each column of numbers, from which Home Assistant makes a sensor.
+there is a retained message for each column of numbers, from which Home Assistant makes a sensor, and for each column of
+truth values, from which it makes a binary sensor.
 """
 
 from __future__ import annotations
@@ -19,10 +20,9 @@ import pyarrow as pa
 from fastflight.errors import RequestError, TransportError
 from fastflight.publish.address import OutputAddress
 from fastflight.publish.mqtt_connection import MqttConnection
-from fastflight.publish.output import Refusal
+from fastflight.publish.output import Message, Refusal
 from fastflight.publish.rows import RowFormat, is_number
-from fastflight.tables.codec import Layout
-from fastflight.tables.writing import JsonlWriter
+from fastflight.tables import Layout, open_writer
 
 REFUSED = 0x80
 # What a packet has beside its topic and payload, at most.
@@ -49,10 +49,16 @@ class MqttOutput:
                 hint = "Allow it in the broker's access list"
                 raise RequestError(f"the broker refuses the topic {topic}", where=self._address.label, hint=hint)
 
-    async def send(self, rows: pa.RecordBatch) -> Refusal | None:
+    def encode(self, rows: pa.RecordBatch) -> Message:
+        writer = open_writer(Layout("jsonl", bytes_as="base64"), rows.schema)
+        return Message(
+            rows.num_rows, b"".join((writer.begin(), writer.encode(rows), writer.finish())).split(b"\n")[:-1]
+        )
+
+    async def send(self, message: Message) -> Refusal | None:
         connection = self._connection
         assert connection is not None
-        all_payloads = list(_json(rows))
+        all_payloads: list[bytes] = message.content
         longest = connection.max_packet_bytes - OVERHEAD_BYTES - len(self._rows_topic.encode())
         payloads = [each for each in all_payloads if len(each) <= longest]
         denied = 0
@@ -93,6 +99,7 @@ class MqttOutput:
         for column in self._rows.columns:
             if not is_number(column.type):
                 continue
+            truth = pa.types.is_boolean(column.type)
             unit = self._rows.units.get(column.name)
             config = {
                 "name": column.name,
@@ -100,20 +107,17 @@ class MqttOutput:
                 "state_topic": self._rows_topic,
                 "value_template": "{{ value_json[" + json.dumps(column.name) + "] }}",
                 "availability_topic": self._status_topic,
-                "state_class": "measurement",
-                **({} if unit is None else {"unit_of_measurement": unit}),
+                # What the template makes of JSON's true and false.
+                **({"payload_on": "True", "payload_off": "False"} if truth else {"state_class": "measurement"}),
+                **({} if truth or unit is None else {"unit_of_measurement": unit}),
                 "device": {"identifiers": [node], "name": self._device},
                 "origin": {"name": "fastflight"},
             }
-            yield f"{prefix}/sensor/{node}/{object_id(column.name)}/config", json.dumps(config).encode()
+            kind = "binary_sensor" if truth else "sensor"
+            yield f"{prefix}/{kind}/{node}/{object_id(column.name)}/config", json.dumps(config).encode()
 
 
 def object_id(name: str) -> str:
     """Return `name` as Home Assistant allows it in a topic. Names that differ stay different."""
     allowed = re.sub(r"[^A-Za-z0-9_-]", "_", name)
     return allowed if allowed == name else f"{allowed}_{hashlib.sha256(name.encode()).hexdigest()[:6]}"
-
-
-def _json(rows: pa.RecordBatch) -> Iterator[bytes]:
-    writer = JsonlWriter(Layout("jsonl"), rows.schema)
-    yield from b"".join((writer.begin(), writer.encode(rows), writer.finish())).splitlines()

@@ -23,7 +23,7 @@ from fastflight.errors import TransportError
 from fastflight.publish.address import OutputAddress
 from fastflight.publish.http import HttpClient, quoted
 from fastflight.publish.influx import MAX_INTEGER, timed
-from fastflight.publish.output import Refusal
+from fastflight.publish.output import Message, Refusal
 from fastflight.publish.rows import RowFormat, is_number
 
 SERVICE = "fastflight"
@@ -41,15 +41,18 @@ class OtlpOutput:
     async def open(self) -> None:
         self._client = HttpClient(self._address, "Bearer")
 
-    async def send(self, rows: pa.RecordBatch) -> Refusal | None:
+    def encode(self, rows: pa.RecordBatch) -> Message:
+        found = self._logs(rows) if self._rows.format == "lines" else self._metrics(rows)
+        return Message(rows.num_rows, found.SerializeToString())
+
+    async def send(self, message: Message) -> Refusal | None:
         assert self._client is not None
         logs = self._rows.format == "lines"
-        message = self._logs(rows) if logs else self._metrics(rows)
         path = self._address.path + ("/v1/logs" if logs else "/v1/metrics")
         headers = {"Content-Type": "application/x-protobuf"}
-        answer = await self._client.post(path, message.SerializeToString(), headers, {})
+        answer = await self._client.post(path, message.content, headers, {})
         if not answer.acknowledges:
-            return Refusal(rows.num_rows, quoted(answer.content.decode(errors="replace")))
+            return Refusal(message.rows, quoted(answer.content.decode(errors="replace")))
         try:
             if logs:
                 partial = ExportLogsServiceResponse.FromString(answer.content).partial_success
@@ -60,7 +63,7 @@ class OtlpOutput:
         except DecodeError as error:
             hint = "Is this the port for OTLP over HTTP?"
             raise TransportError("its answer is not OTLP", where=self._address.label, hint=hint) from error
-        return Refusal(min(refused, rows.num_rows), quoted(partial.error_message)) if refused else None
+        return Refusal(min(refused, message.rows), quoted(partial.error_message)) if refused else None
 
     def check(self) -> None:
         """There is no lasting connection."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -22,13 +22,26 @@ class Refusal(NamedTuple):
     reason: str
 
 
+class Message(NamedTuple):
+    """Rows in the form in which an output sends them, and how many they are."""
+
+    rows: int
+    content: Any
+
+
 class Output(Protocol):
-    """One output of one device. After an error, call `aclose` and then `open` again."""
+    """One output of one device. After an error of a method that waits, call `aclose` and then `open` again."""
 
     async def open(self) -> None:
         """Connect. `TransportError` if the output cannot be reached, `RequestError` if it refuses."""
 
-    async def send(self, rows: pa.RecordBatch) -> Refusal | None:
+    def encode(self, rows: pa.RecordBatch) -> Message:
+        """Return rows in the form of this output. Any error is the fault of a row, and sending it again does not help.
+
+        NaN and infinities are null, or left out.
+        """
+
+    async def send(self, message: Message) -> Refusal | None:
         """Send rows, and return when the output has acknowledged them. Errors as for `open`: send the rows again."""
 
     def check(self) -> None:

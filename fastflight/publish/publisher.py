@@ -1,8 +1,9 @@
 """Publishes the rows of one device to one output, at least once, until it is ended.
 
 It takes the next rows only when the output has acknowledged those before. After an error it sends the same rows again,
-at growing intervals. The position after the last acknowledged row is saved while the device is recorded, so that
-publishing continues there when the server starts again.
+at growing intervals. A row that the output has no form for is counted, and does not stop the others. The position after
+the last acknowledged row is saved while the device is recorded, so that publishing continues there when the server
+starts again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import structlog
 from fastflight.concurrency import off_loop
 from fastflight.device import Device
 from fastflight.errors import FastFlightError
-from fastflight.publish.output import Output
+from fastflight.publish.output import Message, Output
 from fastflight.publish.rows import Position, PublishedLine, RowFormat, RowReader
 from fastflight.publish.traffic import Traffic
 from fastflight.sources.recording import Readable
@@ -89,7 +90,8 @@ class Publisher:
     ) -> None:
         self.label = label
         self.state = CONNECTING
-        # Rows that were acknowledged, rows that the output refused, and lines that did not fit the schema.
+        # Rows that were acknowledged, rows that the output refused or has no form for, and lines that did not fit the
+        # schema.
         self.sent = self.refused = self.misfits = 0
         self._device = device
         self._output = output
@@ -99,7 +101,7 @@ class Publisher:
         self._reader = RowReader(rows, self.traffic.start)
         self._lines: list[PublishedLine] = []
         # The rows of the first lines, while they are not acknowledged, and the number of these lines.
-        self._unacknowledged: tuple[pa.RecordBatch, int] | None = None
+        self._unacknowledged: tuple[Message, int] | None = None
         self._position = self.traffic.start
         # Seconds until the next try; 0 while publishing works.
         self._retry = 0.0
@@ -164,16 +166,33 @@ class Publisher:
             lines = self._lines[:BATCH_ROWS]
             rows = self._reader.rows(lines)
             self.misfits += sum(bool(each.line.data.strip()) for each in lines) - rows.num_rows
-            self._unacknowledged = rows, len(lines)
-        rows, count = self._unacknowledged
-        refusal = await self._output.send(rows) if rows.num_rows else None
+            self._unacknowledged = self._encode(rows), len(lines)
+        message, count = self._unacknowledged
+        refusal = await self._output.send(message) if message.rows else None
         if refusal is not None:
             log.warning("rows were refused", device=self._device.name, output=self.label, **refusal._asdict())
             self.refused += refusal.rows
-        self.sent += rows.num_rows - (refusal.rows if refusal is not None else 0)
+        self.sent += message.rows - (refusal.rows if refusal is not None else 0)
         self._position = self._lines[count - 1].end
         del self._lines[:count]
         self._unacknowledged = None
+
+    def _encode(self, rows: pa.RecordBatch) -> Message:
+        """Return rows in the form of the output, without those for which it has none. These count as refused."""
+        with contextlib.suppress(Exception):
+            return self._output.encode(rows)
+        good: list[int] = []
+        reason = ""
+        for number in range(rows.num_rows):
+            try:
+                self._output.encode(rows.slice(number, 1))
+                good.append(number)
+            except Exception as error:  # whatever it is: the next rows must not wait for this one for ever
+                reason = str(error) or type(error).__name__
+        refused = rows.num_rows - len(good)
+        log.warning("rows were set aside", device=self._device.name, output=self.label, rows=refused, reason=reason)
+        self.refused += refused
+        return self._output.encode(rows.take(pa.array(good, pa.int64()))) if good else Message(0, None)
 
     def _succeeded(self) -> None:
         if self.state != PUBLISHING:

@@ -51,9 +51,8 @@ class Layout:
     of csv and jsonl without a schema: the whole `file`, or a `sample` of its first 64 KiB. `text`: how a csv or jsonl
     file is written. `columns`: the columns to keep, in this order; for `packed`, the names of the record's fields
     instead. `record`: the `struct` format of one `packed` record. `offset`: where in the file the bytes begin, for
-    `raw` rows, which carry it. `not_finite`: what a `jsonl` writer does with NaN and infinities, which JSON does not
-    have. `bytes_as`: what the writers of `csv` and `jsonl` do with columns of bytes, which a reader would take for
-    text.
+    `raw` rows, which carry it. `bytes_as`: what the writers of `csv` and `jsonl` do with columns of bytes, which a
+    reader would take for text.
     """
 
     format: str
@@ -62,7 +61,6 @@ class Layout:
     record: str | None = None
     on_error: OnError = "skip"
     offset: int = 0
-    not_finite: Literal["refuse", "null"] = "refuse"
     bytes_as: Literal["refuse", "base64"] = "refuse"
     infer: Literal["file", "sample"] = "file"
     text: TextOptions = TextOptions()

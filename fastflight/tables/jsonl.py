@@ -7,7 +7,7 @@ column has a zone and the text has none; dates and decimals are text, too. `NaN`
 they are not JSON.
 
 Writing is the inverse: one compact object per row, timestamps as ISO 8601. Bytes, times of day, durations, NaN and
-infinities have no form in JSON and are refused; with `not_finite="null"` the last two are written as null.
+infinities have no form in JSON: the first three are refused, and the last two are written as null.
 
 pyarrow's reader with an explicit schema is iterative, so it can read values of any depth. Python's `json` is recursive,
 and raises `RecursionError` for a row that is nested too deep. `JsonGrammar.screen` then leaves the row to pyarrow.

@@ -159,11 +159,10 @@ _WITHOUT_JSON = (pa.types.is_duration, pa.types.is_time, pa.types.is_interval)
 
 
 class JsonlWriter:
-    """`RowWriter` of JSON lines."""
+    """`RowWriter` of JSON lines. NaN and infinities become null: JSON has neither."""
 
     def __init__(self, layout: Layout, schema: pa.Schema) -> None:
         self._schema = project(schema, layout.columns)
-        self._nulls = layout.not_finite == "null"
         require_unique(self._schema)
         for field in self._schema:
             type_ = plain_type(field.type)
@@ -181,7 +180,7 @@ class JsonlWriter:
         columns = [_json_values(column, name) for name, column in zip(names, batch.columns, strict=True)]
         for index, field in enumerate(self._schema):
             if _may_be_infinite(field.type):
-                columns[index] = self._finite(field.name, columns[index])
+                columns[index] = [finite(value) for value in columns[index]]
         lines = [
             json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
             for row in zip(*columns, strict=True)
@@ -190,16 +189,6 @@ class JsonlWriter:
 
     def finish(self) -> bytes:
         return b""
-
-    def _finite(self, name: str, values: list[Any]) -> list[Any]:
-        finite_values = [finite(value) for value in values]
-        if finite_values != values and not self._nulls:
-            raise DataError(
-                "JSON has no NaN and no infinity",
-                where=f"column {name}",
-                hint="Write it as csv or arrow, or set such values to null first",
-            )
-        return finite_values
 
 
 def _may_be_infinite(type_: pa.DataType) -> bool:

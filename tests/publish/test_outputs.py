@@ -98,9 +98,35 @@ def test_every_row_arrives_although_the_broker_and_the_server_start_again(mosqui
 async def send(output: Output, rows: pa.RecordBatch) -> Refusal | None:
     await output.open()
     try:
-        return await output.send(rows)
+        return await output.send(output.encode(rows))
     finally:
         await output.aclose()
+
+
+def test_numbers_that_json_does_not_have_and_truth_values_reach_a_broker(mosquitto: str) -> None:
+    (port,) = free_ports(1)
+    rows = RowFormat("csv", {"celsius": "double", "open": "bool"}, {"celsius": "°C"})
+    url = f"mqtt://127.0.0.1:{port}?discovery=homeassistant"
+    with ExitStack() as stack:
+        board = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        stack.enter_context(started([mosquitto, "-p", str(port)], port))
+        messages = stack.enter_context(subscribed(port))
+        devices = {"demo": f"socket://127.0.0.1:{board.getsockname()[1]}"}
+        client = stack.enter_context(
+            FastFlightClient(stack.enter_context(serving(devices, publish=publishing(url, rows))).location)
+        )
+        line = stack.enter_context(board.accept()[0])
+        line.sendall(b"\nnan,true\ninf,false\n1.5,true\n")
+        until(lambda: len(published(messages)) == 3)
+        assert [(row["celsius"], row["open"]) for row in published(messages)] == [
+            (None, True), (None, False), (1.5, True)
+        ]  # fmt: skip
+        assert (states(client)["sent"], states(client)["refused"], states(client)["failing"]) == (3, 0, 0)
+        configs = {topic: json.loads(payload) for topic, payload in messages if topic.startswith("homeassistant/")}
+        door = configs["homeassistant/binary_sensor/fastflight_demo/open/config"]
+        assert (door["payload_on"], door["payload_off"], "state_class" in door) == ("True", "False", False)
+        celsius = configs["homeassistant/sensor/fastflight_demo/celsius/config"]
+        assert (celsius["state_class"], "payload_on" in celsius) == ("measurement", False)
 
 
 def test_messages_that_a_broker_never_takes_are_refused(mosquitto: str, tmp_path: Path) -> None:

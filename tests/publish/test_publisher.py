@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from fastflight.errors import StorageError, TransportError, UnknownName
 from fastflight.log import Missing, NumberedRows, Range
-from fastflight.publish.output import Refusal
+from fastflight.publish.output import Message, Refusal
 from fastflight.publish.publisher import PositionFile, Publisher
 from fastflight.publish.rows import Position, RowFormat
 from fastflight.sources.recorded_rows import log_batch
@@ -35,13 +35,21 @@ class FakeOutput:
         self.errors = list(errors)
         self.sent: list[int] = []
         self.refusal: Refusal | None = None
+        # Numbers that it has no form for.
+        self.formless: set[int] = set()
 
     async def open(self) -> None: ...
 
-    async def send(self, rows: pa.RecordBatch) -> Refusal | None:
+    def encode(self, rows: pa.RecordBatch) -> Message:
+        numbers = rows.column("n").to_pylist()
+        if self.formless & set(numbers):
+            raise ValueError("no form")
+        return Message(rows.num_rows, numbers)
+
+    async def send(self, message: Message) -> Refusal | None:
         if self.errors:
             raise self.errors.pop(0)
-        self.sent += rows.column("n").to_pylist()
+        self.sent += message.content
         return self.refusal
 
     def check(self) -> None: ...
@@ -212,3 +220,15 @@ def test_refused_rows_are_counted_once_and_not_sent_again(refused: int) -> None:
     published(publisher)
     assert (publisher.sent, publisher.refused, publisher.misfits) == (2 - refused, refused, 1)
     assert bench.output.sent == [0, 1]
+
+
+@pytest.mark.parametrize("formless", [{0}, {1}, {0, 2}, {0, 1, 2}])
+def test_a_row_that_the_output_has_no_form_for_does_not_stop_the_next(formless: set[int]) -> None:
+    bench = Bench(FakeOutput())
+    bench.output.formless = formless
+    publisher = bench.publisher(lambda count: True)
+    bench.feed(3)
+    published(publisher)
+    assert bench.output.sent == sorted({0, 1, 2} - formless)
+    assert (publisher.sent, publisher.refused, publisher.state) == (3 - len(formless), len(formless), "publishing")
+    assert bench.pauses == []

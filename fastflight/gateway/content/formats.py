@@ -105,7 +105,7 @@ class TextEncoder:
         self._says_errors = format_ == "jsonl"
         schema = schema.remove_metadata()
         self._escaped = pa.schema([f.with_name(FORMULA.sub(ESCAPED, f.name)) for f in schema]) if escapes else None
-        layout = Layout(format_, not_finite="null", bytes_as="base64")
+        layout = Layout(format_, bytes_as="base64")
         self._writer: RowWriter = open_writer(layout, self._escaped or schema)
 
     def begin(self) -> Data:

@@ -65,7 +65,7 @@ class JsonMessages:
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
-        self._writer = open_writer(Layout("jsonl", not_finite="null", bytes_as="base64"), schema)
+        self._writer = open_writer(Layout("jsonl", bytes_as="base64"), schema)
 
     def begin(self) -> str:
         columns = [{"name": field.name, "type": str(field.type)} for field in self._schema]
