@@ -32,12 +32,16 @@ ACCEPTED, BACK, FAILED, UNTOUCHED = "accepted", "back to the old version", "fail
 
 @dataclass(slots=True)
 class Report:
-    """What one board did. `files` were moved to it. `why` says why it has no new version."""
+    """What one board did. `files` were moved to it. `why` says why it has no new version.
+
+    `traceback` is what the board printed, if the new version raised.
+    """
 
     device: str
     result: str = UNTOUCHED
     files: int = 0
     why: str = ""
+    traceback: str = ""
 
 
 @interruptible
@@ -127,7 +131,7 @@ class _Board:
             screen.complain(f"{self.report.device}: restarting with the new version")
             if trouble := self.deployment.attempt(client, health):
                 self.deployment.give_up(client)
-                self.report.result, self.report.why = BACK, trouble
+                self.report.result, self.report.why, self.report.traceback = BACK, trouble.why, trouble.traceback
             else:
                 self.deployment.accept(client)
                 self.report.result = ACCEPTED
@@ -169,3 +173,6 @@ def _show(reports: list[Report], json: bool) -> None:
         return
     rows = [(report.device, f"{report.files:,}", report.result, report.why or "-") for report in reports]
     screen.table(("device", "files moved", "result", "why"), rows, right=("files moved",))
+    for report in reports:
+        if report.traceback:
+            screen.complain(f"{report.device}: {report.traceback}")

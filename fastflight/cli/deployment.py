@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import binascii
 import posixpath
+import re
 import tempfile
 import threading
 import time
@@ -46,7 +47,14 @@ def _choose():
  if n is not None:
   os.remove('/deploy/trial')
  else:
-  n=str(max([0]+[int(x[9:]) for x in os.listdir('/deploy') if x.startswith('accepted-')]))
+  n=0
+  for x in os.listdir('/deploy'):
+   if x.startswith('accepted-'):
+    try:
+     n=max(n,int(x[9:]))
+    except ValueError:
+     pass
+  n=str(n)
  return '/deploy/'+n
 _path=_choose()
 try:
@@ -91,6 +99,17 @@ del _ff_running
 """
 # How often an agent is asked that does not answer yet.
 ASK_SECONDS = 0.5
+# How long a restart is watched where only the agent is the sign of health: it cannot be asked meanwhile.
+BOOT_SECONDS = 2.0
+TRACEBACK, PROMPT = b"Traceback (most recent call last):", b">>> "
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a version is not healthy, and the traceback that the board has printed; empty if it printed none."""
+
+    why: str
+    traceback: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,47 +140,53 @@ class Deployment:
         if TRIAL_NAME in names:
             # An interrupted deployment: this version must not start while it is being changed.
             client.remove(self._device, TRIAL, interrupt=True)
-        accepted = [int(name.removeprefix(ACCEPTED)) for name in names if name.startswith(ACCEPTED)]
+        accepted = [int(name[len(ACCEPTED) :]) for name in names if re.fullmatch(rf"{ACCEPTED}[0-9]{{1,9}}", name)]
         self._number = max(accepted, default=0) + 1
         # The file that makes a version the one to start goes first, then its folder.
         self._old = [f"{ACCEPTED}{number}" for number in accepted]
-        self._old += [name for name in names if name.isdigit() and int(name) != self._number]
+        self._old += [name for name in names if re.fullmatch("[0-9]{1,9}", name) and int(name) != self._number]
         moved = len(self._put_folder(client))
         if self._put_folder(client):
             raise DataError("what was stored is not what was sent", where=self._device, hint="Deploy again")
         self._install_launcher(client)
         return moved
 
-    def attempt(self, client: InterruptibleClient, health: Health) -> str:
-        """Restart the board with the new version. Return why it is not healthy; empty if it is."""
+    def attempt(self, client: InterruptibleClient, health: Health) -> Trouble | None:
+        """Restart the board with the new version. Return why it is not healthy; None if it is."""
         self._write(client, TRIAL, str(self._number).encode())
         until = time.monotonic() + health.seconds
         if health.text is None:
-            self.give_up(client)
-        elif trouble := self._watch(client, health.text, health.seconds):
-            return trouble
-        return self._ask(client, until) if health.by_agent else ""
+            said = self._watch(client, None, min(health.seconds, BOOT_SECONDS))
+        else:
+            sought = health.text.encode()
+            said = self._watch(client, sought, health.seconds)
+            if sought not in said:
+                last = " ".join(said.decode("utf-8", "replace").split())[-100:]
+                return _trouble(f"it did not print {health.text!r} within {health.seconds:g} s, but: {last}", said)
+        if health.by_agent and (why := self._ask(client, until)):
+            return _trouble(why, said)
+        return None
 
-    def _watch(self, client: InterruptibleClient, text: str, seconds: float) -> str:
-        """Restart the board, and watch for a text in what it prints. Return what it printed instead, else nothing."""
+    def _watch(self, client: InterruptibleClient, sought: bytes | None, seconds: float) -> bytes:
+        """Restart the board. Return the last bytes that it prints until it has printed `sought`, or has failed."""
         terminal = client.terminal(self._device)
         limit = threading.Timer(seconds, terminal.cancel)
-        sought, said, found = text.encode(), b"", False
+        said, kept = b"", max(KEPT_BYTES, 2 * len(sought or b""))
         try:
             terminal.send(SOFT_RESET)
             limit.start()
-            while not found and (pieces := terminal.receive()) is not None:
-                said += b"".join(data for received, data in pieces if received)
-                found = sought in said
-                said = said[-max(KEPT_BYTES, 2 * len(sought)) :]
+            while (pieces := terminal.receive()) is not None:
+                said = (said + b"".join(data for received, data in pieces if received))[-kept:]
+                has_ended = said.endswith(PROMPT) and TRACEBACK in said
+                if has_ended or (sought is not None and sought in said):
+                    break
         except Stopped:
             pass  # the time is up
         finally:
             limit.cancel()
             terminal.cancel()
             terminal.settle()
-        last = " ".join(said.decode("utf-8", "replace").split())[-100:]
-        return "" if found else f"it did not print {text!r} within {seconds:g} s, but: {last}"
+        return said
 
     def _ask(self, client: InterruptibleClient, until: float) -> str:
         """Ask the agent which program runs. Return why this is not the new version, else nothing."""
@@ -235,6 +260,17 @@ class Deployment:
             if entry.path.rstrip("/") != path:
                 client.remove(self._device, entry.path, interrupt=True)
         client.remove(self._device, path, interrupt=True)
+
+
+def _trouble(why: str, said: bytes) -> Trouble:
+    """Return why a version is not healthy: the exception that has ended it, or else `why`."""
+    before, mark, rest = said.rpartition(TRACEBACK)
+    if not mark:
+        return Trouble(why)
+    lines = rest.decode("utf-8", "replace").splitlines()[1:]
+    end = next((number for number, line in enumerate(lines) if not line.startswith(" ")), len(lines) - 1)
+    has_ended = lines and said.endswith(PROMPT)
+    return Trouble(f"it raised {lines[end]}" if has_ended else why, "\n".join([TRACEBACK.decode(), *lines[: end + 1]]))
 
 
 def check_program(folder: Path) -> None:

@@ -125,6 +125,43 @@ def test_a_first_deployment_that_fails_leaves_the_old_program(
     assert restart(location, "lab-1", boards / "lab-1") == "old"
 
 
+@pytest.mark.parametrize("healthy", [("--healthy", "ready"), ("--by-agent",)], ids=["text", "agent"])
+def test_a_version_that_raises_while_it_boots_shows_its_traceback(
+    run: Run, location: str, boards: Path, program: Path, healthy: tuple[str, ...]
+) -> None:
+    (program / "main.py").write_text("def start():\n    raise ValueError('no sensor')\n\nprint('on')\nstart()\n")
+    arguments = ("deploy", "app", *healthy, "--within", "3", "--devices", "lab-1")
+    (report,) = json.loads(run(*arguments, "--json").stdout)
+    assert (report["result"], report["why"]) == ("back to the old version", "it raised ValueError: no sensor")
+    lines = report["traceback"].splitlines()
+    assert (lines[0], lines[-1]) == ("Traceback (most recent call last):", "ValueError: no sensor")
+    assert any("line 2, in start" in line for line in lines)
+    result = run(*arguments)
+    assert result.exit_code == 1
+    # After the table, so that a long one does not hide the result of a board.
+    assert "it raised ValueError: no sensor" in result.stdout
+    assert f"lab-1: {report['traceback']}" in result.stderr
+    assert restart(location, "lab-1", boards / "lab-1") == "old"
+
+
+def test_a_program_that_prints_a_traceback_and_goes_on(run: Run, program: Path) -> None:
+    text = "import sys\ntry:\n    1/0\nexcept ZeroDivisionError as e:\n    sys.print_exception(e)\nprint('all ready')\n"
+    (program / "main.py").write_text(text)
+    assert results(run, "--devices", "lab-1") == {"lab-1": "accepted"}
+
+
+@pytest.mark.parametrize("name", ["accepted-x", "accepted-", "accepted-²", "²", "-1", "trials"])
+def test_names_that_are_no_version_are_left_alone(
+    run: Run, location: str, boards: Path, program: Path, name: str
+) -> None:
+    """Whoever put them there: neither the command nor the launcher on the board fails over them."""
+    (boards / "lab-1" / "deploy").mkdir()
+    (boards / "lab-1" / "deploy" / name).write_text("")
+    assert results(run, "--devices", "lab-1") == {"lab-1": "accepted"}
+    assert restart(location, "lab-1", boards / "lab-1") == "1"
+    assert (boards / "lab-1" / "deploy" / name).exists()
+
+
 def test_the_agent_is_the_sign_of_health(run: Run, location: str, boards: Path, program: Path) -> None:
     healthy = ("--by-agent", "--within", "20", "--json", "--devices", "lab-1")
     (program / "fastflight_agent.py").write_bytes(AGENT.read_bytes())
