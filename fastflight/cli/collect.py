@@ -16,7 +16,7 @@ from fastflight.cli.globs import is_glob
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import Interrupt
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
-from fastflight.errors import FastFlightError, UnknownName
+from fastflight.errors import BusyError, FastFlightError, TransportError, UnknownName
 
 if TYPE_CHECKING:
     from fastflight.cli.interruptible_client import InterruptibleClient
@@ -26,6 +26,8 @@ AT_ONCE = 16
 MOST_MINUTES = 7 * 24 * 60
 # How long a loop sleeps before it looks again whether its time has come.
 SLEEP_SECONDS = 1.0
+# With --every: the first pause after an error. Each further one is twice as long, up to --every.
+FIRST_PAUSE_SECONDS = 1.0
 
 
 @interruptible
@@ -35,7 +37,13 @@ def collect(
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The folder in which each device gets a folder.")],
     every: Annotated[
         float | None,
-        typer.Option("--every", min=0.01, max=MOST_MINUTES, metavar="MINUTES", help="Repeat until Ctrl-C."),
+        typer.Option(
+            "--every",
+            min=0.01,
+            max=MOST_MINUTES,
+            metavar="MINUTES",
+            help="Repeat until Ctrl-C, also if the server or a board is away for a while.",
+        ),
     ] = None,
     parquet: Annotated[bool, typer.Option("--parquet", help="Convert each part to Parquet.")] = False,
     interrupt: Interrupt = False,
@@ -43,23 +51,42 @@ def collect(
 ) -> None:
     """Store the log that a program on a board appends to, each line once, and remove it."""
     at = target(log)
+    if every is None:
+        if not _collect_all(server, at, to, parquet, interrupt):
+            raise typer.Exit(1)
+        return
+    has_begun, pause = False, FIRST_PAUSE_SECONDS
     while True:
-        begun = time.monotonic()
-        with server.client() as client:
-            names = _devices(client, at)
-            if len(names) == 1:
-                results = [_collect(client, Target(names[0], at.path), to, parquet, interrupt)]
-        if len(names) > 1:
-            with ThreadPoolExecutor(min(AT_ONCE, len(names))) as threads:
-                results = list(
-                    threads.map(lambda name: _connected(server, name, at.path, to, parquet, interrupt), names)
-                )
-        if every is None:
-            if not all(results):
-                raise typer.Exit(1)
-            return
-        while time.monotonic() - begun < 60 * every:
-            time.sleep(min(SLEEP_SECONDS, max(0.0, 60 * every - (time.monotonic() - begun))))
+        until = time.monotonic() + 60 * every
+        try:
+            went_well = _collect_all(server, at, to, parquet, interrupt)
+        except (TransportError, BusyError, UnknownName) as error:
+            if not has_begun:  # a wrong name or address
+                raise
+            screen.complain(f"error: {error}")
+            went_well = False
+        has_begun = True
+        if went_well:
+            pause = FIRST_PAUSE_SECONDS
+        else:
+            seconds = min(pause, 60 * every)
+            screen.complain(f"It is tried again in {seconds:g} s")
+            until, pause = time.monotonic() + seconds, 2 * seconds
+        while (rest := until - time.monotonic()) > 0:
+            time.sleep(min(SLEEP_SECONDS, rest))
+
+
+def _collect_all(server: Server, at: Target, to: Path, parquet: bool, interrupt: bool) -> bool:
+    """Collect the log of each device once. Return whether all went well.
+
+    An error of one device is reported. One of the server is raised.
+    """
+    with server.client() as client:
+        names = _devices(client, at)
+        if len(names) == 1:
+            return _collect(client, Target(names[0], at.path), to, parquet, interrupt)
+    with ThreadPoolExecutor(min(AT_ONCE, len(names))) as threads:
+        return all(list(threads.map(lambda name: _connected(server, name, at.path, to, parquet, interrupt), names)))
 
 
 def _devices(client: InterruptibleClient, at: Target) -> list[str]:
