@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import io
 import sys
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fastflight.cli.interruptible_client import InterruptibleClient
 
 HEAD_ROWS = 10
+HEX_BYTES = 16
 # Holds ten lines of most texts. At 115200 baud, the device needs 0.4 s for it.
 FIRST_PART_BYTES = 4096
 
@@ -63,6 +65,8 @@ def head(
 ) -> None:
     """Show the first rows of a file of a device as a table. Of a file without rows, print the first lines.
 
+    Of a file that is not text, show the first bytes in hexadecimal.
+
     The device stops sending when they have come.
     To describe the rows of a file, as of a packed one, use `fastflight get --head N`.
     """
@@ -73,7 +77,7 @@ def head(
         if size is not None:
             print_bytes(client, at, screen.bytes_writer(), options, limit=size)
         elif format_of(at.path) == "raw":
-            _print_lines(client, at, screen.bytes_writer(), options, rows or HEAD_ROWS)
+            _print_beginning(client, at, options, rows or HEAD_ROWS)
         else:
             from fastflight.cli.preview import HEAD_BATCH_ROWS, first_rows, preview_of
 
@@ -111,17 +115,37 @@ def print_bytes(
             raise DataError("what arrived is not what the device sent", where=str(at), hint="Try again")
 
 
-def _print_lines(
-    client: InterruptibleClient, at: Target, write: Callable[[bytes], object], options: FileOptions, count: int
-) -> None:
-    """Pass the first `count` lines of a file to `write`. Reads parts of the file until it has them."""
+def _print_beginning(client: InterruptibleClient, at: Target, options: FileOptions, count: int) -> None:
+    """Print the first `count` lines of a file, or of its bytes in hexadecimal. Reads parts of the file until it can."""
+    write = screen.bytes_writer()
     offset, size = 0, FIRST_PART_BYTES
     while count:
         part = bytearray()
         print_bytes(client, at, part.extend, options, offset=offset, limit=size)
+        if not offset and not _is_text(part):
+            screen.lines(_hex_view(part, count))
+            return
         lines = io.BytesIO(part).readlines()
         write(b"".join(lines[:count]))
         count = max(count - part.count(b"\n"), 0)
         if len(part) < size:
             return
         offset, size = offset + size, size * 2
+
+
+def _is_text(data: bytes | bytearray) -> bool:
+    """Whether the beginning of a file is UTF-8 without NUL bytes. Its last character may be cut."""
+    try:
+        return "\0" not in codecs.getincrementaldecoder("utf-8")().decode(data)
+    except UnicodeDecodeError:
+        return False
+
+
+def _hex_view(data: bytes | bytearray, count: int) -> str:
+    """Return `count` lines of `HEX_BYTES` bytes: their offset, the bytes in hexadecimal, and as ASCII."""
+    text = ""
+    for offset in range(0, min(len(data), count * HEX_BYTES), HEX_BYTES):
+        row = data[offset : offset + HEX_BYTES]
+        shown = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        text += f"{offset:08x}  {row.hex(' '):{3 * HEX_BYTES - 1}}  {shown}\n"
+    return text

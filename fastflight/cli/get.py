@@ -166,6 +166,8 @@ def get(
             copies.get_file(at, path)
             return
         if (path is not None or printing) and format is None and own == "raw":
+            if not fleet:
+                client.stat(at.device, at.path, interrupt=interrupt)  # a typo in the path comes first
             other = f"an output that is not {path.suffix}" if path else "leave the options of rows out"
             raise RequestError(
                 "the file's ending does not name a table format",

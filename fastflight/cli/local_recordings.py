@@ -6,7 +6,7 @@ import math
 import re
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ from fastflight.transport.url import public_url
 
 # While a line opens, its state is looked at this often.
 OPENING_LOOK_SECONDS = 0.02
+# With `--seconds`: how long the first byte may take at least. Boards boot in less, and some print once in ten seconds.
+FIRST_BYTE_SECONDS = 30.0
 # The name of a recording if none can be made of the URL.
 DEFAULT_NAME = "device"
 
@@ -98,7 +100,8 @@ def name_of(url: str) -> str:
 
 
 def record_here(url: str, name: str, folder: Path, seconds: float | None) -> RecordingStatus:
-    """Record a device to a folder, for `seconds` or until interrupted. Return the state of the recording.
+    """Record a device to a folder, until `seconds` after its first byte or until interrupted. Return the state of the
+    recording. With `seconds`, a device that sends nothing is left after `FIRST_BYTE_SECONDS`.
 
     Raises `Interrupted` after Ctrl-C. In each case everything that was received is stored.
     """
@@ -108,7 +111,7 @@ def record_here(url: str, name: str, folder: Path, seconds: float | None) -> Rec
         device_address(url)
     log_to_stderr(as_json=False)
     interrupted = False
-    end = math.inf if seconds is None else time.monotonic() + seconds
+    first = math.inf if seconds is None else time.monotonic() + max(seconds, FIRST_BYTE_SECONDS)
     with ExitStack() as parts:
         shards = Shards()
         inventory = parts.enter_context(Inventory({name: url}, shards=shards, parse=device_address))
@@ -117,10 +120,13 @@ def record_here(url: str, name: str, folder: Path, seconds: float | None) -> Rec
         parts.enter_context(shards)
         recordings.start(name)
         try:
-            if _is_open_before(end, inventory.device(name)):
+            device = inventory.device(name)
+            if _is_open_before(first, device):
                 screen.complain(f"recording {public_url(url)} as {name} to {folder}")
-                while (left := end - time.monotonic()) > 0:
-                    time.sleep(min(LOOK_SECONDS, left))
+                if _wait(first, lambda: device.tap.heard_ns is not None):
+                    _wait(math.inf if seconds is None else time.monotonic() + seconds, bool)
+            if device.tap.heard_ns is None:
+                screen.complain(f"{name} sent nothing")
         except KeyboardInterrupt:
             interrupted = True
         status = recordings.stop(name)
@@ -134,6 +140,15 @@ def summary(status: RecordingStatus, folder: Path) -> str:
     lost = f", {status.lost:,} pieces of traffic lost" if status.lost else ""
     show = f"fastflight replay {status.name} --recordings {shlex.quote(str(folder))}"
     return f"{status.name}: {status.rows:,} rows are kept in {folder}{lost}. To show them: {show}"
+
+
+def _wait(end: float, over: Callable[[], bool]) -> bool:
+    """Wait until `over()`, and return True; False if that is not so at the time `end`."""
+    while not over():
+        if (left := end - time.monotonic()) <= 0:
+            return False
+        time.sleep(min(LOOK_SECONDS, left))
+    return True
 
 
 def _is_open_before(end: float, device: Device) -> bool:

@@ -10,7 +10,7 @@ import typer
 
 from fastflight.cli import screen
 from fastflight.cli.arguments import device_name, schema_of
-from fastflight.cli.exit_codes import UNREACHABLE
+from fastflight.cli.exit_codes import UNREACHABLE, Interrupted
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import DeviceName, ModeOption, Ticks
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
@@ -55,7 +55,7 @@ def plot(
     mode: ModeOption = "async",
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Plot columns of a device's live output into a PNG file."""
+    """Plot columns of a device's live output into a PNG file. Ctrl-C ends it earlier and draws the rows until then."""
     if format == "csv" and schema is None:
         raise typer.BadParameter("csv lines have no names: give all columns with --schema")
     with needs("plot", "`plot`"):  # before rows are collected
@@ -73,14 +73,28 @@ def plot(
             mode=mode,
         ) as stream,
     ):
-        rows = stream.to_arrow()
-    if cut_short := CUT_SHORT.get(stream.summary.get("ended", "")):
+        batches: list[pa.RecordBatch] = []
+        drawable = interrupted = False
+        try:
+            for batch in stream:
+                batches.append(batch)
+                if batch.num_rows and not drawable:
+                    drawable = True
+                    screen.complain(f"{device}: rows for {seconds:g} s; Ctrl-C draws those until then")
+        except KeyboardInterrupt:
+            interrupted = True
+            stream.cancel()
+    rows = pa.Table.from_batches(batches, stream.schema)
+    if interrupted and not rows.num_rows:
+        raise Interrupted("no rows came")
+    summary = {} if interrupted else stream.summary
+    if cut_short := CUT_SHORT.get(summary.get("ended", "")):
         screen.complain(f"{cut_short}: the plot shows the rows until then")
     if not rows.num_rows:
         raise DataError(
             f"no line with {', '.join(column)} came in {seconds:g} s",
             where=device,
-            hint=f"{stream.summary['rejected']} other lines came: show them with `fastflight tail`",
+            hint=f"{summary['rejected']} other lines came: show them with `fastflight tail`",
         )
     for name in column:
         if rows[name].null_count == rows.num_rows:
@@ -88,6 +102,8 @@ def plot(
     path = output or Path(f"{local_name(device)}.png")
     draw(rows, column, device, path)
     screen.line(f"{path}: {rows.num_rows:,} rows")
+    if interrupted:
+        raise Interrupted("the plot shows the rows until then")
     if cut_short:
         raise typer.Exit(UNREACHABLE)
 

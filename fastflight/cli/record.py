@@ -30,7 +30,8 @@ def record(
         typer.Option("--name", metavar="NAME", help="With --to: name of the recording; by default of the port."),
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", min=0, metavar="N", help="With --to: end after N seconds.")
+        float | None,
+        typer.Option("--seconds", min=0, metavar="N", help="With --to: end N seconds after the first byte."),
     ] = None,
     json: AsJson = False,
     server: Server = DEFAULT_SERVER,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,3 +47,18 @@ def test_no_such_values(run: Run, tmp_path: Path) -> None:
     assert (result.exit_code, "fastflight tail" in result.stderr, path.exists()) == (1, True, False)
     result = run("plot", "demo", "--column", "temprature", "--seconds", "1", "-o", str(path))
     assert (result.exit_code, "no line has temprature" in result.stderr, path.exists()) == (1, True, False)
+
+
+def test_ctrl_c_draws_the_rows_until_then(location: str, tmp_path: Path) -> None:
+    arguments = ["plot", "demo", "--column", "temperature", "--seconds", "600", "-o", "x.png", "--server", location]
+    command = [sys.executable, "-m", "fastflight", *arguments]
+    child = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    )
+    assert child.stderr is not None
+    assert child.stderr.readline() == "demo: rows for 600 s; Ctrl-C draws those until then\n"
+    child.send_signal(signal.SIGINT)
+    shown, said = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert shown.startswith("x.png: ") and said == "interrupted: the plot shows the rows until then\n"
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")

@@ -23,6 +23,7 @@ from fastflight.app.compose import open_server
 from fastflight.app.recording_settings import RecordingSettings, default_folder
 from fastflight.app.running import RunningServer
 from fastflight.app.settings import ServeSettings, settings_of
+from fastflight.cli import local_recordings
 from fastflight.cli.local_recordings import name_of
 from fastflight.cli.replay import GAPS_KEY, GapReporter
 from fastflight.cli.tail import SessionStream
@@ -339,6 +340,20 @@ def test_recording_here(run: Run, tmp_path: Path) -> None:
     assert (told["name"], told["state"], told["rows"] > 0) == ("demo", "kept", True)
     shown = run("replay", "demo", "--recordings", str(tmp_path), "--raw", "-n", "20").stdout
     assert "MicroPython" in shown
+
+
+def test_seconds_count_from_the_first_byte(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = tmp_path / "board"
+    files.mkdir()
+    (files / "main.py").write_text("import time\ntime.sleep(1.5)\nwhile True:\n    print('x')\n    time.sleep(0.05)\n")
+    arguments = ("record", f"sim:?files={files}&telemetry=0", "--to", str(tmp_path / "to"), "--seconds", "0.5")
+    status = json.loads(run(*arguments, "--json").stdout)
+    assert status["rows"] > 0
+    # A board that sends nothing is not waited for without end.
+    monkeypatch.setattr(local_recordings, "FIRST_BYTE_SECONDS", 1.0)
+    (files / "main.py").write_text("import time\nwhile True:\n    time.sleep(1)\n")
+    result = run(*arguments, "--name", "silent")
+    assert (result.exit_code, "silent sent nothing" in result.stderr) == (0, True), result.output
 
 
 def test_ctrl_c_ends_recording_here_and_keeps_what_came(tmp_path: Path) -> None:

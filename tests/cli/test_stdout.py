@@ -92,6 +92,9 @@ def test_get_in_a_pipe_converts_where_it_is_asked_to(run: Run) -> None:
         (("get", "demo:/a.csv", "x.csv", "--as", "csv"), 2, "--as"),
         (("get", "demo:/a.bin", "--as", "csv"), 1, "Give --format"),
         (("get", "demo:/a.bin", "--columns", "data"), 1, "Give --format"),
+        (("get", "demo:/typo", "--as", "csv"), 1, "/typo: no such file"),
+        (("get", "demo:/typo.txt", "x.csv"), 1, "/typo.txt: no such file"),
+        (("get", "demo:/typo.cvs", "--columns", "a"), 1, "/typo.cvs: no such file"),
         (("get", "demo:/a.csv", "-", "--json"), 2, "--json"),
         (("get", "-r", "demo:/data", "-"), 2, "-r"),
         (("get", "demo:/a.csv", "--head", "0"), 2, "--head"),
@@ -135,6 +138,30 @@ def test_head_of_a_file_without_rows_prints_lines_or_bytes(run: Run) -> None:
     assert run("head", "demo:/lines.txt", "-n", "9000").stdout_bytes == b"".join(LINES)
     assert run("head", "demo:/a.bin", "-c", "300").stdout_bytes == CONTENT[:300]
     assert run("head", "demo:/a.csv", "-c", "0").stdout_bytes == b""
+
+
+def test_head_of_a_file_that_is_not_text_shows_its_first_bytes(run: Run) -> None:
+    lines = run("head", "demo:/a.bin").stdout.splitlines()
+    assert [bytes.fromhex(line[10:57]) for line in lines] == [CONTENT[n : n + 16] for n in range(0, 160, 16)]
+    assert lines[1].startswith("00000010  ") and lines[1][59:].isascii()
+    assert run("head", "demo:/a.bin", "-n", "1").stdout.splitlines() == lines[:1]
+
+
+@pytest.mark.parametrize(
+    ("content", "shown"),
+    [
+        (b"a\0b\x1b", "00000000  61 00 62 1b" + 36 * " " + "  a.b.\n"),
+        (b"\xff", "00000000  ff" + 45 * " " + "  .\n"),
+        (b"", ""),
+        ("é".encode() * 4, "é" * 4),
+        (b"x" + "é".encode() * 4000, "x" + "é" * 4000),  # a character is cut by the part that is read first
+        (b"\x1b[1mtext\n", "\x1b[1mtext\n"),
+    ],
+    ids=["nul", "not utf-8", "empty", "text", "long", "escapes"],
+)
+def test_head_tells_text_from_other_bytes(run: Run, board: Path, content: bytes, shown: str) -> None:
+    (board / "head.x").write_bytes(content)
+    assert run("head", "demo:/head.x").stdout_bytes == shown.encode()
 
 
 def test_the_first_rows_can_be_saved(run: Run, tmp_path: Path) -> None:
