@@ -14,6 +14,7 @@ from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson, DeviceName, Interrupt
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.errors import DataError, DeviceError, TransportError
+from fastflight.own_code import wrap_for_program
 
 if TYPE_CHECKING:
     from fastflight.cli.interruptible_client import InterruptibleClient
@@ -145,7 +146,7 @@ def _answer(
     client: InterruptibleClient, device: str, code: str, interrupt: bool, timeout: float | None = None
 ) -> list[str]:
     """Run code on the board, and return the lines that it prints. The variables of the board's program stay."""
-    rows = client.exec_rows(device, f"exec({code!r},{{}})", timeout=timeout, interrupt=interrupt)
+    rows = client.exec_rows(device, wrap_for_program(code), timeout=timeout, interrupt=interrupt)
     return [row["text"] for row in rows]
 
 

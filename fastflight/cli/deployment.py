@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastflight.errors import BusyError, DataError, DeviceError, FileMissing, RequestError, Stopped, TransportError
+from fastflight.own_code import wrap_for_program
 
 if TYPE_CHECKING:
     from fastflight.cli.interruptible_client import InterruptibleClient
@@ -82,20 +83,17 @@ KEPT_BYTES = 4096
 SOFT_RESET = b"\x04"
 
 
-# Prints which program the launcher has started, and a crc32 of it. It runs among the global names of that program.
+# Prints which program the launcher has started, and a crc32 of it.
 RUNNING = """\
-def _ff_running():
- import binascii
- c=0
- with open(_path,'rb') as f:
-  while 1:
-   b=f.read(512)
-   if not b:
-    break
-   c=binascii.crc32(b,c)
- print(_path,c&0xffffffff)
-_ff_running()
-del _ff_running
+import __main__,binascii
+c=0
+with open(__main__._path,'rb') as f:
+ while 1:
+  b=f.read(512)
+  if not b:
+   break
+  c=binascii.crc32(b,c)
+print(__main__._path,c&0xffffffff)
 """
 # How often an agent is asked that does not answer yet.
 ASK_SECONDS = 0.5
@@ -196,7 +194,7 @@ class Deployment:
             try:
                 # Without the agent, a program that runs makes the device busy, and one that has ended has a prompt.
                 if client.info(self._device)["capabilities"] == "agent":
-                    rows = client.exec_rows(self._device, RUNNING)
+                    rows = client.exec_rows(self._device, wrap_for_program(RUNNING))
                     said = "\n".join(row["text"] for row in rows)
                     return "" if said == expected else f"its agent says that another program runs: {said[-100:]}"
                 trouble = "its program has ended, or runs without the agent"

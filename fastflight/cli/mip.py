@@ -18,6 +18,7 @@ from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_op
 from fastflight.client.local_names import local_path
 from fastflight.client.options import FileOptions
 from fastflight.errors import DeviceError
+from fastflight.own_code import wrap_for_program
 
 app = typer.Typer(
     help="Install packages in mip's format on a board. This computer reads them; the board needs no network.",
@@ -61,7 +62,7 @@ def install(
     with tempfile.TemporaryDirectory(prefix="fastflight-") as folder, server.client() as client:
         if mpy or any(path.endswith(".mpy") for path in files):
             name = device_name(client, device)
-            rows = client.exec_rows(name, ASK, interrupt=interrupt)
+            rows = client.exec_rows(name, wrap_for_program(ASK), interrupt=interrupt)
             board = MpyFormat.of_board(_number("".join(row["text"] for row in rows)))
             if mpy:
                 if board is None:

@@ -40,14 +40,13 @@ from fastflight.client.collector import Collector, sync_folder
 from fastflight.client.local_file import agrees, os_errors_of
 from fastflight.client.local_names import local_folder
 from fastflight.errors import DataError, DeviceError, DeviceException, FileMissing, RequestError, TransportClosed
+from fastflight.own_code import wrap_for_program
 
 # Parts are listed by name: as many digits as ten years of a part every five minutes need.
 DIGITS = 7
 PART_SUFFIX = ".part"
 # Attempts to read a part whose digest is wrong, or that grows.
 ATTEMPTS = 3
-# Runs in a dictionary of its own, so that the program's variables stay.
-ALONE = "exec({code!r},{{}})"
 # Renames a file, but never over another one: a rename whose answer was lost must not be done twice.
 MOVE = """\
 import os
@@ -272,7 +271,7 @@ class Collection:
 
     def _answer(self, code: str) -> int:
         """Run code on the board, and return the number that it prints at its end."""
-        rows = list(self._board.exec_rows(self._device, ALONE.format(code=code), interrupt=self._interrupt))
+        rows = list(self._board.exec_rows(self._device, wrap_for_program(code), interrupt=self._interrupt))
         said = rows[-1]["text"] if rows else ""
         if not re.fullmatch(r"[0-9]{1,18}", said):
             raise DeviceError(f"it answered {said[:64]!r}, not a number", where=self._device, hint="Try again")

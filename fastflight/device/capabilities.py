@@ -21,7 +21,8 @@ try:
 except ImportError:
  import uos as os
 for n in ('hashlib.sha256','binascii.crc32','binascii.a2b_base64','os.ilistdir','os.stat','os.rename','os.mkdir',\
-'os.statvfs','struct.pack_into','micropython.kbd_intr','deflate.DeflateIO','deflate.DeflateIO.write','machine.reset'):
+'os.statvfs','struct.pack_into','micropython.kbd_intr','deflate.DeflateIO','deflate.DeflateIO.write','machine.reset',\
+'machine.Timer','sys.modules'):
  try:
   k=n.split('.')
   m=__import__(k[0])
@@ -44,7 +45,8 @@ try:
  print('stdin.poll')
 except Exception:
  pass
-for k,f in (('platform',lambda:sys.platform),('version',lambda:sys.version),('machine',lambda:os.uname()[4]),\
+for k,f in (('platform',lambda s=sys:s.platform),('version',lambda s=sys:s.version),\
+('machine',lambda o=os:o.uname()[4]),\
 ('free_memory',lambda:__import__('gc').mem_free()),('epoch',lambda:__import__('time').gmtime(0)[0]),\
 ('unique_id',lambda:__import__('machine').unique_id())):
  try:

@@ -2,27 +2,20 @@
 
 A serial line may change a byte of the code, and neither the raw REPL nor raw paste notices: a changed path is still a
 valid path. So code is sealed: it is sent as a literal together with its crc32, and the board runs it only if it
-computes the same crc32. Boards without crc32 get the plain code. So do boards without raw paste: they receive code in
-pieces as literals, and a literal within a literal would be too long.
+computes the same crc32 (`own_code`). Boards without crc32 get the plain code. So do boards without raw paste:
+they receive code in pieces as literals, and a literal within a literal would be too long.
+
+Each command has names of its own. An object that later commands need is kept in a place of its own: see `Kept`.
 """
 
 from __future__ import annotations
 
-import binascii
+from dataclasses import dataclass
 
 from fastflight.device.answers import own_failure
 from fastflight.device.capabilities import Capabilities
 from fastflight.protocol import Conversation, RawRepl
 
-# `SyntaxError` is one of the exceptions that mean damaged code (`answers.GARBLED`). `FORGET` goes in front of the code
-# in the literal: it drops the literal, to save memory.
-SEALED = """\
-import binascii
-_c={code!r}
-if binascii.crc32(_c)!={crc32}:raise SyntaxError
-exec(_c)
-"""
-FORGET = b"del _c\n"
 # Output without line ends is cut into lines of this length, so that it does not collect in memory.
 MAX_LINE_BYTES = 64 * 1024
 
@@ -57,12 +50,26 @@ def can_seal(repl: RawRepl, capabilities: Capabilities) -> bool:
     return bool(repl.paste) and capabilities.has("binascii.crc32")
 
 
-def seal_code(repl: RawRepl, capabilities: Capabilities, code: str) -> bytes:
-    """Return `code` in the form to send to this board: sealed if the board can check it, else plain."""
-    if not can_seal(repl, capabilities):
-        return code.encode()
-    content = FORGET + code.encode()
-    return SEALED.format(code=content, crc32=binascii.crc32(content)).encode()
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Code for an object that stays on the board between commands of ours, under the name `name`.
+
+    `keep` stores the value of the variable `name`, `load` gives it that value again, `drop` forgets it. The object is
+    in `sys.modules`, or in `builtins` on firmware without that (micro:bit). A soft reset removes it.
+    """
+
+    keep: str
+    load: str
+    drop: str
+
+    @classmethod
+    def at(cls, name: str, capabilities: Capabilities) -> Kept:
+        """Return the code for the object `name` on a board with these capabilities."""
+        if capabilities.has("sys.modules"):
+            place = f"import sys\n{{}}sys.modules[{name!r}]{{}}\n"
+            return cls(place.format("", f"={name}"), f"import {name}\n", place.format("del ", ""))
+        place = f"import builtins\n{{}}builtins.{name}{{}}\n"
+        return cls(place.format("", f"={name}"), "", place.format("del ", ""))
 
 
 def execute(
@@ -73,7 +80,7 @@ def execute(
     `where` is the path that the code works on, for errors. `within` bounds each silence, in seconds. Pass `seal=False`
     for code whose effect is verified anyway and whose literal would cost the board too much memory.
     """
-    output = yield from repl.execute(seal_code(repl, capabilities, code) if seal else code.encode(), within)
+    output = yield from repl.execute(code.encode(), within, sealed=seal and can_seal(repl, capabilities))
     if output.stderr:
         raise own_failure(output.stderr, where=where, platform=capabilities.platform)
     return output.stdout

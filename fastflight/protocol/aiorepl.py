@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from fastflight import own_code
 from fastflight.errors import BusyError, DeviceMemory, ProtocolError, TransportTimeout
 from fastflight.protocol.conversation import Conversation, Deliver, Pause, Send
 from fastflight.protocol.raw_repl import (
@@ -26,12 +27,12 @@ from fastflight.protocol.raw_repl import (
     HEADING,
     MAX_ANSWER_BYTES,
     MAX_TRACEBACK_BYTES,
+    PLAIN_BYTES,
     REBOOT_SECONDS,
     RECOVERY_ATTEMPTS,
     SOFT_REBOOT,
     Output,
     RawRepl,
-    pieces,
 )
 
 # The task reads a byte at a time, and other tasks run in between.
@@ -41,19 +42,28 @@ MAX_OUTPUT_BYTES = 16 * 1024
 # Time for the program to end.
 END_SECONDS = 0.3
 # Whether aiorepl is loaded. It may have ended since.
-LOADED = b"print('aiorepl' in __import__('sys').modules)"
-# Run the code that was sent in pieces, among the global names of the program or of our own. `FAILED` separates its
-# output from its traceback. Longer than a piece: boards that have asyncio have receive rings of at least 128 bytes.
-SYSTEM = b"_s=__import__('sys')"
-RUN = b"try:exec(_c%b)\nexcept Exception as _e:print(end='\\4\\x1f');_s.print_exception(_e)"
-OWN_NAMES = b",_s.modules.setdefault('_ff',{})"
+LOADED = b"_ff.print('aiorepl' in _ff.__import__('sys').modules)"
+# Runs before and after a command of ours. `MARK` begins its output.
+BEGIN_COMMAND, MARK, END_COMMAND = b"import builtins as _ff\n", b"%b.print(end='%b')\n", b"\ndel _ff"
+# Before the pieces of code: as `own_code.BEGIN`, with what is needed to print an exception.
+BEGIN = (
+    b"import builtins as _ff\n_ff=['',_ff,_ff.exec,_ff.Exception]",
+    b"_ff+=[_ff[1].__dict__,_ff[1].__import__('sys')]",
+)
+# Run the code that was sent in pieces, in names of its own or among those of the program. `FAILED` separates its output
+# from its traceback. Longer than a piece: boards that have asyncio have receive rings of at least 128 bytes.
+RUN_OWN, RUN_IN_PROGRAM = b",_ff[4],{}", b""
+RUN = (
+    b"try:_ff[2](_ff[0]%b)\nexcept _ff[3] as _ffe:_ff[1].print(end='\\4\\x1f');_ff[5].print_exception(_ffe)\n"
+    b"finally:del _ff"
+)
 FAILED = b"\x04\x1f"
 
 Marks = tuple[bytes, ...]
 HEADINGS: Marks = (HEADING + b"\r\n>", HEADING + b"\n>")
 PROMPTS: Marks = (b"\r\n--> ", b"\n--> ")
 # The answer to a piece of code: nothing, or the piece itself and a traceback.
-PIECES: Marks = (b"OK\x04", b"OK_c", b"OK_s")
+PIECES: Marks = (b"OK\x04", b"OK_ff", b"OKimport")
 
 
 class TrafficSplitter:
@@ -135,14 +145,14 @@ class AioRepl(RawRepl):
         self.traffic = self.splitter = TrafficSplitter()
         self._commands = 0
 
-    def enter(self, *, attempts: int = 1) -> Conversation[None]:
-        """As `RawRepl.enter`."""
+    def enter(self, *, interrupt: bool = False, attempts: int = 1) -> Conversation[None]:
+        """As `RawRepl.enter`. A program is not interrupted: Ctrl-C does not reach it."""
         self.traffic.expect(HEADINGS)
-        yield from super().enter(attempts=attempts)
+        yield from super().enter(interrupt=False, attempts=attempts)
 
     def is_running(self) -> Conversation[bool]:
         """Return whether it is aiorepl that has answered to Ctrl-A, and not the board's own REPL."""
-        yield from self._command(LOADED)
+        yield from self._short_command(LOADED)
         if (yield from self.output(ANSWER_SECONDS)).stdout.strip() != b"True":
             return False
         # Its program may have ended. Only the board's own prompt prints a banner.
@@ -165,10 +175,10 @@ class AioRepl(RawRepl):
         self.traffic.expect(PROMPTS)
         yield from super().leave()
 
-    def recover(self, grace: float = 0.0) -> Conversation[None]:
+    def recover(self) -> Conversation[None]:
         """Reach the raw mode again, when the present command has ended. `TransportTimeout` if there is no answer."""
         last: Exception | None = None
-        for _ in range(1 + RECOVERY_ATTEMPTS):
+        for _ in range(RECOVERY_ATTEMPTS):
             self.inbox.clear()
             self.traffic.forget()
             self.traffic.expect(PROMPTS)
@@ -201,20 +211,18 @@ class AioRepl(RawRepl):
         self.leaves += 1
         yield from self.inbox.until(SOFT_REBOOT, REBOOT_SECONDS)
 
-    def submit(self, code: bytes) -> Conversation[None]:
+    def submit(self, code: bytes, *, sealed: bool = False) -> Conversation[None]:
         """Send fastflight's own `code` and wait until it begins to run. Its output comes next: call `output`."""
-        yield from self._submit(code, OWN_NAMES)
+        yield from self._submit(code, RUN_OWN)
 
     def submit_in_program(self, code: bytes) -> Conversation[None]:
         """As `submit`, for code that runs among the global names of the board's program."""
-        yield from self._submit(code, b"")
+        yield from self._submit(code, RUN_IN_PROGRAM)
 
     def _submit(self, code: bytes, names: bytes) -> Conversation[None]:
-        yield from self._run_piece(b"_c=''")
-        for piece in pieces(code.decode()):
+        for piece in (*BEGIN, *own_code.pieces(code.decode(), PLAIN_BYTES - 1)):
             yield from self._run_piece(piece)
-        yield from self._run_piece(SYSTEM)
-        yield from self._command(RUN % names)
+        yield from self._command(RUN % names, b"_ff[1]")
 
     def send_code(self, code: bytes) -> Conversation[None]:
         """Send `code`, which resets the board: no answer is awaited."""
@@ -245,17 +253,21 @@ class AioRepl(RawRepl):
             yield Deliver(data[:first])
             data = data[first:]
 
-    def _command(self, code: bytes) -> Conversation[None]:
-        """Send a short command, and wait until it begins to run."""
+    def _short_command(self, code: bytes) -> Conversation[None]:
+        """Send a short command of our own, to which `_ff` is the module `builtins`. Wait until it begins to run."""
+        yield from self._command(code + END_COMMAND, b"_ff", BEGIN_COMMAND)
+
+    def _command(self, code: bytes, builtins: bytes, before: bytes = b"") -> Conversation[None]:
+        """Send a command, and wait until it begins to run. `builtins` names the module there, after code `before`."""
         self._commands += 1
         mark = b"\x1f%d\x1f" % self._commands
         self.traffic.expect((b"OK" + mark,), closed=True)
-        yield Send(b"print(end='" + mark + b"')\n" + code + CTRL_D)
+        yield Send(before + MARK % (builtins, mark) + code + CTRL_D)
         yield from self.inbox.until(b"OK" + mark, ANSWER_SECONDS, MAX_OUTPUT_BYTES)
 
     def _echo(self) -> Conversation[None]:
         """Run a command without effect, and drop everything before its answer."""
-        yield from self._command(b"0")
+        yield from self._short_command(b"0")
         yield from self.output(ANSWER_SECONDS)
         self._late_answer = False
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fastflight.own_code import wrap
+
 # Two steps are less than the receive buffer of a board, which on samd has 128 bytes and elsewhere at least 256.
 STEP, SMALL_STEP = 120, 56
 SMALL_BUFFERS = ("samd",)
@@ -261,8 +263,8 @@ def sizes_for(free_memory: int, platform: str) -> Sizes:
 
 def install_code(sizes: Sizes, code: str) -> str:
     """Return code that prepares a board. It mounts nothing yet, because nobody answers its questions yet."""
-    made = f"_ffmount=_ffmount({sizes.piece},{sizes.step},{sizes.window})\n_ffmount.code={code!r}\n"
-    return f"{BOARD}\n{made}__import__('sys').modules['_ffmount']=_ffmount\ndel _ffmount\n"
+    made = f"m=_ffmount({sizes.piece},{sizes.step},{sizes.window})\nm.code={code!r}\n"
+    return wrap(f"{BOARD}\n{made}import sys\nsys.modules['_ffmount']=m\n".encode()).decode()
 
 
 # What is typed at the board's prompt: to begin, and to end even if a reset has removed everything. Each line is shorter

@@ -10,15 +10,14 @@ or is closed early, the board's state is unknown: run `recover` before any other
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
+from fastflight import own_code
 from fastflight.errors import BusyError, DeviceMemory, ProtocolError, TransportTimeout
 from fastflight.protocol import raw_paste
-from fastflight.protocol.conversation import Conversation, Deliver, Limit, Pause, Send
+from fastflight.protocol.conversation import Conversation, Deliver, Pause, Send
 from fastflight.protocol.inbox import Inbox
 
 CTRL_A = b"\x01"
@@ -30,7 +29,6 @@ END = b"\x04"
 HEADING = b"raw REPL; CTRL-B to exit"
 BANNER = HEADING + b"\r\n"
 PROMPT = BANNER + b">"
-FRIENDLY_PROMPT = b">>> "
 SOFT_REBOOT = b"soft reboot\r\n"
 # The first part of the line that a board prints when it starts.
 NAME = b"MicroPython v"
@@ -44,18 +42,10 @@ PLAIN_BYTES = 63
 ANSWER_SECONDS = 1.0
 # Allows for boot, mounting the file system and boot.py after a soft reset.
 REBOOT_SECONDS = 10.0
-RECOVERY_ATTEMPTS = 2
-# What a program gets to clean up (`finally:`) after Ctrl-C, before more Ctrl-C would interrupt its cleaning up.
-GRACE_SECONDS = 3.0
-# A wait for the raw REPL is divided into these: a prompt that does not answer to Ctrl-A gets another one.
-STEP_SECONDS = 0.25
-# For code that catches a Ctrl-C: one a millisecond, because a board keeps only one that it has not handled yet. On the
-# unix port, Ctrl-C does not interrupt code that reads its input: a transfer routine that waits for the rest of a step
-# reads it as a data byte. These fill the longest step, a third of a 512-byte ring, and end it.
-BURST_BYTES = 600
-BURST_PAUSE_SECONDS = 0.001
-# How much of the output before a prompt is kept to find that prompt.
-MAX_SEARCHED_BYTES = 512
+RECOVERY_ATTEMPTS = 3
+# On the unix port, Ctrl-C does not interrupt code that reads its input: a transfer routine that waits for the rest of a
+# step reads it as a data byte. This many bytes fill the longest step, a third of a 512-byte ring, and end it.
+FILLING_BYTES = 256
 # A traceback longer than this is output that happens to hold the end marker.
 MAX_TRACEBACK_BYTES = 64 * 1024
 # The longest single answer; streamed output has no limit.
@@ -109,61 +99,45 @@ class RawRepl:
         # What the board sent before it answered to the last Ctrl-A.
         self.before = b""
 
-    def find_prompt(self, found: re.Pattern[bytes], within: float) -> Conversation[bytes]:
-        """Send Ctrl-B, and wait until the board sends what matches `found`. Return the end of what it sent.
+    def enter(self, *, interrupt: bool, attempts: int = 1) -> Conversation[None]:
+        """Enter the raw REPL from the prompt. With `interrupt`, stop the running code first (`recover`).
 
-        Return nothing if that takes more than `within` seconds in all.
-
-        The friendly REPL answers with its banner, and so does the raw REPL, which Ctrl-B leaves. If a program runs, and
-        ends later, its prompt reads the Ctrl-B and stays at the prompt.
+        Without `interrupt`, leave a running program alone: raise `BusyError` if the board does not answer at its
+        prompt. Use several `attempts` for a board that may still be booting.
         """
-        self.inbox.clear()
-        self.leaves += 1
-        yield Send(CTRL_B)
-        yield Limit(within)
-        answer = b""
-        try:
-            while not found.search(answer):
-                answer = answer[-MAX_SEARCHED_BYTES:] + (yield from self.inbox.some(within))
-        except TransportTimeout:
-            yield Limit(math.inf)
-            return b""
-        yield Limit(math.inf)
-        return answer
-
-    def enter(self, *, attempts: int = 1) -> Conversation[None]:
-        """Enter the raw REPL from the prompt: send Ctrl-A, so many times, then Ctrl-B if none is answered.
-
-        Leave a running program alone: raise `BusyError` if the board does not answer at its prompt.
-        """
+        if interrupt:
+            yield from self.recover()
+            return
         self.inbox.clear()
         for attempt in range(1, attempts + 1):
             yield Send(CTRL_A)
-            # In all: a program that prints is never silent.
-            yield Limit(ANSWER_SECONDS)
             try:
                 self.before = yield from self.inbox.until(HEADING, ANSWER_SECONDS)
-                yield Limit(math.inf)
                 yield from self.inbox.until(b"\n>", ANSWER_SECONDS)
                 if self._late_answer:  # each Ctrl-A has its banner: this one may answer an earlier Ctrl-A
                     yield from self._echo()
                 self.entered = True
                 return
             except (TransportTimeout, ProtocolError) as error:
-                yield Limit(math.inf)
                 self._late_answer = True
                 if attempt < attempts:
                     continue
                 # If the program ends later and reads the Ctrl-A, this returns the board to the friendly prompt.
                 yield Send(CTRL_B)
-                raise no_prompt() from error
+                raise BusyError(
+                    "the board does not answer at its prompt: a program is running on it, or it is not MicroPython",
+                    holder="the board's own program",
+                    hint="Wait for the program to end, or ask with interrupt=true to stop it. "
+                    "For requests beside a program, run aiorepl in it or install the agent: `fastflight agent install`"
+                    ". If the program has the agent, say so: agent = true in the fleet file, or --agent",
+                ) from error
 
     def _echo(self) -> Conversation[None]:
         """Have the board print a unique token, and drop everything up to it: older banners and answers come before."""
         self._echoes += 1
-        token = f"ff{self._echoes}-{id(self) & 0xFFFFFF:06x}"
+        token = f"{self._echoes & 0xFFF:03x}-{id(self) & 0xFFFFFF:06x}"
         # No line end: some ports convert it to CRLF, others do not.
-        yield Send(f"print('{token}',end='')".encode() + CTRL_D)
+        yield Send(own_code.ECHO.format(token=token).encode() + CTRL_D)
         yield from self.inbox.until(f"OK{token}\x04\x04>".encode(), ANSWER_SECONDS)
         self._late_answer = False
 
@@ -173,30 +147,20 @@ class RawRepl:
         self.leaves += 1
         yield Send(CTRL_B)
 
-    def recover(self, grace: float = 0.0) -> Conversation[None]:
+    def recover(self) -> Conversation[None]:
         """Reach the raw REPL from any state: interrupt, enter, and drop old output up to an echo.
 
-        A user's code gets one Ctrl-C and `grace` seconds to clean up. Code of fastflight has nothing to clean up
-        (`grace` 0): it gets another one, because the prompt may read the rest of its input as a line. What follows is
-        a burst of Ctrl-C, twice. Nothing comes before the first Ctrl-C: a ring may have only one place left.
-
-        Raises `TransportTimeout` if the board does not answer.
+        Raises `TransportTimeout` if the board does not answer to several attempts.
         """
         last: Exception | None = None
-        for attempt in range(1 + RECOVERY_ATTEMPTS):
+        for attempt in range(RECOVERY_ATTEMPTS):
             self.inbox.clear()
-            if attempt == 0:
-                yield Send(CTRL_C)
-                yield Pause(0.01)
-                if not grace:
-                    yield Send(CTRL_C)
-            else:
-                for _ in range(BURST_BYTES):
-                    yield Send(CTRL_C)
-                    yield Pause(BURST_PAUSE_SECONDS)
+            # The return ends a half-typed line of a friendly REPL; the second Ctrl-C is for code that caught the first.
+            yield Send(b"\r" + CTRL_C * (FILLING_BYTES if attempt else 2))
+            yield Pause(0.01)
             yield Send(CTRL_A)
             try:
-                yield from self._await_heading(ANSWER_SECONDS if attempt or not grace else grace)
+                self.before = yield from self.inbox.until(HEADING, ANSWER_SECONDS)
                 yield from self.inbox.until(b"\n>", ANSWER_SECONDS)
                 yield from self._echo()
                 self.entered = True
@@ -205,40 +169,20 @@ class RawRepl:
                 self._late_answer = True
                 last = error
         raise TransportTimeout(
-            "the program on the board does not end: it catches KeyboardInterrupt, or has switched Ctrl-C off",
-            hint="Reset the board: with its button, with DTR or RTS, by opening its port at 1200 baud, or by plugging "
-            "it in again. If it has just been connected, check that it runs MicroPython and that the speed is right",
+            "the board does not answer to Ctrl-C and Ctrl-A",
+            hint="Check that it runs MicroPython and that the speed is right, reset it, or plug it in again",
         ) from last
-
-    def _await_heading(self, within: float) -> Conversation[None]:
-        """Wait for the answer to Ctrl-A, at most `within` seconds, also if the program prints meanwhile."""
-        yield Limit(within)
-        again = True
-        for _ in range(max(1, round(within / STEP_SECONDS))):
-            try:
-                self.before = yield from self.inbox.until(HEADING, STEP_SECONDS)
-                yield Limit(math.inf)
-                return
-            except (TransportTimeout, ProtocolError) as error:
-                last: TransportTimeout | ProtocolError = error
-                if again and FRIENDLY_PROMPT in self.inbox:
-                    # The program has ended. Its prompt has read unread input of the program, or has dropped the Ctrl-A,
-                    # as the unix port does.
-                    again = False
-                    yield Send(CTRL_C + CTRL_A)
-        yield Limit(math.inf)
-        raise last
 
     def send_code(self, code: bytes) -> Conversation[None]:
         """Send `code`, which resets the board: no answer is awaited."""
         yield Send(code + CTRL_D)
 
-    def execute(self, code: bytes, within: float) -> Conversation[Output]:
-        """Run `code` to its end and collect its output, at most `MAX_ANSWER_BYTES`.
+    def execute(self, code: bytes, within: float, *, sealed: bool = False) -> Conversation[Output]:
+        """Run fastflight's own `code` to its end and collect its output, at most `MAX_ANSWER_BYTES`.
 
-        `within` is the longest silence, in seconds.
+        `within` is the longest silence, in seconds. `sealed` is that of `submit`.
         """
-        yield from self.submit(code)
+        yield from self.submit(code, sealed=sealed)
         return (yield from self.output(within))
 
     def output(self, within: float) -> Conversation[Output]:
@@ -251,16 +195,11 @@ class RawRepl:
         """Receive what follows the `\\x04` after the output of code: its traceback, or nothing."""
         return (yield from self.inbox.until(END + b">", within, MAX_ANSWER_BYTES))
 
-    def follow(self, code: bytes, within: float) -> Conversation[bytes]:
-        """Run `code` and deliver its output as it arrives. Return the traceback, empty if the code raised nothing.
+    def deliver(self, within: float) -> Conversation[bytes]:
+        """Deliver the output of code that `submit` has sent as it arrives. Return the traceback, or nothing.
 
         Raises `TransportTimeout` after `within` seconds of silence; the code still runs then.
         """
-        yield from self.submit(code)
-        return (yield from self.deliver(within))
-
-    def deliver(self, within: float) -> Conversation[bytes]:
-        """Deliver the output of code that `submit` has sent, as `follow` does."""
         rest = b""
         while True:
             data = rest + (yield from self.inbox.some(within))
@@ -294,32 +233,39 @@ class RawRepl:
         yield Send(CTRL_D)
         yield from self.inbox.until(SOFT_REBOOT, REBOOT_SECONDS)
 
-    def submit(self, code: bytes) -> Conversation[None]:
-        """Send `code` and wait for its acknowledgement. Its output comes next: call `output` or `deliver`."""
-        if self.paste is None:
-            self.paste = yield from self._probe_paste()
+    def submit(self, code: bytes, *, sealed: bool = False) -> Conversation[None]:
+        """Send fastflight's own `code`, which runs in names of its own (`own_code`), and wait until it begins.
+
+        Its output comes next: call `output` or `deliver`. `sealed`: where raw paste works, the board runs the code only
+        if its crc32 is right.
+        """
+        yield from self._probe_paste_once()
         if self.paste:
-            yield from raw_paste.submit(self.inbox, code)
-            return
-        if len(code) < PLAIN_BYTES:
-            yield from self._send_plain(code)
-            return
-        try:
-            yield from self._assemble(code)
-        except DeviceMemory:
-            # Try once more: the second attempt begins by freeing what the first one left on the heap.
-            yield from self._assemble(code)
-        yield from self._send_plain(b"exec(_c)")
+            yield from raw_paste.submit(self.inbox, own_code.wrap(code, sealed=sealed))
+        else:
+            yield from self._assemble(code, own_code.RUN)
 
     def submit_in_program(self, code: bytes) -> Conversation[None]:
-        """As `submit`, for a user's code. Beside a program, it runs among the program's global names."""
-        yield from self.submit(code)
+        """As `submit`, for a user's code, which runs in `__main__`. Beside a program, these are the program's names."""
+        yield from self._probe_paste_once()
+        if self.paste:
+            yield from raw_paste.submit(self.inbox, code)
+        elif len(code) < PLAIN_BYTES:
+            yield from self._send_plain(code)
+        else:
+            yield from self._assemble(code, own_code.RUN_IN_MAIN)
 
-    def _assemble(self, code: bytes) -> Conversation[None]:
-        """Send long code in pieces to the variable `_c` on the board, and wait for the answer to each piece."""
-        # Collect first: on a small, fragmented heap neither the text nor its compiled code may fit.
-        yield from self._run_piece(b"_c=''\nimport gc\ngc.collect()")
-        for piece in pieces(code.decode()):
+    def _assemble(self, code: bytes, run: bytes) -> Conversation[None]:
+        """Send code in pieces, wait for the answer to each, and have the board `run` it."""
+        try:
+            yield from self._send_pieces(code)
+        except DeviceMemory:
+            # Try once more: the second attempt begins by freeing what the first one left on the heap.
+            yield from self._send_pieces(code)
+        yield from self._send_plain(run)
+
+    def _send_pieces(self, code: bytes) -> Conversation[None]:
+        for piece in (*own_code.BEGIN, *own_code.pieces(code.decode(), PLAIN_BYTES - 1)):
             yield from self._run_piece(piece)
 
     def _send_plain(self, code: bytes) -> Conversation[None]:
@@ -342,6 +288,10 @@ class RawRepl:
         if stdout or stderr:
             raise ProtocolError(f"the board answered {(stdout + stderr)[:200]!r} to a piece of code")
 
+    def _probe_paste_once(self) -> Conversation[None]:
+        if self.paste is None:
+            self.paste = yield from self._probe_paste()
+
     def _probe_paste(self) -> Conversation[bool]:
         """Run a program without effect to find out whether raw paste works.
 
@@ -357,32 +307,6 @@ class RawRepl:
             self.paste = False
             yield from self.recover()
             return False
-
-
-def no_prompt() -> BusyError:
-    """Return the error for a board that does not answer at its prompt."""
-    return BusyError(
-        "the board does not answer at its prompt: a program is running on it, or it is not MicroPython",
-        holder="the board's own program",
-        hint="Wait for the program to end, or ask with interrupt=true to stop it. "
-        "For requests beside a program, run aiorepl in it or install the agent: `fastflight agent install`"
-        ". If the program has one of them, say so: agent = true in the fleet file, or --agent",
-    )
-
-
-def pieces(code: str) -> Iterator[bytes]:
-    """Yield statements, each shorter than `PLAIN_BYTES`, that append `code` to the board's variable `_c`.
-
-    The first line of the assembled code sets `_c` to 0, which frees the text's memory.
-    """
-    rest = "_c=0\n" + code
-    while rest:
-        # Escapes can make a literal longer than its text.
-        size = PLAIN_BYTES - len("_c+=''") - 1
-        while len(statement := f"_c+={rest[:size]!r}".encode()) >= PLAIN_BYTES:
-            size -= 1
-        yield statement
-        rest = rest[size:]
 
 
 def _has_start_line(received: bytes) -> bool:

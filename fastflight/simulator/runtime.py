@@ -21,7 +21,6 @@ from fastflight.simulator.oserror import BoardOSError
 from fastflight.simulator.timers import Timers
 from fastflight.simulator.trace import PREFIX, format_exception
 from fastflight.simulator.uart import OWN_FILES, BoardReset, LineClosed, Uart
-from fastflight.simulator.values import represent, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +41,7 @@ BUILTINS = """
     NotImplementedError OverflowError RuntimeError StopAsyncIteration StopIteration SyntaxError SystemExit TypeError
     UnicodeError ValueError ZeroDivisionError abs all any bin bool bytearray bytes callable chr classmethod complex
     delattr dict divmod enumerate filter float frozenset getattr hasattr hash hex id int isinstance issubclass iter
-    len list map max memoryview min next object oct ord pow property range reversed round set setattr slice
+    len list map max memoryview min next object oct ord pow property range repr reversed round set setattr slice
     sorted staticmethod str sum super tuple type zip True False None __build_class__
 """.split()
 
@@ -71,7 +70,41 @@ class Outcome(Enum):
 
 
 class Names:
-    """A module whose attributes are the names of a namespace: `__main__` or `builtins`."""
+    """The module `__main__`: its attributes are the names of a namespace."""
+
+
+class Builtins:
+    """The module `builtins`, as MicroPython has it: a program can replace a name in it, and still reads the real one.
+
+    What a program assigns is found wherever a name is looked up. The attributes and `__dict__` stay the real builtins.
+    """
+
+    __slots__ = ("_names", "_real")
+    _names: dict[str, Any]
+    _real: dict[str, Any]
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        """`names`: where names are looked up that a program has not assigned itself."""
+        object.__setattr__(self, "_names", names)
+        object.__setattr__(self, "_real", names | {"__builtins__": names, "__name__": "builtins"})
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        return self._real
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._real:
+            return self._real[name]
+        raise AttributeError(f"'module' object has no attribute '{name}'")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._names[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        if name in self._real:
+            self._names[name] = self._real[name]
+        else:
+            del self._names[name]
 
 
 class Runtime:
@@ -111,6 +144,7 @@ class Runtime:
             elif module in self.modules:
                 vars(self.modules[module]).pop(attribute, None)
         self.builtins = self._builtins()
+        self.modules["builtins"] = Builtins(self.builtins)
         self.globals: dict[str, Any] = {"__name__": "__main__", "__builtins__": self.builtins}
 
     def execute(self, source: str | bytes, filename: str = "<stdin>", mode: str = "exec") -> BaseException | None:
@@ -189,7 +223,7 @@ class Runtime:
     def _show(self, value: object) -> None:
         if value is not None:
             self.builtins["_"] = value
-            self.stdout.write(represent(value) + "\n")
+            self.stdout.write(repr(value) + "\n")
 
     def _builtins(self) -> dict[str, Any]:
         names = {name: getattr(builtins, name) for name in BUILTINS}
@@ -199,7 +233,6 @@ class Runtime:
             "dir": lambda *thing: dir(thing[0]) if thing else sorted(self.globals),
             "open": self.files.open,
             "print": self._print,
-            "repr": represent,
             "input": self._input,
             "help": lambda *thing: self._print(HELP, end=""),
             "globals": lambda: self.globals,
@@ -212,7 +245,7 @@ class Runtime:
         return names
 
     def _print(self, *values: object, sep: str = " ", end: str = "\n", file: Any = None) -> None:
-        (file or self.stdout).write(sep.join(map(text, values)) + end)
+        (file or self.stdout).write(sep.join(map(str, values)) + end)
 
     def _input(self, prompt: str = "") -> str:
         self.stdout.write(prompt)
@@ -230,7 +263,7 @@ class Runtime:
 
     def _scope(self, scope: dict[str, Any] | None) -> dict[str, Any]:
         scope = self.globals if scope is None else scope
-        scope["__builtins__"] = self.builtins
+        scope.setdefault("__builtins__", self.builtins)
         return scope
 
     def import_module(self, name: str, scope: Any = None, local: Any = None, wanted: Any = (), level: int = 0) -> Any:
@@ -255,9 +288,9 @@ class Runtime:
     def _load(self, name: str, parent: Any) -> Any:
         if name in self.loaded:
             return self.loaded[name]
-        if name in ("__main__", "builtins"):
+        if name == "__main__":
             module = Names()
-            module.__dict__ = self.globals if name == "__main__" else self.builtins
+            module.__dict__ = self.globals
             return module
         if name in self.modules:
             self.loaded[name] = self.modules[name]

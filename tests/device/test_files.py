@@ -240,10 +240,9 @@ def test_a_line_lost_in_a_new_file_on_a_board_that_cannot_rename_says_what_may_b
 
 
 HANGS_ONCE = """\
-try:
- hung
-except NameError:
- hung=True
+import sys
+if 'hung' not in sys.modules:
+ sys.modules['hung']=True
  with open({path!r},'wb') as f:
   f.write(b'half of it')
  while True:

@@ -23,6 +23,7 @@ from fastflight.errors import (
     TransportTimeout,
     UnknownName,
 )
+from fastflight.own_code import ECHO
 from fastflight.protocol import Send
 from fastflight.transport import Port, parse_url
 from fastflight.transport.relayed import RelayedPort
@@ -287,9 +288,9 @@ def test_a_mending_that_is_broken_off_is_begun_anew() -> None:
     board._link = BoardLink(board.repl, Capabilities(frozenset({"os.mkdir"})))
     board._staged.append(StagedFile("/x"))
     board.dirty = True
-    token = f"ff1-{id(board.repl) & 0xFFFFFF:06x}"
-    script: list[Entry] = [Send(b"\x03\x03\x01"), Answer(b"raw REPL; CTRL-B to exit\r\n>")]
-    script += [Send(f"print('{token}',end='')\x04".encode()), Answer(f"OK{token}\x04\x04>".encode()), HangUp()]
+    token = f"001-{id(board.repl) & 0xFFFFFF:06x}"
+    script: list[Entry] = [Send(b"\r\x03\x03\x01"), Answer(b"raw REPL; CTRL-B to exit\r\n>")]
+    script += [Send(f"{ECHO.format(token=token)}\x04".encode()), Answer(f"OK{token}\x04\x04>".encode()), HangUp()]
     with pytest.raises(TransportClosed):
         play(board.mend(), script)
     assert board.dirty

@@ -15,7 +15,7 @@ from tests.support.memory import Answer, play
 ANSWERS = [
     (HEADINGS, False, b"raw REPL; CTRL-B to exit\r\n>"),
     (PIECES, True, b"OK\x04\x04>"),
-    (PIECES, True, b"OK_c+='x'\r\n\x04Traceback: MemoryError\r\n\x04>"),
+    (PIECES, True, b"OK_ff[0]+='x'\r\n\x04Traceback: MemoryError\r\n\x04>"),
     ((b"OK\x1f1\x1f",), True, b"OK\x1f1\x1f42\r\n\x04\x04>"),
     (PROMPTS, False, b"\n--> "),
 ]
@@ -56,13 +56,16 @@ def test_output_is_told_from_the_traceback(answer: bytes, output: Output) -> Non
 
 
 def test_a_piece_that_the_board_did_not_take_is_damage() -> None:
-    script = [Send(b"_c+='x'\x04"), Answer(b"OK 3\r\nOK_c+='y'\r\n\x04SyntaxError\r\n\x04>")]
+    script = [Send(b"_ff[0]+='x'\x04"), Answer(b"OK 3\r\nOK_ff[0]+='y'\r\n\x04SyntaxError\r\n\x04>")]
     with pytest.raises(ProtocolError):
-        play(AioRepl()._run_piece(b"_c+='x'"), script)
+        play(AioRepl()._run_piece(b"_ff[0]+='x'"), script)
 
 
 def test_prints_before_an_answer_are_skipped() -> None:
     repl = AioRepl()
-    script = [Send(b"print(end='" + MARK + b"')\n0\x04"), Answer(b"row 1\r\nOK 2\r\nOK" + MARK)]
-    play(repl._command(b"0"), script)
+    script = [
+        Send(b"import builtins as _ff\n_ff.print(end='" + MARK + b"')\n0\ndel _ff\x04"),
+        Answer(b"row 1\r\nOK 2\r\nOK" + MARK),
+    ]
+    play(repl._short_command(b"0"), script)
     assert len(repl.inbox) == 0

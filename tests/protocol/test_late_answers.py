@@ -12,7 +12,7 @@ from fastflight.protocol import Conversation, RawRepl, Receive, Send
 from fastflight.protocol.conversation import T
 from fastflight.protocol.raw_repl import PROMPT
 
-PRINT = re.compile(rb"print\('(.*)',end=''\)")
+PRINT = re.compile(rb"print\('([^']*)',end=''\)")
 CODE = b"print('here',end='')"
 
 
@@ -97,10 +97,11 @@ def gets_in_step(board: LateBoard, repl: RawRepl, attempts: int) -> bool:
     in_step = True
     for _ in range(board.silences + 1):
         try:
-            board.play(repl.enter(attempts=attempts) if in_step else repl.recover())
+            board.play(repl.enter(interrupt=not in_step, attempts=attempts))
             in_step = True
             for _ in range(2):
-                assert board.play(repl.execute(CODE, 1)).stdout == b"here"
+                board.play(repl.submit_in_program(CODE))
+                assert board.play(repl.output(1)).stdout == b"here"
             board.play(repl.leave())
             return True
         except BusyError:

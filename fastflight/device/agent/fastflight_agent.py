@@ -15,7 +15,6 @@ p = select.poll()
 p.register(sys.stdin, 1)
 r = sys.stdin.buffer.readinto
 t = None  # the timer
-o = {}  # the global names of the host's own code
 
 
 def send(k, d=b""):
@@ -36,9 +35,10 @@ def end(c, e=None):
     send(101, c.to_bytes(4, "little") + s.getvalue().encode()[-1000:])
 
 
-def run(c, g):
+def run(c, g=None):
+    # Run code. The host's own code (no `g`) has names of its own, and the `print` of the program stays as it is.
     a = [0]
-    o = builtins.print
+    o = print
 
     def out(*l, **k):
         if "file" in k:
@@ -51,13 +51,15 @@ def run(c, g):
             send(111, s[:512])
             s = s[512:]
 
-    builtins.print = out
     e = None
     try:
-        exec(c, g)
+        if g:
+            builtins.print = out
+        exec(c, g or {"print": out})
     except (Exception, KeyboardInterrupt) as x:
         e = x
-    builtins.print = o
+    if g:
+        builtins.print = o
     end(a[0], e)
 
 
@@ -112,7 +114,7 @@ def take():
                 if k > 67:
                     d = b
                     b = b""
-                    run(d, o if k == 88 else __import__("__main__").__dict__)
+                    run(d, None if k == 88 else __import__("__main__").__dict__)
     except Exception as e:
         end(0, e)
 

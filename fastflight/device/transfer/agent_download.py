@@ -21,8 +21,8 @@ LEAST_BLOCK_BYTES = 256
 # Attempts in a row that bring nothing new.
 FRUITLESS_ATTEMPTS = 3
 
-OPEN = "import fastflight_agent as _ff\n_ff.f=open({path!r},'rb')\n_ff.pos=_ff.f.seek({offset})\ndel _ff\n"
-CLOSE = "import fastflight_agent as _ff\n_ff.f.close()\ndel _ff\n"
+OPEN = "import fastflight_agent as _ff\n_ff.f=open({path!r},'rb')\n_ff.pos=_ff.f.seek({offset})\n"
+CLOSE = "import fastflight_agent as _ff\n_ff.f.close()\n"
 
 
 def download(link: BoardLink, agent: AgentRepl, path: str, offset: int, limit: int | None) -> Conversation[None]:

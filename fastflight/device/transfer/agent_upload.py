@@ -8,13 +8,13 @@ from fastflight.device.transfer import statements
 from fastflight.device.transfer.agent_download import CLOSE
 from fastflight.device.transfer.digest import RunningDigest
 from fastflight.device.transfer.link import BoardLink
-from fastflight.device.transfer.staging import WRITE_SECONDS, StagedFile
+from fastflight.device.transfer.staging import FILE, WRITE_SECONDS, StagedFile
 from fastflight.protocol import Conversation, Fetch
 from fastflight.protocol.agent import MAX_SENT_BYTES, AgentRepl
 
-# Follows `statements.OPEN`, which leaves the file in `_ff`.
-HAND_OVER = "import fastflight_agent\nfastflight_agent.f=_ff\nfastflight_agent.pos={start}\ndel _ff\n"
-FLUSH = "import fastflight_agent as _ff\nif hasattr(_ff.f,'flush'):\n _ff.f.flush()\ndel _ff\n"
+# Follows `statements.OPEN`.
+HAND_OVER = f"import fastflight_agent as _ff\n_ff.f={FILE}\n_ff.pos={{start}}\n"
+FLUSH = "import fastflight_agent as _ff\nif hasattr(_ff.f,'flush'):\n _ff.f.flush()\n"
 
 
 def send(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from fastflight.device import answers, listing
-from fastflight.device.execute import execute
+from fastflight.device.execute import Kept, execute
 from fastflight.device.listing import FileEntry
 from fastflight.device.transfer.link import SHORT_BLOCK, BoardLink
 from fastflight.device.transfer.resident import HASH_SECONDS
@@ -24,9 +24,9 @@ MAX_DIGEST_BYTES = 32
 STEP_BYTES = 4096
 START = """\
 import {module}
-_ff=[open({path!r},'rb'),{start},{count}]
-def _ffn():
- f,h,l=_ff
+def _ffh(s=[open({path!r},'rb'),{start},{count}]):
+ import {module}
+ f,h,l=s
  for i in range({blocks}):
   d=f.read({block} if l<0 or l>{block} else l)
   if not d:
@@ -34,9 +34,10 @@ def _ffn():
    return {result}
   {update}
   l-=len(d)
- _ff[1:]=h,l
+ s[1:]=h,l
 """
-NEXT = "print(_ffn())"
+HASHING = "_ffh"
+NEXT = "print(_ffh())\n"
 STEPS = {
     "sha256": {
         "module": "hashlib,binascii",
@@ -51,12 +52,11 @@ STEPS = {
         "result": "'%08x'%(h&0xffffffff)",
     },
 }
-DONE = "del _ff,_ffn\n"
 # Hashes small files in one command: at most `STEP_BYTES` in all, and not many, because opening a file takes time.
 LOT_FILES = 8
 LOT = """\
-import {module}
 def _ff(p):
+ import {module}
  h={start}
  with open(p,'rb') as f:
   while 1:
@@ -66,7 +66,6 @@ def _ff(p):
    {update}
 for p in {paths!r}:
  print(_ff(p))
-del _ff
 """
 
 _DIGEST = re.compile("[0-9a-f]{8}|[0-9a-f]{64}")
@@ -166,11 +165,13 @@ def _in_steps(link: BoardLink, path: str, limit: int | None) -> Conversation[str
         blocks=STEP_BYTES // SHORT_BLOCK,
         **STEPS[link.capabilities.digest],
     )
-    yield from execute(link.repl, link.capabilities, code, path, HASH_SECONDS)
+    kept = Kept.at(HASHING, link.capabilities)
+    yield from execute(link.repl, link.capabilities, code + kept.keep, path, HASH_SECONDS)
     answer = "None"
     while answer == "None":
-        answer = (yield from execute(link.repl, link.capabilities, NEXT, path, HASH_SECONDS)).decode().strip()
-    yield from execute(link.repl, link.capabilities, DONE, path, HASH_SECONDS)
+        output = yield from execute(link.repl, link.capabilities, kept.load + NEXT, path, HASH_SECONDS)
+        answer = output.decode().strip()
+    yield from execute(link.repl, link.capabilities, kept.drop, path, HASH_SECONDS)
     return answer
 
 

@@ -19,7 +19,7 @@ import zlib
 
 from fastflight.device import answers
 from fastflight.device.answers import routine_failure
-from fastflight.device.execute import execute, seal_code
+from fastflight.device.execute import Kept, can_seal, execute
 from fastflight.device.transfer import agent_download
 from fastflight.device.transfer.frames import WINDOW_BITS
 from fastflight.device.transfer.link import BoardLink
@@ -42,7 +42,7 @@ END = 4
 MOST_INFLATED = 64 * 1024
 
 DEFINE = """\
-def _ff(o,l):
+def _ffd(o,l):
 {imports} f=open({path!r},'rb')
  try:
   while o:
@@ -57,8 +57,8 @@ def _ff(o,l):
  finally:
   f.close()
 """
-CALL = "_ff({offset},{count})\n"
-TEXT = DEFINE + CALL
+CALL = "_ffd({offset},{count})\n"
+READING = "_ffd"
 BASE64 = "binascii.b2a_base64(d)"
 # The check of a line continues that of the previous line, so a lost line and swapped lines are detected.
 CRC32 = "binascii.crc32(d,c)&0xffffffff"
@@ -136,23 +136,26 @@ class _Download:
                 data=BASE64 if base64 else "d",
             )
             if link.is_beside:
-                yield from execute(repl, link.capabilities, code, self._path, STALL_SECONDS)
-                yield from self._in_parts()
+                yield from self._in_parts(code, Kept.at(READING, link.capabilities))
                 return
             code += CALL.format(offset=self.offset, count=self._remaining)
-            yield from repl.submit(seal_code(repl, link.capabilities, code))
+            yield from repl.submit(code.encode(), sealed=can_seal(repl, link.capabilities))
         yield from self._take(size)
 
-    def _in_parts(self) -> Conversation[None]:
+    def _in_parts(self, code: str, kept: Kept) -> Conversation[None]:
         """Have the board send a part with each command, so that its program goes on in between."""
+        capabilities = self._link.capabilities
+        yield from execute(self._link.repl, capabilities, code + kept.keep, self._path, STALL_SECONDS)
         size = self._link.statement_bytes
         while self._remaining:
             count = PART_BLOCKS * size if self._remaining < 0 else min(PART_BLOCKS * size, self._remaining)
             end = self.offset + count
-            yield from self._link.repl.submit(CALL.format(offset=self.offset, count=count).encode())
+            call = kept.load + CALL.format(offset=self.offset, count=count)
+            yield from self._link.repl.submit(call.encode())
             yield from self._take(size)
             if self.offset < end:
                 break
+        yield from execute(self._link.repl, capabilities, kept.drop, self._path, STALL_SECONDS)
 
     def _take(self, size: int) -> Conversation[None]:
         """Receive and deliver the blocks that the board sends, of at most `size` bytes, up to an empty one."""

@@ -1,9 +1,9 @@
 """Installs routines on a board when they are first needed, and calls them.
 
-The routines (`routines`) are attributes of one global on the board. The global's name contains a hash of their source,
-so another version of this program finds no global of its own, and installs its own routines. A soft reset removes them.
-The next call then raises `NameError` on the board, or `AttributeError` if only that routine is missing. In both cases
-the routines are installed again, once.
+The routines (`routines`) are attributes of an object in `sys.modules` on the board. Its name contains a hash of their
+source, so another version of this program finds none of its own, and installs its own routines. A soft reset removes
+them. The next call then raises `ImportError` on the board, or `AttributeError` if only that routine is missing. In both
+cases the routines are installed again, once.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import hashlib
 import re
 from collections.abc import Sequence
 
+from fastflight import own_code
 from fastflight.device.answers import routine_failure
 from fastflight.device.capabilities import Capabilities
-from fastflight.device.execute import can_seal, seal_code
+from fastflight.device.execute import can_seal
 from fastflight.device.transfer import routines
 from fastflight.errors import ProtocolError
 from fastflight.protocol import Conversation, RawRepl
@@ -30,21 +31,23 @@ READY = b"R"
 END = b"\x04"
 
 INSTALL = """\
-try:
- {name}
-except NameError:
- class {name}:
-  pass
+import sys
+class {name}:
+ pass
+sys.modules['{name}']={name}
 """
-# Calls a routine if the call has arrived unchanged.
+# Calls a routine if the call has arrived unchanged. `RUN_CALL` loads this into `__main__` under the one name that is
+# ever used there (`own_code`), and it is gone before the routine runs.
 RUN = """\
 def _ff(s,c):
- import binascii
+ import __main__,binascii,{name}
+ del __main__._ff
  if binascii.crc32(s)!=c:
   raise SyntaxError
- eval(s)
+ eval(s,{{'_ff':{name}}})
 """
-ADD = "{code}{name}.{routine}=_ff\ndel _ff\n"
+RUN_CALL = "import {name} as _ff\n_ff.run({call!r},{crc32})"
+ADD = "{code}{name}.{routine}=_ff\n"
 
 # Routines that call others, with all that must be installed for them.
 NEEDS = {"put": ("sum", "put"), "show": ("sum", "show"), "tree": ("sum", "tree")}
@@ -56,7 +59,7 @@ _VERSION = hashlib.sha256(
     ).encode()
 ).hexdigest()[:4]
 NAME = f"_ff{_VERSION}"
-_MISSING = re.compile(rb"NameError: [^\r\n]*%b|AttributeError: [^\r\n]*" % NAME.encode())
+_MISSING = re.compile(rb"ImportError: [^\r\n]*%b|AttributeError: [^\r\n]*" % NAME.encode())
 
 
 class Resident:
@@ -93,7 +96,7 @@ class Resident:
 
     def alive(self) -> Conversation[bool]:
         """Return whether the routines are still on the board. If not, the board was reset."""
-        output = yield from self._repl.execute(NAME.encode(), START_SECONDS)
+        output = yield from self._repl.execute(f"import {NAME}".encode(), START_SECONDS)
         if output.stderr:
             self._installed.clear()
         return not output.stderr
@@ -104,8 +107,13 @@ class Resident:
 
     def _start(self, routine: str, arguments: tuple[object, ...], where: str) -> Conversation[bytes]:
         missing = [each for each in NEEDS.get(routine, (routine,)) if each not in self._installed]
-        code = call_code(self._repl, self._capabilities, missing, routine, arguments, fresh=not self._installed)
-        yield from self._repl.submit(code)
+        fresh = not self._installed
+        if can_seal(self._repl, self._capabilities):
+            code = sealed_call(self._capabilities, missing, routine, arguments, fresh=fresh)
+            yield from self._repl.submit_in_program(code)
+        else:
+            code = install_code(self._capabilities, missing, fresh=fresh).encode()
+            yield from self._repl.submit(code + f"import {NAME}\n{_call(NAME, routine, arguments)}".encode())
         first = yield from self._repl.inbox.exactly(1, START_SECONDS)
         if first == READY:
             self._installed.update(missing)
@@ -120,25 +128,31 @@ class Resident:
         return stderr or b"ended too early"
 
 
-def call_code(
-    repl: RawRepl,
-    capabilities: Capabilities,
-    missing: Sequence[str],
-    routine: str,
-    arguments: tuple[object, ...],
-    *,
-    fresh: bool,
+def sealed_call(
+    capabilities: Capabilities, missing: Sequence[str], routine: str, arguments: tuple[object, ...], *, fresh: bool
 ) -> bytes:
-    """Return the code that installs the `missing` routines and calls `routine`. `fresh`: nothing is installed yet."""
-    # Only `fresh` code creates the global: a new global would hide that a reset has removed the other routines.
-    code = INSTALL.format(name=NAME) if fresh else ""
-    call = f"{NAME}.{routine}({','.join(map(repr, arguments))})"
-    if can_seal(repl, capabilities):
-        code += ADD.format(code=RUN, name=NAME, routine="run") if fresh else ""
-        call = f"{NAME}.run({call.encode()!r},{binascii.crc32(call.encode())})"
+    """Return code that installs the `missing` routines and calls `routine`, if it arrives unchanged.
+
+    `fresh`: nothing is installed yet. The code is complete: it is run in `__main__`, and leaves nothing there.
+    """
+    code = install_code(capabilities, missing, fresh=fresh)
+    code += ADD.format(code=RUN.format(name=NAME), name=NAME, routine="run") if fresh else ""
+    call = _call("_ff", routine, arguments).encode()
+    run = RUN_CALL.format(name=NAME, call=call, crc32=binascii.crc32(call)).encode()
+    return (own_code.wrap(code.encode(), sealed=True) if code else b"") + run
+
+
+def install_code(capabilities: Capabilities, missing: Sequence[str], *, fresh: bool) -> str:
+    """Return the code that installs the `missing` routines. `fresh`: nothing is installed yet."""
+    # Only `fresh` code creates the object: a new one would hide that a reset has removed the other routines.
+    code = INSTALL.format(name=NAME) if fresh else f"import {NAME}\n" if missing else ""
     for each in missing:
         code += ADD.format(code=source(each, capabilities), name=NAME, routine=each)
-    return (seal_code(repl, capabilities, code) if code else b"") + call.encode()
+    return code
+
+
+def _call(name: str, routine: str, arguments: tuple[object, ...]) -> str:
+    return f"{name}.{routine}({','.join(map(repr, arguments))})"
 
 
 def source(routine: str, capabilities: Capabilities) -> str:
@@ -156,7 +170,7 @@ def source(routine: str, capabilities: Capabilities) -> str:
             digest = f"{NAME}.sum(n,-1,z)" if capabilities.digest else "b''"
             if capabilities.digest and capabilities.has("binascii.a2b_base64"):
                 digest = f"str(binascii.b2a_base64({digest}),'ascii')"
-            return routines.TREE.format(depth=64, digest=digest)
+            return routines.TREE.format(name=NAME, depth=64, digest=digest)
         case "get":
             return routines.GET
         case _:

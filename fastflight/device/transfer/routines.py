@@ -1,7 +1,8 @@
 r"""The routines that transfer files on the board: MicroPython source, kept short because it crosses the line.
 
 Each text defines one function `_ff`. `resident` fills in the text by what the board can do, installs the function under
-the routine's name and calls it; `{name}` is the global that holds all routines. A routine prints `R` when it has
+the routine's name and calls it; `{name}` is the module that holds all routines. A function finds only the board's
+builtins, so it imports all else. A routine prints `R` when it has
 started, or raises before that. `size` is how many bytes it reads or holds at once.
 
 `put(path, part, offset, size, step)` receives blocks (`frames`) and appends them to the file `part`, from `offset` on.
@@ -39,7 +40,7 @@ HOST_SECONDS = 30
 
 PUT = """\
 def _ff(p,t,o,z,k):
- import os,sys,binascii
+ import os,sys,binascii,{name}
  try:
   d=os.stat(p)[0]&16384
  except (OSError,AttributeError):
@@ -199,6 +200,7 @@ def _ff(p,o,l,z):
 
 SHOW = """\
 def _ff(a,l,z):
+ import {name}
  print('R',end='')
  for p in a:
   print(''.join('%02x'%c for c in {name}.sum(p,l,z)))
@@ -206,7 +208,7 @@ def _ff(a,l,z):
 
 TREE = """\
 def _ff(p,z):
- import os,sys
+ import os,sys,{name}
  try:
   import binascii
  except ImportError:

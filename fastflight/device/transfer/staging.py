@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fastflight.device.execute import execute, seal_code
+from fastflight.device.execute import Kept, can_seal, execute
 from fastflight.device.listing import stat
 from fastflight.device.transfer.digest import RunningDigest, digest
 from fastflight.device.transfer.download import download
@@ -36,12 +37,9 @@ TRIAL_NAME = ".fastflight-room"
 # Erasing a flash sector takes up to a few hundred milliseconds, and wear levelling may erase several.
 WRITE_SECONDS = 15.0
 
-CLOSE = """\
-try:
- _ff.close()
-except Exception:
- pass
-"""
+# The open file of a write in text form (`statements`), which stays on the board between commands.
+FILE = "_ffo"
+CLOSE = f"{FILE}.close()\n"
 REMOVE = """\
 import os
 try:
@@ -215,8 +213,10 @@ def clean_up(link: BoardLink, staged: StagedFile) -> Conversation[None]:
     elif staged.placing:
         code = RENAME_LEFT.format(part=part, path=path) + REMOVE.format(part=part)
     else:
-        code = CLOSE if staged.keep and not staged.direct else CLOSE + REMOVE.format(part=part)
-    yield from link.repl.execute(seal_code(link.repl, link.capabilities, code), WRITE_SECONDS)
+        file = Kept.at(FILE, link.capabilities)
+        code = f"try:\n{textwrap.indent(file.load + CLOSE + file.drop, ' ')}except Exception:\n pass\n"
+        code += "" if staged.keep and not staged.direct else REMOVE.format(part=part)
+    yield from link.repl.execute(code.encode(), WRITE_SECONDS, sealed=can_seal(link.repl, link.capabilities))
 
 
 def _copy_code(link: BoardLink, staged: StagedFile) -> str:

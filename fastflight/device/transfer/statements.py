@@ -1,19 +1,19 @@
 """Sends content as Python statements, to boards that cannot receive it in binary.
 
 Each statement holds one block as base64 or as a literal, compressed if `deflating` is set and the block shrinks. It
-writes the block to the open file `_ff` and prints how many bytes it has written. `send` opens the file, sends all
-statements and closes the file.
+writes the block to the open file `_ffo`, which stays on the board between them (`execute.Kept`), and prints how many
+bytes it has written. `send` opens the file, sends all statements and closes the file.
 """
 
 from __future__ import annotations
 
 import binascii
 
-from fastflight.device.execute import execute
+from fastflight.device.execute import Kept, execute
 from fastflight.device.transfer.digest import RunningDigest
 from fastflight.device.transfer.frames import DEFLATE_RATIO, deflate
 from fastflight.device.transfer.link import BoardLink
-from fastflight.device.transfer.staging import WRITE_SECONDS, StagedFile
+from fastflight.device.transfer.staging import CLOSE, FILE, WRITE_SECONDS, StagedFile
 from fastflight.errors import DeviceFull
 from fastflight.protocol import Conversation, Fetch
 
@@ -27,13 +27,12 @@ if _d:
  raise OSError('EISDIR')
 if {start} and os.stat({part!r})[6]!={start}:
  raise OSError('ESTALE')
-_ff=open({part!r},{mode!r})
+_ffo=open({part!r},{mode!r})
 """
-CLOSE = "_ff.close()\ndel _ff\n"
-WRITE = "print(_ff.write({data}))"
+WRITE = "print(_ffo.write({data}))"
 BASE64 = "import binascii\n"
 DEFLATE = "import io,deflate\n"
-FLUSH = "if hasattr(_ff,'flush'):\n _ff.flush()\n"
+FLUSH = "if hasattr(_ffo,'flush'):\n _ffo.flush()\n"
 
 
 def send(
@@ -50,14 +49,15 @@ def send(
         start=sent.size,
         mode="ab" if sent.size else "wb",
     )
-    yield from execute(repl, capabilities, code, path, WRITE_SECONDS)
+    file = Kept.at(FILE, capabilities)
+    yield from execute(repl, capabilities, code + file.keep, path, WRITE_SECONDS)
     size = link.statement_bytes
     if piece is None:
         piece = yield Fetch()
     while piece:
         for start in range(0, len(piece), size):
             block = piece[start : start + size]
-            code = statement(block, base64=base64, deflating=deflating)
+            code = file.load + statement(block, base64=base64, deflating=deflating)
             answer = yield from execute(repl, capabilities, code, path, WRITE_SECONDS, seal=False)
             if answer.strip() != str(len(block)).encode():
                 raise DeviceFull(
@@ -66,9 +66,9 @@ def send(
                     hint="Its storage is full: remove files you do not need",
                 )
             sent.add(block)
-        yield from execute(repl, capabilities, FLUSH, path, WRITE_SECONDS)
+        yield from execute(repl, capabilities, file.load + FLUSH, path, WRITE_SECONDS)
         piece = yield Fetch()
-    yield from execute(repl, capabilities, CLOSE, path, WRITE_SECONDS)
+    yield from execute(repl, capabilities, file.load + CLOSE + file.drop, path, WRITE_SECONDS)
 
 
 def statement(block: bytes, *, base64: bool, deflating: bool) -> str:

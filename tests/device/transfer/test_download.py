@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from fastflight.device import Transfer
 from fastflight.device.capabilities import Capabilities
-from fastflight.device.execute import seal_code
-from fastflight.device.transfer.download import BASE64, CRC32, FRUITLESS_ATTEMPTS, TEXT, _text_block, download
+from fastflight.device.transfer.download import BASE64, CALL, CRC32, DEFINE, FRUITLESS_ATTEMPTS, _text_block, download
 from fastflight.device.transfer.frames import deflate
 from fastflight.device.transfer.link import BoardLink
-from fastflight.device.transfer.resident import NAME, call_code
+from fastflight.device.transfer.resident import NAME, sealed_call
 from fastflight.device.transfer.types import Method
 from fastflight.errors import FileMissing, ProtocolError, TransportTimeout
+from fastflight.own_code import ECHO, wrap
 from fastflight.protocol import Conversation, RawRepl, Send
 from tests.support.memory import Answer, Entry, Silence, play
 from tests.support.refusals import refused
@@ -33,15 +33,15 @@ def link() -> BoardLink:
 
 
 def pasted(code: str | bytes) -> list[Entry]:
-    """Code, sealed where it is a text."""
+    """Code, wrapped and sealed where it is a text."""
     if isinstance(code, str):
-        code = seal_code(RawRepl(True), BOARD, code)
+        code = wrap(code.encode(), sealed=True)
     return [Send(b"\x05A\x01"), Answer(b"R\x01\x00\x20"), Send(code + b"\x04"), Answer(b"\x04")]
 
 
 def called(offset: int = 0, count: int = -1, *, size: int = SIZE, installed: bool = False) -> list[Entry]:
     missing = () if installed else ("get",)
-    code = call_code(RawRepl(True), BOARD, missing, "get", ("/x", offset, count, size), fresh=not installed)
+    code = sealed_call(BOARD, missing, "get", ("/x", offset, count, size), fresh=not installed)
     return [*pasted(code), Answer(b"R")]
 
 
@@ -56,16 +56,16 @@ def ended(carried: bytes) -> bytes:
 
 
 def recovered(link: BoardLink, number: int = 1) -> list[Entry]:
-    token = f"ff{number}-{id(link.repl) & 0xFFFFFF:06x}"
+    token = f"{number:03x}-{id(link.repl) & 0xFFFFFF:06x}"
     return [
-        Send(b"\x03\x03\x01"),
+        Send(b"\r\x03\x03\x01"),
         Answer(b"raw REPL; CTRL-B to exit\r\n>"),
-        Send(f"print('{token}',end='')\x04".encode()),
+        Send(f"{ECHO.format(token=token)}\x04".encode()),
         Answer(f"OK{token}\x04\x04>".encode()),
     ]
 
 
-ALIVE = [*pasted(NAME.encode()), Answer(b"\x04\x04>")]
+ALIVE = [*pasted(wrap(f"import {NAME}".encode())), Answer(b"\x04\x04>")]
 
 
 def read(
@@ -137,7 +137,7 @@ def test_a_line_that_brings_nothing_new_is_given_up() -> None:
 def test_a_reset_board_is_an_error() -> None:
     on = link()
     script = [*called(), Answer(block(b"first")), Silence(), *recovered(on)]
-    script += [*pasted(NAME.encode()), Answer(b"\x04Traceback\r\nNameError: name isn't defined\r\n\x04>")]
+    script += [*pasted(wrap(f"import {NAME}".encode())), Answer(b"\x04Traceback\r\nImportError: no module\r\n\x04>")]
     with pytest.raises(ProtocolError, match="/x: the board was reset during the operation"):
         read(script, on=on)
 
@@ -176,7 +176,7 @@ def lines(board: Capabilities, form: str, *blocks: bytes) -> list[bytes]:
 
 
 def text_code(form: str) -> str:
-    return TEXT.format(
+    return (DEFINE + CALL).format(
         imports=" import binascii\n",
         check=CRC32,
         path="/x",
@@ -217,6 +217,6 @@ def test_text_whose_end_was_lost_is_asked_for_again() -> None:
     on = link()
     script = [*pasted(text_code("literal")), Answer(lines(BOARD, "literal", b"first")[0] + b"\x04\x04>")]
     script += recovered(on)
-    again = text_code("literal").replace("_ff(3,-1)", "_ff(8,-1)")
+    again = text_code("literal").replace("_ffd(3,-1)", "_ffd(8,-1)")
     script += [*pasted(again), Answer(b"".join(lines(BOARD, "literal", b"rest")) + b"\x04\x04>")]
     assert play(download(on, "/x", 3, None, Transfer("literal")), script).data == b"firstrest"

@@ -32,8 +32,9 @@ def test_content_that_is_taken_for_an_end_does_not_replace_the_old_file(
     old.write_bytes(b"the old content")
     board = Capabilities(frozenset({"hashlib.sha256", "binascii.crc32"}))
     resident: Any = type(NAME, (), {})
+    monkeypatch.setitem(sys.modules, NAME, resident)
     for routine in ("sum", "put"):
-        names: dict[str, Any] = {NAME: resident}
+        names: dict[str, Any] = {}
         exec(source(routine, board), names)
         setattr(resident, routine, staticmethod(names["_ff"]))
     monkeypatch.setattr(sys, "stdin", _Line(bytes((0x8C, 0x80)) + content[:1] + content))

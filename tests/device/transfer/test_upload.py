@@ -10,15 +10,16 @@ import pytest
 
 from fastflight.device import PartialWrite, Resumption, Transfer, WrittenFile
 from fastflight.device.capabilities import Capabilities
-from fastflight.device.execute import seal_code
+from fastflight.device.execute import Kept
 from fastflight.device.listing import STAT
 from fastflight.device.transfer import staging, statements
 from fastflight.device.transfer.frames import buffer_bytes, check, end, escape, header, step_bytes
 from fastflight.device.transfer.link import BoardLink
-from fastflight.device.transfer.resident import NAME, call_code
+from fastflight.device.transfer.resident import NAME, sealed_call
 from fastflight.device.transfer.staging import StagedFile
 from fastflight.device.transfer.upload import FRUITLESS_ATTEMPTS, FileUpload
 from fastflight.errors import DeviceFull, DeviceMemory, ProtocolError, TransportTimeout
+from fastflight.own_code import ECHO, wrap
 from fastflight.protocol import RawRepl, Send
 from tests.support.memory import Answer, Entry, Silence, play
 from tests.support.refusals import refused
@@ -43,15 +44,15 @@ def run(
 
 
 def pasted(code: str | bytes) -> list[Entry]:
-    """Code, sealed where it is a text."""
+    """Code, wrapped and sealed where it is a text."""
     if isinstance(code, str):
-        code = seal_code(RawRepl(True), BOARD, code)
+        code = wrap(code.encode(), sealed=True)
     # The window is as large as the code.
     return [Send(b"\x05A\x01"), Answer(b"R\x01\x00\x20"), Send(code + b"\x04"), Answer(b"\x04")]
 
 
 def requested(routine: str, *arguments: object, missing: Sequence[str] = (), fresh: bool = False) -> list[Entry]:
-    return pasted(call_code(RawRepl(True), BOARD, missing, routine, arguments, fresh=fresh))
+    return pasted(sealed_call(BOARD, missing, routine, arguments, fresh=fresh))
 
 
 def called(offset: int = 0, *, block: int = BLOCK, window: int = WINDOW, installed: bool = False) -> list[Entry]:
@@ -74,18 +75,18 @@ def ended(content: bytes) -> list[Entry]:
 
 
 def recovered(link: BoardLink, number: int = 1) -> list[Entry]:
-    token = f"ff{number}-{id(link.repl) & 0xFFFFFF:06x}"
+    token = f"{number:03x}-{id(link.repl) & 0xFFFFFF:06x}"
     return [
-        Send(b"\x03\x03\x01"),
+        Send(b"\r\x03\x03\x01"),
         Answer(b"\x04Traceback\r\nKeyboardInterrupt: \r\n\x04>raw REPL; CTRL-B to exit\r\n>"),
-        Send(f"print('{token}',end='')\x04".encode()),
+        Send(f"{ECHO.format(token=token)}\x04".encode()),
         Answer(f"OK{token}\x04\x04>".encode()),
     ]
 
 
 def asked_for_the_part(size: int | None, digest: bytes = b"") -> list[Entry]:
     """Whether the routines are still there, how long the part is, and what it holds."""
-    alive: list[Entry] = [*pasted(NAME.encode()), Answer(b"\x04\x04>")]
+    alive: list[Entry] = [*pasted(wrap(f"import {NAME}".encode())), Answer(b"\x04\x04>")]
     code = STAT.format(path=PART)
     if size is None:
         return [*alive, *pasted(code), Answer(b"\x04Traceback\r\nOSError: [Errno 2] ENOENT\r\n\x04>")]
@@ -177,7 +178,7 @@ def test_a_line_that_brings_nothing_new_is_given_up() -> None:
         if attempt < FRUITLESS_ATTEMPTS:
             script += recovered(on, attempt + 1)
             found = asked_for_the_part(None)
-            script += found if attempt == 0 else found[len(pasted(NAME.encode())) + 1 :]
+            script += found if attempt == 0 else found[len(pasted(wrap(f"import {NAME}".encode()))) + 1 :]
     with pytest.raises(TransportTimeout):
         run(script, b"abc", on=on)
 
@@ -185,7 +186,7 @@ def test_a_line_that_brings_nothing_new_is_given_up() -> None:
 def test_a_reset_board_is_an_error() -> None:
     wire, on = body(b"abc"), link()
     script = [*called(), Send(header(2, len(wire)) + wire), Answer(b"?"), *recovered(on)]
-    script += [*pasted(NAME.encode()), Answer(b"\x04Traceback\r\nNameError: name isn't defined\r\n\x04>")]
+    script += [*pasted(wrap(f"import {NAME}".encode())), Answer(b"\x04Traceback\r\nImportError: no module\r\n\x04>")]
     with pytest.raises(ProtocolError, match="/x: the board was reset during the operation"):
         run(script, b"abc", on=on)
 
@@ -212,7 +213,7 @@ def test_a_board_that_is_at_its_digest_without_end_is_given_up(monkeypatch: pyte
     wire, on = body(b"abc"), link()
     script = [*called(), Send(header(2, len(wire)) + wire), Answer(b"A"), Silence(), Send(end(verify=True))]
     script += [Answer(b"." * 150 + b"D" + crc32(b"abc") + b"\x04\x04>"), *recovered(on)]
-    script += [*pasted(NAME.encode()), Answer(b"\x04Traceback\r\nNameError: name isn't defined\r\n\x04>")]
+    script += [*pasted(wrap(f"import {NAME}".encode())), Answer(b"\x04Traceback\r\nImportError: no module\r\n\x04>")]
     with pytest.raises(ProtocolError, match="/x: the board was reset during the operation"):
         run(script, b"abc", on=on)
 
@@ -222,19 +223,33 @@ def test_a_soft_reset_before_is_found_out_by_the_call() -> None:
     first = [*called(), Send(header(2, len(wire)) + wire), Answer(b"A"), Silence(), *ended(b"abc")]
     run(first, b"abc", on=on)
     call = called(installed=True)[:-1]
-    missing = Answer(f"\x04Traceback\r\nNameError: name '{NAME}' isn't defined\r\n\x04>".encode())
+    missing = Answer(f"\x04Traceback\r\nImportError: no module named '{NAME}'\r\n\x04>".encode())
     run([*call, missing, *first], b"abc", on=on)
 
 
 REFUSED = Answer(b"\x04MemoryError: memory allocation failed, allocating 2192 bytes\r\n\x04>")
 
 
+def written_as_text() -> list[Entry]:
+    """The statements that write `abc`."""
+    file = Kept.at(staging.FILE, BOARD)
+    block = wrap((file.load + statements.statement(b"abc", base64=False, deflating=False)).encode())
+    return [
+        *pasted(statements.OPEN.format(path="/x", part=PART, start=0, mode="wb") + file.keep),
+        Answer(b"\x04\x04>"),
+        *pasted(block),
+        Answer(b"3\r\n\x04\x04>"),
+        *pasted(file.load + statements.FLUSH),
+        Answer(b"\x04\x04>"),
+        *pasted(file.load + staging.CLOSE + file.drop),
+        Answer(b"\x04\x04>"),
+    ]
+
+
 def test_a_heap_that_is_too_small_gets_text_from_then_on() -> None:
     on = link()
     part = {"path": "/x", "part": PART}
-    text: list[Entry] = [*pasted(statements.OPEN.format(**part, start=0, mode="wb")), Answer(b"\x04\x04>")]
-    text += [*pasted(statements.statement(b"abc", base64=False, deflating=False).encode()), Answer(b"3\r\n\x04\x04>")]
-    text += [*pasted(statements.FLUSH), Answer(b"\x04\x04>"), *pasted(statements.CLOSE), Answer(b"\x04\x04>")]
+    text = written_as_text()
     shown = requested("show", (PART,), -1, BLOCK, missing=["sum", "show"], fresh=True)
     digest = Answer(b"R" + crc32(b"abc").hex().encode() + b"\r\n\x04\x04>")
     renamed = [*pasted(staging.RENAME.format(**part)), Answer(b"\x04\x04>")]
@@ -247,9 +262,7 @@ def test_a_heap_that_is_too_small_gets_text_from_then_on() -> None:
 def test_a_wrong_digest_of_what_went_as_text_leaves_the_old_file() -> None:
     on = link()
     script: list[Entry] = [*called()[:-1], REFUSED]
-    script += [*pasted(statements.OPEN.format(path="/x", part=PART, start=0, mode="wb")), Answer(b"\x04\x04>")]
-    script += [*pasted(statements.statement(b"abc", base64=False, deflating=False).encode()), Answer(b"3\r\n\x04\x04>")]
-    script += [*pasted(statements.FLUSH), Answer(b"\x04\x04>"), *pasted(statements.CLOSE), Answer(b"\x04\x04>")]
+    script += written_as_text()
     script += requested("show", (PART,), -1, BLOCK, missing=["sum", "show"], fresh=True)
     script += [Answer(b"R" + crc32(b"abd").hex().encode() + b"\r\n\x04\x04>")]
     with pytest.raises(ProtocolError, match="/x: what the board wrote is not what was sent; the old file is untouched"):
@@ -272,7 +285,7 @@ def test_resuming_begins_where_the_part_ends() -> None:
 
 def test_no_routine_grows_beyond_a_small_heap() -> None:
     """Its source has to fit a heap of some 20 KB beside what it compiles to."""
-    installed = call_code(RawRepl(True), BOARD, ["sum", "put"], "put", (), fresh=True)
+    installed = sealed_call(BOARD, ["sum", "put"], "put", (), fresh=True)
     assert len(installed) < 2100
 
 

@@ -12,14 +12,22 @@ from tests.campaigns.fuzz.random_peer import board, converse
 from tests.campaigns.fuzz.target import Target
 
 CODE = b"for i in range(10):\n print(i, 'and some text that is longer than the smallest ring holds')\n"
+
+
+def followed(repl: RawRepl, code: bytes) -> Conversation[bytes]:
+    """Run a user's code, and deliver its output."""
+    yield from repl.submit_in_program(code)
+    return (yield from repl.deliver(5.0))
+
+
 CONVERSATIONS: tuple[Callable[[RawRepl], Conversation[object]], ...] = (
-    lambda repl: repl.enter(),
-    lambda repl: repl.recover(),
-    lambda repl: repl.enter(attempts=3),
+    lambda repl: repl.enter(interrupt=False),
+    lambda repl: repl.enter(interrupt=True),
+    lambda repl: repl.enter(interrupt=False, attempts=3),
     lambda repl: repl.execute(b"1", 5.0),
     lambda repl: repl.execute(CODE, 5.0),
-    lambda repl: repl.follow(CODE, 5.0),
-    lambda repl: ticking(repl.follow(b"1", 5.0), 0.1),
+    lambda repl: followed(repl, CODE),
+    lambda repl: ticking(followed(repl, b"1"), 0.1),
     lambda repl: repl.soft_reset(),
     lambda repl: repl.leave(),
     lambda repl: on_silence(repl.execute(CODE, 5.0), 0.5, repl.leave),
