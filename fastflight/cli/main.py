@@ -37,10 +37,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "collect": ("collect", "Store the log that a program on a board appends to, each line once, and remove it."),
     "deploy": ("deploy", "Bring a new version of a program to boards. Where it is not healthy, the old version stays."),
-    "mip": (
-        "mip",
-        "Install packages in mip's format on a board. This computer reads them; the board needs no network.",
-    ),
     "edit": ("edit", "Edit a file of a device in your editor. A file that does not exist is created."),
     "rm": ("files", "Remove files or empty folders of a device."),
     "mkdir": ("files", "Make folders on a device."),
@@ -101,7 +97,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 PANELS: Mapping[str, tuple[str, ...]] = {
     "Boards": (
         *("ls", "cat", "head", "get", "put", "cp", "sync", "collect", "edit", "rm", "mkdir", "mv", "hash"),
-        *("df", "info", "rtc", "reset", "soft-reset", "bootloader", "agent", "mip", "deploy"),
+        *("df", "info", "rtc", "reset", "soft-reset", "bootloader", "agent", "deploy"),
     ),
     "Live": ("repl", "exec", "run", "eval", "mount", "script", "tail", "plot"),
     "Recordings": ("record", "replay", "recordings", "sql"),

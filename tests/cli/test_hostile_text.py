@@ -229,7 +229,6 @@ VERBS = {
     "put of a folder": ["put", "-r", "folder", "demo:/"],
     "sync": ["sync", "folder", "demo:/"],
     "script": ["script", "commands"],
-    "mip": ["mip", "install", "program", "demo"],
     "deploy": ["deploy", "program", "--healthy", "ready"],
     "agent": ["agent", "install", "demo"],
     "collect": ["collect", "demo:/a.csv", "--to", "here"],
@@ -281,7 +280,6 @@ WITHOUT_OUTPUT = WITHOUT_A_WORD | {
     "rtc",
     "bootloader",
     "agent",
-    "mip",
     "sql",
 }
 

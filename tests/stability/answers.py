@@ -74,7 +74,6 @@ COMMANDS = (
     "recordings export demo -o kept.parquet --json",
     "replay demo -n 1 --json",
     "deploy app --healthy 1 --json",
-    "mip install package demo --json",
     "ports --json",
     "doctor --json",
     "token add ada --scope read:* --file tokens.json --out ada.token",
@@ -87,8 +86,6 @@ def observe(folder: Path, patch: pytest.MonkeyPatch) -> list[str]:
     patch.chdir(folder)
     patch.setattr(list_ports, "comports", lambda: [ListPortInfo("/dev/ttyACM0")])
     Path("program.py").write_text("print(1)")
-    Path("package").mkdir()
-    Path("package/package.json").write_text('{"urls": [["a.py", "package.json"]]}')
     Path("app").mkdir()
     Path("app/main.py").write_text("print(1)")
     settings = ServeSettings("grpc://127.0.0.1:0", recordings=RecordingSettings(folder / "recordings"))

@@ -29,8 +29,6 @@ LOCAL: Mapping[str, str] = {
     "b.py": SCRIPT,
     "unchanged/log.csv": TABLE,
     "mounted/module.py": MODULE,
-    "package/package.json": '{"urls": [["module.py", "module.py"]]}',
-    "package/module.py": MODULE,
     **MANY,
     **LIBRARY,
 }
@@ -149,12 +147,6 @@ TASKS = (
         on_board("renamed.txt", "name\n"),
     ),
     Task("edit a file", "edit :notes.txt", "edit :notes.txt", on_board("notes.txt", "feed the plants\n")),
-    Task(
-        "install a package of 10 kB",
-        "mip install package/package.json",
-        "mip install package/package.json",
-        on_board("lib/module.py", MODULE),
-    ),
     Task("free storage", "df", "df", printed("/", "%")),
     Task("digest of a file", "hash :log.csv", "sha256sum :log.csv", printed(DIGEST)),
     Task("run a line", "exec 'print(6 * 7)'", "exec 'print(6 * 7)'", printed("42")),
