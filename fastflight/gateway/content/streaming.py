@@ -28,6 +28,7 @@ from fastflight.gateway.cancellation import cancel_when
 from fastflight.gateway.content.formats import BodyEncoder, Data
 from fastflight.gateway.errors import error_answer_off_loop
 from fastflight.service.requests import FILE_SUMMARY, Request
+from fastflight.tables.summary import one_line
 
 # HTTP clients and proxies refuse heads of more than 8 KiB or 16 KiB.
 MAX_HEADER_BYTES = 4096
@@ -95,7 +96,7 @@ def path_of(answer: StreamedAnswer) -> bytes:
 def told_of(answer: StreamedAnswer) -> bytes:
     """Return what is to be told of a file besides its rows, as JSON for a header; empty if nothing is, or not yet.
 
-    Of the rejected rows, it has the first.
+    Of the rejected rows, it has the first. Its key `text` is a line for people.
     """
     metadata = answer.schema.metadata or {}
     if FILE_SUMMARY not in metadata:
@@ -103,8 +104,10 @@ def told_of(answer: StreamedAnswer) -> bytes:
     summary = json.loads(metadata[FILE_SUMMARY])
     if "rejected_rows" in summary:
         summary["rejected_rows"] = summary["rejected_rows"][:1]
-    told = json.dumps(summary).encode()
-    return told if len(told) <= MAX_HEADER_BYTES else json.dumps({"rejected": summary.get("rejected", 0)}).encode()
+    told = json.dumps({**summary, "text": one_line(summary)}).encode()
+    if len(told) <= MAX_HEADER_BYTES:
+        return told
+    return json.dumps({"rejected": summary.get("rejected", 0), "text": "the trailer of the answer says more"}).encode()
 
 
 async def _send_answer(start: AnswerStart, encoder: BodyEncoder | None, answer: StreamedAnswer, send: Send) -> bool:

@@ -5,6 +5,8 @@ import { BROKEN, beginning, readRows, tableOf } from "./rows.js";
 
 const TEXT_BYTES = 4096;
 const MAX_ROWS = 50;
+// A file up to this size is read as a whole: all of it decides the types of its columns.
+const SAMPLE_BYTES = 65536;
 const get = (id) => document.getElementById(id);
 
 get("preview-close").addEventListener("click", () => get("preview").close());
@@ -20,7 +22,7 @@ export async function preview(device, path, size, hasRows) {
   dialog.showModal();
   try {
     const url = fileUrl(device, path);
-    const rows = hasRows && (await firstRows(url, stop).catch(noRows));
+    const rows = hasRows && (await firstRows(url, size, stop).catch(noRows));
     const shown = rows || (await firstText(url, size, stop));
     if (stop.signal.aborted) return;
     content.replaceChildren(shown.element);
@@ -48,11 +50,15 @@ async function firstText(url, size, stop) {
   return { element, text: size > bytes.length ? `The first ${bytes.length} of ${size} bytes.` : "The whole file." };
 }
 
-async function firstRows(url, stop) {
-  const { rows, all } = await readRows(await ask(`${url}?format=jsonl`, { signal: stop.signal }), MAX_ROWS);
+// Of a large file, the board sends the beginning only.
+async function firstRows(url, size, stop) {
+  const query = size > SAMPLE_BYTES ? "format=jsonl&infer=sample" : "format=jsonl";
+  const answer = await ask(`${url}?${query}`, { signal: stop.signal });
+  const { rows, all } = await readRows(answer, MAX_ROWS);
   const element = tableOf(rows);
-  if (!rows.length) return { element, text: "The file has no rows." };
-  return { element, text: all ? `All ${rows.length} rows.` : `The first ${rows.length} rows.` };
+  const told = JSON.parse(answer.headers.get("fastflight-summary") ?? "{}").text;
+  const count = !rows.length ? "The file has no rows." : all ? `All ${rows.length} rows.` : `The first ${rows.length} rows.`;
+  return { element, text: told ? `${count} Note: ${told}.` : count };
 }
 
 function tell(text, failed = false) {
