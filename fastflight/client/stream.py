@@ -305,9 +305,13 @@ def warn_if_incomplete(summary: Summary) -> None:
 
 
 def told_of(summary: Summary) -> str:
-    """Return what a summary tells of a file besides its rows, as one line; empty if there is nothing to tell."""
+    """Return what a summary tells of files besides their rows, as one line; empty if there is nothing to tell.
+
+    The summary of a query has an entry for each table.
+    """
     with understood(BESIDE):
-        return one_line(summary)
+        tables = [(name, one_line(table)) for name, table in summary.get("tables", {}).items()]
+        return "; ".join(filter(None, [one_line(summary), *(f"{name}: {line}" for name, line in tables if line)]))
 
 
 def _warn_of_misfits(note: Note, location: str) -> None:

@@ -28,6 +28,7 @@ from fastflight.tables import (
     open_whole,
 )
 from fastflight.tables.bare import empty
+from fastflight.tables.summary import combined
 
 
 class _Rows:
@@ -144,6 +145,12 @@ def rows_of(request: DeviceFile) -> FileRows | WholeRows:
     """Return the object that decodes the file of a request. `RequestError` for a request that cannot be answered."""
     layout = read_layout(request)
     return WholeRows(request, layout) if needs_whole_file(layout) else FileRows(request, layout)
+
+
+def told_of(schema: pa.Schema) -> dict[str, Any]:
+    """Return what the schema of whole rows tells of their file, as in a trailer; empty if there is nothing."""
+    told = (schema.metadata or {}).get(FILE_SUMMARY)
+    return {} if told is None else combined([json.loads(told)])
 
 
 def layout_of(request: DeviceFile) -> Layout:

@@ -5,21 +5,23 @@ A query runs in the calling thread; the work is done in a worker process.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from fastflight.access.identity import ANYBODY, Identity
 from fastflight.errors import RequestError
-from fastflight.service.requests import MAX_PARAMETERS, MAX_QUERY_CHARACTERS, Sql
+from fastflight.service.requests import FILE_SUMMARY, MAX_PARAMETERS, MAX_QUERY_CHARACTERS, Sql
 from fastflight.service.resolve import plain
 from fastflight.service.source import Estimate, Reading, SourceFunctions
 from fastflight.sql.process import SqlLimits, Workers
 from fastflight.sql.run import Run
 from fastflight.sql.tables import TableName, Tables
+from fastflight.tables.summary import combined
 
 Parameters: TypeAlias = Sequence[Any] | Mapping[str, Any] | pa.RecordBatch | None
 
@@ -97,7 +99,10 @@ def sql_source(engine: SqlEngine) -> SourceFunctions[Sql]:
     """Return the source of `sql` requests."""
 
     def read(request: Sql) -> Reading:
-        return engine.execute(request.query, _identity(request), request.parameters)
+        reading = engine.execute(request.query, _identity(request), request.parameters)
+        told = combined(reading.summary().get("tables", {}).values())
+        metadata = {**(reading.schema.metadata or {}), FILE_SUMMARY: json.dumps(told).encode()}
+        return replace(reading, schema=reading.schema.with_metadata(metadata)) if told else reading
 
     def describe(request: Sql) -> Estimate:
         return Estimate(engine.prepare(request.query, _identity(request)).schema)

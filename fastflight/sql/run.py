@@ -290,7 +290,7 @@ class Run:
                         read["rows"] += batch.num_rows
                         yield batch.select(columns).cast(schema)
                 self._check_time()
-        for key in ("rejected", "gaps", "lost"):
+        for key in ("gaps", "lost"):
             if count := reading.summary().get(key):
                 read[key] = read.get(key, 0) + count
 
