@@ -100,7 +100,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         parts.callback(collectors.close)
         collectors.open()
         catalog = Catalog()
-        files = DeviceFiles(inventory, FileCache(settings.sql.cache, settings.sql.cache_bytes))
+        files = DeviceFiles(inventory, FileCache(settings.sql.cache, settings.sql.cache_bytes), served.keys_of)
         parts.callback(files.cache.close)
         member: ClusterMember | None = None
         if settings.cluster is not None:

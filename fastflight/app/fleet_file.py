@@ -39,6 +39,7 @@ from fastflight.errors import RequestError, nearest
 from fastflight.publish.address import EXAMPLE as PUBLISH_EXAMPLE
 from fastflight.runtime.admission import DEFAULT_LIMITS
 from fastflight.service.choices import DEVICE_NAME
+from fastflight.service.requests import TextKeys
 
 # Schemas of SQL, of the server or of DuckDB, in lower case: tables of devices with these names could not be told apart.
 RESERVED_NAMES = frozenset(("fastflight", "information_schema", "pg_catalog"))
@@ -51,6 +52,7 @@ MAX_SILENT_SECONDS = 86_400
 EXAMPLE = 'As in [devices.weather] url = "serial:///dev/ttyACM0"'
 LIMITS_EXAMPLE = "As in [limits] streams = 1000"
 RELAY_EXAMPLE = 'As in [relay] allow = ["127.0.0.1:2218"]'
+FILES_EXAMPLE = 'As in files = { "/log-*.csv" = { delimiter = ";", decimal = "," } }'
 BRIDGE_EXAMPLE = "As in bridge = { rfc2217 = 2217, socket = 2218 }"
 
 _TcpPort = Annotated[int, Field(ge=0, le=65535, strict=True)]
@@ -83,6 +85,8 @@ class FleetDevice(BaseModel):
     # The servers of a cluster that can own the device; all that can reach it if this is empty.
     servers: list[str] = []
     rows: FleetRows | None = None
+    # How the text files whose paths match a glob are written.
+    files: dict[str, TextKeys] = {}
 
 
 class FleetLimits(BaseModel):
@@ -138,6 +142,9 @@ TABLE_EXAMPLES: Mapping[int | str, str] = {
     "cluster": CLUSTER_EXAMPLE,
 }
 
+# The models of the tables in a device's entry.
+KEYS_OF: Mapping[str, type[BaseModel]] = {"rows": FleetRows, "files": TextKeys}
+
 
 def read_fleet_file(path: Path) -> FleetTables:
     """Return the tables of a fleet file. `RequestError` names the file, and the key that is wrong."""
@@ -175,13 +182,10 @@ def _refusal(path: Path, error: ValidationError) -> RequestError:
     key = str(first["loc"][-1])
     table = first["loc"][0]
     if first["type"] != "extra_forbidden":
-        examples = {"bridge": BRIDGE_EXAMPLE, "rows": ROWS_EXAMPLE, "publish": PUBLISH_EXAMPLE}
+        examples = {"bridge": BRIDGE_EXAMPLE, "rows": ROWS_EXAMPLE, "files": FILES_EXAMPLE, "publish": PUBLISH_EXAMPLE}
         example = TABLE_EXAMPLES.get(table, next((examples[key] for key in first["loc"] if key in examples), EXAMPLE))
         return RequestError(first["msg"].removeprefix("Value error, "), where=where, hint=example)
     models: dict[int, type[BaseModel]] = {1: FleetTables, 3: FleetDevice}
-    model = (
-        TABLES[table]
-        if table in TABLES and len(first["loc"]) > 1
-        else models.get(len(first["loc"]), FleetRows if "rows" in first["loc"] else FleetBridge)
-    )
+    of_device = next((KEYS_OF[part] for part in KEYS_OF if part in first["loc"]), FleetBridge)
+    model = TABLES[table] if table in TABLES and len(first["loc"]) > 1 else models.get(len(first["loc"]), of_device)
     return RequestError("unknown key", where=where, hint=nearest(key, model.model_fields))

@@ -20,7 +20,7 @@ class ForwardedFiles(DeviceFiles):
     """As `local`, whose cache it shares, for the devices of all servers."""
 
     def __init__(self, routes: Routes, inventory: Inventory, local: DeviceFiles) -> None:
-        super().__init__(inventory, local.cache)
+        super().__init__(inventory, local.cache, local.keys_of)
         self._routes = routes
 
     def fetch(self, request: DeviceFile) -> Generator[Lot, None, Content]:

@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Annotated
 
 import structlog
@@ -32,7 +33,7 @@ from fastflight.publish import Publishers
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service.choices import DEVICE_NAME
-from fastflight.service.requests import DeviceName, DeviceSession
+from fastflight.service.requests import DeviceName, DeviceSession, TextKeys
 from fastflight.sources import DefaultRecordings, Recordings
 from fastflight.sources.recordings import HINT
 from fastflight.transport.sim import SimAddress
@@ -195,6 +196,11 @@ class ServedDevices:
             closed = self._remove(name)
         log.info("device removed", device=name)
         return closed
+
+    def keys_of(self, device: str, path: str) -> TextKeys | None:
+        """Return how a text file is written, as the settings say for the first glob that matches; None if none does."""
+        globs = self._settings.files.get(device, {})
+        return next((keys for glob, keys in globs.items() if fnmatchcase(path, glob)), None)
 
     def apply(self, new: ServeSettings) -> None:
         """Change the devices to those of `new`, with their bridges and recorders. Devices that clients added stay.

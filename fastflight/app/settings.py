@@ -38,6 +38,7 @@ from fastflight.errors import RequestError
 from fastflight.publish import PublishSettings
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
 from fastflight.service.choices import DEVICE_NAME
+from fastflight.service.requests import TextKeys
 from fastflight.transport.url import public_url
 
 if TYPE_CHECKING:
@@ -120,6 +121,8 @@ class ServeSettings:
     agents: frozenset[str] = frozenset()
     # The logs of devices that the server collects, by name.
     collect: Mapping[str, CollectSettings] = field(default_factory=dict)
+    # How text files are written, by the name of a device and a glob over its paths.
+    files: Mapping[str, Mapping[str, TextKeys]] = field(default_factory=dict)
 
 
 def settings_of(
@@ -218,6 +221,7 @@ def settings_of(
             for name, device in file.devices.items()
             if device.collect is not None
         },
+        files={name: device.files for name, device in file.devices.items() if device.files},
         http=address,
         http_hosts=http_hosts(http_host, address),
         relay=allowed,

@@ -136,12 +136,26 @@ MAX_SKIPPED_ROWS = 1_000_000
 MAX_NULL_VALUES = 100
 
 
-class FileRequest(Request):
+class TextKeys(BaseModel):
+    """How a text file (`csv`, `jsonl`) is written, and the types of its columns. What is not said is found out."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+    schema_: Annotated[dict[str, str] | None, Field(alias="schema")] = None
+    header: Literal["auto", "none"] | Annotated[int, Field(ge=1, le=MAX_SKIPPED_ROWS)] = "auto"
+    delimiter: Character | None = None
+    decimal: Decimal | None = None
+    skip_rows: Annotated[int, Field(ge=0, le=MAX_SKIPPED_ROWS)] = 0
+    comment: Character | None = None
+    encoding: Annotated[str, Field(max_length=40), AfterValidator(_known_encoding)] | None = None
+    null_values: Annotated[tuple[str, ...] | None, Field(max_length=MAX_NULL_VALUES)] = None
+
+
+class FileRequest(TextKeys, Request):
     """The keys that say which rows of a file are read, and how; the base of the requests for files.
 
     A text file (`csv`, `jsonl`) without a `schema` is read as a whole first: all of it decides the types of its
-    columns. With `infer` `sample`, its first 64 KiB do, and rows come as they arrive. `header`, `delimiter`, `decimal`,
-    `skip_rows`, `comment`, `encoding` and `null_values` say how a text file is written; what is not said is found out.
+    columns. With `infer` `sample`, its first 64 KiB do, and rows come as they arrive.
 
     `transfer` and `deflate` say how the bytes are sent over the line. `deflate` compresses data that shrinks, if the
     board can decompress it. By default it does so only on a line whose speed is known and below 1 Mbaud.
@@ -151,17 +165,9 @@ class FileRequest(Request):
 
     path: DevicePath
     format: Format | None = None
-    schema_: Annotated[dict[str, str] | None, Field(alias="schema")] = None
     columns: Annotated[tuple[str, ...] | None, Field(max_length=MAX_COLUMNS)] = None
     record: Annotated[str | None, Field(max_length=MAX_COLUMNS)] = None
     infer: Infer = "file"
-    header: Literal["auto", "none"] | Annotated[int, Field(ge=1, le=MAX_SKIPPED_ROWS)] = "auto"
-    delimiter: Character | None = None
-    decimal: Decimal | None = None
-    skip_rows: Annotated[int, Field(ge=0, le=MAX_SKIPPED_ROWS)] = 0
-    comment: Character | None = None
-    encoding: Annotated[str, Field(max_length=40), AfterValidator(_known_encoding)] | None = None
-    null_values: Annotated[tuple[str, ...] | None, Field(max_length=MAX_NULL_VALUES)] = None
     batch_rows: BatchRows = 4096
     flush_ms: Annotated[int, Field(ge=0, le=60_000)] = 100
     on_error: OnError = "skip"
@@ -171,7 +177,7 @@ class FileRequest(Request):
 
 
 # The keys that say how a text file is written.
-TEXT_KEYS = ("header", "delimiter", "decimal", "skip_rows", "comment", "encoding", "null_values")
+TEXT_KEYS = tuple(key for key in TextKeys.model_fields if key != "schema_")
 
 
 class DeviceFile(FileRequest):

@@ -15,14 +15,14 @@ how many there are; the offset of the first row that the client then sends says 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 
 import pyarrow as pa
 
 from fastflight.concurrency.offload import off_loop
 from fastflight.device import Inventory, Transfer
 from fastflight.errors import DataError, RequestError
-from fastflight.service.requests import DeviceFile, DeviceTree
+from fastflight.service.requests import DeviceFile, DeviceTree, TextKeys
 from fastflight.service.source import (
     Acknowledge,
     AsyncReading,
@@ -43,18 +43,31 @@ from fastflight.sources.release import PATIENCE_SECONDS, areleased, released
 from fastflight.sources.spool import Spool
 from fastflight.tables.text import INFERENCE_BYTES as SAMPLE_BYTES
 
+# Takes the name of a device and a path.
+KeysOf = Callable[[str, str], TextKeys | None]
+
+
+def no_keys(device: str, path: str) -> None:
+    """Say nothing of any file."""
+
 
 class DeviceFiles:
     """The source of `device.file` requests."""
 
     def __init__(
-        self, inventory: Inventory, cache: FileCache | None = None, patience_seconds: float = PATIENCE_SECONDS
+        self,
+        inventory: Inventory,
+        cache: FileCache | None = None,
+        keys_of: KeysOf = no_keys,
+        patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         """`cache` is for files that are read as a whole; without one, none are kept.
 
-        A client that does not read on for `patience_seconds` no longer keeps the board.
+        `keys_of` takes the name of a device and a path, and returns how that file is written, for requests that do not
+        say it. A client that does not read on for `patience_seconds` no longer keeps the board.
         """
         self._inventory = inventory
+        self.keys_of = keys_of
         self.cache = cache or FileCache(max_bytes=0)
         self._patience = patience_seconds
         self._listings = BoardListings()
@@ -72,11 +85,11 @@ class DeviceFiles:
         )
 
     def read(self, request: DeviceFile) -> Reading:
-        rows = rows_of(request)
+        rows = self._rows(request)
         return begin(rows, self._lots(request, rows))
 
     async def aread(self, request: DeviceFile) -> AsyncReading:
-        rows = rows_of(request)
+        rows = self._rows(request)
         return await abegin(rows, self._alots(request, rows))
 
     def write(self, request: DeviceFile, schema: pa.Schema, batches: Sent, acknowledge: Acknowledge) -> Summary:
@@ -122,7 +135,7 @@ class DeviceFiles:
         A text file without a schema is read for that, and is in the cache for that `do_get`. Of other files, the board
         sends the beginning.
         """
-        rows = rows_of(request)
+        rows = self._rows(request)
         if request.cached or isinstance(rows, WholeRows):
             content = exhausted(self.fetch(request))
             with contextlib.closing(content), contextlib.closing(_content_lots(request, rows, content)) as lots:
@@ -196,8 +209,18 @@ class DeviceFiles:
 
     def rows(self, request: DeviceFile, content: Content) -> Reading:
         """Read a file's content as rows. The caller closes `content` afterwards."""
-        rows = rows_of(request)
+        rows = self._rows(request)
         return begin(rows, _content_lots(request, rows, content))
+
+    def _rows(self, request: DeviceFile) -> FileRows | WholeRows:
+        """Return the object that decodes the file, as its request and the settings of its device say."""
+        keys = self.keys_of(request.device, request.path)
+        if keys is not None:
+            # A request with the default says nothing: clients send defaults, too.
+            fields = TextKeys.model_fields
+            unsaid = [key for key in keys.model_fields_set if getattr(request, key) == fields[key].default]
+            request = request.model_copy(update={key: getattr(keys, key) for key in unsaid})
+        return rows_of(request)
 
     def _lots(self, request: DeviceFile, rows: FileRows | WholeRows) -> Generator[Lot, None, None]:
         if request.cached or isinstance(rows, WholeRows):

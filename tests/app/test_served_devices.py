@@ -299,7 +299,7 @@ def test_what_needs_a_restart_is_listed() -> None:
 
 def test_each_key_of_a_fleet_file_is_applied_or_needs_a_restart() -> None:
     """A new key belongs to one of these, and where it needs a restart to `_needing_restart`."""
-    applied = {"url", "bridge", "record", "publish", "rows", "servers"}
+    applied = {"url", "bridge", "record", "publish", "rows", "servers", "files"}
     assert set(FleetDevice.model_fields) == applied | {"agent", "collect"}
     assert set(FleetTables.model_fields) == {
         "devices",

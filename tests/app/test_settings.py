@@ -12,6 +12,7 @@ from fastflight.app.settings import BridgeSettings, ServeSettings, check_host, s
 from fastflight.bridge import Ports
 from fastflight.errors import RequestError
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
+from fastflight.service.requests import TextKeys
 
 HERE = "grpc://127.0.0.1:0"
 
@@ -55,6 +56,14 @@ def test_a_fleet_file_opens_bridges(tmp_path: Path) -> None:
         "a": BridgeSettings(Ports(rfc2217=2217, socket=0, viewers=2219), takeover=True),
         "b": BridgeSettings(Ports(socket=2218)),
     }
+
+
+def test_a_fleet_file_says_how_text_files_are_written(tmp_path: Path) -> None:
+    entry = '[devices.weather]\nurl = "sim:"\nfiles = {{ "/log-*.csv" = {{ {} = ";" }} }}'
+    settings = settings_of(HERE, [], fleet(tmp_path, entry.format("delimiter")))
+    assert settings.files == {"weather": {"/log-*.csv": TextKeys(delimiter=";")}}
+    with pytest.raises(RequestError, match="delimiter"):
+        settings_of(HERE, [], fleet(tmp_path, entry.format("delimeter")))
 
 
 def test_a_device_that_is_a_target_of_the_relay_needs_the_relay_and_has_no_line(tmp_path: Path) -> None:
