@@ -6,7 +6,6 @@ only where they are used, inside `needs`.
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Literal
@@ -48,9 +47,12 @@ def conflicting_package() -> tuple[str, str] | None:
     Both packages install the module and the command `fastflight`: the one that was installed last has replaced files
     of the other.
     """
+    # Loads a parser of mail: commands start faster without it.
+    from importlib import metadata
+
     try:
-        version = importlib.metadata.version("fastflight")
-    except importlib.metadata.PackageNotFoundError:
+        version = metadata.version("fastflight")
+    except metadata.PackageNotFoundError:
         return None
     what = (
         f"PyPI's other package fastflight {version} is installed here too; it has the same module and command as "

@@ -33,7 +33,8 @@ class Copies:
 
     client: FastFlightClient
     options: FileOptions
-    skip_unchanged: bool = False
+    # None: in folders, and not for single files, whose digest is one more request.
+    skip_unchanged: bool | None = None
     resume: bool = True
     # Globs of files and folders that copies of folders leave out.
     ignore: Sequence[str] = ()
@@ -53,7 +54,7 @@ class Copies:
                 at.path,
                 path,
                 resume=self.resume,
-                skip_unchanged=self.skip_unchanged,
+                skip_unchanged=bool(self.skip_unchanged),
                 progress=progress.report,
                 resuming=progress.resuming,
                 **self.options,
@@ -69,7 +70,7 @@ class Copies:
                 at.path,
                 source,
                 resume=self.resume,
-                skip_unchanged=self.skip_unchanged,
+                skip_unchanged=bool(self.skip_unchanged),
                 progress=progress.report,
                 resuming=progress.resuming,
                 **self.options,
@@ -80,14 +81,14 @@ class Copies:
         """Copy the files of a folder on a device to a local folder."""
 
         def describe_rest(_: str) -> str:
-            return f"the complete files are in {folder}; with --skip-unchanged the same command copies the others"
+            return f"the complete files are in {folder}; the same command copies the others"
 
         with copy_progress(str(at), hidden=self.json, describe_rest=describe_rest) as progress:
             tree = self.client.get_tree(
                 at.device,
                 at.path,
                 folder,
-                skip_unchanged=self.skip_unchanged,
+                skip_unchanged=self.skip_unchanged is not False,
                 ignore=self.ignore,
                 delete=self.delete,
                 progress=progress.file,
@@ -103,7 +104,7 @@ class Copies:
                 at.device,
                 at.path,
                 source,
-                skip_unchanged=self.skip_unchanged,
+                skip_unchanged=self.skip_unchanged is not False,
                 ignore=self.ignore,
                 delete=self.delete,
                 progress=progress.file,

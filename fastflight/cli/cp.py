@@ -44,7 +44,7 @@ def cp(
     ],
     to: Annotated[str, typer.Argument(metavar="TARGET", help="The name of the copy, or a folder for the copies.")],
     recursive: Recursive = False,
-    skip_unchanged: SkipUnchanged = False,
+    skip_unchanged: SkipUnchanged = None,
     everything: Everything = False,
     interrupt: Interrupt = False,
     json: AsJson = False,

@@ -67,7 +67,7 @@ def get(
         TextFormat | None, typer.Option("--as", help="Print the rows on standard output in this format.")
     ] = None,
     recursive: Recursive = False,
-    skip_unchanged: SkipUnchanged = False,
+    skip_unchanged: SkipUnchanged = None,
     resume: Resume = True,
     format: FormatOption = None,
     schema: Annotated[

@@ -51,7 +51,14 @@ DevicePaths = Annotated[
     typer.Argument(metavar="[DEVICE]:PATH", help="Paths or globs on a device, as in 'demo:/log-*.csv'."),
 ]
 Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Copy a folder with its subfolders.")]
-SkipUnchanged = Annotated[bool, typer.Option("--skip-unchanged", help="Copy only files that differ by size or digest.")]
+SkipUnchanged = Annotated[
+    bool | None,
+    typer.Option(
+        "--skip-unchanged/--no-skip-unchanged",
+        help="Copy only files that differ by size or digest.  [default with -r]",
+        show_default=False,
+    ),
+]
 Everything = Annotated[
     bool,
     typer.Option("--all", help="Also copy what is left out of a folder by default, and ignore .fastflightignore."),

@@ -51,7 +51,7 @@ def put(
     to: DevicePath,
     recursive: Recursive = False,
     everything: Everything = False,
-    skip_unchanged: SkipUnchanged = False,
+    skip_unchanged: SkipUnchanged = None,
     resume: Resume = True,
     format: FormatOption = None,
     columns: Columns = None,

@@ -112,7 +112,9 @@ class GetTree(Steps):
 
     def run(self) -> CopiedTree:
         """Read the files: all of them, or with `skip_unchanged` only the files that differ."""
-        there = remote_digests(self._files, self._folder) if self._skip_unchanged else None
+        # Where nothing is here yet, nothing can be the same.
+        compare = self._skip_unchanged and self._target.is_dir()
+        there = remote_digests(self._files, self._folder) if compare else None
         if there is None:
             there = listed(self._files, self._folder, self)
         ignored = tuple(path for path in there if is_left_out(path, self._ignore))

@@ -53,8 +53,8 @@ def test_where_a_folder_lands_on_a_device(run: Run, app: Path, source: str, to: 
     shown = lands + "/" if source.endswith("/") and to.endswith("/") else lands
     assert result.stdout == f"demo:{shown}: 3 files, 20 B written\n"
     assert there(run, "/t") == [f"{lands}/lib/__init__.py", f"{lands}/lib/a.py", f"{lands}/main.py"]
-    again = run("put", "-r", source, to, "--skip-unchanged")
-    assert again.stdout == f"demo:{shown}: 3 unchanged\n"
+    assert run("put", "-r", source, to).stdout == f"demo:{shown}: 3 unchanged\n"
+    assert run("put", "-r", source, to, "--no-skip-unchanged").stdout == result.stdout
     clear(run, "/t")
 
 
@@ -93,7 +93,7 @@ def test_a_script_reads_what_was_copied(run: Run, app: Path) -> None:
     none = {"unchanged": [], "skipped": [], "ignored": [], "removed": []}
     assert told == {"device": "demo", "path": "/t", "files": files, "bytes": 20, **none}
     (app / "main.py").write_text("changed")
-    told = json.loads(run("get", "-r", "demo:/t", "app", "--skip-unchanged", "--json").stdout)
+    told = json.loads(run("get", "-r", "demo:/t", "app", "--json").stdout)
     assert (told["files"], told["unchanged"], told["output"]) == (["main.py"], files[:2], "app")
     assert (app / "main.py").read_text() == "import lib.a"
     clear(run, "/t")

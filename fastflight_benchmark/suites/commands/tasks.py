@@ -131,7 +131,7 @@ TASKS = (
     Task("copy a folder to the board", "cp -r lib :", "cp -r lib :", on_board("lib/part4.py", LIBRARY["lib/part4.py"])),
     Task(
         "copy an unchanged folder",
-        "put -r unchanged : --skip-unchanged",
+        "put -r unchanged :",
         "cp -r unchanged :",
         on_board("unchanged/log.csv", TABLE),
     ),
