@@ -113,7 +113,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         for mark in item.iter_markers("not_yet"):
             if not mark.args or item.callspec.id in mark.args:
-                item.add_marker(pytest.mark.xfail(strict=True, reason=mark.kwargs["reason"]))
+                item.add_marker(pytest.mark.xfail(**{"strict": True, **mark.kwargs}))
 
 
 def _needed(test: pytest.Item) -> set[str]:

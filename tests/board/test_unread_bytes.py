@@ -21,7 +21,6 @@ def sent(device: Device) -> bytes:
     return b"".join(chunk.data for chunk in chunks if chunk.direction == "tx")
 
 
-@pytest.mark.not_yet(reason="each request that is refused as busy leaves bytes that nobody reads")
 @pytest.mark.needs("main.py", "interrupts")
 def test_requests_to_a_busy_board_leave_few_bytes(board: Board) -> None:
     with Inventory({"board": board.url}) as inventory:
