@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextvars
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError, wait
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -19,27 +21,64 @@ class Overdue(Exception):
         self.thread = thread
 
 
-def call_within(seconds: float, function: Callable[..., T], *args: Any, late: Callable[[], object] | None = None) -> T:
-    """Call the function in a new thread, in this context. Return its result, or raise its exception.
+class TimedThread:
+    """A thread for functions that nothing can interrupt: each call has a time limit.
 
-    Raise `Overdue` if it takes longer. The thread calls `late` when the function has returned nevertheless.
+    All calls of one `TimedThread` run in the same thread, since some objects, such as a cursor of sqlite3, can be used
+    in one thread only. The thread starts with the first call, and ends with `close` or when this object is dropped. It
+    calls one function after another: after an `Overdue`, the next call waits for that function.
     """
-    outcome: Future[T] = Future()
 
-    def run() -> None:
-        settle: Callable[[], None]
-        try:
-            settle = partial(outcome.set_result, function(*args))
-        except BaseException as error:
-            settle = partial(outcome.set_exception, error)
-        try:
-            settle()
-        except InvalidStateError:  # cancelled
-            if late is not None:
-                late()
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._end = weakref.finalize(self, self._calls.put, None)
+        self._end.atexit = False
 
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(run,), name="timed-call", daemon=True)
-    thread.start()
-    if not wait((outcome,), seconds).done and outcome.cancel():
-        raise Overdue(thread)
-    return outcome.result()
+    def call(
+        self, seconds: float, function: Callable[..., T], *args: Any, late: Callable[[], object] | None = None
+    ) -> T:
+        """Call the function in the context of the caller. Return its result, or raise its exception.
+
+        Raise `Overdue` if it takes longer. The thread calls `late` when the function has returned nevertheless.
+        """
+        outcome: Future[T] = Future()
+
+        def run() -> None:
+            settle: Callable[[], None]
+            try:
+                settle = partial(outcome.set_result, function(*args))
+            except BaseException as error:
+                settle = partial(outcome.set_exception, error)
+            try:
+                settle()
+            except InvalidStateError:  # cancelled
+                if late is not None:
+                    late()
+
+        if self._thread is None:
+            self._thread = threading.Thread(target=_run_calls, args=(self._calls,), name="timed-calls", daemon=True)
+            self._thread.start()
+        self._calls.put(partial(contextvars.copy_context().run, run))
+        if not wait((outcome,), seconds).done and outcome.cancel():
+            raise Overdue(self._thread)
+        return outcome.result()
+
+    def close(self) -> None:
+        """End the thread, when its last function has returned."""
+        self._end()
+
+
+def _run_calls(calls: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (call := calls.get()) is not None:
+        call()
+        del call  # it holds what the function was given, until the next call comes
+
+
+def call_within(seconds: float, function: Callable[..., T], *args: Any) -> T:
+    """Call one function in a thread of its own, as `TimedThread.call`."""
+    thread = TimedThread()
+    try:
+        return thread.call(seconds, function, *args)
+    finally:
+        thread.close()

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 from pydantic import ValidationError
 
-from fastflight.concurrency.timed import Overdue, call_within
+from fastflight.concurrency.timed import Overdue, TimedThread, call_within
 from fastflight.errors import FastFlightError, RequestError, SourceError
 from fastflight.lazy import Logger
 from fastflight.service.own_rows import BatchMaker, is_rows
@@ -153,7 +153,9 @@ class Source(Generic[R]):
 
     def _read(self, request: R) -> Reading:
         batches = BatchMaker(self.name, self._schema(request))
-        lots = self._lots(self._within("read", self._functions["read"], request), batches)
+        # One for all steps of the answer.
+        thread = TimedThread()
+        lots = self._lots(self._within("read", self._functions["read"], request, thread=thread), batches, thread)
         try:
             first: Lot = next(lots, []) if batches.schema is None else []
             return Reading(batches.known_schema(), lots, first=first)
@@ -161,24 +163,28 @@ class Source(Generic[R]):
             lots.close()
             raise
 
-    def _lots(self, given: Any, batches: BatchMaker) -> Any:
+    def _lots(self, given: Any, batches: BatchMaker, thread: TimedThread) -> Any:
         """Yield a lot for each item that the user's function gives."""
         if not is_rows(given) and not isinstance(given, Iterable):
             raise batches.refusal(given, "read")
-        return self._guarded_lots(iter((given,)) if is_rows(given) else self._guard("read", iter, given), batches)
+        items = iter((given,)) if is_rows(given) else self._within("read", iter, given, thread=thread)
+        return self._guarded_lots(items, batches, thread)
 
-    def _guarded_lots(self, items: Iterator[Any], batches: BatchMaker) -> Iterator[Lot]:
+    def _guarded_lots(self, items: Iterator[Any], batches: BatchMaker, thread: TimedThread) -> Iterator[Lot]:
         close = getattr(items, "close", None)
         is_running = False
         try:
-            while (item := self._within("read", next, items, _END, late=close)) is not _END:
+            while (item := self._within("read", next, items, _END, late=close, thread=thread)) is not _END:
                 yield batches.lot(item)
         except _LateError:
             is_running = True
             raise
         finally:
-            if close is not None and not is_running:
-                self._within("read", close)
+            try:
+                if close is not None and not is_running:
+                    self._within("read", close, thread=thread)
+            finally:
+                thread.close()
 
     async def _aread(self, request: R) -> AsyncReading:
         batches = BatchMaker(self.name, await asyncio.to_thread(self._schema, request) if self._describes else None)
@@ -255,13 +261,25 @@ class Source(Generic[R]):
         except BaseException as error:
             raise self._failure(name, error) from None
 
-    def _within(self, name: str, function: Callable[..., T], *args: Any, late: Callable[[], object] | None = None) -> T:
-        """Call a function of the user. If it is late, raise `_LateError`, and call `late` when it has returned."""
+    def _within(
+        self,
+        name: str,
+        function: Callable[..., T],
+        *args: Any,
+        late: Callable[[], object] | None = None,
+        thread: TimedThread | None = None,
+    ) -> T:
+        """Call a function of the user, in `thread` if the source has a time limit.
+
+        If it is late, raise `_LateError`, and call `late` when it has returned.
+        """
         if self.timeout is None:
             return self._guard(name, function, *args)
         self._check_overdue()
         try:
-            return self._guard(name, partial(call_within, self.timeout, function, *args, late=late))
+            if thread is None:
+                return self._guard(name, partial(call_within, self.timeout, function, *args))
+            return self._guard(name, partial(thread.call, self.timeout, function, *args, late=late))
         except Overdue as overdue:
             self._overdue.add(overdue.thread)
             raise self._late(name) from None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
+import threading
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from typing import Any
 
 import pandas as pd
@@ -13,6 +16,8 @@ import pytest
 from fastflight import Estimate, Source, SourceRequest
 from fastflight.errors import RequestError, SourceError
 from fastflight.service import Catalog, decode, encode
+from tests.support.source_items import items
+from tests.support.waiting import until
 
 TABLE = pa.table({"n": [1, 2]})
 
@@ -125,3 +130,24 @@ def test_a_request_on_the_wire() -> None:
     assert encode(decode(b'{"type": "sales", "year": 2025}', catalog)) == b'{"type":"sales","mode":"async","year":2025}'
     with pytest.raises(RequestError, match="yaer: unknown key. Did you mean 'year'"):
         decode(b'{"type": "sales", "yaer": 2025}', catalog)
+
+
+def from_sqlite(request: Sales) -> Iterator[pa.RecordBatch]:
+    """A connection of sqlite3 and its cursor may be used, and closed, in one thread only."""
+    with closing(sqlite3.connect(":memory:")) as connection:
+        for row in connection.execute("select 1 as n union select 2"):
+            yield pa.record_batch({"n": [row[0]]})
+
+
+@pytest.mark.parametrize("timeout", [None, 30.0])
+def test_the_steps_of_an_answer_run_in_one_thread(timeout: float | None) -> None:
+    before = threading.active_count()
+    functions = Source(Sales, read=from_sqlite, timeout=timeout).functions()
+    assert functions.read is not None
+    whole = [item["n"].to_pylist() for item in items(functions.read(Sales()))]
+    assert whole == [[1], [2]]
+    started = functions.read(Sales())
+    started.lots.close()  # the reader has left after the first rows
+    never = functions.read(Sales())
+    del started, never
+    until(lambda: threading.active_count() == before)
