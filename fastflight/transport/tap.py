@@ -5,7 +5,7 @@ requests, and whether the device's next byte begins a line of text. It lives as 
 openings of the port.
 
 Traffic of requests is not kept here and gets no number. So leaving it out makes no gap, and a large transfer does not
-push out what the device sent by itself. `whole` returns a tap that keeps all traffic.
+push out what the device sent by itself. `whole` returns a tap that keeps all traffic, as long as somebody holds it.
 
 `transport.tapped` feeds the tap from a port.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from itertools import islice
 
@@ -47,8 +48,9 @@ class Tap(ChunkBuffer):
         self.heard_ns: int | None = None
         # The number of the first chunk after the line was last lost.
         self.lost_at = 0
-        # The tap of all traffic, if `whole` was called.
-        self._whole: Tap | None = None
+        # The tap of all traffic, if somebody holds it, and the number with which the next one begins.
+        self._whole: weakref.ref[Tap] | None = None
+        self._whole_start = 0
         # Called at every nudge.
         self._nudge_callbacks: list[Callable[[], object]] = []
 
@@ -58,7 +60,7 @@ class Tap(ChunkBuffer):
             self._cut = reason
             self._line_begins = False
             self._after_request = None
-            whole = self._whole
+            whole = self._held_whole()
         if whole is not None:
             whole.cut(reason)
 
@@ -66,17 +68,27 @@ class Tap(ChunkBuffer):
         """Record that the line is lost, and wake the readers."""
         with self._lock:
             self.lost_at = self._next
-            whole = self._whole
+            whole = self._held_whole()
         if whole is not None:
             whole.mark_lost()
         self.nudge()
 
     def whole(self) -> Tap:
-        """Return the tap of all traffic, including requests. It begins at the first call and has its own numbers."""
+        """Return the tap of all traffic, including requests. It has its own numbers.
+
+        It is fed while somebody holds it or a reader of it, since each byte is copied. A tap that is made later begins
+        one number further: whoever continues with the numbers of the earlier one gets a gap.
+        """
         with self._lock:
-            if self._whole is None:
-                self._whole = Tap(self._limit, self._clock)
-            return self._whole
+            whole = self._held_whole()
+            if whole is None:
+                whole = Tap(self._limit, self._clock)
+                whole.begin_at(self._whole_start)
+                self._whole = weakref.ref(whole)
+            return whole
+
+    def _held_whole(self) -> Tap | None:
+        return None if self._whole is None else self._whole()
 
     def end_of_request(self, *, begins_line: bool) -> None:
         """Record that a request has ended. `begins_line`: the device's next byte is known to begin a line."""
@@ -99,8 +111,9 @@ class Tap(ChunkBuffer):
         # Copy to memory of the right size. A read allocates `READ_BYTES`, and its result keeps the start of that
         # memory: a whole page for twenty bytes, or a block of the heap between two holes too small for the next read.
         data = bytes(memoryview(data))
-        if self._whole is not None:
-            self._whole._add(direction, data, request, waited)
+        if (whole := self._held_whole()) is not None:
+            whole._add(direction, data, request, waited)
+            self._whole_start = whole.next_seq + 1
         if request:
             with self._lock:
                 self._count(direction, data)
@@ -164,7 +177,7 @@ class Tap(ChunkBuffer):
         """Wake the waiting readers, without a chunk, so that they look at the state of the line."""
         with self._lock:
             waiting = self._pop_waiting() + self._nudge_callbacks
-            whole = self._whole
+            whole = self._held_whole()
         wake_all(waiting)
         if whole is not None:
             whole.nudge()
@@ -183,6 +196,6 @@ class Tap(ChunkBuffer):
     def close(self) -> None:
         super().close()
         with self._lock:
-            whole = self._whole
+            whole = self._held_whole()
         if whole is not None:
             whole.close()

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from itertools import count
 
@@ -31,6 +32,7 @@ SMALL_READS_KEPT = 4000
 SMALL_READS = """
 import os
 import threading
+import weakref
 from pathlib import Path
 from fastflight.transport.port import READ_BYTES
 from fastflight.transport.tap import Tap
@@ -379,3 +381,22 @@ def test_what_a_recorder_has_not_taken_is_kept_longer_and_not_without_end() -> N
     for _ in range(100):
         tap.feed("rx", b"x")
     assert recorder.rest()[0] == Gap(20, 80)
+
+
+def test_all_traffic_is_copied_only_while_somebody_holds_its_tap() -> None:
+    tap = ticking()
+    whole = tap.whole()
+    reader = whole.reader()
+    held = weakref.ref(whole)
+    del whole
+    tap.feed("tx", b"read", request=True)
+    assert [item.data for item in reader.take(0) if isinstance(item, Chunk)] == [b"read"]
+    number = reader.next_seq
+    del reader
+    assert held() is None
+    tap.feed("rx", b"nobody sees this", request=True)
+    later = tap.whole().reader(seq=number)
+    tap.feed("rx", b"but this", request=True)
+    gap, chunk = later.take(0)
+    assert gap == Gap(number, number)
+    assert isinstance(chunk, Chunk) and (chunk.seq, chunk.data) == (number + 1, b"but this")
