@@ -6,7 +6,6 @@ If the code raises, the stream ends with that error. If the client leaves, the c
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import AsyncGenerator, Generator
 
@@ -92,7 +91,7 @@ class DeviceExecs:
     def describe(self, request: DeviceExec) -> Estimate:
         """Return the schema, which is always the same. The code is not run."""
         self._inventory.device(request.device)
-        return Estimate(SCHEMA, keep_seconds=math.inf)
+        return Estimate(SCHEMA)
 
     def _lots(self, request: DeviceExec, rows: LineRows) -> Generator[Lot, None, None]:
         device = self._inventory.device(request.device)

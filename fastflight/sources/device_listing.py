@@ -7,7 +7,6 @@ that time. A request with `"interrupt": true` bypasses the cache.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Hashable, Iterator
 
@@ -72,7 +71,7 @@ class DeviceListings:
     def describe(self, request: DeviceListing) -> Estimate:
         """Return the schema, which is always the same. The device is not contacted."""
         self._inventory.device(request.device)
-        return Estimate(SCHEMA, keep_seconds=math.inf)
+        return Estimate(SCHEMA)
 
     def requests(self, takes: Takes) -> Iterator[tuple[DeviceListing, Estimate]]:
         """Yield a request for the root folder of every device, with a note if it is held or its line is lost."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
@@ -144,9 +143,12 @@ class DeviceSessions:
         return IdleClaim(self._idle_seconds, leave)
 
     def describe(self, request: DeviceSession) -> Estimate:
-        """Return the schema, which follows from the request. The number of rows is unknown."""
+        """Return the schema, which follows from the request. The number of rows is unknown.
+
+        It is not cached: the device may be removed at any moment.
+        """
         self._inventory.device(request.device)
-        return Estimate(SessionRows(request).schema, keep_seconds=math.inf)
+        return Estimate(SessionRows(request).schema)
 
     def requests(self, takes: Takes) -> Iterator[tuple[DeviceSession, Estimate]]:
         """Yield a request for the session of every device, from now on."""

@@ -323,3 +323,19 @@ def test_a_device_is_not_named_as_a_schema_of_sql(tmp_path: Path, name: str) -> 
         settings_of("grpc://127.0.0.1:0", [f"{name}=sim:"], None)
     with serving(SETTINGS) as (running, _), refused(RequestError, where="name"):
         running.served.add(name, "sim:")
+
+
+@pytest.mark.parametrize(
+    "request_", [{"type": "device.session"}, {"type": "device.listing"}, {"type": "device.exec", "code": ""}], ids=str
+)
+def test_a_device_that_was_removed_is_not_described(request_: dict[str, str]) -> None:
+    asked = flight.FlightDescriptor.for_command(json.dumps({"device": "demo", **request_}))
+    with open_server(ServeSettings("grpc://127.0.0.1:0")) as server, flight.connect(server.location) as client:
+        described = (client.get_flight_info, client.get_schema)
+        for describe in described:
+            describe(asked)
+        with FastFlightClient(server.location) as changing:
+            changing.remove_device("demo")
+        for describe in described:
+            with refused(KeyError, code=UnknownName.code):
+                describe(asked)
