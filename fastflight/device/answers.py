@@ -87,6 +87,7 @@ GARBLED = frozenset({"SyntaxError", "IndentationError", "NameError", "Error"})
 
 _KIND = re.compile(r"(?m)^([A-Za-z_][\w.]*)(?::\s*(.*))?$")
 # Error numbers are small, and Python refuses to convert thousands of digits.
+_ROOM = re.compile(r"ENOSPC (\d{1,19}) (\d{1,19})")
 _NUMBER = re.compile(r"-?\d{1,9}")
 
 
@@ -163,6 +164,8 @@ def routine_failure(stderr: bytes, *, where: str, platform: str = "") -> DeviceE
 
 
 def _name(detail: str, platform: str) -> str:
+    if _ROOM.fullmatch(detail):
+        return "ENOSPC"
     number = _NUMBER.search(detail)
     if number:
         return NUMBERS.get(platform, LINUX).get(abs(int(number[0])), "")
@@ -175,7 +178,10 @@ def _missing(detail: str, where: str) -> DeviceError:
 
 
 def _full(detail: str, where: str) -> DeviceError:
-    return DeviceFull("no space left on the board", where=where, hint="Remove files you do not need and try again")
+    what = "no space left on the board"
+    if figures := _ROOM.fullmatch(detail):
+        what += f": this needs {int(figures[1]):,} bytes or more, and {int(figures[2]):,} are free"
+    return DeviceFull(what, where=where, hint="Remove files you do not need and try again")
 
 
 def _memory(detail: str, where: str) -> DeviceError:

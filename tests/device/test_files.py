@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from fastflight.device import AsyncSession, Inventory, Session
+from fastflight.device import AsyncSession, Inventory, Session, Transfer
 from fastflight.device.transfer import staging
 from fastflight.device.transfer.digest import RunningDigest
+from fastflight.device.transfer.types import Method
 from fastflight.errors import (
     DataError,
     DeviceError,
@@ -135,6 +136,27 @@ def test_a_full_board_keeps_the_old_file_and_no_part(board: Callable[[str], Inve
             session.write("/old.bin", [CONTENT] * 4)
         assert [entry.path for entry in session.list("/")] == ["/old.bin"]
         assert b"".join(session.read("/old.bin")) == b"the old content"
+
+
+@pytest.mark.parametrize("method", ["binary", "literal"])
+def test_a_file_for_which_there_is_no_room_is_refused_with_figures(
+    board: Callable[[str], Inventory], tmp_path: Path, method: Method
+) -> None:
+    """Also where a broken write may go on later: what the board's program stores needs the room."""
+    with board("capacity=20000").device("demo").lease("test") as session:
+        for pieces, said in (
+            ([bytes(21_000)], "needs 21,000 bytes or more, and [0-9,]+ are free"),
+            ([CONTENT] * 4, "no space"),
+        ):
+            with pytest.raises(DeviceFull, match=said):
+                session.write("/old.bin", pieces, keep=True, transfer=Transfer(method=method))
+            assert [entry.path for entry in session.list("/")] == ["/old.bin"]
+
+
+def test_the_part_of_an_earlier_write_makes_room(board: Callable[[str], Inventory], tmp_path: Path) -> None:
+    (tmp_path / ".fastflight-part").write_bytes(bytes(12_000))
+    with board("capacity=20000").device("demo").lease("test") as session:
+        assert session.write("/new.bin", [bytes(15_000)]).bytes == 15_000
 
 
 @pytest.mark.parametrize("kind", [DataError, TransportTimeout])

@@ -22,16 +22,11 @@ def send(
 ) -> Conversation[None]:
     """As `statements.send`, through the agent."""
     capabilities, path = link.capabilities, staged.path
-    code = statements.OPEN.format(
-        path=capabilities.native_path(path),
-        part=capabilities.native_path(staged.staging_path),
-        start=sent.size,
-        mode="ab" if sent.size else "wb",
-    )
-    code += HAND_OVER.format(start=sent.size)
-    yield from execute(agent, capabilities, code, path, WRITE_SECONDS)
     if piece is None:
         piece = yield Fetch()
+    code = statements.open_code(link, staged, sent.size, len(piece))
+    code += HAND_OVER.format(start=sent.size)
+    yield from execute(agent, capabilities, code, path, WRITE_SECONDS)
     # Three frames fill the receive ring of the board. Each has 9 bytes of its own, the position, and escapes.
     size = min(agent.window // 3 - 16, MAX_SENT_BYTES - 4)
     while piece:

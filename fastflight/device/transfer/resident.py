@@ -55,7 +55,7 @@ NEEDS = {"put": ("sum", "put"), "show": ("sum", "show"), "tree": ("sum", "tree")
 _VERSION = hashlib.sha256(
     "".join(
         (routines.PUT, routines.SUM, repr(routines.SHA256), repr(routines.CRC32), routines.GET, routines.ZGET)
-        + (routines.SHOW, routines.TREE, routines.TAKE_IN_TIME, RUN)
+        + (routines.SHOW, routines.TREE, routines.TAKE_IN_TIME, routines.ROOM, RUN)
     ).encode()
 ).hexdigest()[:4]
 NAME = f"_ff{_VERSION}"
@@ -160,7 +160,9 @@ def source(routine: str, capabilities: Capabilities) -> str:
     match routine:
         case "put":
             timed = capabilities.has("stdin.poll")
-            return routines.PUT.format(name=NAME, take=routines.TAKE_IN_TIME if timed else routines.TAKE)
+            take = routines.TAKE_IN_TIME if timed else routines.TAKE
+            room = routines.ROOM if capabilities.has("os.statvfs") else ""
+            return routines.PUT.format(name=NAME, take=take, room=room)
         case "sum":
             hashing = routines.SHA256 if capabilities.digest == "sha256" else routines.CRC32
             return routines.SUM.format(**hashing)

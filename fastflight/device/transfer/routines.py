@@ -5,7 +5,8 @@ the routine's name and calls it; `{name}` is the module that holds all routines.
 builtins, so it imports all else. A routine prints `R` when it has
 started, or raises before that. `size` is how many bytes it reads or holds at once.
 
-`put(path, part, offset, size, step)` receives blocks (`frames`) and appends them to the file `part`, from `offset` on.
+`put(path, part, offset, size, step, coming)` receives blocks (`frames`) and appends them to the file `part`, from
+`offset` on. It refuses to start if the storage has no room for `coming` bytes, which is how much the host has so far.
 It answers `A` after every `step` bytes, and after the last bytes of a block once the block is written. On a failure it
 sends `E`, the traceback and `\x04`. Then it discards its input until Ctrl-C, because the board's prompt would run the
 rest as code. Meanwhile it answers `E` to each Ctrl-A, so that the next host recognises it (`orphaned_transfer`). On
@@ -39,7 +40,7 @@ from __future__ import annotations
 HOST_SECONDS = 30
 
 PUT = """\
-def _ff(p,t,o,z,k):
+def _ff(p,t,o,z,k,n):
  import os,sys,binascii,{name}
  try:
   d=os.stat(p)[0]&16384
@@ -49,7 +50,7 @@ def _ff(p,t,o,z,k):
   raise OSError('EISDIR')
  if o and os.stat(t)[6]!=o:
   raise OSError('ESTALE')
- f=open(t,'ab'if o else'wb')
+{room} f=open(t,'ab'if o else'wb')
 {take}
  w=sys.stdout.buffer.write
  m=memoryview(bytearray(z))
@@ -101,6 +102,19 @@ def _ff(p,t,o,z,k):
   i(m[:8])
   if bytes(m[:8])==binascii.hexlify(h)[:8]:
    os.rename(t,p)
+"""
+
+# Refuses `n` bytes for which there is no room. The part of an earlier write goes first. A file system of 0 blocks does
+# not know how much room it has.
+ROOM = """\
+ if not o:
+  try:
+   os.remove(t)
+  except OSError:
+   pass
+ s=os.statvfs(t[:t.rfind('/')]or'/')
+ if s[2]and n>s[1]*s[3]:
+  raise OSError('ENOSPC %d %d'%(n,s[1]*s[3]))
 """
 
 TAKE = " i=sys.stdin.buffer.readinto"

@@ -137,6 +137,8 @@ def explain_errors(link: BoardLink, staged: StagedFile) -> Iterator[None]:
             error.hint = f"{error.hint}; {place}" if error.hint else place[0].upper() + place[1:]
         raise
     except DeviceFull as error:
+        # Nothing of it can go on, and what else the board stores needs the room.
+        staged.keep = False
         if not staged.direct and not link.capabilities.has("os.rename"):
             second = "To replace a file, this board needs room for a second copy: remove the old one first"
             error.hint = f"{error.hint}. {second}" if error.hint else second

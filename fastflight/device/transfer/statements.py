@@ -8,8 +8,10 @@ bytes it has written. `send` opens the file, sends all statements and closes the
 from __future__ import annotations
 
 import binascii
+import textwrap
 
 from fastflight.device.execute import Kept, execute
+from fastflight.device.transfer import routines
 from fastflight.device.transfer.digest import RunningDigest
 from fastflight.device.transfer.frames import DEFLATE_RATIO, deflate
 from fastflight.device.transfer.link import BoardLink
@@ -27,12 +29,26 @@ if _d:
  raise OSError('EISDIR')
 if {start} and os.stat({part!r})[6]!={start}:
  raise OSError('ESTALE')
-_ffo=open({part!r},{mode!r})
+t,o,n={part!r},{start},{coming}
+{room}_ffo=open(t,{mode!r})
 """
 WRITE = "print(_ffo.write({data}))"
 BASE64 = "import binascii\n"
 DEFLATE = "import io,deflate\n"
 FLUSH = "if hasattr(_ffo,'flush'):\n _ffo.flush()\n"
+
+
+def open_code(link: BoardLink, staged: StagedFile, start: int, coming: int) -> str:
+    """Return code that opens the staged file to write `coming` bytes, or more, from `start` on."""
+    native_path = link.capabilities.native_path
+    return OPEN.format(
+        path=native_path(staged.path),
+        part=native_path(staged.staging_path),
+        start=start,
+        coming=coming,
+        room=textwrap.dedent(routines.ROOM) if link.capabilities.has("os.statvfs") else "",
+        mode="ab" if start else "wb",
+    )
 
 
 def send(
@@ -43,17 +59,12 @@ def send(
     `piece` is None if nothing was fetched yet. `DeviceFull` if the board writes less than a whole block.
     """
     repl, capabilities, path = link.repl, link.capabilities, staged.path
-    code = OPEN.format(
-        path=capabilities.native_path(path),
-        part=capabilities.native_path(staged.staging_path),
-        start=sent.size,
-        mode="ab" if sent.size else "wb",
-    )
+    if piece is None:
+        piece = yield Fetch()
+    code = open_code(link, staged, sent.size, len(piece))
     file = Kept.at(FILE, capabilities)
     yield from execute(repl, capabilities, code + file.keep, path, WRITE_SECONDS)
     size = link.statement_bytes
-    if piece is None:
-        piece = yield Fetch()
     while piece:
         for start in range(0, len(piece), size):
             block = piece[start : start + size]

@@ -55,8 +55,10 @@ def requested(routine: str, *arguments: object, missing: Sequence[str] = (), fre
     return pasted(sealed_call(BOARD, missing, routine, arguments, fresh=fresh))
 
 
-def called(offset: int = 0, *, block: int = BLOCK, window: int = WINDOW, installed: bool = False) -> list[Entry]:
-    arguments = ("/x", PART, offset, buffer_bytes(block), step_bytes(window))
+def called(
+    offset: int = 0, coming: int = 3, *, block: int = BLOCK, window: int = WINDOW, installed: bool = False
+) -> list[Entry]:
+    arguments = ("/x", PART, offset, buffer_bytes(block), step_bytes(window), coming)
     missing = () if installed else ("sum", "put")
     return [*requested("put", *arguments, missing=missing, fresh=not installed), Answer(b"R")]
 
@@ -114,7 +116,7 @@ def test_the_steps_on_the_way_fit_the_ring() -> None:
     wire = body(content)
     cut = [wire[at : at + STEP] for at in range(0, len(wire), STEP)]
     assert len(cut) > 3
-    script: list[Entry] = [*called(), Send(header(2, len(wire)) + cut[0] + cut[1] + cut[2])]
+    script: list[Entry] = [*called(coming=len(content)), Send(header(2, len(wire)) + cut[0] + cut[1] + cut[2])]
     for piece in cut[3:]:
         script += [Answer(b"A"), Send(piece)]
     script += [Answer(b"A"), Answer(b"A"), Answer(b"A"), Silence()]
@@ -122,7 +124,7 @@ def test_the_steps_on_the_way_fit_the_ring() -> None:
 
 
 def test_nothing_is_an_empty_file() -> None:
-    assert run([*called(), *ended(b"")]).bytes == 0
+    assert run([*called(coming=0), *ended(b"")]).bytes == 0
 
 
 def test_the_next_piece_is_fetched_when_the_one_before_is_stored() -> None:
@@ -148,11 +150,12 @@ def test_a_damaged_block_is_sent_again_in_smaller_steps_from_what_the_board_has(
     content, on = bytes(range(BLOCK)) + b"rest", link()
     first, second = body(content[:BLOCK]), body(content[BLOCK:])
     cut = [first[at : at + STEP] for at in range(0, len(first), STEP)]
-    script: list[Entry] = [*called(), Send(header(0, len(first)) + b"".join(cut[:3])), Answer(b"A")]
+    script: list[Entry] = [*called(coming=len(content)), Send(header(0, len(first)) + b"".join(cut[:3]))]
+    script += [Answer(b"A")]
     script += [Send(b"".join(cut[3:]) + header(2, len(second)) + second), Answer(b"A" * (len(cut) - 1))]
     script += [Answer(b"ETraceback\r\nValueError: damaged\r\n\x04"), *recovered(on)]
     script += asked_for_the_part(BLOCK, crc32(content[:BLOCK]))
-    script += called(BLOCK, block=BLOCK // 2, window=WINDOW // 2, installed=True)
+    script += called(BLOCK, 4, block=BLOCK // 2, window=WINDOW // 2, installed=True)
     script += [Send(header(2, len(second)) + second), Answer(b"A"), Silence(), *ended(content)]
     assert run(script, content, on=on).bytes == len(content)
 
@@ -235,7 +238,7 @@ def written_as_text() -> list[Entry]:
     file = Kept.at(staging.FILE, BOARD)
     block = wrap((file.load + statements.statement(b"abc", base64=False, deflating=False)).encode())
     return [
-        *pasted(statements.OPEN.format(path="/x", part=PART, start=0, mode="wb") + file.keep),
+        *pasted(statements.open_code(link(), StagedFile("/x"), 0, 3) + file.keep),
         Answer(b"\x04\x04>"),
         *pasted(block),
         Answer(b"3\r\n\x04\x04>"),
@@ -279,7 +282,7 @@ def test_resuming_begins_where_the_part_ends() -> None:
     wire = body(b"cd")
     part = PartialWrite(2, "crc32", crc32(b"ab").hex())
     sha256 = hashlib.sha256(b"abcd").hexdigest()
-    script = [*called(2), Send(header(2, len(wire)) + wire), Answer(b"A"), Silence(), *ended(b"abcd")]
+    script = [*called(2, 2), Send(header(2, len(wire)) + wire), Answer(b"A"), Silence(), *ended(b"abcd")]
     assert run(script, b"cd", resume=Resumption(part, sha256)) == WrittenFile(4, sha256, "crc32")
 
 
@@ -295,6 +298,6 @@ def test_a_board_that_gave_up_waiting_is_not_sent_content_for_code() -> None:
     # While the second piece was fetched.
     script += [Answer(b"ETraceback\r\nOSError: ETIMEDOUT\r\n\x04\x04Traceback\r\nOSError: ETIMEDOUT\r\n\x04>")]
     script += [*recovered(on), *asked_for_the_part(3, crc32(b"abc"))]
-    script += called(3, block=BLOCK // 2, window=WINDOW // 2, installed=True)
+    script += called(3, 2, block=BLOCK // 2, window=WINDOW // 2, installed=True)
     script += [Send(header(2, len(two)) + two), Answer(b"A"), Silence(), *ended(b"abcde")]
     assert run(script, b"abc", b"de", on=on).bytes == 5
