@@ -134,7 +134,8 @@ class Committer:
         self._states: deque[tuple[list[NewRecord], Commit]] = deque()
         self._due = 0.0
         self._closing = False
-        self._thread = threading.Thread(target=self._run, name=f"log-{name}")
+        # `close` waits for it. A disk that never answers must not keep the process for ever.
+        self._thread = threading.Thread(target=self._run, name=f"log-{name}", daemon=True)
         self._thread.start()
 
     @property

@@ -48,6 +48,8 @@ SPARE_NUMBERS = 65_536
 MAX_LOGGED_PLACES = 10
 # Time limit for storing the last lot of a recorder; after it the disk counts as not answering.
 END_SECONDS = 10.0
+# The same for all recorders of a server that ends, and for the store. Service managers kill a process later than that.
+CLOSE_SECONDS = 30.0
 
 KEPT = "kept"
 # In a cluster, of a recording whose server gives no answer; the reason follows.
@@ -284,7 +286,26 @@ class Recordings:
             running.running.result()
 
     def close(self) -> None:
-        """Store what was read, and close the store. Call it after the loops have ended, so that no more is read."""
+        """Store what was read, and close the store. Call it after the loops have ended, so that no more is read.
+
+        If the disk does not answer within `CLOSE_SECONDS`, this is logged, and what it has not stored is lost.
+        """
+        closed: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+        def close() -> None:
+            try:
+                self._close()
+                closed.set_result(None)
+            except BaseException as error:  # the edge of the thread: the future carries the error
+                closed.set_exception(error)
+
+        threading.Thread(target=close, name="recordings-close", daemon=True).start()
+        if concurrent.futures.wait([closed], CLOSE_SECONDS).done:
+            closed.result()
+        else:
+            log.error("the disk does not answer: what was recorded last is not stored", folder=str(self.folder))
+
+    def _close(self) -> None:
         self._tidy.close()
         with self._changing:
             for each in self._recorders.values():

@@ -40,7 +40,7 @@ class Tidying:
         self._rested_at = 0.0
         # The last failure, so that the same one is logged only once.
         self._trouble = ""
-        self._thread = threading.Thread(target=self._run, name="recordings-tidying")
+        self._thread = threading.Thread(target=self._run, name="recordings-tidying", daemon=True)
         self._thread.start()
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from fastflight.concurrency import Shard
 from fastflight.device import Device, Inventory
@@ -22,6 +23,7 @@ from fastflight.sources.recording import SharedLogs
 from fastflight.sources.recordings import NUMBERS_PER_SECOND, Recordings, first_number
 from fastflight.sources.tidying import WORK_SECONDS, Tidying
 from fastflight.transport.chunk_buffer import Chunk
+from tests.support.waiting import until
 
 from .recording_parts import SOON, RecordedLine, SlowDisk
 
@@ -244,6 +246,25 @@ def test_what_a_disk_lets_end_at_last_is_kept_by_closing(tmp_path: Path, monkeyp
             kept_here.stop("demo")
         disk.goes_on.set()
     kept_here.close()
+    with Store(tmp_path, disk=disk) as store:
+        assert store.log("demo").statistics().rows == 1
+
+
+def test_a_server_ends_though_its_disk_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastflight.sources.recordings.CLOSE_SECONDS", 0.0)
+    line, disk = RecordedLine(), SlowDisk()
+    with Shard() as shard:
+        line.shard = shard
+        kept_here = Recordings(tmp_path, cast(Inventory, RecordedInventory(line)), sync_ms=0, disk=disk)
+        kept_here.start("demo")
+        disk.goes_on.clear()
+        shard.submit(fed(line, b"on its way")).result(SOON)
+        assert disk.asked.wait(SOON)
+    with capture_logs() as logs:
+        kept_here.close()
+    assert [entry["event"] for entry in logs] == ["the disk does not answer: what was recorded last is not stored"]
+    disk.goes_on.set()
+    until(lambda: not [thread for thread in threading.enumerate() if thread.name == "recordings-close"])
     with Store(tmp_path, disk=disk) as store:
         assert store.log("demo").statistics().rows == 1
 
