@@ -15,6 +15,7 @@ from rich.console import Console
 
 from fastflight_benchmark import plot_benchmark_results
 from fastflight_benchmark.options import Options
+from fastflight_benchmark.suites.transfer import folders
 from fastflight_benchmark.suites.transfer import plots as transfer_plots
 from fastflight_benchmark.suites.transfer import report as transfer_report
 from fastflight_benchmark.suites.transfer import suite as transfer
@@ -169,6 +170,7 @@ def test_a_cell_that_failed_is_not_said_not_to_have_been_run() -> None:
 def test_a_small_sweep_moves_every_byte_on_both_paths_and_by_mpremote(tmp_path: Path) -> None:
     scope = dataclasses.replace(
         transfer.QUICK,
+        folders=(),
         lines=(3_000_000, transfer.WITHOUT_PACE),
         sizes=(1_000, 5_000),
         contents=("csv",),
@@ -198,3 +200,17 @@ def test_a_small_sweep_moves_every_byte_on_both_paths_and_by_mpremote(tmp_path: 
     assert [file.name for file in drawn] == ["transfer_mpremote_without_pace.png", "transfer_of_limit_csv.png"]
     assert all(file.stat().st_size > 10_000 for file in drawn)
     assert not plt.get_fignums()
+
+
+@needs_terminals
+@pytest.mark.parametrize("tool", folders.TOOLS)
+def test_each_tool_copies_a_folder_twice(tool: str) -> None:
+    rows = list(folders.copies(tool, folders.Folder("2 x 3 kB", 2, 3000), transfer.WITHOUT_PACE, 1))
+    assert [(row["time"], row["equal"], row["files"], row["error"]) for row in rows] == [
+        (folders.FIRST_TIME, 2, 2, ""),
+        (folders.UNCHANGED, 2, 2, ""),
+    ]
+    shown = io.StringIO()
+    raw = pd.DataFrame(rows, columns=folders.COLUMNS)
+    folders.show(Console(file=shown, width=200), raw, transfer_report.line_name)
+    assert "no pace" in shown.getvalue() and "2 x 3 kB" in shown.getvalue()

@@ -1,5 +1,7 @@
 """Suite `transfer`: files to and from a simulated board, by line speed, size and content, beside mpremote.
 
+Then whole commands copy folders, beside mpremote and mpytool (`folders`).
+
 A visit measures one cell: on a new connection, both paths of fastflight move the file in both directions, and then
 mpremote does so on the same port. The order of the paths is reversed with each run. The first transfer of a connection
 also installs code on the board, so it is a kind of its own. All cells would take hours. `plan` says which cells are
@@ -24,7 +26,7 @@ from fastflight.transport import parse_url
 from fastflight_benchmark import output, report
 from fastflight_benchmark.options import Options
 from fastflight_benchmark.simulated import RING, SimulatedBoard
-from fastflight_benchmark.suites.transfer import limits
+from fastflight_benchmark.suites.transfer import folders, limits
 from fastflight_benchmark.suites.transfer import report as transfer_report
 from fastflight_benchmark.suites.transfer import summary as transfer_summary
 from fastflight_benchmark.suites.transfer.carriers import (
@@ -76,6 +78,8 @@ class Scope:
     tuned: Sequence[tuple[int, int]]
     # Longer transfers are not run.
     longest_transfer_seconds: float
+    # The lines over which whole commands copy folders.
+    folders: Sequence[int]
 
 
 FULL = Scope(
@@ -93,6 +97,7 @@ FULL = Scope(
     drains=(512, 1024, 2048, 4096),
     tuned=((115_200, 10 * KB), (921_600, 50 * KB)),
     longest_transfer_seconds=15.0,
+    folders=(WITHOUT_PACE, 921_600, 115_200),
 )
 QUICK = Scope(
     lines=(115_200, 921_600, WITHOUT_PACE),
@@ -103,6 +108,7 @@ QUICK = Scope(
     drains=(512, 4096),
     tuned=((921_600, 10 * KB),),
     longest_transfer_seconds=2.0,
+    folders=(WITHOUT_PACE,),
 )
 
 
@@ -222,16 +228,22 @@ def run(options: Options, scope: Scope | None = None) -> int:
         f"{sum(map(len, chosen))} visits to simulated boards, about {report.duration(seconds)} in all"
     )
     line_model = {"ring": RING, "bits_per_byte": limits.BITS_PER_BYTE, "unpaced": "flow-controlled"}
-    mpremote = importlib.metadata.version("mpremote")
-    description = options.describe("transfer", scope, line_model=line_model, mpremote=mpremote)
-    with options.progress(sum(map(len, chosen))) as step:
+    peers = {peer: importlib.metadata.version(peer) for peer in (folders.MPREMOTE, folders.MPYTOOL)}
+    description = options.describe("transfer", scope, line_model=line_model, **peers)
+    copies = options.runs * len(scope.folders) * len(folders.FOLDERS) * len(folders.TOOLS)
+    with options.progress(sum(map(len, chosen)) + copies) as step:
         rows = list(_measured(chosen, step))
+        copied = pd.DataFrame(folders.measured(scope.folders, options.runs, step), columns=folders.COLUMNS)
     raw = pd.DataFrame(rows, columns=RAW_COLUMNS)
     result = transfer_summary.aggregate(raw, map(asdict, cells))
-    output.save(options.output, result, {"raw": raw}, description)
+    output.save(options.output, result, {"raw": raw, "folders": copied}, description)
     transfer_report.show(options.console, result, judged=not options.quick)
-    failed = raw[raw["error"] != ""]
-    report.show_end(options.console, description, failed["error"], options.output)
+    folders.show(options.console, copied, transfer_report.line_name)
+    # A copy of a peer that failed is a result, and shown as such.
+    ours = copied[copied["tool"] == folders.FASTFLIGHT]
+    errors = pd.concat([raw["error"], ours["error"]])
+    failed = errors[errors != ""]
+    report.show_end(options.console, description, failed, options.output)
     return len(failed)
 
 
