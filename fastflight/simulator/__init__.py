@@ -17,6 +17,7 @@ system allows it.
     board       power on, soft and hard reset
     repl        friendly REPL, raw REPL, raw paste       readline  the line editor
     runtime     executes code                            modules/  MicroPython's modules  trace  format of tracebacks
+    values      repr, str and JSON of values
     console     stdin, stdout, select.poll               timers    machine.Timer
     files       the file tree                            mounts    file systems of board code    samples  initial files
     confine     guard against mistakes

@@ -21,6 +21,7 @@ from fastflight.simulator.oserror import BoardOSError
 from fastflight.simulator.timers import Timers
 from fastflight.simulator.trace import PREFIX, format_exception
 from fastflight.simulator.uart import OWN_FILES, BoardReset, LineClosed, Uart
+from fastflight.simulator.values import represent, text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +42,7 @@ BUILTINS = """
     NotImplementedError OverflowError RuntimeError StopAsyncIteration StopIteration SyntaxError SystemExit TypeError
     UnicodeError ValueError ZeroDivisionError abs all any bin bool bytearray bytes callable chr classmethod complex
     delattr dict divmod enumerate filter float frozenset getattr hasattr hash hex id int isinstance issubclass iter
-    len list map max memoryview min next object oct ord pow property range repr reversed round set setattr slice
+    len list map max memoryview min next object oct ord pow property range reversed round set setattr slice
     sorted staticmethod str sum super tuple type zip True False None __build_class__
 """.split()
 
@@ -223,7 +224,7 @@ class Runtime:
     def _show(self, value: object) -> None:
         if value is not None:
             self.builtins["_"] = value
-            self.stdout.write(repr(value) + "\n")
+            self.stdout.write(represent(value) + "\n")
 
     def _builtins(self) -> dict[str, Any]:
         names = {name: getattr(builtins, name) for name in BUILTINS}
@@ -233,6 +234,7 @@ class Runtime:
             "dir": lambda *thing: dir(thing[0]) if thing else sorted(self.globals),
             "open": self.files.open,
             "print": self._print,
+            "repr": represent,
             "input": self._input,
             "help": lambda *thing: self._print(HELP, end=""),
             "globals": lambda: self.globals,
@@ -245,7 +247,7 @@ class Runtime:
         return names
 
     def _print(self, *values: object, sep: str = " ", end: str = "\n", file: Any = None) -> None:
-        (file or self.stdout).write(sep.join(map(str, values)) + end)
+        (file or self.stdout).write(sep.join(map(text, values)) + end)
 
     def _input(self, prompt: str = "") -> str:
         self.stdout.write(prompt)

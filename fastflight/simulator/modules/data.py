@@ -1,4 +1,4 @@
-"""Modules that compute: binascii, hashlib, json, struct, math, random, collections, re, array, deflate."""
+"""Modules that compute: binascii, hashlib, json, struct, math, random, collections, heapq, re, array, deflate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import array
 import binascii
 import collections
 import hashlib
-import json
+import heapq
 import math
 import random
 import re
@@ -14,6 +14,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from fastflight.simulator.modules.deflate import AUTO, GZIP, RAW, ZLIB, DeflateIO
+from fastflight.simulator.values import from_json, to_json
 
 if TYPE_CHECKING:
     from fastflight.simulator.runtime import Runtime
@@ -44,11 +45,12 @@ def contents(runtime: Runtime) -> dict[str, dict[str, Any]]:
         },
         "deflate": {"AUTO": AUTO, "RAW": RAW, "ZLIB": ZLIB, "GZIP": GZIP, "DeflateIO": DeflateIO},
         "hashlib": {"sha256": Hash.of("sha256"), "sha1": Hash.of("sha1"), "md5": Hash.of("md5")},
+        "heapq": {"heapify": heapq.heapify, "heappop": heapq.heappop, "heappush": heapq.heappush},
         "json": {
-            "dump": lambda value, stream, separators=None: stream.write(json.dumps(value, separators=separators)),
-            "dumps": lambda value, separators=None: json.dumps(value, separators=separators),
-            "load": lambda stream: _loads(stream.read()),
-            "loads": _loads,
+            "dump": lambda value, stream, *separators, **named: stream.write(to_json(value, *separators, **named)),
+            "dumps": to_json,
+            "load": lambda stream: from_json(stream.read()),
+            "loads": from_json,
         },
         "math": {name: getattr(math, name) for name in MATH},
         "random": {
@@ -64,13 +66,6 @@ def contents(runtime: Runtime) -> dict[str, dict[str, Any]]:
             "unpack_from": struct.unpack_from,
         },
     }
-
-
-def _loads(text: str | bytes) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError:
-        raise ValueError("syntax error in JSON") from None
 
 
 class Hash:
