@@ -19,23 +19,30 @@ from fastflight.device.answers import failure, own_failure
 from fastflight.device.capabilities import PROBE, Capabilities, DeviceInfo, parse
 from fastflight.device.execute import execute
 from fastflight.device.listing import FileEntry
-from fastflight.device.transfer import digest, orphaned_transfer, staging
+from fastflight.device.transfer import digest, staging
 from fastflight.device.transfer.download import download
 from fastflight.device.transfer.link import BoardLink, receive_window
 from fastflight.device.transfer.staging import StagedFile
 from fastflight.device.transfer.tree import Tree
 from fastflight.device.transfer.types import FileDigest, PartialWrite, Resumption, Transfer, WrittenFile
 from fastflight.device.transfer.upload import FileUpload
+from fastflight.device.unread_input import BANNER, FOUND, Reader, UnreadInput
 from fastflight.errors import BusyError, DeviceError, ProtocolError, RequestError, TransportTimeout
-from fastflight.protocol import Conversation, Output, RawRepl, on_silence, ticking
+from fastflight.protocol import Conversation, Output, RawRepl, Receive, on_silence, ticking
 from fastflight.protocol.agent import AgentRepl
+from fastflight.protocol.agent_frames import HELLO
 from fastflight.protocol.aiorepl import AioRepl
-from fastflight.protocol.raw_repl import Splitter
+from fastflight.protocol.raw_repl import CTRL_A, CTRL_B, GRACE_SECONDS, RECOVERY_ATTEMPTS, Splitter, no_prompt
 
 T = TypeVar("T")
 
-# After opening or a hard reset a board may still be booting and not answer: this many attempts, of a second each.
-FIRST_ATTEMPTS = 3
+# A board answers at its prompt within milliseconds. After opening or a hard reset it may still be booting.
+PROMPT_SECONDS, BOOT_SECONDS = 1.0, 3.0
+# A line may lose a Ctrl-A.
+ENTER_ATTEMPTS = 2
+# The most reads of what the board has sent while nobody read it: its last prompt may be in it.
+MAX_WAITING_READS = 64
+WAITING_SECONDS = 0.0001
 SHORT_SECONDS = 15.0
 # An idle agent answers within 20 ms. It gets more time when the board does not answer at its prompt either.
 AGENT_SECONDS = 0.5
@@ -75,9 +82,17 @@ HARD_RESET = b"import machine as _ff\n_ff.reset()\n"
 class OpenBoard:
     """One open board. Its methods are conversations; `wake` and `learn` come first, `end` last."""
 
-    def __init__(self, paste: bool | None = None) -> None:
-        """`paste`: whether the board supports raw paste; None to find out."""
+    def __init__(
+        self, paste: bool | None = None, unread: UnreadInput | None = None, grace: float = GRACE_SECONDS
+    ) -> None:
+        """`paste`: whether the board supports raw paste; None to find out.
+
+        `unread` is that of the line, which passes it what the board sends. `grace`: what an interrupted program gets to
+        clean up, in seconds.
+        """
         self.repl = RawRepl(paste)
+        self._unread = unread or UnreadInput()
+        self._grace = grace
         # It is being found out whether a program goes on beside requests.
         self.undecided = False
         # The agent is asked first. Set when it has announced itself.
@@ -128,45 +143,94 @@ class OpenBoard:
     def wake(self, *, interrupt: bool) -> Conversation[None]:
         """Enter the raw REPL, so that other conversations can run.
 
-        With `interrupt`, stop a program that runs on the board; without it, raise `BusyError`. A transfer that another
-        host abandoned is always stopped (`orphaned_transfer`).
+        With `interrupt`, stop a program that runs on the board; without it, raise `BusyError`, and send no more than
+        `UnreadInput` allows.
         """
         if self.dirty and not (interrupt and self.repl.splitter):
             # The board still runs fastflight's code, or ran it when the line broke.
             yield from self.mend()
-        elif interrupt or not self.agent or not (yield from self._enter_agent(AGENT_SECONDS)):
+        elif interrupt:
+            yield from self._interrupt()
+        else:
             try:
-                yield from self._enter(interrupt)
+                yield from self._ask()
             except BusyError:
-                if self.agent and (yield from self._enter_agent(BUSY_AGENT_SECONDS, attempts=BUSY_AGENT_ATTEMPTS)):
-                    pass
-                elif not (yield from orphaned_transfer.is_orphaned(self.repl)):
-                    raise
-                else:
-                    yield from self.mend()
-        self._booting = False
+                self._unread.unanswered()
+                raise
+            finally:
+                self._booting = False
+        self._unread.answered()
         if self._link is not None and self._link.repl is not self.repl:
             # Another REPL than before: the board may have been reset.
             self._lost_retries += self._link.retries
             self._link = None
+
+    def _ask(self) -> Conversation[None]:
+        """Reach the board's prompt, or what answers beside its program. Raise `BusyError` if nobody answers."""
+        if self._unread.reader is not Reader.REPL:
+            # It may have come to its prompt since the last request.
+            with contextlib.suppress(TransportTimeout):
+                for _ in range(MAX_WAITING_READS):
+                    yield Receive(WAITING_SECONDS)
+        if not self._unread.may_ask(1):
+            raise no_prompt()
+        if self.agent and (yield from self._enter_agent(AGENT_SECONDS)):
+            return
+        try:
+            yield from self._enter_politely()
+        except BusyError:
+            if not self.agent or not (yield from self._enter_agent(BUSY_AGENT_SECONDS, BUSY_AGENT_ATTEMPTS)):
+                raise
+
+    def _enter_politely(self) -> Conversation[None]:
+        # aiorepl does not answer to Ctrl-B.
+        if self._unread.reader is not Reader.REPL and not self._unread.aiorepl and not self.agent:
+            self._send_unread(CTRL_B)
+            answer = yield from self.repl.find_prompt(FOUND, BOOT_SECONDS if self._booting else PROMPT_SECONDS)
+            if not answer:
+                raise no_prompt()
+            if BANNER.search(answer):
+                self._unread.answered()
+        attempts = ENTER_ATTEMPTS if self._unread.reader is Reader.REPL else 1
+        self._send_unread(CTRL_A * attempts + CTRL_B)
+        yield from self.repl.enter(attempts=attempts)
+        self._unread.answered()
+        yield from self._find_aiorepl(interrupt=False)
+
+    def _send_unread(self, data: bytes) -> None:
+        """Count what is sent to a board that may not read it. Raise `BusyError` if that is too much."""
+        if not self._unread.may_ask(len(data)):
+            raise no_prompt()
+        self._unread.sent(len(data))
 
     def _enter_agent(self, within: float, attempts: int = 1) -> Conversation[bool]:
         """Reach the agent on the board. Return false if it does not answer."""
         agent = self.repl if isinstance(self.repl, AgentRepl) else AgentRepl()
         self._use(agent)
         for _ in range(attempts):
+            if not self._unread.may_ask(len(HELLO)):
+                break
+            self._unread.sent(len(HELLO))
             if (yield from agent.reach(within)):
                 agent.window = receive_window(agent.platform)
                 return True
         self._use(RawRepl(self._paste))
         return False
 
-    def _enter(self, interrupt: bool) -> Conversation[None]:
-        """Enter the raw REPL of the board, or the raw mode of the aiorepl that its program runs."""
-        if interrupt and self.repl.splitter is not None:
+    def _interrupt(self) -> Conversation[None]:
+        """Stop the program and enter the raw REPL of the board."""
+        if self.repl.splitter is not None:
             self._use(RawRepl(self._paste))
-        attempts = FIRST_ATTEMPTS if self._booting and not self.agent else 1
-        yield from self.repl.enter(interrupt=interrupt, attempts=attempts)
+        self._unread.sent(1 + RECOVERY_ATTEMPTS)
+        yield from self.repl.recover(self._grace)
+        yield from self._find_aiorepl(interrupt=True)
+        self._booting = False
+        if self.agent:
+            # A timer goes on when its program has ended, and would take input from the prompt.
+            yield from self.repl.execute(STOP_AGENT, SHORT_SECONDS)
+
+    def _find_aiorepl(self, *, interrupt: bool) -> Conversation[None]:
+        """Find out whether the aiorepl of a program has answered to Ctrl-A. With `interrupt`, end that program."""
         if self.repl.before.endswith(OWN_PROMPT) or self.repl.before == b"\r\n":
             # No program has printed this.
             if isinstance(self.repl, AioRepl):
@@ -187,10 +251,8 @@ class OpenBoard:
             if running and interrupt:
                 yield from aiorepl.end_program()
                 yield from raw.recover()
+        self._unread.aiorepl = isinstance(self.repl, AioRepl)
         self.repl.entered = True
-        if interrupt and self.agent:
-            # A timer goes on when its program has ended, and would take input from the prompt.
-            yield from self.repl.execute(STOP_AGENT, SHORT_SECONDS)
 
     def _use(self, repl: RawRepl) -> None:
         """Continue with `repl`, on the same line."""
@@ -355,7 +417,7 @@ class OpenBoard:
         except TransportTimeout:
             what = f"the code wrote nothing for {within:g} s"
             try:
-                yield from self.repl.recover()
+                yield from self.repl.recover(self._grace)
             except TransportTimeout as error:
                 hint = "Reset the board, or plug it in again"
                 raise TransportTimeout(f"{what} and cannot be stopped: {error.what}", hint=hint) from error
@@ -367,6 +429,7 @@ class OpenBoard:
         self.changes += 1
         self.link.resident.forget()
         yield from self.repl.soft_reset(main=main)
+        self._unread.forget()
 
     def hard_reset(self) -> Conversation[None]:
         """Restart the board. It stops answering, and its port may disappear for a while."""
@@ -374,6 +437,7 @@ class OpenBoard:
         self._require("machine.reset", "machine.reset", "reset")
         self.link.resident.forget()
         yield from self.repl.send_code(HARD_RESET)
+        self._unread.forget(empty=True)
         self.repl.entered = False
         self._booting = True
 

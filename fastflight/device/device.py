@@ -26,6 +26,7 @@ from fastflight.device.listening import listen
 from fastflight.device.session import AsyncSession, Session, located
 from fastflight.errors import BusyError, ProtocolError, TransportClosed, TransportError
 from fastflight.lazy import Logger
+from fastflight.protocol.raw_repl import GRACE_SECONDS
 from fastflight.transport import Address, Port, arun, run
 from fastflight.transport.chunk_buffer import TapReader
 from fastflight.transport.relayed import RelayedAddress
@@ -37,8 +38,9 @@ log = Logger(__name__)
 # Enough for another owner to finish a file of ordinary size.
 LEASE_SECONDS = 30.0
 # Total times, which matter for a board that prints without end: a silent one fails earlier. `wake` may need three
-# attempts, `learn` a probe that hangs and a recovery, `end` a recovery and the removal of a temporary file.
-WAKE_SECONDS = 5.0
+# attempts and the grace of an interrupted program, `learn` a probe that hangs and a recovery, `end` a recovery and the
+# removal of a temporary file.
+WAKE_SECONDS = 10.0
 LEARN_SECONDS = 15.0
 END_SECONDS = 15.0
 
@@ -55,8 +57,11 @@ class Device:
         guard: Guard = unguarded,
         *,
         agent: bool = False,
+        grace: float = GRACE_SECONDS,
     ) -> None:
-        """`agent`: the board's program runs the agent, also if it has not announced itself on this line.
+        """`agent`: the board's program runs the agent or aiorepl, also if it has not announced itself on this line.
+
+        `grace` is what an interrupted program gets to clean up, in seconds, before more Ctrl-C follow.
 
         `shard` is the event loop on which `listen` reads the line: close it before the device.
 
@@ -68,7 +73,8 @@ class Device:
         self._shard = shard
         self._lock = Exclusive(name)
         self._line = DeviceLine(name, address, guard, agent=agent)
-        self._board = OpenBoard()
+        self._grace = grace
+        self._board = OpenBoard(None, self._line.unread, grace)
         self._agent = agent
         # The board once stopped answering when it was asked for raw paste.
         self._raw_paste_hangs = False
@@ -81,6 +87,10 @@ class Device:
         self._listeners_lock = threading.Lock()
         self._listeners = 0
         self._listen_task: concurrent.futures.Future[None] | None = None
+
+    @property
+    def _wake_seconds(self) -> float:
+        return WAKE_SECONDS + self._grace
 
     @property
     def shard(self) -> Shard:
@@ -221,6 +231,7 @@ class Device:
                 close(port)
                 raise
             finally:
+                self._line.unread.forget()
                 self._forget()
 
     @contextlib.asynccontextmanager
@@ -239,6 +250,7 @@ class Device:
                     await aclose(port)
                     raise
                 finally:
+                    self._line.unread.forget()
                     self._forget()
 
     @contextlib.contextmanager
@@ -298,7 +310,7 @@ class Device:
         port = self._line.ensure_open()
         self._begin(port)
         try:
-            run(self._board.wake(interrupt=interrupt), port, timeout=WAKE_SECONDS)
+            run(self._board.wake(interrupt=interrupt), port, timeout=self._wake_seconds)
             run(self._board.learn(), port, timeout=LEARN_SECONDS)
         except TransportError as error:
             reopen = self._should_reopen(error, idle)
@@ -315,7 +327,7 @@ class Device:
         port = await self._line.aensure_open()
         self._begin(port)
         try:
-            await unbroken(arun(self._board.wake(interrupt=interrupt), port, timeout=WAKE_SECONDS))
+            await unbroken(arun(self._board.wake(interrupt=interrupt), port, timeout=self._wake_seconds))
             await arun(self._board.learn(), port, timeout=LEARN_SECONDS)
         except TransportError as error:
             reopen = self._should_reopen(error, idle)
@@ -397,4 +409,4 @@ class Device:
         """Forget the state of the board, except that raw paste hangs it: it is not probed for that again."""
         self._raw_paste_hangs = self._raw_paste_hangs or self._board.hung_by_probe
         self._retries, self._changes = self.retries, self.changes + 1
-        self._board = OpenBoard(paste=False if self._raw_paste_hangs else None)
+        self._board = OpenBoard(False if self._raw_paste_hangs else None, self._line.unread, self._grace)

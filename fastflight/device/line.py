@@ -14,6 +14,7 @@ import contextlib
 import threading
 
 from fastflight.concurrency import off_loop
+from fastflight.device.unread_input import UnreadInput
 from fastflight.errors import RequestError, TransportClosed, TransportError
 from fastflight.lazy import Logger
 from fastflight.transport import Address, AsyncAddress, Port, arun, run
@@ -42,6 +43,8 @@ class DeviceLine:
         self._agent = agent
         self.address = address
         self.tap = Tap()
+        # What the board has not read. A new port does not change that.
+        self.unread = UnreadInput()
         self.port: TappedPort | None = None
         # Why the port was lost or cannot be opened; empty while the line works.
         self.trouble = ""
@@ -53,6 +56,7 @@ class DeviceLine:
         # Output that the device sent before the port was opened may wait in the port. Not where opening the address
         # starts the device, nor where the relay feeds the tap.
         self._may_have_backlog = not isinstance(address, ExecAddress | RelayedAddress | SimAddress)
+        self._starts_device = isinstance(address, ExecAddress | SimAddress)
         # A thread may still be opening the port when the line is closed.
         self._closing = threading.Lock()
         self._closed = False
@@ -71,7 +75,7 @@ class DeviceLine:
         if self.port is not None:
             return self.port
         self._check_open()
-        port = tapped(self.address.open(OPEN_SECONDS), self.tap, self._guard)
+        port = tapped(self.address.open(OPEN_SECONDS), self.tap, self._guard, self.unread.received)
         if not self._adopt(port):
             close(port)
             raise self._closed_error()
@@ -85,7 +89,7 @@ class DeviceLine:
         if self.port is not None:
             return self.port
         self._check_open()
-        port = tapped(await open_port(self.address), self.tap, self._guard)
+        port = tapped(await open_port(self.address), self.tap, self._guard, self.unread.received)
         if not self._adopt(port):
             await aclose(port)
             raise self._closed_error()
@@ -126,6 +130,7 @@ class DeviceLine:
             if self._closed:
                 return False
             self.port = port
+        self.unread.forget(empty=self._starts_device)
         if self._agent:
             port.requests.expect_agent()
         # The bytes of this port do not continue those of an earlier one.

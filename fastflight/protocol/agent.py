@@ -80,7 +80,7 @@ class AgentRepl(RawRepl):
         # Code was sent and has not ended.
         self._running = False
 
-    def enter(self, *, interrupt: bool = False, attempts: int = 1) -> Conversation[None]:
+    def enter(self, *, attempts: int = 1) -> Conversation[None]:
         """Ask the agent to announce itself. Raise `BusyError` if it does not."""
         self.inbox.clear()
         for _ in range(attempts):
@@ -104,7 +104,7 @@ class AgentRepl(RawRepl):
         self.leaves += 1
         yield from ()
 
-    def recover(self) -> Conversation[None]:
+    def recover(self, grace: float = 0.0) -> Conversation[None]:
         """Reach the idle agent: code that still runs is interrupted. `TransportTimeout` if it does not answer."""
         self.inbox.clear()
         for _ in range(ATTEMPTS):

@@ -145,10 +145,10 @@ class AioRepl(RawRepl):
         self.traffic = self.splitter = TrafficSplitter()
         self._commands = 0
 
-    def enter(self, *, interrupt: bool = False, attempts: int = 1) -> Conversation[None]:
-        """As `RawRepl.enter`. A program is not interrupted: Ctrl-C does not reach it."""
+    def enter(self, *, attempts: int = 1) -> Conversation[None]:
+        """As `RawRepl.enter`."""
         self.traffic.expect(HEADINGS)
-        yield from super().enter(interrupt=False, attempts=attempts)
+        yield from super().enter(attempts=attempts)
 
     def is_running(self) -> Conversation[bool]:
         """Return whether it is aiorepl that has answered to Ctrl-A, and not the board's own REPL."""
@@ -175,10 +175,10 @@ class AioRepl(RawRepl):
         self.traffic.expect(PROMPTS)
         yield from super().leave()
 
-    def recover(self) -> Conversation[None]:
+    def recover(self, grace: float = 0.0) -> Conversation[None]:
         """Reach the raw mode again, when the present command has ended. `TransportTimeout` if there is no answer."""
         last: Exception | None = None
-        for _ in range(RECOVERY_ATTEMPTS):
+        for _ in range(1 + RECOVERY_ATTEMPTS):
             self.inbox.clear()
             self.traffic.forget()
             self.traffic.expect(PROMPTS)

@@ -10,6 +10,7 @@ step               result that the runner sends
 `Send(data)`       `b""`, when the line has taken all of `data`
 `Receive(within)`  at least one byte; the runner throws `TransportTimeout` after `within` seconds of silence
 `Pause(seconds)`   `b""`, after that time
+`Limit(seconds)`   `b""`; from now on a `Receive` waits at most until these seconds have passed (`inf`: no limit)
 `Deliver(data)`    `b""`, when the caller wants more; `data` is part of a streamed result
 `Fetch()`          the next piece of the content that the caller supplies, `b""` after the last
 =================  ==========================================================================================
@@ -51,6 +52,13 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """Let no further `Receive` wait for longer than until `seconds` from now, also if the board keeps sending."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Deliver:
     """Pass `data` to the caller, as the next part of a streamed result. Empty data only reports progress."""
 
@@ -62,7 +70,7 @@ class Fetch:
     """Ask the caller for the next piece of content, once the piece before it is safe on the board."""
 
 
-Step = Send | Receive | Pause | Deliver | Fetch
+Step = Send | Receive | Pause | Limit | Deliver | Fetch
 Conversation = Generator[Step, bytes, T]
 
 

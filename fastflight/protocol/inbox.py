@@ -24,6 +24,9 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._data)
 
+    def __contains__(self, mark: bytes) -> bool:
+        return mark in self._data
+
     def clear(self) -> None:
         """Drop everything received so far."""
         self._data.clear()

@@ -10,6 +10,8 @@ or is closed early, the board's state is unknown: run `recover` before any other
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
@@ -17,7 +19,7 @@ from typing import Protocol
 from fastflight import own_code
 from fastflight.errors import BusyError, DeviceMemory, ProtocolError, TransportTimeout
 from fastflight.protocol import raw_paste
-from fastflight.protocol.conversation import Conversation, Deliver, Pause, Send
+from fastflight.protocol.conversation import Conversation, Deliver, Limit, Pause, Send
 from fastflight.protocol.inbox import Inbox
 
 CTRL_A = b"\x01"
@@ -29,6 +31,7 @@ END = b"\x04"
 HEADING = b"raw REPL; CTRL-B to exit"
 BANNER = HEADING + b"\r\n"
 PROMPT = BANNER + b">"
+FRIENDLY_PROMPT = b">>> "
 SOFT_REBOOT = b"soft reboot\r\n"
 # The first part of the line that a board prints when it starts.
 NAME = b"MicroPython v"
@@ -42,10 +45,18 @@ PLAIN_BYTES = 63
 ANSWER_SECONDS = 1.0
 # Allows for boot, mounting the file system and boot.py after a soft reset.
 REBOOT_SECONDS = 10.0
-RECOVERY_ATTEMPTS = 3
-# On the unix port, Ctrl-C does not interrupt code that reads its input: a transfer routine that waits for the rest of a
-# step reads it as a data byte. This many bytes fill the longest step, a third of a 512-byte ring, and end it.
-FILLING_BYTES = 256
+RECOVERY_ATTEMPTS = 2
+# What a program gets to clean up (`finally:`) after Ctrl-C, before more Ctrl-C would interrupt its cleaning up.
+GRACE_SECONDS = 3.0
+# A wait for the raw REPL is divided into these: a prompt that does not answer to Ctrl-A gets another one.
+STEP_SECONDS = 0.25
+# For code that catches a Ctrl-C: one a millisecond, because a board keeps only one that it has not handled yet. On the
+# unix port, Ctrl-C does not interrupt code that reads its input: a transfer routine that waits for the rest of a step
+# reads it as a data byte. These fill the longest step, a third of a 512-byte ring, and end it.
+BURST_BYTES = 600
+BURST_PAUSE_SECONDS = 0.001
+# How much of the output before a prompt is kept to find that prompt.
+MAX_SEARCHED_BYTES = 512
 # A traceback longer than this is output that happens to hold the end marker.
 MAX_TRACEBACK_BYTES = 64 * 1024
 # The longest single answer; streamed output has no limit.
@@ -99,38 +110,54 @@ class RawRepl:
         # What the board sent before it answered to the last Ctrl-A.
         self.before = b""
 
-    def enter(self, *, interrupt: bool, attempts: int = 1) -> Conversation[None]:
-        """Enter the raw REPL from the prompt. With `interrupt`, stop the running code first (`recover`).
+    def find_prompt(self, found: re.Pattern[bytes], within: float) -> Conversation[bytes]:
+        """Send Ctrl-B, and wait until the board sends what matches `found`. Return the end of what it sent.
 
-        Without `interrupt`, leave a running program alone: raise `BusyError` if the board does not answer at its
-        prompt. Use several `attempts` for a board that may still be booting.
+        Return nothing if that takes more than `within` seconds in all.
+
+        The friendly REPL answers with its banner, and so does the raw REPL, which Ctrl-B leaves. If a program runs, and
+        ends later, its prompt reads the Ctrl-B and stays at the prompt.
         """
-        if interrupt:
-            yield from self.recover()
-            return
+        self.inbox.clear()
+        self.leaves += 1
+        yield Send(CTRL_B)
+        yield Limit(within)
+        answer = b""
+        try:
+            while not found.search(answer):
+                answer = answer[-MAX_SEARCHED_BYTES:] + (yield from self.inbox.some(within))
+        except TransportTimeout:
+            yield Limit(math.inf)
+            return b""
+        yield Limit(math.inf)
+        return answer
+
+    def enter(self, *, attempts: int = 1) -> Conversation[None]:
+        """Enter the raw REPL from the prompt: send Ctrl-A, so many times, then Ctrl-B if none is answered.
+
+        Leave a running program alone: raise `BusyError` if the board does not answer at its prompt.
+        """
         self.inbox.clear()
         for attempt in range(1, attempts + 1):
             yield Send(CTRL_A)
+            # In all: a program that prints is never silent.
+            yield Limit(ANSWER_SECONDS)
             try:
                 self.before = yield from self.inbox.until(HEADING, ANSWER_SECONDS)
+                yield Limit(math.inf)
                 yield from self.inbox.until(b"\n>", ANSWER_SECONDS)
                 if self._late_answer:  # each Ctrl-A has its banner: this one may answer an earlier Ctrl-A
                     yield from self._echo()
                 self.entered = True
                 return
             except (TransportTimeout, ProtocolError) as error:
+                yield Limit(math.inf)
                 self._late_answer = True
                 if attempt < attempts:
                     continue
                 # If the program ends later and reads the Ctrl-A, this returns the board to the friendly prompt.
                 yield Send(CTRL_B)
-                raise BusyError(
-                    "the board does not answer at its prompt: a program is running on it, or it is not MicroPython",
-                    holder="the board's own program",
-                    hint="Wait for the program to end, or ask with interrupt=true to stop it. "
-                    "For requests beside a program, run aiorepl in it or install the agent: `fastflight agent install`"
-                    ". If the program has the agent, say so: agent = true in the fleet file, or --agent",
-                ) from error
+                raise no_prompt() from error
 
     def _echo(self) -> Conversation[None]:
         """Have the board print a unique token, and drop everything up to it: older banners and answers come before."""
@@ -147,20 +174,30 @@ class RawRepl:
         self.leaves += 1
         yield Send(CTRL_B)
 
-    def recover(self) -> Conversation[None]:
+    def recover(self, grace: float = 0.0) -> Conversation[None]:
         """Reach the raw REPL from any state: interrupt, enter, and drop old output up to an echo.
 
-        Raises `TransportTimeout` if the board does not answer to several attempts.
+        A user's code gets one Ctrl-C and `grace` seconds to clean up. Code of fastflight has nothing to clean up
+        (`grace` 0): it gets another one, because the prompt may read the rest of its input as a line. What follows is
+        a burst of Ctrl-C, twice. Nothing comes before the first Ctrl-C: a ring may have only one place left.
+
+        Raises `TransportTimeout` if the board does not answer.
         """
         last: Exception | None = None
-        for attempt in range(RECOVERY_ATTEMPTS):
+        for attempt in range(1 + RECOVERY_ATTEMPTS):
             self.inbox.clear()
-            # The return ends a half-typed line of a friendly REPL; the second Ctrl-C is for code that caught the first.
-            yield Send(b"\r" + CTRL_C * (FILLING_BYTES if attempt else 2))
-            yield Pause(0.01)
+            if attempt == 0:
+                yield Send(CTRL_C)
+                yield Pause(0.01)
+                if not grace:
+                    yield Send(CTRL_C)
+            else:
+                for _ in range(BURST_BYTES):
+                    yield Send(CTRL_C)
+                    yield Pause(BURST_PAUSE_SECONDS)
             yield Send(CTRL_A)
             try:
-                self.before = yield from self.inbox.until(HEADING, ANSWER_SECONDS)
+                yield from self._await_heading(ANSWER_SECONDS if attempt or not grace else grace)
                 yield from self.inbox.until(b"\n>", ANSWER_SECONDS)
                 yield from self._echo()
                 self.entered = True
@@ -169,9 +206,29 @@ class RawRepl:
                 self._late_answer = True
                 last = error
         raise TransportTimeout(
-            "the board does not answer to Ctrl-C and Ctrl-A",
-            hint="Check that it runs MicroPython and that the speed is right, reset it, or plug it in again",
+            "the program on the board does not end: it catches KeyboardInterrupt, or has switched Ctrl-C off",
+            hint="Reset the board: with its button, with DTR or RTS, by opening its port at 1200 baud, or by plugging "
+            "it in again. If it has just been connected, check that it runs MicroPython and that the speed is right",
         ) from last
+
+    def _await_heading(self, within: float) -> Conversation[None]:
+        """Wait for the answer to Ctrl-A, at most `within` seconds, also if the program prints meanwhile."""
+        yield Limit(within)
+        again = True
+        for _ in range(max(1, round(within / STEP_SECONDS))):
+            try:
+                self.before = yield from self.inbox.until(HEADING, STEP_SECONDS)
+                yield Limit(math.inf)
+                return
+            except (TransportTimeout, ProtocolError) as error:
+                last: TransportTimeout | ProtocolError = error
+                if again and FRIENDLY_PROMPT in self.inbox:
+                    # The program has ended. Its prompt has read unread input of the program, or has dropped the Ctrl-A,
+                    # as the unix port does.
+                    again = False
+                    yield Send(CTRL_C + CTRL_A)
+        yield Limit(math.inf)
+        raise last
 
     def send_code(self, code: bytes) -> Conversation[None]:
         """Send `code`, which resets the board: no answer is awaited."""
@@ -307,6 +364,17 @@ class RawRepl:
             self.paste = False
             yield from self.recover()
             return False
+
+
+def no_prompt() -> BusyError:
+    """Return the error for a board that does not answer at its prompt."""
+    return BusyError(
+        "the board does not answer at its prompt: a program is running on it, or it is not MicroPython",
+        holder="the board's own program",
+        hint="Wait for the program to end, or ask with interrupt=true to stop it. "
+        "For requests beside a program, run aiorepl in it or install the agent: `fastflight agent install`"
+        ". If the program has one of them, say so: agent = true in the fleet file, or --agent",
+    )
 
 
 def _has_start_line(received: bytes) -> bool:

@@ -55,7 +55,17 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--baud", type=int, default=0, help="baud rate of the line; 0: unpaced with flow control, like native USB"
     )
-    parser.add_argument("--ring", type=int, default=512, help="size of the receive ring of a paced line, in bytes")
+    parser.add_argument(
+        "--ring", type=int, default=512, help="size of the receive ring of a paced line, or of one that holds, in bytes"
+    )
+    parser.add_argument(
+        "--hold",
+        type=int,
+        nargs="?",
+        const=1,
+        default=0,
+        help="a full receive ring holds the host back before Ctrl-C is looked at, as firmware does over USB",
+    )
     parser.add_argument(
         "--slice", type=float, default=1, metavar="MS", help="step in which a paced line moves bytes, in milliseconds"
     )
@@ -121,6 +131,7 @@ def main() -> None:
         ring=chosen.ring,
         faults=chosen.fault,
         interrupts=not chosen.no_interrupt,
+        holds=bool(chosen.hold),
         poke=lambda: _thread.interrupt_main(POKE),
         peer_check=line.check_peer,
         slice_seconds=chosen.slice / 1000,

@@ -2,7 +2,10 @@
 
 A line thread (see `line.py`) passes received bytes to `arrive`, and they wait in a `Ring` until the program reads them.
 Without flow control, the ring is as small as a board's; bytes that arrive while it is full are lost and counted. With
-flow control, `arrive` blocks instead, like native USB. Sent bytes go to the `send` callable, at most as fast as the
+flow control, `arrive` blocks instead. Then a ring that was given no size is so large that nobody sees its end. One that
+was given a size (`holds`) is that of firmware over USB-CDC: it takes a byte only while it has a free place, and only
+then looks whether the byte is Ctrl-C. So an interrupt needs one free place for itself and one for each byte before it;
+behind a full ring nobody sees it. Sent bytes go to the `send` callable, at most as fast as the
 `Pacer` allows.
 
 Theory of operation. The board's program runs in the main thread. Two requests can stop it: an interrupt (Ctrl-C while
@@ -67,9 +70,12 @@ class Uart:
         poke: Callable[[], None] | None = None,
         peer_check: Callable[[], None] = lambda: None,
         slice_seconds: float = SLICE_SECONDS,
+        holds: bool = False,
     ) -> None:
-        self.flow_control = not rate
-        self.ring = Ring(FLOW_CONTROLLED_RING if self.flow_control else ring)
+        """`holds`: a full ring of `ring` bytes holds the sender back, and a Ctrl-C with it."""
+        self.flow_control = holds or not rate
+        self._holds = holds
+        self.ring = Ring(ring if holds or rate else FLOW_CONTROLLED_RING)
         self.interrupt_char = -1
         self.received = 0
         self.sent = 0
@@ -95,7 +101,8 @@ class Uart:
                 return
             before, self.received = self.received, self.received + len(data)
             data, event = self._faults.on_receive(data, before)
-            data = self._filter_interrupts(data)
+            if not self._holds:
+                data = self._filter_interrupts(data)
             # In the same locked block: a listener that was told of the fault may call `mend`, and must find its effect.
             if event == "stall":
                 self._stalled = True
@@ -103,17 +110,26 @@ class Uart:
                 self._request_reset()
                 data = b""
         self._poke_main()
-        with self._change:
-            while data:
-                taken = self.ring.put(data)
-                data = data[taken:]
+        while data:
+            with self._change:
+                data = self._take(data)
                 self._change.notify_all()
-                if not data:
-                    break
-                if not self.flow_control:  # the rest is lost
-                    break
-                if not self._change.wait(PEER_CHECK_INTERVAL):
+            self._poke_main()
+            if not self.flow_control:  # the rest is lost
+                break
+            with self._change:
+                if data and len(self.ring) == self.ring.capacity and not self._change.wait(PEER_CHECK_INTERVAL):
                     self._peer_check()
+
+    def _take(self, data: bytes) -> bytes:
+        """Store the first bytes of `data`, as many as fit. Return the rest."""
+        if not self._holds:
+            return data[self.ring.put(data) :]
+        # A byte of an interrupt takes no place, but is seen only if there is one.
+        while data and (free := self.ring.capacity - len(self.ring)):
+            self.ring.put(self._filter_interrupts(data[:free]))
+            data = data[free:]
+        return data
 
     def reset(self) -> None:
         """Reset the board from outside, like the button on it."""

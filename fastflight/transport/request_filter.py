@@ -209,7 +209,8 @@ class RequestFilter:
             if self._talking:
                 self._talking = False
                 self._tap.end_of_request(begins_line=False)
-                self._leave_deadline = self._clock() + LEAVE_SECONDS
+            # A request that looks for the prompt sends Ctrl-B as well.
+            self._leave_deadline = self._clock() + LEAVE_SECONDS
 
     def _split(self, data: bytes) -> None:
         data, self._pending = self._pending + data, b""

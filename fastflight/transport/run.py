@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator,
 from typing import Any, TypeVar
 
 from fastflight.errors import TransportError, TransportTimeout
-from fastflight.protocol.conversation import Conversation, Deliver, Fetch, Pause, Receive, Send, Step
+from fastflight.protocol.conversation import Conversation, Deliver, Fetch, Limit, Pause, Receive, Send, Step
 from fastflight.transport.port import Gathering, Port
 
 T = TypeVar("T")
@@ -35,12 +35,12 @@ def run(
     After `timeout` seconds, every further wait for the device raises `TransportTimeout`. The limits of the single waits
     do not stop a board that sends without end while the conversation searches its output for an answer.
     """
-    deadline = _deadline(timeout)
+    waits = _Waits(timeout)
     try:
         step = next(conversation)
         while True:
             try:
-                answer = _perform(_limit_wait(step, deadline), port, content)
+                answer = _perform(waits.limited(step), port, content)
             except TransportError as error:
                 step = _throw(conversation, step, error)
             else:
@@ -54,13 +54,14 @@ def run(
 
 def stream(conversation: Conversation[None], port: Port) -> Generator[bytes, None, None]:
     """Execute `conversation` and yield what it delivers."""
+    waits = _Waits(None)
     try:
         step = next(conversation)
         while True:
             if isinstance(step, Deliver):
                 yield step.data
             try:
-                answer = _perform(step, port, None)
+                answer = _perform(waits.limited(step), port, None)
             except TransportError as error:
                 step = conversation.throw(error)
             else:
@@ -81,7 +82,7 @@ def _perform(step: Step, port: Port, content: Iterator[bytes] | None) -> bytes:
             time.sleep(seconds)
         case Fetch():
             return next(content, b"") if content is not None else b""
-        case Deliver():
+        case Limit() | Deliver():
             pass
     return b""
 
@@ -94,12 +95,12 @@ async def arun(
     timeout: float | None = None,
 ) -> T:
     """As `run`, on an event loop."""
-    deadline = _deadline(timeout)
+    waits = _Waits(timeout)
     try:
         step = next(conversation)
         while True:
             try:
-                answer = await _aperform(_limit_wait(step, deadline), port, content) or b""
+                answer = await _aperform(waits.limited(step), port, content) or b""
             except TransportError as error:
                 step = _throw(conversation, step, error)
             else:
@@ -113,13 +114,14 @@ async def arun(
 
 async def astream(conversation: Conversation[None], port: Port) -> AsyncGenerator[bytes, None]:
     """As `stream`, on an event loop."""
+    waits = _Waits(None)
     try:
         step = next(conversation)
         while True:
             if isinstance(step, Deliver):
                 yield step.data
             try:
-                answer = await _aperform(step, port, None) or b""
+                answer = await _aperform(waits.limited(step), port, None) or b""
             except TransportError as error:
                 step = conversation.throw(error)
             else:
@@ -161,15 +163,20 @@ def _throw(conversation: Conversation[T], step: Step, error: TransportError) -> 
     return conversation.throw(error)
 
 
-def _deadline(timeout: float | None) -> float:
-    return math.inf if timeout is None else time.monotonic() + timeout
+class _Waits:
+    """Limits the waits of one conversation: all together to `timeout` seconds, and to what its `Limit` steps say."""
 
+    def __init__(self, timeout: float | None) -> None:
+        self._deadline = math.inf if timeout is None else time.monotonic() + timeout
+        self._until = self._deadline
 
-def _limit_wait(step: Step, deadline: float) -> Step:
-    """Return `step` with its wait limited by `deadline`. `TransportTimeout` if that has passed."""
-    if deadline == math.inf or not isinstance(step, Receive):
-        return step
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TransportTimeout("the device kept sending, but did not answer in time")
-    return Receive(min(step.within, left))
+    def limited(self, step: Step) -> Step:
+        """Return `step` with its wait limited. `TransportTimeout` if there is no time left."""
+        if isinstance(step, Limit):
+            self._until = min(self._deadline, time.monotonic() + step.seconds)
+        if self._until == math.inf or not isinstance(step, Receive):
+            return step
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise TransportTimeout("the device kept sending, but did not answer in time")
+        return Receive(min(step.within, left))

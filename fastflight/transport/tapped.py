@@ -37,26 +37,32 @@ def receive_backlog() -> Conversation[None]:
             received += len((yield Receive(BACKLOG_SECONDS)))
 
 
+def unheard(data: bytes) -> None:
+    """The default listener."""
+
+
 def unguarded() -> None:
     """The default guard: this process may always write."""
 
 
-def tapped(port: Port, tap: Tap, guard: Guard = unguarded) -> TappedPort:
+def tapped(port: Port, tap: Tap, guard: Guard = unguarded, received: Callable[[bytes], None] = unheard) -> TappedPort:
     """Return `port` with a tap on it. The result is a `SerialControl` if `port` is one.
 
     `guard` is called before each write and each control of the line. It raises if this process may not do that now.
+    `received` gets all bytes that are read.
     """
     if isinstance(port, SerialControl):
-        return TappedSerialPort(port, port, tap, guard)
-    return TappedPort(port, tap, guard)
+        return TappedSerialPort(port, port, tap, guard, received)
+    return TappedPort(port, tap, guard, received)
 
 
 class TappedPort:
     """A port that copies its traffic to `tap`. A write is copied before it is sent, so before any answer to it."""
 
-    def __init__(self, port: Port, tap: Tap, guard: Guard = unguarded) -> None:
+    def __init__(self, port: Port, tap: Tap, guard: Guard, received: Callable[[bytes], None]) -> None:
         self._port = port
         self._guard = guard
+        self._notify = received
         self._tap = tap
         # A line without a speed of its own, such as a socket, waits until it is read.
         self._can_wait = port.bytes_per_second is None
@@ -99,6 +105,7 @@ class TappedPort:
         return data
 
     def _received(self, data: bytes) -> None:
+        self._notify(data)
         if self._reading_backlog:
             self._tap.feed("rx", data, waited=True)
         else:
@@ -117,6 +124,7 @@ class TappedPort:
             await asyncio.sleep(0)
 
     def _pour(self, data: bytes) -> bool:
+        self._notify(data)
         self.requests.feed("rx", data)
         return self._can_wait and self._tap.is_ahead
 
@@ -138,8 +146,10 @@ class TappedPort:
 class TappedSerialPort(TappedPort):
     """A tapped port that is a real serial line. It passes all control calls on to `control`."""
 
-    def __init__(self, port: Port, control: SerialControl, tap: Tap, guard: Guard = unguarded) -> None:
-        super().__init__(port, tap, guard)
+    def __init__(
+        self, port: Port, control: SerialControl, tap: Tap, guard: Guard, received: Callable[[bytes], None]
+    ) -> None:
+        super().__init__(port, tap, guard, received)
         self._control = control
 
     @property

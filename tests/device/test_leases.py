@@ -289,7 +289,7 @@ def test_a_mending_that_is_broken_off_is_begun_anew() -> None:
     board._staged.append(StagedFile("/x"))
     board.dirty = True
     token = f"001-{id(board.repl) & 0xFFFFFF:06x}"
-    script: list[Entry] = [Send(b"\r\x03\x03\x01"), Answer(b"raw REPL; CTRL-B to exit\r\n>")]
+    script: list[Entry] = [Send(b"\x03\x03\x01"), Answer(b"raw REPL; CTRL-B to exit\r\n>")]
     script += [Send(f"{ECHO.format(token=token)}\x04".encode()), Answer(f"OK{token}\x04\x04>".encode()), HangUp()]
     with pytest.raises(TransportClosed):
         play(board.mend(), script)

@@ -97,7 +97,7 @@ def gets_in_step(board: LateBoard, repl: RawRepl, attempts: int) -> bool:
     in_step = True
     for _ in range(board.silences + 1):
         try:
-            board.play(repl.enter(interrupt=not in_step, attempts=attempts))
+            board.play(repl.enter(attempts=attempts) if in_step else repl.recover())
             in_step = True
             for _ in range(2):
                 board.play(repl.submit_in_program(CODE))

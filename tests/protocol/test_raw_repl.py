@@ -1,6 +1,7 @@
 """The raw REPL against transcripts, whole and split at any point."""
 
 import itertools
+import re
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from fastflight.errors import BusyError, DeviceMemory, ProtocolError, TransportC
 from fastflight.own_code import BEGIN, ECHO, RUN, RUN_IN_MAIN
 from fastflight.protocol import Conversation, Output, RawRepl, Send
 from fastflight.protocol.raw_repl import (
-    FILLING_BYTES,
+    BURST_BYTES,
     MAX_ANSWER_BYTES,
     MAX_TRACEBACK_BYTES,
     PLAIN_BYTES,
@@ -41,7 +42,7 @@ def follow(board: RawRepl, code: bytes) -> Conversation[bytes]:
 
 
 def entered(board: RawRepl) -> RawRepl:
-    play(board.enter(interrupt=False), ENTER)
+    play(board.enter(), ENTER)
     return board
 
 
@@ -55,32 +56,32 @@ def test_enters_from_the_prompt_and_leaves_again() -> None:
 @given(SIZES)
 def test_enters_whatever_stands_before_the_banner(sizes: list[int]) -> None:
     board = repl()
-    play(board.enter(interrupt=False), [Send(b"\x01"), Answer(b'{"ms": 1}\r\n>>> \r\n' + PROMPT)], sizes=sizes)
+    play(board.enter(), [Send(b"\x01"), Answer(b'{"ms": 1}\r\n>>> \r\n' + PROMPT)], sizes=sizes)
     assert board.entered
 
 
 def test_a_running_program_is_left_alone_and_said_to_be_in_the_way() -> None:
     board = repl()
     with refused(BusyError, holder="the board's own program"):
-        play(board.enter(interrupt=False), [Send(b"\x01"), Silence(), Send(b"\x02")])
+        play(board.enter(), [Send(b"\x01"), Silence(), Send(b"\x02")])
     assert not board.entered
 
 
 def test_a_board_that_boots_is_asked_again() -> None:
     board = repl()
-    play(board.enter(interrupt=False, attempts=2), [Send(b"\x01"), Silence(), *ENTER, *echo(board)])
+    play(board.enter(attempts=2), [Send(b"\x01"), Silence(), *ENTER, *echo(board)])
     assert board.entered
 
 
 def test_a_program_that_prints_without_end_is_busy_too() -> None:
     noise = Answer(b"x" * (1 << 21))
     with pytest.raises(BusyError):
-        play(repl().enter(interrupt=False), [Send(b"\x01"), noise, Send(b"\x02")])
+        play(repl().enter(), [Send(b"\x01"), noise, Send(b"\x02")])
 
 
 def test_a_line_that_closes_is_not_a_busy_board() -> None:
     with pytest.raises(TransportClosed):
-        play(repl().enter(interrupt=False), [Send(b"\x01"), HangUp()])
+        play(repl().enter(), [Send(b"\x01"), HangUp()])
 
 
 def echo(board: RawRepl, number: int = 1) -> list[Entry]:
@@ -88,9 +89,12 @@ def echo(board: RawRepl, number: int = 1) -> list[Entry]:
     return [Send(f"{ECHO.format(token=token)}\x04".encode()), Answer(f"OK{token}\x04\x04>".encode())]
 
 
-FIRST_ATTEMPT = Send(b"\r\x03\x03\x01")
-LATER_ATTEMPT = Send(b"\r" + b"\x03" * FILLING_BYTES + b"\x01")
-UNANSWERED: list[Entry] = [FIRST_ATTEMPT, Silence(), LATER_ATTEMPT, Silence(), LATER_ATTEMPT, Silence()]
+FIRST_ATTEMPT = Send(b"\x03\x03\x01")
+POLITE_ATTEMPT = Send(b"\x03\x01")
+LATER_ATTEMPT = Send(b"\x03" * BURST_BYTES + b"\x01")
+# A wait of a second for the raw REPL.
+NO_ANSWER = [Silence()] * 4
+UNANSWERED: list[Entry] = [FIRST_ATTEMPT, *NO_ANSWER, LATER_ATTEMPT, *NO_ANSWER, LATER_ATTEMPT, *NO_ANSWER]
 
 
 def recovery(board: RawRepl, number: int = 1, before: bytes = b"", send: Send = FIRST_ATTEMPT) -> list[Entry]:
@@ -106,8 +110,37 @@ def test_recovers_from_any_state(sizes: list[int]) -> None:
 
 def test_recovery_tries_again_when_the_first_attempt_is_lost() -> None:
     board = repl()
-    play(board.recover(), [FIRST_ATTEMPT, Silence(), *recovery(board, send=LATER_ATTEMPT)])
+    play(board.recover(), [FIRST_ATTEMPT, *NO_ANSWER, *recovery(board, send=LATER_ATTEMPT)])
     assert board.entered
+
+
+def test_a_program_cleans_up_before_it_gets_another_ctrl_c() -> None:
+    board = repl()
+    cleaning: list[Entry] = [POLITE_ATTEMPT, *[Silence()] * 11, Answer(b"cleaned\r\n" + PROMPT), *echo(board)]
+    play(board.recover(grace=3.0), cleaning)
+    assert board.entered
+
+
+@pytest.mark.parametrize("typed", [b"", b"half a line"])
+def test_a_prompt_that_has_lost_its_ctrl_a_gets_another(typed: bytes) -> None:
+    board = repl()
+    ended = Answer(b"cleaned\r\n>>> " + typed)
+    again = [Send(b"\x03\x01"), Answer(b"\r\n>>> \r\n" + PROMPT)]
+    play(board.recover(grace=3.0), [POLITE_ATTEMPT, ended, Silence(), *again, *echo(board)])
+    assert board.entered
+
+
+FOUND = re.compile(rb">>> $")
+
+
+@pytest.mark.parametrize("answer", [[Silence()], [Answer(b"row 1\r\n"), Silence()]])
+def test_a_prompt_that_does_not_come_is_not_found(answer: list[Entry]) -> None:
+    assert play(repl().find_prompt(FOUND, 1.0), [Send(b"\x02"), *answer]).result == b""
+
+
+@given(SIZES)
+def test_a_prompt_is_found(sizes: list[int]) -> None:
+    play(repl().find_prompt(FOUND, 1.0), [Send(b"\x02"), Answer(b"row 1\r\nMicroPython\r\n>>> ")], sizes=sizes)
 
 
 def test_no_two_recoveries_ask_for_the_same_echo() -> None:
@@ -119,15 +152,15 @@ def test_no_two_recoveries_ask_for_the_same_echo() -> None:
 def test_a_board_that_was_late_has_to_prove_itself_at_the_next_prompt_and_not_again() -> None:
     board = repl()
     with pytest.raises(BusyError):
-        play(board.enter(interrupt=False), [Send(b"\x01"), Silence(), Send(b"\x02")])
+        play(board.enter(), [Send(b"\x01"), Silence(), Send(b"\x02")])
     late = Answer(PROMPT + b"\r\nMicroPython v1.27\r\n>>> \r\n" + PROMPT, may_wait=True)
-    play(board.enter(interrupt=False), [Send(b"\x01"), late, *echo(board)])
+    play(board.enter(), [Send(b"\x01"), late, *echo(board)])
     play(board.leave(), [Send(b"\x02")])
-    play(board.enter(interrupt=False), ENTER)
+    play(board.enter(), ENTER)
 
 
 def test_a_board_that_stays_silent_is_given_up_with_what_to_do() -> None:
-    with pytest.raises(TransportTimeout, match="does not answer to Ctrl-C.*plug it in again"):
+    with pytest.raises(TransportTimeout, match="catches KeyboardInterrupt.*DTR or RTS.*1200 baud"):
         play(repl().recover(), UNANSWERED)
 
 
@@ -268,7 +301,7 @@ def test_soft_reset_starts_the_program_again() -> None:
 def test_garbage_raises_only_documented_errors(garbage: bytes, sizes: list[int]) -> None:
     def dialogue() -> Conversation[None]:
         board = repl(None)
-        yield from board.enter(interrupt=False)
+        yield from board.enter()
         yield from run(board, b"print(1)")
 
     step = dialogue()

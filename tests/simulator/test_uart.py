@@ -31,6 +31,36 @@ def test_a_flow_controlled_line_loses_nothing() -> None:
     sender.join()
 
 
+@pytest.mark.parametrize(
+    ("before", "passes"),
+    [(b"", True), (b"1234567", True), (b"12345678", False), (b"1234567\r", False), (b"x" * 20, False)],
+)
+def test_a_ring_that_holds_passes_ctrl_c_only_while_it_has_a_free_place(before: bytes, passes: bool) -> None:
+    def look_for_the_peer() -> None:
+        raise LineClosed
+
+    uart = Uart(lambda data: None, ring=8, holds=True, peer_check=look_for_the_peer)
+    uart.arm()
+    if passes:
+        uart.arrive(before + b"\x03")
+        with pytest.raises(KeyboardInterrupt):
+            uart.checkpoint()
+    else:
+        with pytest.raises(LineClosed):  # it waits for a place
+            uart.arrive(before + b"\x03")
+        uart.checkpoint()
+    assert len(uart.ring) == min(len(before), 8)
+
+
+def test_a_ring_that_holds_loses_nothing_when_it_is_read() -> None:
+    uart = Uart(lambda data: None, rate=1e6, ring=8, holds=True)
+    sent = bytes(range(256)) * 10
+    sender = threading.Thread(target=uart.arrive, args=(sent,))
+    sender.start()
+    assert uart.read(len(sent)) == sent
+    sender.join()
+
+
 def test_ctrl_c_interrupts_only_while_armed() -> None:
     uart = Uart(lambda data: None)
     uart.arrive(b"a\x03b")

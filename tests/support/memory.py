@@ -33,7 +33,7 @@ from itertools import groupby
 from typing import Generic, TypeVar, assert_never
 
 from fastflight.errors import TransportClosed, TransportTimeout
-from fastflight.protocol.conversation import Conversation, Deliver, Fetch, Pause, Receive, Send, Step
+from fastflight.protocol.conversation import Conversation, Deliver, Fetch, Limit, Pause, Receive, Send, Step
 
 T = TypeVar("T")
 
@@ -196,6 +196,9 @@ class _Board:
             case Pause(seconds):
                 self.note("paused", seconds)
                 self.pauses.append(seconds)
+                return conversation.send(b"")
+            case Limit(seconds):
+                self.note("limited to", seconds)
                 return conversation.send(b"")
             case Deliver(data):
                 self.note("delivered", data)

@@ -7,6 +7,5 @@ the bytes.
 An upload goes to a temporary file on the board, is verified there and only then replaces the old file (`staging`). In
 binary transfers, functions that are installed on the board (`routines`, `resident`) exchange blocks with the host
 (`frames`). Boards that cannot do that receive content as Python statements (`statements`) and print it as text. `link`
-keeps the state of one connection, and chooses the transfer method, block size and time limits. `orphaned_transfer`
-recognises a board that another host left in the middle of a transfer.
+keeps the state of one connection, and chooses the transfer method, block size and time limits.
 """

@@ -136,11 +136,11 @@ def started(*arguments: str) -> bytes:
 
 def _evaluate(soft_reset: bool) -> Conversation[Output]:
     repl = RawRepl(paste=False)
-    yield from repl.enter(interrupt=False)
+    yield from repl.enter()
     if soft_reset:
         yield from repl.soft_reset()
         # A booting board may not read its input yet, and may start a program.
-        yield from repl.enter(interrupt=True)
+        yield from repl.recover()
     output = yield from repl.execute(CODE, SECONDS)
     yield from repl.leave()
     return output

@@ -14,14 +14,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from fastflight.errors import TransportClosed, TransportTimeout
-from fastflight.protocol.conversation import Conversation, Deliver, Fetch, Pause, Receive, Send, Step
+from fastflight.protocol.conversation import Conversation, Deliver, Fetch, Limit, Pause, Receive, Send, Step
 from fastflight.protocol.raw_repl import BANNER
 from tests.campaigns.fuzz.material import Material
 
 T = TypeVar("T")
 
 # Steps after the peer's last word: the most patient conversation, a long upload to a silent board, takes far fewer.
-MOST_STEPS_IN_SILENCE = 2000
+MOST_STEPS_IN_SILENCE = 10_000
 
 _NUMBERS = re.compile(rb"[0-9]+")
 # What a script never prints, where a number should be.
@@ -66,7 +66,7 @@ def converse(conversation: Conversation[T], material: Material, fitting: Fitting
                     sent.clear()
                 case Fetch():
                     answer = material.piece() * material.byte()
-                case Pause() | Deliver():
+                case Pause() | Limit() | Deliver():
                     pass
             closed = closed or isinstance(answer, TransportClosed)
             if closed and isinstance(step, Send | Receive):

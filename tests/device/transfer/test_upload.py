@@ -79,7 +79,7 @@ def ended(content: bytes) -> list[Entry]:
 def recovered(link: BoardLink, number: int = 1) -> list[Entry]:
     token = f"{number:03x}-{id(link.repl) & 0xFFFFFF:06x}"
     return [
-        Send(b"\r\x03\x03\x01"),
+        Send(b"\x03\x03\x01"),
         Answer(b"\x04Traceback\r\nKeyboardInterrupt: \r\n\x04>raw REPL; CTRL-B to exit\r\n>"),
         Send(f"{ECHO.format(token=token)}\x04".encode()),
         Answer(f"OK{token}\x04\x04>".encode()),

@@ -21,9 +21,9 @@ def followed(repl: RawRepl, code: bytes) -> Conversation[bytes]:
 
 
 CONVERSATIONS: tuple[Callable[[RawRepl], Conversation[object]], ...] = (
-    lambda repl: repl.enter(interrupt=False),
-    lambda repl: repl.enter(interrupt=True),
-    lambda repl: repl.enter(interrupt=False, attempts=3),
+    lambda repl: repl.enter(),
+    lambda repl: repl.recover(),
+    lambda repl: repl.enter(attempts=3),
     lambda repl: repl.execute(b"1", 5.0),
     lambda repl: repl.execute(CODE, 5.0),
     lambda repl: followed(repl, CODE),

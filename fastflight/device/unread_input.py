@@ -1,0 +1,128 @@
+"""How many bytes of ours a board may not have read, and who reads its input, as far as the host knows.
+
+A program that never reads its input leaves every byte in the board's receive ring. Firmware over USB takes no further
+byte when the ring is full, and then never sees a Ctrl-C. So requests that do not interrupt send at most `BUDGET_BYTES`
+between two proofs that the board reads its input, all of them together.
+
+One `UnreadInput` belongs to the line of a device. It lives longer than its ports, because opening a port does not empty
+the ring of a board. Pass it all that the board sends (`received`). Before a request sends a byte, it asks `may_ask`. It
+reports what it sends (`sent`), and what comes of it: `answered` or `unanswered`.
+
+What the board sends tells who reads its input::
+
+    UNKNOWN     the line was opened, or another program had it: one byte may find out
+    REPL        a banner with its prompt, or the answer to Ctrl-A: nobody else prints these
+    NOBODY      a request was not answered: nothing is sent until a prompt appears, or a pause is over
+
+A prompt alone (`>>> `) may be printed by a program: it allows to ask again, within the budget. The pause is for a
+prompt that nobody has seen. It doubles each time.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from enum import Enum
+
+from fastflight.protocol.agent_frames import ANNOUNCEMENT, MARK, Frame, FrameReader
+from fastflight.protocol.raw_repl import END, HEADING
+
+# The smallest receive ring holds 63 bytes, a quarter of which is ours.
+BUDGET_BYTES = 16
+# Doubled after each unanswered request: the last of sixteen bytes is sent after four days.
+FIRST_PAUSE_SECONDS = 10.0
+# More than the banner of the friendly REPL and its prompt.
+MAX_ANSWER_BYTES = 512
+
+# The answers of the friendly REPL to Ctrl-B, and of the raw REPL to Ctrl-A.
+BANNER = re.compile(rb"MicroPython [^\n]{1,200}\n[^\n]{0,200}\n>>> |" + HEADING + rb"\r?\n>")
+# What aiorepl prints when it starts, and its usual prompt.
+AIOREPL = re.compile(rb"Starting asyncio REPL|\n--> ")
+# What a request waits for at a board that may not answer.
+FOUND = re.compile(BANNER.pattern + b"|" + AIOREPL.pattern)
+_PROMPTS = (b">>> ", END + b">")
+
+
+class Reader(Enum):
+    """Who reads the input of a board."""
+
+    UNKNOWN = "not known"
+    REPL = "its REPL, or aiorepl in its program"
+    NOBODY = "nobody who answers: a program"
+
+
+class UnreadInput:
+    """The input of one board."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.reader = Reader.UNKNOWN
+        # How many bytes of requests the board may not have read.
+        self.unread = 0
+        # aiorepl has announced itself. It answers to Ctrl-A, and not to Ctrl-B.
+        self.aiorepl = False
+        self._pause = FIRST_PAUSE_SECONDS
+        self._next_ask = 0.0
+        self._tail = b""
+
+    def may_ask(self, count: int) -> bool:
+        """Return whether a request that does not interrupt may send `count` bytes now."""
+        if self.reader is Reader.NOBODY and self._clock() < self._next_ask:
+            return False
+        return self.unread + count <= BUDGET_BYTES
+
+    def sent(self, count: int) -> None:
+        """Count bytes that a request sends before it knows whether the board reads them."""
+        self.unread += count
+
+    def answered(self) -> None:
+        """Note that the board has read all that was sent, and that its REPL or its agent has answered."""
+        self.reader = Reader.REPL
+        self.unread = 0
+        self._pause = FIRST_PAUSE_SECONDS
+
+    def unanswered(self) -> None:
+        """Note that a request got no answer."""
+        self.reader = Reader.NOBODY
+        self._next_ask = self._clock() + self._pause
+        self._pause *= 2
+
+    def forget(self, *, empty: bool = False) -> None:
+        """Note that it is not known any more who reads. `empty`: the board has started anew, with an empty ring."""
+        self.reader = Reader.UNKNOWN
+        self._tail = b""
+        if empty:
+            self.unread = 0
+            self._pause = FIRST_PAUSE_SECONDS
+
+    def received(self, data: bytes) -> None:
+        """Process what the board sends."""
+        if self.reader is Reader.REPL and not self.unread:
+            return
+        text = self._tail + data
+        self._tail = text[-MAX_ANSWER_BYTES:]
+        if MARK in text and _has_announcement(text):
+            self._note_answer()
+        elif b">" not in text and b"asyncio" not in text:
+            return
+        elif BANNER.search(text):
+            self._note_answer()
+        elif AIOREPL.search(text):
+            self.aiorepl = True
+            self._doubt()
+        elif any(prompt in text for prompt in _PROMPTS):
+            self._doubt()
+
+    def _note_answer(self) -> None:
+        self._tail = b""
+        self.answered()
+
+    def _doubt(self) -> None:
+        self._tail = b""
+        if self.reader is Reader.NOBODY:
+            self.reader = Reader.UNKNOWN
+
+
+def _has_announcement(text: bytes) -> bool:
+    return any(isinstance(each, Frame) and each.kind == ANNOUNCEMENT for each in FrameReader().feed(text))

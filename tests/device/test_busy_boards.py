@@ -1,0 +1,164 @@
+"""A board whose program never reads its input can be interrupted, however often it has been asked politely.
+
+An interrupt lets the program clean up, and ends a loop that catches it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fastflight.concurrency import Shard
+from fastflight.device import Device, Inventory
+from fastflight.device.unread_input import BUDGET_BYTES, Reader
+from fastflight.errors import BusyError, TransportError, TransportTimeout
+from fastflight.transport import parse_url
+from fastflight.transport.chunk_buffer import Chunk
+from fastflight_benchmark.simulated import SimulatedBoard
+from tests.support.chaos import ChaosProxy
+from tests.support.waiting import until
+
+CONTENT = bytes(range(256)) * 40
+
+# The smallest ring of firmware with USB.
+LINE = "telemetry=0&hold=1&ring=127"
+PRINTS = """\
+import json, time
+while True:
+    print(json.dumps({"celsius": 21.5, "ms": time.ticks_ms()}))
+    time.sleep(0.01)
+"""
+SILENT = "while True:\n    pass\n"
+PROMPTS = "import time\nwhile True:\n    print('>>> ', end='')\n    time.sleep(0.01)\n"
+AIOREPLS = "import time\nwhile True:\n    print('\\n--> ', end='')\n    time.sleep(0.01)\n"
+# How often each is asked: the first as often as the rule says.
+PROGRAMS = {
+    "prints": (PRINTS, 10_000),
+    "silent": (SILENT, 300),
+    "prints prompts": (PROMPTS, 300),
+    "prints the prompt of aiorepl": (AIOREPLS, 300),
+}
+
+
+@contextmanager
+def running(folder: Path, program: str, *, agent: bool = False) -> Iterator[Device]:
+    (folder / "main.py").write_text(program)
+    with Shard("board") as shard:
+        device = Device("board", parse_url(f"sim:?files={folder}&{LINE}"), shard=shard, agent=agent)
+        try:
+            yield device
+        finally:
+            device.close()
+
+
+def sent(device: Device) -> bytes:
+    """What requests have sent, as far as the tap remembers."""
+    chunks = (each for each in device.tap.reader(seq=0).rest() if isinstance(each, Chunk))
+    return b"".join(each.data for each in chunks if each.direction == "tx")
+
+
+def refuse(device: Device, times: int) -> None:
+    for _ in range(times):
+        with pytest.raises(BusyError, match="a program is running"), device.lease("a polite request"):
+            pass
+
+
+@pytest.mark.parametrize("agent", [False, True], ids=["", "agent"])
+@pytest.mark.parametrize(("program", "times"), PROGRAMS.values(), ids=PROGRAMS)
+def test_refused_requests_leave_the_board_within_reach(
+    tmp_path: Path, program: str, times: int, agent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastflight.device.board.BOOT_SECONDS", 0.3)
+    monkeypatch.setattr("fastflight.device.board.PROMPT_SECONDS", 0.05)
+    monkeypatch.setattr("fastflight.device.board.BUSY_AGENT_SECONDS", 0.05)
+    monkeypatch.setattr("fastflight.protocol.raw_repl.ANSWER_SECONDS", 0.05)
+    with running(tmp_path, program, agent=agent) as device:
+        counts: list[int] = []
+        count = device._line.unread.sent
+        device._line.unread.sent = lambda size: (counts.append(size), count(size))[1]  # type: ignore[method-assign]
+        refuse(device, times)
+        assert 0 < sum(counts) <= BUDGET_BYTES
+        monkeypatch.undo()
+        with device.lease("an interrupt", interrupt=True) as session:
+            assert session.exec("print(6 * 7)").stdout == b"42\r\n"
+            session.soft_reset()
+        refuse(device, 3)
+        with device.lease("an interrupt", interrupt=True) as session:
+            session.hard_reset()
+        refuse(device, 3)
+        with device.lease("an interrupt", interrupt=True) as session:
+            assert session.exec("print(6 * 7)").stdout == b"42\r\n"
+
+
+CLEANS = """\
+import time
+try:
+    while True:
+        time.sleep(0.1)
+finally:
+    open('/cleaning', 'w').close()
+    time.sleep(1.5)
+    open('/cleaned', 'w').close()
+"""
+
+
+def test_an_interrupt_lets_the_program_clean_up(tmp_path: Path) -> None:
+    with running(tmp_path, CLEANS) as device:
+        refuse(device, 1)  # it runs
+        with device.lease("an interrupt", interrupt=True) as session:
+            assert {"/cleaning", "/cleaned"} <= {entry.path for entry in session.list("/")}
+
+
+@pytest.mark.parametrize("work", ["pass", "time.sleep(1)", "print(number)"])
+def test_a_loop_that_catches_every_exception_is_ended(tmp_path: Path, work: str) -> None:
+    program = f"import time\nnumber = 0\nwhile True:\n    try:\n        number += 1\n        {work}\n"
+    # The chance is while it handles one Ctrl-C, which a slow chip does for longer than this computer.
+    program += "    except:\n        sum(range(50_000))\n"
+    with running(tmp_path, program) as device:
+        refuse(device, 1)  # it runs
+        with device.lease("an interrupt", interrupt=True) as session:
+            assert session.exec("print(6 * 7)").stdout == b"42\r\n"
+
+
+def test_a_program_that_cannot_be_ended_is_said_to_catch_it(tmp_path: Path) -> None:
+    program = "import micropython\nmicropython.kbd_intr(-1)\nwhile True:\n    pass\n"
+    with running(tmp_path, program) as device:
+        refusal = pytest.raises(TransportTimeout, match="catches KeyboardInterrupt.*DTR or RTS.*1200 baud")
+        with refusal, device.lease("an interrupt", interrupt=True):
+            pass
+
+
+def test_a_board_is_asked_again_when_its_prompt_has_come_back(tmp_path: Path) -> None:
+    program = "import sys\nwhile sys.stdin.read(1) != 'e':\n    pass\n"
+    with running(tmp_path, program) as device:
+        refuse(device, 2)
+        device._line.port.write(b"e", 20.0)  # type: ignore[union-attr]
+        with device.listen():
+            until(lambda: device._line.unread.reader is Reader.REPL)
+        with device.lease("a polite request") as session:
+            assert session.exec("print(6 * 7)").stdout == b"42\r\n"
+
+
+# In the code, a header, a block, between two of them, the digest's answer; and in a short file.
+@pytest.mark.parametrize("options", [[], ["--no-interrupt"]])
+@pytest.mark.parametrize("at", [800, 2_500, 4_321, 11_000])
+def test_a_write_that_a_host_broke_off_is_ended_by_an_interrupt(tmp_path: Path, at: int, options: list[str]) -> None:
+    size = 900 if at == 800 else len(CONTENT)
+    with SimulatedBoard(tmp_path / "board", 0, *options, place=("--listen", "127.0.0.1:0")) as board:
+        (board.folder / "t.bin").write_bytes(b"old")
+        with ChaosProxy("127.0.0.1", int(board.path.rpartition(":")[2]), [f"cut:out@{at}"]) as proxy:
+            url = f"socket://127.0.0.1:{proxy.port}"
+            with Inventory({"board": url}) as first, pytest.raises(TransportError):
+                with first.device("board").lease("a test") as session:
+                    session.write("/t.bin", iter((CONTENT[:size],)))
+            assert (board.folder / "t.bin").read_bytes() == b"old"
+            with Inventory({"board": url}) as second:
+                device = second.device("board")
+                with pytest.raises(BusyError), device.lease("a polite request"):
+                    pass
+                with device.lease("an interrupt", interrupt=True) as session:
+                    session.write("/t.bin", iter((CONTENT,)))
+        assert (board.folder / "t.bin").read_bytes() == CONTENT

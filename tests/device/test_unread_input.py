@@ -1,0 +1,92 @@
+"""Who reads the input of a board, by what the board sends; and how much of ours it may not have read."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastflight.device.unread_input import BUDGET_BYTES, FIRST_PAUSE_SECONDS, Reader, UnreadInput
+from fastflight.protocol import agent_frames as frames
+
+BANNER = b'\r\nMicroPython 9458e3a23f on 2026-07-05; a board\r\nType "help()" for more information.\r\n>>> '
+OLD_BANNER = b'MicroPython v1.9.2-34-gd64154c73 on 2017-09-01; micro:bit\r\nType "help()" for more.\r\n>>> '
+ANNOUNCEMENT = frames.encode(frames.ANNOUNCEMENT, 0, b"1 rp2")
+
+
+class Line:
+    """The unread input of a board, by a clock that stands."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.input = UnreadInput(lambda: self.now)
+
+    def refuse(self) -> bool:
+        """Make a request of one byte that is not answered. Return whether it was allowed."""
+        if not self.input.may_ask(1):
+            return False
+        self.input.sent(1)
+        self.input.unanswered()
+        return True
+
+
+@pytest.mark.parametrize(
+    ("said", "reader", "unread"),
+    [
+        (BANNER, Reader.REPL, 0),
+        (OLD_BANNER, Reader.REPL, 0),
+        (BANNER + b'{"celsius": 21.5}\r\n', Reader.REPL, 0),
+        (b"\r\nraw REPL; CTRL-B to exit\r\n>", Reader.REPL, 0),
+        (b"row 1\r\n" + ANNOUNCEMENT, Reader.REPL, 0),
+        (b"KeyboardInterrupt: \r\n>>> ", Reader.UNKNOWN, 1),
+        (b"OSError: ETIMEDOUT\r\n\x04>", Reader.UNKNOWN, 1),
+        (b"Starting asyncio REPL...\r\n", Reader.UNKNOWN, 1),
+        (b"42\r\n--> ", Reader.UNKNOWN, 1),
+        (b'{"celsius": 21.5}\r\n', Reader.NOBODY, 1),
+        (b"a -> b, c >> d\r\nMicroPython v1.27\r\n", Reader.NOBODY, 1),
+        (b"\x16h" + b"\0" * 20, Reader.NOBODY, 1),
+    ],
+)
+@given(sizes=st.lists(st.integers(1, 30), max_size=20))
+def test_what_a_board_sends_tells_who_reads(said: bytes, reader: Reader, unread: int, sizes: list[int]) -> None:
+    line = Line()
+    assert line.refuse()
+    for size in sizes:
+        line.input.received(said[:size])
+        said = said[size:]
+    line.input.received(said)
+    assert (line.input.reader, line.input.unread) == (reader, unread)
+
+
+def test_a_board_that_does_not_answer_is_left_alone_for_a_pause_that_grows() -> None:
+    line = Line()
+    asked = []
+    for second in range(1000):
+        line.now = float(second)
+        if line.refuse():
+            asked.append(second)
+    assert asked == [0, 10, 30, 70, 150, 310, 630]
+    line.now += FIRST_PAUSE_SECONDS
+    line.input.answered()
+    assert line.refuse()
+    line.now += FIRST_PAUSE_SECONDS
+    assert line.refuse()
+
+
+@given(st.lists(st.sampled_from(["refuse", "open", "prompt", "wait"])))
+def test_no_more_than_the_budget_is_sent_whatever_happens(events: list[str]) -> None:
+    line = Line()
+    sent = 0
+    for event in [*events, *["refuse", "open", "refuse", "prompt", "refuse", "wait"] * 10]:
+        match event:
+            case "refuse":
+                sent += line.refuse()
+            case "open":
+                line.input.forget()
+            case "prompt":
+                line.input.received(b">>> ")
+            case "wait":
+                line.now = 2 * line.now + FIRST_PAUSE_SECONDS
+    assert sent == BUDGET_BYTES
+    line.input.forget(empty=True)
+    assert line.refuse()
