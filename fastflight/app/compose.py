@@ -82,7 +82,9 @@ def open_server(settings: ServeSettings) -> RunningServer:
         parts.callback(shards.close)
         # The devices of a cluster are added when this server owns them.
         devices = {} if settings.cluster else settings.devices
-        inventory = parts.enter_context(Inventory(devices, shards=shards, parse=device_address, agents=settings.agents))
+        inventory = parts.enter_context(
+            Inventory(devices, shards=shards, parse=device_address, agents=settings.agents, graces=settings.graces)
+        )
         # Closed after the shards, when no more lines are read: everything that was read is then recorded.
         recordings, shared = open_recordings(settings, inventory)
         if recordings is not None:

@@ -36,6 +36,7 @@ from fastflight.app.recording_settings import FleetRecordings
 from fastflight.app.sql_settings import EXAMPLE as SQL_EXAMPLE
 from fastflight.app.sql_settings import FleetSql
 from fastflight.errors import RequestError, nearest
+from fastflight.protocol.raw_repl import GRACE_SECONDS
 from fastflight.publish.address import EXAMPLE as PUBLISH_EXAMPLE
 from fastflight.runtime.admission import DEFAULT_LIMITS
 from fastflight.service.choices import DEVICE_NAME
@@ -49,6 +50,8 @@ MAX_FLEET_BYTES = 1024 * 1024
 MAX_WAIT_SECONDS = 300
 # A day: in effect no limit.
 MAX_SILENT_SECONDS = 86_400
+# A request waits for it.
+MAX_GRACE_SECONDS = 60
 EXAMPLE = 'As in [devices.weather] url = "serial:///dev/ttyACM0"'
 LIMITS_EXAMPLE = "As in [limits] streams = 1000"
 RELAY_EXAMPLE = 'As in [relay] allow = ["127.0.0.1:2218"]'
@@ -80,6 +83,8 @@ class FleetDevice(BaseModel):
     bridge: FleetBridge | None = None
     record: Annotated[bool, Field(strict=True)] = False
     agent: Annotated[bool, Field(strict=True)] = False
+    # What an interrupted program gets to clean up, in seconds.
+    grace: Annotated[float, Field(gt=0, le=MAX_GRACE_SECONDS)] = GRACE_SECONDS
     collect: FleetCollect | None = None
     publish: FleetOutputs = []
     # The servers of a cluster that can own the device; all that can reach it if this is empty.

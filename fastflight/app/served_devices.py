@@ -29,6 +29,7 @@ from fastflight.bridge import Bridge, DeviceFront, Ports
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Device, Inventory
 from fastflight.errors import FastFlightError, RequestError, Stopped
+from fastflight.protocol.raw_repl import GRACE_SECONDS
 from fastflight.publish import Publishers
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
@@ -424,6 +425,8 @@ def _needing_restart(old: ServeSettings, new: ServeSettings) -> list[str]:
     for name in new.devices:
         if (name in old.agents) != (name in new.agents):
             changed.append(f"devices.{name}.agent")
+        if old.graces.get(name, GRACE_SECONDS) != new.graces.get(name, GRACE_SECONDS):
+            changed.append(f"devices.{name}.grace")
         if old.collect.get(name) != new.collect.get(name):
             changed.append(f"devices.{name}.collect")
     return changed

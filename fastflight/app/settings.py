@@ -119,6 +119,8 @@ class ServeSettings:
     trace: bool = False
     # The devices whose programs run the agent.
     agents: frozenset[str] = frozenset()
+    # What an interrupted program gets to clean up, in seconds, by device; others get `GRACE_SECONDS`.
+    graces: Mapping[str, float] = field(default_factory=dict)
     # The logs of devices that the server collects, by name.
     collect: Mapping[str, CollectSettings] = field(default_factory=dict)
     # How text files are written, by the name of a device and a glob over its paths.
@@ -216,6 +218,7 @@ def settings_of(
         bridges,
         shards or default_shards(),
         agents=frozenset(name for name, device in file.devices.items() if device.agent),
+        graces={name: device.grace for name, device in file.devices.items()},
         collect={
             name: collect_settings(device.collect, folder or Path(), f"devices.{name}.collect")
             for name, device in file.devices.items()

@@ -99,6 +99,8 @@ class OpenBoard:
         self.agent = False
         self._paste = paste
         self.dirty = False
+        # While `dirty`: it is a user's code, which may have to clean up.
+        self.runs_user_code = False
         self._booting = True
         self._link: BoardLink | None = None
         # The retries on earlier links.
@@ -281,7 +283,8 @@ class OpenBoard:
 
     def mend(self) -> Conversation[None]:
         """Clean up after a broken conversation: stop its code, return to the raw REPL, remove its temporary files."""
-        yield from self.repl.recover()
+        yield from self.repl.recover(self._grace if self.runs_user_code else 0.0)
+        self.runs_user_code = False
         yield from self._clean_up()
         self.dirty = False
 
@@ -399,14 +402,19 @@ class OpenBoard:
     def execute(self, code: str, within: float) -> Conversation[Output]:
         """Run a short piece of code and return its output and traceback."""
         self.changes += 1
+        self.runs_user_code = True
         yield from self.repl.submit_in_program(code.encode())
-        return (yield from self._stop_when_silent(self.repl.output(within), within))
+        output = yield from self._stop_when_silent(self.repl.output(within), within)
+        self.runs_user_code = False
+        return output
 
     def follow(self, code: str, within: float) -> Conversation[None]:
         """Run code and deliver its output as it comes. If it raises, raise the `DeviceError` for that at the end."""
         self.changes += 1
+        self.runs_user_code = True
         yield from self.repl.submit_in_program(code.encode())
         stderr = yield from self._stop_when_silent(self.repl.deliver(within), within)
+        self.runs_user_code = False
         if stderr:
             raise failure(stderr, where="", platform=self.capabilities.platform)
 

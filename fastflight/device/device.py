@@ -346,7 +346,7 @@ class Device:
     def _end(self, port: Port) -> None:
         """Bring the board back to its prompt. If that fails, close the port; the next lease opens it again."""
         try:
-            run(self._board.end(), port, timeout=END_SECONDS)
+            run(self._board.end(), port, timeout=END_SECONDS + self._grace)
         except (TransportError, ProtocolError) as error:
             # Not raised: the lease has its own result.
             self._give_up(error)
@@ -355,7 +355,7 @@ class Device:
     async def _aend(self, port: Port) -> None:
         """As `_end`."""
         try:
-            await arun(self._board.end(), port, timeout=END_SECONDS)
+            await arun(self._board.end(), port, timeout=END_SECONDS + self._grace)
         except (TransportError, ProtocolError) as error:
             self._give_up(error)
             await aclose(port)
@@ -401,9 +401,10 @@ class Device:
         """
         still_dirty = self._board.dirty and not self._board.hung_by_probe and not isinstance(error, TransportClosed)
         still_dirty = still_dirty and self._board.splitter is None
+        user_code = self._board.runs_user_code
         self._line.port = None
         self._forget()
-        self._board.dirty = still_dirty
+        self._board.dirty, self._board.runs_user_code = still_dirty, user_code
 
     def _forget(self) -> None:
         """Forget the state of the board, except that raw paste hangs it: it is not probed for that again."""

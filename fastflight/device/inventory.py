@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from fastflight.concurrency import Shard, Shards
 from fastflight.device.device import LEASE_SECONDS, Device
 from fastflight.errors import RequestError, UnknownName, nearest
+from fastflight.protocol.raw_repl import GRACE_SECONDS
 from fastflight.transport import Address, parse_url
 from fastflight.transport.tapped import Guard, unguarded
 
@@ -22,17 +23,19 @@ class Inventory:
         shards: Shards | None = None,
         parse: Callable[[str], Address] = parse_url,
         agents: Collection[str] = (),
+        graces: Mapping[str, float] | None = None,
     ) -> None:
         """`urls` maps names to device URLs. Raises `RequestError` for a URL that cannot be parsed.
 
         `lease_seconds`: how long a lease waits for another owner if it gives no timeout. `shards`: the event loops on
         which devices are read; each device uses the shard of its name. `parse` returns the address for a URL. `agents`:
-        the devices whose program runs the agent.
+        the devices whose program runs the agent or aiorepl. `graces`: what an interrupted program gets to clean up.
         """
         self._parse = parse
         self._lease_seconds = lease_seconds
         self.shards = shards
         self._agents = frozenset(agents)
+        self._graces = graces or {}
         # Held while a device is added or removed. A change replaces the dict, so readers need no lock.
         self._changing = threading.Lock()
         self._devices = {name: self._new(name, url) for name, url in urls.items()}
@@ -112,8 +115,8 @@ class Inventory:
 
     def _new(self, name: str, url: str, guard: Guard = unguarded) -> Device:
         shard = None if self.shards is None else self.shards.of(name)
-        agent = name in self._agents
-        return Device(name, self._parse(url), self._lease_seconds, shard, guard, agent=agent)
+        agent, grace = name in self._agents, self._graces.get(name, GRACE_SECONDS)
+        return Device(name, self._parse(url), self._lease_seconds, shard, guard, agent=agent, grace=grace)
 
     def __enter__(self) -> Inventory:
         return self

@@ -179,7 +179,8 @@ class RawRepl:
 
         A user's code gets one Ctrl-C and `grace` seconds to clean up. Code of fastflight has nothing to clean up
         (`grace` 0): it gets another one, because the prompt may read the rest of its input as a line. What follows is
-        a burst of Ctrl-C, twice. Nothing comes before the first Ctrl-C: a ring may have only one place left.
+        a burst of Ctrl-C, and one as fast as the line is. Nothing comes before the first Ctrl-C: a ring may have only
+        one place left.
 
         Raises `TransportTimeout` if the board does not answer.
         """
@@ -192,9 +193,7 @@ class RawRepl:
                 if not grace:
                     yield Send(CTRL_C)
             else:
-                for _ in range(BURST_BYTES):
-                    yield Send(CTRL_C)
-                    yield Pause(BURST_PAUSE_SECONDS)
+                yield from self._burst(0.0 if attempt == RECOVERY_ATTEMPTS else BURST_PAUSE_SECONDS)
             yield Send(CTRL_A)
             try:
                 yield from self._await_heading(ANSWER_SECONDS if attempt or not grace else grace)
@@ -210,6 +209,14 @@ class RawRepl:
             hint="Reset the board: with its button, with DTR or RTS, by opening its port at 1200 baud, or by plugging "
             "it in again. If it has just been connected, check that it runs MicroPython and that the speed is right",
         ) from last
+
+    def _burst(self, pause: float) -> Conversation[None]:
+        if not pause:  # as fast as the line is
+            yield Send(CTRL_C * BURST_BYTES)
+            return
+        for _ in range(BURST_BYTES):
+            yield Send(CTRL_C)
+            yield Pause(pause)
 
     def _await_heading(self, within: float) -> Conversation[None]:
         """Wait for the answer to Ctrl-A, at most `within` seconds, also if the program prints meanwhile."""

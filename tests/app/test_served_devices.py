@@ -287,11 +287,15 @@ def test_what_needs_a_restart_is_listed() -> None:
     with serving(SETTINGS) as (running, _):
         collecting = {"demo": CollectSettings("/log.csv", Path("logs"), 60.0)}
         changed = replace(
-            SETTINGS, agents=frozenset(["demo", "gone"]), collect=collecting, sql=SqlSettings(cache_bytes=1)
+            SETTINGS,
+            agents=frozenset(["demo", "gone"]),
+            graces={"demo": 10.0},
+            collect=collecting,
+            sql=SqlSettings(cache_bytes=1),
         )
         with capture_logs() as logged:
             running.apply(changed)
-        assert logged[0]["changes"] == ["sql", "devices.demo.agent", "devices.demo.collect"]
+        assert logged[0]["changes"] == ["sql", "devices.demo.agent", "devices.demo.grace", "devices.demo.collect"]
         with capture_logs() as logged:
             running.apply(SETTINGS)
         assert [each["event"] for each in logged] == ["the fleet file was read again"]
@@ -300,7 +304,7 @@ def test_what_needs_a_restart_is_listed() -> None:
 def test_each_key_of_a_fleet_file_is_applied_or_needs_a_restart() -> None:
     """A new key belongs to one of these, and where it needs a restart to `_needing_restart`."""
     applied = {"url", "bridge", "record", "publish", "rows", "servers", "files"}
-    assert set(FleetDevice.model_fields) == applied | {"agent", "collect"}
+    assert set(FleetDevice.model_fields) == applied | {"agent", "grace", "collect"}
     assert set(FleetTables.model_fields) == {
         "devices",
         "limits",
