@@ -28,6 +28,7 @@ from fastflight.protocol.mounted_board import (
     CTRL_C,
     RUN_LINE,
     START_LINE,
+    STOP_ECHO,
     STOP_LINE,
     STOP_PROGRAM,
     install_code,
@@ -97,7 +98,9 @@ class MountedTerminal:
     def __init__(self, terminal: Terminal, answers: MountAnswers) -> None:
         self.answers = answers
         self._terminal = terminal
-        self._unmounted = threading.Event()
+        self._stopping, self._unmounted = threading.Event(), threading.Event()
+        # The end of what was received, if it may be the beginning of the echo of `STOP_LINE`.
+        self._held = b""
         self.send = terminal.send
         self.cancel = terminal.cancel
         self.settle = terminal.settle
@@ -115,6 +118,8 @@ class MountedTerminal:
             for output, reply in self.answers.feed(data) if received else ((data, b""),):
                 if reply:
                     self._terminal.send(reply)
+                if received and self._stopping.is_set():
+                    output = self._without_echo(output)
                 if output:
                     shown.append((received, output))
         if self.answers.ended is not None or self.answers.was_reset:
@@ -123,6 +128,7 @@ class MountedTerminal:
 
     def stop(self) -> None:
         """Stop the board's program, and have the board unmount the folder. Another thread must receive meanwhile."""
+        self._stopping.set()
         self._terminal.send(STOP_PROGRAM + STOP_LINE)
         if self._unmounted.wait(CLEAN_UP_SECONDS):
             return
@@ -132,6 +138,13 @@ class MountedTerminal:
                 return
         self._terminal.send(STOP_LINE)
         self._unmounted.wait(UNMOUNT_SECONDS)
+
+    def _without_echo(self, output: bytes) -> bytes:
+        """Return the board's output without what its prompt shows of the line that is typed to unmount the folder."""
+        output = (self._held + output).replace(STOP_ECHO, b"")
+        end = next((n for n in range(len(STOP_ECHO) - 1, 0, -1) if output.endswith(STOP_ECHO[:n])), 0)
+        self._held = output[len(output) - end :]
+        return output[: len(output) - end]
 
     def done(self) -> None:
         """Unmount the folder, and end the session. Another thread must receive meanwhile."""

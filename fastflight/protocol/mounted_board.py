@@ -274,6 +274,8 @@ START_LINE = MOUNTED + b".start()\r"
 RUN_LINE = MOUNTED + b".run(globals())\r"
 # The board's string literal has the code of `print('\x1b_ffz\x1b\\')`: its backslashes are written twice.
 STOP_LINE = b'exec("try:\\n ' + MOUNTED + rb""".stop()\nexcept Exception:\n print('\x1b_ffz\x1b\\\\')")""" + b"\r"
+# What the prompt shows of it.
+STOP_ECHO = STOP_LINE[:-1]
 # Ends input that is not complete, and the program that runs: once, so that the program can clean up.
 STOP_PROGRAM = b"\r\x03"
 # Ends a program that goes on because it catches that, if it is sent often enough.

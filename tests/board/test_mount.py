@@ -31,6 +31,7 @@ def test_a_folder_is_mounted_used_and_left(board: Board, here: Path) -> None:
         keys=[(PROMPT, "import app\r"), ("app 42\n>>> ", "open('new', 'w').write('x')\r"), (PROMPT, LEAVE)],
     )
     assert (code, "Traceback" in shown, "may still be mounted" in shown) == (0, False, False), shown
+    assert "_ffmount" not in shown, shown  # nor is what fastflight types at the prompt shown
     assert (here / "new").read_text() == "x"
     assert board.run("exec", WHERE).stdout == before
 
