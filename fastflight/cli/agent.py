@@ -43,10 +43,16 @@ def install(device: DeviceName = None, interrupt: Interrupt = False, server: Ser
         name = device_name(client, device)
         client.put_file(name, PATH, file, interrupt=interrupt)
         started = _programs(client, name, interrupt)
+        has_timer = "machine.Timer" in client.info(name, interrupt=interrupt)["features"]
     screen.line(f"{name}:{PATH} is there")
+    if not has_timer:
+        screen.complain(
+            "This board has no machine.Timer, so the agent needs a program that uses asyncio: "
+            f"asyncio.create_task({NAME}.task()). A program in `while True: time.sleep(1)` cannot be served."
+        )
     if started:
         screen.line(f"{', '.join(started)} starts it. Reset the board: fastflight reset {name}")
-    else:
+    elif has_timer:
         screen.line(f"Start it in main.py: import {NAME}")
     screen.line(f"In a fleet file: agent = true in [devices.{name}]")
 

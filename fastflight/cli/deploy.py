@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -150,6 +151,8 @@ class _Board:
                 step(client)
         except FastFlightError as error:
             self.report.result, self.report.why = FAILED, str(error)
+            with suppress(FastFlightError), self.server.client() as client:
+                self.deployment.restore(client)
 
 
 def _at_once(step: Callable[[_Board], None], boards: Sequence[_Board]) -> None:

@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -214,6 +215,12 @@ class Deployment:
     def give_up(self, client: InterruptibleClient) -> None:
         """Restart the board: it starts the version that was accepted last, unless there is one on trial."""
         client.reset(self._device, interrupt=True)
+
+    def restore(self, client: InterruptibleClient) -> None:
+        """Start the version that was accepted last, after a step that failed: the program may have been stopped."""
+        with suppress(DeviceError):  # there is none
+            client.remove(self._device, TRIAL, interrupt=True)
+        self.give_up(client)
 
     def _names(self, client: InterruptibleClient) -> list[str]:
         try:

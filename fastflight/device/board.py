@@ -30,7 +30,7 @@ from fastflight.device.unread_input import BANNER, FOUND, Reader, UnreadInput
 from fastflight.errors import BusyError, DeviceError, ProtocolError, RequestError, TransportTimeout
 from fastflight.protocol import Conversation, Output, RawRepl, Receive, on_silence, ticking
 from fastflight.protocol.agent import AgentRepl
-from fastflight.protocol.agent_frames import HELLO
+from fastflight.protocol.agent_frames import HELLO, STOP
 from fastflight.protocol.aiorepl import AioRepl
 from fastflight.protocol.raw_repl import CTRL_A, CTRL_B, GRACE_SECONDS, RECOVERY_ATTEMPTS, Splitter, no_prompt
 
@@ -221,6 +221,11 @@ class OpenBoard:
 
     def _interrupt(self) -> Conversation[None]:
         """Stop the program and enter the raw REPL of the board."""
+        if self.agent and self._unread.may_ask(len(STOP)):
+            # Its timer goes on when the program has ended, and would take input from the prompt.
+            self._use(agent := AgentRepl())
+            self._unread.sent(len(STOP))
+            yield from agent.stop(AGENT_SECONDS)
         if self.repl.splitter is not None:
             self._use(RawRepl(self._paste))
         self._unread.sent(1 + RECOVERY_ATTEMPTS)
@@ -228,7 +233,7 @@ class OpenBoard:
         yield from self._find_aiorepl(interrupt=True)
         self._booting = False
         if self.agent:
-            # A timer goes on when its program has ended, and would take input from the prompt.
+            # It may not have answered.
             yield from self.repl.execute(STOP_AGENT, SHORT_SECONDS)
 
     def _find_aiorepl(self, *, interrupt: bool) -> Conversation[None]:

@@ -98,6 +98,11 @@ class AgentRepl(RawRepl):
         self.entered = (yield from self._hello(within)) is not None
         return self.entered
 
+    def stop(self, within: float) -> Conversation[None]:
+        """Ask the agent to leave the input to the board's prompt, and wait for its answer, so many seconds at most."""
+        self.inbox.clear()
+        yield from self._hello(within, frames.STOP)
+
     def leave(self) -> Conversation[None]:
         """End the request. Nothing is sent: the agent waits for the next one."""
         self.entered = False
@@ -250,12 +255,12 @@ class AgentRepl(RawRepl):
             yield Deliver(frame.payload[4:])
         return done, b""
 
-    def _hello(self, within: float = ANSWER_SECONDS) -> Conversation[int | None]:
+    def _hello(self, within: float = ANSWER_SECONDS, request: bytes = frames.HELLO) -> Conversation[int | None]:
         """Ask for the announcement. Return the number of the last frame that the agent received, None if it is silent.
 
         The agent forgets the pieces of code that it has not run.
         """
-        yield Send(frames.HELLO)
+        yield Send(request)
         try:
             frame = yield from self._frame(within, lambda each: each.kind == frames.ANNOUNCEMENT)
         except (TransportTimeout, ProtocolError):

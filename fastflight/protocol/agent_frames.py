@@ -5,7 +5,8 @@ bytes) and the crc32 of all but itself (4 bytes), little endian. `FrameReader` s
 the program's own output: bytes that are no intact frame are output.
 
 Frames to the board are escaped (`to_board`), so that none holds Ctrl-C, which would interrupt the program, and `MARK`
-always begins a frame. `HELLO` asks the agent to announce itself. It has no letters: a board at its prompt ignores it.
+always begins a frame. `HELLO` asks the agent to announce itself; `STOP` asks it to leave the input to the board's
+prompt from then on, and is answered in the same way. Both have no letters: a board at its prompt ignores them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 
 MARK = b"\x16"
 HELLO = MARK + b"\x1c"
+STOP = MARK + b"\x1d"
 # Kinds of frames to the agent: a piece of code; the last piece of fastflight's own code, or of code that runs among the
 # global names of the program; content for the agent's file, a request for content.
 CODE, RUN_OWN, RUN, WRITE, READ = b"CXYWR"

@@ -79,6 +79,9 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--platform", default=PLATFORM, metavar="NAME", help="value of sys.platform on the board")
     parser.add_argument("--without", default="", metavar="NAME[,NAME]", help="modules or module.attribute to leave out")
     parser.add_argument(
+        "--soft-timers", type=int, nargs="?", const=1, default=0, help="timers also run before each read of input"
+    )
+    parser.add_argument(
         "--no-raw-paste", type=int, nargs="?", const=1, default=0, help="answer raw paste with `not supported`"
     )
     parser.add_argument(
@@ -140,7 +143,15 @@ def main() -> None:
     constants = {"TELEMETRY_HZ": chosen.telemetry}
 
     def new_runtime() -> Runtime:
-        runtime = Runtime(uart, files, heap=chosen.heap, without=without, constants=constants, platform=chosen.platform)
+        runtime = Runtime(
+            uart,
+            files,
+            heap=chosen.heap,
+            without=without,
+            constants=constants,
+            platform=chosen.platform,
+            soft_timers=bool(chosen.soft_timers),
+        )
         files.heap = runtime.mem_free
         return runtime
 

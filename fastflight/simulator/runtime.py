@@ -124,6 +124,7 @@ class Runtime:
         without: frozenset[str] = frozenset(),
         constants: Mapping[str, Any] | None = None,
         platform: str = PLATFORM,
+        soft_timers: bool = False,
     ) -> None:
         self.uart = uart
         self.files = files
@@ -133,6 +134,8 @@ class Runtime:
         self.stdin = TextIn(uart, self.mem_free)
         self.stdout = TextOut(uart)
         self.timers = Timers(self.report)
+        if soft_timers:
+            uart.run_timers = self.timers.run_due
         files.reset()
         self.path = ["", "/lib"]
         self.loaded: dict[str, Any] = {}

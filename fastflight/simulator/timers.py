@@ -2,7 +2,8 @@
 
 Callbacks run in the main thread, and only where the board waits: at the friendly prompt and in `time.sleep*`. They do
 not run while it computes, reads its stdin or is in the raw REPL. This is deliberately simpler than a real board: the
-output of a timer never appears within an answer.
+output of a timer never appears within an answer. With `--soft-timers` they run before each read of input as well, as
+soft timers do on boards: a callback that reads the input takes it from the prompt and from the code that runs there.
 """
 
 from __future__ import annotations
@@ -21,9 +22,20 @@ class Timers:
         self.armed: dict[Timer, float] = {}
         self.clock = clock
         self._report = report
+        self._is_running = False
 
     def run_due(self) -> float | None:
-        """Call the callbacks that are due. Return the time of the next one, or None."""
+        """Call the callbacks that are due, unless one is running. Return the time of the next one, or None."""
+        if self._is_running:
+            return None
+        self._is_running = True
+        try:
+            self._run_due()
+        finally:
+            self._is_running = False
+        return min(self.armed.values(), default=None)
+
+    def _run_due(self) -> None:
         for timer, due in sorted(self.armed.items(), key=lambda item: item[1]):
             now = self.clock()
             if due > now or timer not in self.armed:
@@ -39,7 +51,6 @@ class Timers:
                 timer.call()
             except Exception as error:
                 self._report(error)
-        return min(self.armed.values(), default=None)
 
 
 class Timer:

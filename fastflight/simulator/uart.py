@@ -79,6 +79,8 @@ class Uart:
         self.interrupt_char = -1
         self.received = 0
         self.sent = 0
+        # Runs the timers that are due before each read of input, and returns when the next one is (see `timers`).
+        self.run_timers: Callable[[], float | None] = lambda: None
         self._send = send
         self._poke = poke
         self._peer_check = peer_check
@@ -222,8 +224,9 @@ class Uart:
         self._keeps_writing = False
         done = 0
         while done < len(view):
+            if not self._has_input():
+                continue
             with self._change:
-                self._wait(None, lambda: len(self.ring) > 0)
                 done += self.ring.take_into(view[done:])
                 if self.flow_control:
                     self._change.notify_all()
@@ -236,12 +239,19 @@ class Uart:
     def read_until(self, stop: re.Pattern[bytes], limit: int) -> bytes:
         """Wait for input, then read like `Ring.take_until`."""
         self._keeps_writing = False
+        while not self._has_input():
+            pass
         with self._change:
-            self._wait(None, lambda: len(self.ring) > 0)
             data = self.ring.take_until(stop, limit)
             if self.flow_control:
                 self._change.notify_all()
             return data
+
+    def _has_input(self) -> bool:
+        """Run the timers that are due, and wait for a byte until the next one is. Return whether there is one."""
+        due = self.run_timers()
+        with self._change:
+            return self._wait(due, lambda: len(self.ring) > 0)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send all of `data`, at the line's pace. Then raise a pending interrupt or reset."""

@@ -41,7 +41,7 @@ SOCKET_OPTIONS = ("baud",)
 RFC2217_OPTIONS = ("baud", "dtr", "rts")
 WEBREPL_OPTIONS = (PASSWORD_FILE, PASSWORD_ENV)
 EXEC_OPTIONS = ("cwd",)
-SIM_NUMBERS = ("baud", "ring", "hold", "capacity", "heap", "no-raw-paste", "no-interrupt", "seed")
+SIM_NUMBERS = ("baud", "ring", "hold", "capacity", "heap", "no-raw-paste", "no-interrupt", "soft-timers", "seed")
 SIM_OPTIONS = ("files", "telemetry", "fault", "without", *SIM_NUMBERS)
 # The options that may be repeated.
 SIM_LISTS = ("fault", "without")

@@ -78,3 +78,10 @@ def test_several_boards_are_collected_at_once(run: Run, tmp_path: Path) -> None:
     }
     assert missing.exit_code == 1
     assert "no-such-*" in missing.stderr
+
+
+def test_a_board_without_timers_needs_a_program_with_asyncio(run: Run, files: Path) -> None:
+    result = run("agent", "install", "--device", f"sim:?files={files}&telemetry=0&without=machine.Timer")
+    assert result.exit_code == 0
+    assert "asyncio.create_task(fastflight_agent.task())" in result.stderr
+    assert "Start it in main.py: import" not in result.stdout

@@ -144,6 +144,12 @@ def test_a_version_that_raises_while_it_boots_shows_its_traceback(
     assert restart(location, "lab-1", boards / "lab-1") == "old"
 
 
+def test_a_step_that_fails_starts_the_old_program_again(run: Run, boards: Path, program: Path) -> None:
+    (boards / "lab-1" / "deploy").write_text("no folder")
+    assert results(run, "--devices", "lab-1") == {"lab-1": "failed"}
+    assert started(boards / "lab-1") == "old"
+
+
 def test_a_program_that_prints_a_traceback_and_goes_on(run: Run, program: Path) -> None:
     text = "import sys\ntry:\n    1/0\nexcept ZeroDivisionError as e:\n    sys.print_exception(e)\nprint('all ready')\n"
     (program / "main.py").write_text(text)

@@ -183,6 +183,25 @@ def test_ctrl_c_stops_the_program_when_no_frame_is_open(tmp_path: Path, kind: st
             assert session.info().capabilities == "none"
 
 
+@pytest.mark.parametrize("kind", ["task", "timer"])
+def test_an_interrupted_agent_leaves_the_input_to_the_prompt(tmp_path: Path, kind: str) -> None:
+    with running(tmp_path, kind, options="&soft-timers=1") as board:
+        with board.device.lease("a test") as session:
+            assert session.info().capabilities == "agent"
+        with board.device.lease("a test", interrupt=True):
+            shown = b"".join(each.data for each in board.device.tap.reader(seq=0).rest() if isinstance(each, Chunk))
+            assert b"KeyboardInterrupt" in shown
+            assert shown.count(b">>> ") < 3, "more than one attempt to reach the prompt"
+        for number in range(3):
+            with board.device.lease("a test", interrupt=True) as session:
+                assert session.info().capabilities == "none"
+                session.write(f"/{number}.bin", [CONTENT])
+                assert b"".join(session.read(f"/{number}.bin")) == CONTENT
+                assert session.exec("print(number > 0)").stdout == b"True\r\n"
+        with board.device.lease("a test", interrupt=True) as session:
+            session.hard_reset()
+
+
 def test_interrupt_ends_a_program_with_aiorepl(tmp_path: Path) -> None:
     with running(tmp_path, "aiorepl") as board:
         with board.device.lease("a test") as session:

@@ -171,7 +171,7 @@ def test_a_board_whose_host_is_gone_gives_up_by_itself(
     monkeypatch.setattr(routines, "TAKE_IN_TIME", routines.TAKE_IN_TIME.replace("30000", "20"))
     with board("baud=0").device("demo").lease("test") as session:
         session.write("/new.bin", [CONTENT])
-        output = session.exec(f"import {NAME}\n{NAME}.put('/x','/part',0,300,100)")
+        output = session.exec(f"import {NAME}\n{NAME}.put('/x','/part',0,300,100,0)")
         assert output.stdout.startswith(b"RE")
         assert b"ETIMEDOUT" in output.stderr
         assert b"".join(session.read("/old.bin")) == b"the old content"

@@ -15,6 +15,7 @@ p = select.poll()
 p.register(sys.stdin, 1)
 r = sys.stdin.buffer.readinto
 t = None  # the timer
+on = 1  # whether it takes the input
 
 
 def send(k, d=b""):
@@ -65,7 +66,7 @@ def run(c, g=None):
 
 def take():
     # Receive a frame after its mark, and answer it. A host that stops within it is given up.
-    global b, n, q, left, pos
+    global b, n, q, left, pos, on
     z = 8
     i = x = 0
     while i < z:
@@ -80,8 +81,13 @@ def take():
             i = x = 0
         elif c == 0x10:
             x = 1
-        elif c == 0x1C and not i:
+        elif 0x1C <= c <= 0x1D and not i:
             b = b""
+            if c == 0x1D:
+                # The host is about to stop the program: leave the input to the prompt.
+                on = 0
+                if t:
+                    t.deinit()
             return send(104, b"1 " + sys.platform.encode())
         else:
             m[i] = c & 63 if x else c
@@ -124,6 +130,8 @@ def turn(_=None):
     global left, till, pos
     s = time.ticks_ms()
     w = 0
+    if not on:
+        return
     if left:
         try:
             q[:4] = pos.to_bytes(4, "little")
@@ -135,7 +143,7 @@ def turn(_=None):
             left = 0
             end(0, e)
         till = time.ticks_add(s, 500)
-    while time.ticks_diff(time.ticks_ms(), s) < 40:
+    while on and time.ticks_diff(time.ticks_ms(), s) < 40:
         for _ in p.ipoll(w):
             break
         else:
@@ -157,7 +165,7 @@ async def task():
 
     if t:
         t.deinit()
-    while 1:
+    while on:
         turn()
         await sleep_ms(1 if time.ticks_diff(till, time.ticks_ms()) > 0 else 20)
 
