@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from fastflight.client import answers, call
 from fastflight.client.answers import Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
+from fastflight.client.argument_types import checks_arguments
 from fastflight.client.asking import call_in_thread, work_in_thread
 from fastflight.client.connection import ServerConnection
 from fastflight.client.credentials import NONE, Credentials
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from fastflight.client.rows import Writable
 
 
+@checks_arguments
 class AsyncFastFlightClient:
     """`FastFlightClient` for an event loop. Close it with `aclose`, or use it in an `async with` block."""
 

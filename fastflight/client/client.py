@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 from fastflight.client import answers, call
 from fastflight.client.answers import Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
+from fastflight.client.argument_types import checks_arguments
 from fastflight.client.connection import ServerConnection
 from fastflight.client.credentials import NONE, Credentials
 from fastflight.client.options import (
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from fastflight.client.stream import RowStream
 
 
+@checks_arguments
 class FastFlightClient:
     """A connection to the server at `location`, opened by the first call: a missing server is reported there.
 

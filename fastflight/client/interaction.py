@@ -21,6 +21,7 @@ from typing import Self
 import pyarrow as pa
 from pyarrow import flight
 
+from fastflight.client.argument_types import checks_arguments
 from fastflight.client.failure import typed_errors
 from fastflight.client.meaning import content, understood
 from fastflight.client.stream import RowStream
@@ -34,6 +35,7 @@ MAX_SOUGHT_BYTES = 16 * 1024 * 1024
 MAX_SHOWN_BYTES = 120
 
 
+@checks_arguments
 class Interaction:
     """One exchange with a device. `close`, or leaving the context, ends it and releases the device's line."""
 

@@ -8,11 +8,13 @@ from typing import Self
 
 import pyarrow as pa
 
+from fastflight.client.argument_types import checks_arguments
 from fastflight.client.interaction import Interaction, Seeking
 from fastflight.client.stream_aio import AsyncRowStream
 from fastflight.concurrency.offload import off_loop, unbroken
 
 
+@checks_arguments
 class AsyncInteraction:
     """Like `Interaction`, for one task."""
 
