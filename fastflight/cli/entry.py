@@ -10,9 +10,11 @@ allocates never empties its cache (docs/decisions/0035-a-servers-memory.md).
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import MutableMapping
+from typing import TextIO
 
 POOL = "ARROW_DEFAULT_MEMORY_POOL"
 # Configures the jemalloc in Arrow's wheels. Other builds of jemalloc read other variables.
@@ -26,7 +28,18 @@ def choose_pool(environment: MutableMapping[str, str], platform: str) -> None:
         environment.setdefault(JEMALLOC, NO_CACHES)
 
 
+def escape_foreign_characters(*streams: TextIO | None) -> None:
+    """Have streams write characters that their encoding does not have as escapes, such as `\\u20ac`.
+
+    Without UTF-8, as in a pipe on Windows, a command would otherwise fail after it has done its work on the board.
+    """
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def main() -> None:
     """Run the command."""
     choose_pool(os.environ, sys.platform)
+    escape_foreign_characters(sys.stdout, sys.stderr)
     importlib.import_module("fastflight.cli.main").app()  # not at the top: it loads Arrow

@@ -1,4 +1,4 @@
-"""Which allocator Arrow has in a process of the command, and who decides."""
+"""A process of the command: which allocator Arrow has there, and how it prints what its output cannot encode."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import pytest
 
@@ -53,3 +54,29 @@ def test_elsewhere_nothing_is_chosen() -> None:
 def test_the_installed_command_begins_here() -> None:
     (command,) = (each for each in entry_points(group="console_scripts") if each.name == "fastflight")
     assert command.load() is entry.main
+
+
+# Output of a board, a table with the name of a file, and a value as JSON.
+PRINTED = {
+    "exec": ["exec", "board", "print('caf\u00e9 \u20ac'); print('done')"],
+    "ls": ["ls", "board:/"],
+    "ls as JSON": ["ls", "board:/", "--json"],
+    "head": ["head", "board:/a.csv"],
+}
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+@pytest.mark.parametrize("command", PRINTED)
+def test_characters_that_the_output_cannot_encode(tmp_path: Path, command: str, encoding: str) -> None:
+    (tmp_path / "caf\u00e9 \u20ac \u6f22.txt").write_text("")
+    (tmp_path / "a.csv").write_text("a\ncaf\u00e9 \u20ac\n", "utf-8")
+    arguments = [*PRINTED[command], "--device", f"sim:?files={tmp_path}&telemetry=0"]
+    done = subprocess.run(
+        [sys.executable, "-m", "fastflight", *arguments],
+        env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"},
+        capture_output=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "caf\u00e9 \u20ac".encode(encoding, "backslashreplace") in done.stdout
+    assert done.stderr == b""
