@@ -55,7 +55,10 @@ def plot(
     mode: ModeOption = "async",
     server: Server = DEFAULT_SERVER,
 ) -> None:
-    """Plot columns of a device's live output into a PNG file. Ctrl-C ends it earlier and draws the rows until then."""
+    """Plot columns of a device's live output into a PNG file.
+
+    Ctrl-C ends it earlier, and draws the rows until then.
+    """
     if format == "csv" and schema is None:
         raise typer.BadParameter("csv lines have no names: give all columns with --schema")
     with needs("plot", "`plot`"):  # before rows are collected

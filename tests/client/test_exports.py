@@ -20,7 +20,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "clients.md").read_text()
 NOWHERE = "grpc://127.0.0.1:1"
 
 FILE = "mode transfer deflate interrupt"
-READ = f"{FILE} format schema columns record batch_rows on_error progress"
+TEXT = "header delimiter decimal skip_rows comment encoding null_values"
+READ = f"{FILE} {TEXT} infer format schema columns record batch_rows on_error progress"
 TRAFFIC = "mode format schema columns ticks batch_rows limit_rows since_seconds"
 # Each verb with its arguments, in order, and its options.
 VERBS = {
@@ -55,7 +56,7 @@ VERBS = {
     "remove": ("device path", "interrupt"),
     "rename": ("device path to", "interrupt"),
     "info": ("device", "interrupt"),
-    "reset": ("device", "hard interrupt"),
+    "reset": ("device", "hard main interrupt"),
     "health": ("", ""),
     "stats": ("", ""),
     "cluster": ("", ""),
