@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from fastflight.app.settings import ServeSettings
 from fastflight.cli.main import app
 from fastflight.client import FastFlightClient
 from fastflight.device import Inventory, Session
+from fastflight.errors import DeviceError
 from tests.conftest import running_target
 from tests.support.targets import TARGETS, Target
 from tests.support.terminal import converse
@@ -146,7 +147,14 @@ def _on_the_desk(url: str, needed: set[str], stack: ExitStack) -> Board:
             pytest.skip(f"{url} lacks {', '.join(sorted(missing))}")
         if "folders" in lacks:
             pytest.skip(f"{url} has no folders, so tests cannot keep to one of their own")
-        session.mkdir(DESK_FOLDER)
-    board = Board(url, DESK | lacks, f"{DESK_FOLDER}/", stack)
-    stack.callback(lambda: board.run("rm", "-r", "--yes", "--interrupt", f"board:{DESK_FOLDER}"))
-    return board
+        with suppress(DeviceError):  # a test that was killed has left it
+            session.mkdir(DESK_FOLDER)
+    stack.callback(_clear_desk, url)
+    return Board(url, DESK | lacks, f"{DESK_FOLDER}/", stack)
+
+
+def _clear_desk(url: str) -> None:
+    """Remove the tests' folder. A program that a test has left is stopped."""
+    command = ["rm", "-r", "--yes", "--interrupt", f":{DESK_FOLDER}", "--device", url]
+    result = CliRunner().invoke(app, command)
+    assert result.exit_code == 0, result.output
