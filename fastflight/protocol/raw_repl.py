@@ -221,21 +221,25 @@ class RawRepl:
     def _await_heading(self, within: float) -> Conversation[None]:
         """Wait for the answer to Ctrl-A, at most `within` seconds, also if the program prints meanwhile."""
         yield Limit(within)
-        again = True
-        for _ in range(max(1, round(within / STEP_SECONDS))):
+        again, silences = True, max(1, round(within / STEP_SECONDS))
+        while True:
             try:
                 self.before = yield from self.inbox.until(HEADING, STEP_SECONDS)
                 yield Limit(math.inf)
                 return
-            except (TransportTimeout, ProtocolError) as error:
-                last: TransportTimeout | ProtocolError = error
+            except ProtocolError:
+                # What a program without pauses has printed during a burst. The heading comes behind it.
+                self.inbox.put_back(self.inbox.take()[-len(HEADING) :])
+            except TransportTimeout:
+                silences -= 1
+                if not silences:
+                    yield Limit(math.inf)
+                    raise
                 if again and FRIENDLY_PROMPT in self.inbox:
                     # The program has ended. Its prompt has read unread input of the program, or has dropped the Ctrl-A,
                     # as the unix port does.
                     again = False
                     yield Send(CTRL_C + CTRL_A)
-        yield Limit(math.inf)
-        raise last
 
     def send_code(self, code: bytes) -> Conversation[None]:
         """Send `code`, which resets the board: no answer is awaited."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fastflight.errors import BusyError, DeviceMemory, ProtocolError, TransportClosed, TransportTimeout
 from fastflight.own_code import BEGIN, ECHO, RUN, RUN_IN_MAIN
 from fastflight.protocol import Conversation, Output, RawRepl, Send
+from fastflight.protocol.inbox import MAX_SKIPPED_BYTES
 from fastflight.protocol.raw_repl import (
     BURST_BYTES,
     MAX_ANSWER_BYTES,
@@ -141,6 +142,13 @@ def test_a_prompt_that_does_not_come_is_not_found(answer: list[Entry]) -> None:
 @given(SIZES)
 def test_a_prompt_is_found(sizes: list[int]) -> None:
     play(repl().find_prompt(FOUND, 1.0), [Send(b"\x02"), Answer(b"row 1\r\nMicroPython\r\n>>> ")], sizes=sizes)
+
+
+def test_a_prompt_is_found_behind_all_that_a_program_has_printed() -> None:
+    board = repl()
+    printed = [Answer(b"x" * MAX_SKIPPED_BYTES, may_wait=True)] * 3
+    play(board.recover(), [FIRST_ATTEMPT, *printed, Answer(PROMPT, may_wait=True), *echo(board)])
+    assert board.entered
 
 
 def test_no_two_recoveries_ask_for_the_same_echo() -> None:
