@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from fastflight.client import call
 from fastflight.client.notebook import Content, Show, is_notebook, new_display, visible
-from fastflight.errors import FastFlightError, RequestError, Stopped
+from fastflight.errors import FastFlightError, Stopped
 from fastflight.extras import needs
 from fastflight.service.requests import DeviceSession
 from fastflight.tables.columns import Columns
@@ -69,8 +69,6 @@ def live_plot(
     """Return the plot of a device. It asks for nothing before it is displayed. `RequestError` for bad arguments."""
     with needs("plot", "`live`"):
         import matplotlib  # noqa: F401
-    if isinstance(columns, str):
-        raise RequestError("columns is one text", where="columns", hint=f"Give a list of names: [{columns!r}]")
     request = call.build(
         DeviceSession, device=device, since_seconds=window, limit_seconds=seconds, flush_ms=FLUSH_MS, reconnect=True
     )

@@ -280,5 +280,5 @@ def test_an_error_is_raised_after_the_last_picture() -> None:
 def test_a_plot_of_no_device_and_of_no_list(client: FastFlightClient) -> None:
     with pytest.raises(UnknownName):
         client.live("nothing").draw(lambda content: None)
-    with pytest.raises(RequestError, match="Give a list of names"):
+    with pytest.raises(RequestError, match="columns: must be a list of str"):
         client.live("demo", "celsius")
