@@ -1,5 +1,5 @@
 """Puts a server together: settings from a command line and a fleet file, devices, sources, edges, access.
 
-`compose.open_server` starts a server in this process, as `fastflight serve` does; `gateway.open_remote_gateway` starts
-HTTP in front of a server elsewhere. Files and the environment are read here and in `cli`, nowhere below.
+`compose.open_server` starts a server in this process, as `fastflight serve` does. Files and the environment are
+read here and in `cli`, nowhere below.
 """

@@ -1,27 +1,20 @@
-"""Starts the gateway on an event loop of its own: in the server's process, or in front of a server elsewhere.
+"""Starts the gateway on an event loop of its own, in the server's process.
 
 Importing this module loads FastAPI, which takes longer than most commands run.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ssl
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import pyarrow as pa
 from prometheus_client import CollectorRegistry
 
 from fastflight.app.access_settings import TlsFiles
 from fastflight.app.http_settings import DEFAULT_HOST
-from fastflight.app.remote import RemoteBackend
 from fastflight.app.settings import ServeSettings
 from fastflight.bridge import Ports
-from fastflight.client.answers import DEFAULT_TIMEOUT
-from fastflight.client.connection import ServerConnection
-from fastflight.client.credentials import NONE, Credentials
 from fastflight.concurrency import Shard
 from fastflight.device import Inventory
 from fastflight.errors import RequestError
@@ -128,35 +121,6 @@ def open_gateway(
     except BaseException:
         shard.close()
         raise
-
-
-@contextlib.contextmanager
-def open_remote_gateway(
-    location: str,
-    address: tuple[str, int],
-    relay: Sequence[str] = (),
-    origins: Sequence[str] = (),
-    *,
-    timing: bool = False,
-    credentials: Credentials = NONE,
-) -> Iterator[Gateway]:
-    """Serve the server at `location`, which may start later, with `credentials` for callers without a token.
-
-    The relay connects from this computer. `RequestError` names a relay target that is not valid.
-    """
-    allowed = AllowedTargets(relay) if relay else None
-    pa.array([0])  # as in `open_server`: Arrow looks for pandas now, not on the event loop
-    connection = ServerConnection(location, DEFAULT_TIMEOUT, credentials)
-    # For callers with a token of their own: without the gateway's.
-    passing = ServerConnection(location, DEFAULT_TIMEOUT, replace(credentials, token=None))
-    backend = RemoteBackend(connection, passing=passing)
-    closing = contextlib.closing
-    with (
-        closing(connection),
-        closing(passing),
-        open_gateway(backend, address, allowed, origins, timing=timing) as gateway,
-    ):
-        yield gateway
 
 
 def tls_context(files: TlsFiles) -> ssl.SSLContext:

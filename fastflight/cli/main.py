@@ -74,10 +74,6 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "serve",
         "Serve devices as tables. Without --device and --fleet, serve one simulated board, named demo.",
     ),
-    "gateway": (
-        "gateway",
-        "Serve a server's devices over HTTP, for browsers, curl and phones. `serve --http` does so in one process.",
-    ),
     "bridge": (
         "bridge",
         "Share a device over network ports with mpremote, esptool, pyserial and other tools.",
@@ -101,7 +97,7 @@ PANELS: Mapping[str, tuple[str, ...]] = {
     ),
     "Live": ("repl", "exec", "run", "eval", "mount", "script", "tail", "plot"),
     "Recordings": ("record", "replay", "recordings", "sql"),
-    "Server": ("serve", "gateway", "bridge", "devices", "cluster", "ports", "stats", "doctor"),
+    "Server": ("serve", "bridge", "devices", "cluster", "ports", "stats", "doctor"),
     "Access": ("token", "cert"),
 }
 # The base class of all errors of the command line's parser. Typer exports no name for it.

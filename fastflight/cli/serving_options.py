@@ -1,4 +1,4 @@
-"""Options that the commands share which serve: `serve`, `gateway`, `bridge`."""
+"""Options that the commands share which serve: `serve`, `bridge`."""
 
 from __future__ import annotations
 

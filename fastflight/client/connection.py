@@ -10,7 +10,6 @@ the time.
 from __future__ import annotations
 
 import contextlib
-import copy
 import json
 import threading
 from functools import partial
@@ -59,24 +58,11 @@ class ServerConnection:
     ) -> None:
         self.location = location
         self._timeout = timeout
-        # An `Authorization` header for each call, for a gateway that passes on its callers' tokens. Empty: none.
-        self._authorization = ""
         self._credentials = credentials
         self._client = self._connect(location)
         self._peers_lock = threading.Lock()
         # Clients of the other servers that endpoints name, by location.
         self._peers: dict[str, flight.FlightClient] = {}
-
-    def with_authorization(self, authorization: str) -> ServerConnection:
-        """Return a view of this connection that sends `authorization` with each call.
-
-        It shares this connection's channel, which only this connection closes. It does not connect to other servers.
-        Raises `RequestError` if no token may be sent over this channel.
-        """
-        Credentials(token="token").options(self.location)  # noqa: S106  # a placeholder: this checks the location
-        view = copy.copy(self)
-        view._authorization = authorization
-        return view
 
     def stream(self, request: Request) -> RowStream:
         """Send a request and return its answer when the schema has arrived."""
@@ -140,7 +126,7 @@ class ServerConnection:
         """Prepare a write of the rows in `source`. Nothing is sent until the caller calls `run` of the result."""
         from fastflight.client.upload import Upload
 
-        return Upload(self._client, request, source, self.location, report, self._authorization)
+        return Upload(self._client, request, source, self.location, report)
 
     def act(self, name: str, /, **body: Any) -> list[Any]:
         """Do an action and return its results. Arguments that are None are not sent."""
@@ -179,7 +165,7 @@ class ServerConnection:
             ) from error
 
     def _call_options(self, timeout: float | None = None) -> flight.FlightCallOptions:
-        return options(timeout, self._authorization)
+        return options(timeout)
 
     def _divided(self, request: Request) -> flight.FlightInfo:
         """Return what the server knows about a request. Raises `ProtocolError` unless it names an endpoint."""
@@ -196,8 +182,6 @@ class ServerConnection:
     def _may_follow(self, location: str) -> bool:
         if location in (self.location, REUSE):
             return True
-        if self._authorization:
-            return False
         return self._credentials == NONE or self._credentials.may_follow(self.location, location)
 
     def _client_at(self, location: str) -> flight.FlightClient:

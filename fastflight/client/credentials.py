@@ -89,13 +89,9 @@ def traced(traceparent: str = "", *, tracestate: str = "", request_id: str = "")
         yield current.request_id
 
 
-def options(timeout: float | None = None, authorization: str = "") -> flight.FlightCallOptions:
-    """Return the options of the next call: its timeout in seconds, the headers of the current trace, `authorization`.
-
-    An empty `authorization` adds no header.
-    """
-    extra = [(b"authorization", authorization.encode())] if authorization else []
-    return flight.FlightCallOptions(timeout=timeout, headers=[*trace.outgoing_headers(), *extra])
+def options(timeout: float | None = None) -> flight.FlightCallOptions:
+    """Return the options of the next call: its timeout in seconds, and the headers of the current trace."""
+    return flight.FlightCallOptions(timeout=timeout, headers=trace.outgoing_headers())
 
 
 class _TokenMiddlewareFactory(flight.ClientMiddlewareFactory):  # type: ignore[misc]

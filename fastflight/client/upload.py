@@ -47,14 +47,12 @@ class Upload:
         source: Any,
         location: str,
         report: Report | None,
-        authorization: str = "",
     ) -> None:
         self._client = client
         self._request = request
         self._source = source
         self._location = location
         self._report = report
-        self._authorization = authorization
         self._changed = threading.Condition()
         self._given_up = False
         # The server takes no more rows, or has ended the call.
@@ -84,8 +82,7 @@ class Upload:
             rows = rows_of(self._source)
         descriptor = flight.FlightDescriptor.for_command(encode(request))
         with typed_errors(self._location):
-            call_options = options(authorization=self._authorization)
-            writer, acknowledgements = self._client.do_put(descriptor, rows.schema, call_options)
+            writer, acknowledgements = self._client.do_put(descriptor, rows.schema, options())
         listener = threading.Thread(
             target=self._listen, args=(acknowledgements, rows), name="fastflight-acks", daemon=True
         )

@@ -1,8 +1,7 @@
 """Authenticates HTTP requests: turns the `Authorization` header, or the verified client certificate, into a `Caller`.
 
 The backend decides. Its decision is cached for `CACHE_SECONDS`, so that many small requests do not each cost one.
-The key is a digest of the header. A `Caller` for a server elsewhere holds the header itself, and is dropped with the
-decision.
+The key is a digest of the header.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import ipaddress
 import ssl
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from fastflight.access.identity import ANYBODY, NOBODY, Identity, unproven
@@ -28,10 +27,9 @@ MAX_CACHED = 1024
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A client's identity, and its `Authorization` header if a server elsewhere has to check that; else empty."""
+    """A client, by its identity."""
 
     identity: Identity
-    authorization: str = field(default="", repr=False)
 
     @property
     def name(self) -> str:
@@ -63,8 +61,8 @@ class IdentityProvider(Protocol):
     """The part of a `Backend` that authenticates."""
 
     @property
-    def guarded(self) -> bool | None:
-        """Whether callers must authenticate; None if only the server elsewhere knows."""
+    def guarded(self) -> bool:
+        """Whether callers must authenticate."""
 
     async def identify(self, authorization: str, certificate: str) -> Caller:
         """Return the caller for an `Authorization` value or, if that is empty, for a certificate's name.
@@ -78,7 +76,7 @@ class RequestAuthenticator:
 
     def __init__(self, provider: IdentityProvider) -> None:
         self._provider = provider
-        self._open = provider.guarded is False
+        self._open = not provider.guarded
         self._cached: dict[bytes, tuple[Caller, float]] = {}
 
     @property
@@ -106,7 +104,6 @@ class RequestAuthenticator:
         if len(self._cached) >= MAX_CACHED:
             self._cached.clear()
         self._cached[key] = caller, time.monotonic() + CACHE_SECONDS
-        # The caller may hold the token, which must not stay in memory.
         asyncio.get_running_loop().call_later(CACHE_SECONDS, self._cached.pop, key, None)
         return caller
 

@@ -1,4 +1,4 @@
-"""The interface between the gateway and what it serves: a catalog in this process, or a server elsewhere.
+"""The interface between the gateway and what it serves.
 
 A `Backend` is used on the gateway's event loop only. It raises the errors of `fastflight.errors`.
 """
@@ -40,8 +40,8 @@ class Backend(Protocol):
     """
 
     @property
-    def guarded(self) -> bool | None:
-        """Whether callers must authenticate; None if only the server elsewhere knows."""
+    def guarded(self) -> bool:
+        """Whether callers must authenticate."""
 
     async def identify(self, authorization: str, certificate: str) -> Caller:
         """Return the caller for an `Authorization` value or, if that is empty, for a certificate's name.

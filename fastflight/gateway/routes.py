@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 
-from fastflight.errors import FastFlightError, RequestError, Stopped, UnknownName, nearest
+from fastflight.errors import RequestError, Stopped, UnknownName, nearest
 from fastflight.gateway import openapi
 from fastflight.gateway.asgi import CALLER
 from fastflight.gateway.auth import Caller, RequestAuthenticator
@@ -44,7 +44,7 @@ STREAM_FORMATS = ("arrow", "jsonl", "csv", "lines")
 EXEC_FORMATS = ("lines", "jsonl", "csv", "arrow")
 # What `POST /tickets` issues tickets for.
 USES = ("session", "repl", "fleet", "relay")
-SERVING, UNREACHABLE = "serving", "unreachable"
+SERVING = "serving"
 
 
 class AnyPath(PathConvertor):
@@ -74,10 +74,7 @@ def application(
     metrics = ServerMetrics(backend, registry)
 
     async def health(caller: Caller) -> AnswerContent:
-        try:
-            (state,) = await backend.act("health", b"", caller)
-        except FastFlightError as error:
-            raise Unreachable(error) from error
+        (state,) = await backend.act("health", b"", caller)
         return AnswerContent(json.dumps(state).encode())
 
     async def ready(caller: Caller) -> AnswerContent:
@@ -130,14 +127,6 @@ def application(
     )
     registry.register(EdgeMetrics(middleware.answers, middleware.connections, sockets, live, viewers))
     return middleware
-
-
-class Unreachable(Stopped):
-    """The server behind a remote gateway does not answer. `/health` shows `status` in its error."""
-
-    def __init__(self, error: FastFlightError) -> None:
-        super().__init__(error.what, where=error.where, hint="Look at the server behind this gateway, then ask again")
-        self.status = UNREACHABLE
 
 
 def routes(backend: Backend, tickets: Tickets) -> FastAPI:

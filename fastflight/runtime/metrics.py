@@ -5,8 +5,8 @@ and 1.5 us, and its histogram 3 us. A collector is a function that reads these a
 and yields one `family` for each metric. prometheus-client does the rest: its `CollectorRegistry` holds the collectors,
 its `ProcessCollector` measures the process, and its exposition writes `/metrics`.
 
-The action `stats` sends the collected metrics as JSON (`as_json`). A gateway, which may run in front of a server on
-another computer, turns that JSON into families again (`from_json`).
+The action `stats` sends the collected metrics as JSON (`as_json`). The gateway turns that JSON into families
+again (`from_json`).
 
 To add a metric: define it in `DEFINITIONS` and docs/observability.md, and yield its family from a collector. Names
 follow the conventions of Prometheus: `_total` only increases until the server restarts; units are seconds and bytes.

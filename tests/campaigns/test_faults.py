@@ -22,7 +22,7 @@ from tests.campaigns.faulting import report, trial
 from tests.campaigns.faulting.browsing import BROKEN, HttpPut, WebSession, unfinished
 from tests.campaigns.faulting.campaign import Campaign
 from tests.campaigns.faulting.program import Program
-from tests.campaigns.faulting.stage import BROWSER_GATEWAY, GATEWAY_SERVER, SOCKET, Stage
+from tests.campaigns.faulting.stage import BROWSER_GATEWAY, SOCKET, Stage
 from tests.campaigns.faulting.strikes import BOARD, FULL_DISK, KILLED, SERVER, Strike
 from tests.campaigns.faulting.talker import Kept, flaw, stretches
 from tests.campaigns.faulting.trial import BAD, FaultOutcome, FaultTrials, warm_up
@@ -168,8 +168,6 @@ def test_what_ends_a_websocket_too_early_is_judged_by_what_it_says(error: Except
         (BROWSER_GATEWAY, SERVER, KILLED, True),
         (BROWSER_GATEWAY, SERVER, "clock", False),
         (BROWSER_GATEWAY, BOARD, "reset", False),
-        (GATEWAY_SERVER, GATEWAY_SERVER, "cut (RST)", False),
-        (GATEWAY_SERVER, SERVER, KILLED, False),
     ],
 )
 def test_a_browsers_connection_may_break_only_where_it_was_struck(way: str, hop: str, kind: str, may: bool) -> None:

@@ -292,7 +292,7 @@ def strings_in(value: Any) -> set[str]:
 
 def test_no_verb_is_missing() -> None:
     # Those of a server print what they are told, and a log. `repl` and `mount` are the board's own terminal.
-    own = {"serve", "gateway", "bridge", "token", "cert", "repl", "mount"}
+    own = {"serve", "bridge", "token", "cert", "repl", "mount"}
     assert {words[0] for words in VERBS.values()} == set(COMMANDS) - own
 
 

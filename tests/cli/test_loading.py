@@ -20,7 +20,7 @@ SERVER = {"fastapi", "matplotlib", "prometheus_client", "serial", "structlog", "
 # The parts of fastflight that only a server, or a command that opens a device itself, needs.
 SERVER |= {f"fastflight.{name}" for name in ("bridge", "device", "gateway", "log", "server", "sources", "transport")}
 # Commands that open devices, or read and write files of a server.
-OWN = {"serve", "bridge", "gateway", "doctor", "ports", "token", "cert"}
+OWN = {"serve", "bridge", "doctor", "ports", "token", "cert"}
 
 
 def loaded_by(code: str) -> set[str]:

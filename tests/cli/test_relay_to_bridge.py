@@ -12,7 +12,6 @@ import pytest
 from websockets.sync.client import ClientConnection, connect
 
 from fastflight.app.compose import open_server
-from fastflight.app.gateway import open_remote_gateway
 from fastflight.app.recording_settings import RecordingSettings
 from fastflight.app.settings import BridgeSettings, ServeSettings
 from fastflight.bridge import Ports
@@ -54,21 +53,6 @@ def test_a_stream_to_a_bridge_is_a_session_of_its_device(tmp_path: Path) -> None
                 if b"\r\n42\r\n" in rows["rx"]:
                     break
             assert typed in rows["tx"]
-
-
-def test_a_gateway_in_front_of_a_server_elsewhere_relays_from_where_it_is(tmp_path: Path) -> None:
-    devices = {"demo": f"sim:?files={tmp_path}&telemetry=0"}
-    settings = ServeSettings("grpc://127.0.0.1:0", devices, {"demo": BridgeSettings(Ports(socket=0))})
-    with open_server(settings) as running:
-        there = f"127.0.0.1:{running.bridges['demo'].socket}"
-        with open_remote_gateway(running.location, ("127.0.0.1", 0), [there]) as gateway:
-            side = RelayConnection(accepts=False)
-            with connect(gateway.url.replace("http", "ws") + "/relay") as ws:
-                ws.send(side.open(1, there))
-                read_stream_until(ws, side, b"opened")
-                typed = b"\r\x03print(6*7)\r"
-                ws.send(side.data(1, len(typed)) + typed)
-                read_stream_until(ws, side, b"\r\n42\r\n>>> ")
 
 
 class Counter:
@@ -134,9 +118,6 @@ def test_a_target_that_is_a_device_is_read_as_its_session_and_recorded(tmp_path:
 
 
 def test_a_target_that_is_none_is_said_before_anything_is_served() -> None:
-    with pytest.raises(RequestError, match="everywhere: not HOST:PORT"):
-        with open_remote_gateway("grpc://127.0.0.1:1", ("127.0.0.1", 0), ["everywhere"]):
-            pass
     settings = ServeSettings("grpc://127.0.0.1:0", http=("127.0.0.1", 0), relay=("everywhere",))
     with pytest.raises(RequestError, match="everywhere: not HOST:PORT"), open_server(settings):
         pass

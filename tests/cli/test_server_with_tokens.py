@@ -1,4 +1,4 @@
-"""A server with tokens and TLS, put together as `serve` does it: the same asked over HTTPS, and through a gateway."""
+"""A server with tokens and TLS, put together as `serve` does it: the same asked over HTTPS."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ import trustme
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import Book, issued
 from fastflight.app.compose import open_server
-from fastflight.app.gateway import open_remote_gateway
 from fastflight.app.settings import settings_of
-from fastflight.client.credentials import Credentials
 from fastflight.errors import RequestError
 
 SOON = 30.0
@@ -88,18 +86,6 @@ def test_the_same_tokens_and_certificate_are_for_both_edges(files: Files, locati
     status, told = asked(url, "/devices", files, files.token, host="bench.example")
     assert (status, [each["name"] for each in told["devices"]]) == (200, ["demo"])
     assert asked(url, "/devices", files, files.token, host="evil.example")[0] == 421
-
-
-def test_a_gateway_passes_the_callers_token_on_over_tls(files: Files, location: tuple[str, str]) -> None:
-    ca = (files.folder / "ca.pem").read_bytes()
-    with open_remote_gateway(location[0], ("127.0.0.1", 0), credentials=Credentials(ca=ca)) as gateway:
-        assert asked(gateway.url, "/devices", files)[0] == 401
-        assert asked(gateway.url, "/devices", files, files.token)[1]["devices"][0]["name"] == "demo"
-    own = Credentials(token=files.token, ca=ca)
-    with open_remote_gateway(location[0], ("127.0.0.1", 0), credentials=own) as gateway:
-        assert asked(gateway.url, "/devices", files)[1]["devices"][0]["name"] == "demo"
-        assert asked(gateway.url, "/devices", files, files.token)[0] == 200
-        assert asked(gateway.url, "/devices", files, "ff_wrong")[0] == 401
 
 
 def test_others_are_served_over_http_with_tls_and_tokens_alone(files: Files) -> None:

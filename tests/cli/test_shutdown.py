@@ -20,8 +20,6 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from tests.support.servers import SECONDS, SERVE, ServerProcess
 from tests.support.waiting import until
@@ -271,23 +269,6 @@ def _boards(scene: Scene) -> dict[str, int]:
         name: server.getsockname()[1]
         for name, server in {"hung": hung, "unplugged": unplugged, "unreachable": full}.items()
     }
-
-
-def test_a_gateway_elsewhere_ends_as_well_and_leaves_its_server_nothing(tmp_path: Path) -> None:
-    with Scene(tmp_path) as scene:
-        settings = ServeSettings("grpc://127.0.0.1:0", {"demo": f"sim:?telemetry=10&files={scene.board}"})
-        server = scene.enter_context(open_server(settings))
-        command = ("gateway", "--server", server.location, "--http", "0", "--relay-allow", "127.0.0.1:9")
-        child = Child(command=command)
-        scene.callback(child.close)
-        stalled_http(scene, child)
-        assert child.ended() == 0, child.lines
-        assert "Traceback" not in "".join(child.lines)
-        with FastFlightClient(server.location) as client:
-            until(lambda: not client.stats()["open"])  # what it had open there was cancelled
-            assert client.health() == {"status": "serving"}
-            assert client.read("demo", "/old.csv").to_arrow().num_rows == 1
-        assert {file.name: file.read_bytes() for file in scene.board.iterdir()} == {"old.csv": OLD}
 
 
 def test_what_was_recorded_until_then_is_whole(tmp_path: Path) -> None:

@@ -13,23 +13,17 @@ from pathlib import Path
 import pytest
 
 from fastflight.app.compose import open_server
-from fastflight.app.gateway import open_remote_gateway
 from fastflight.app.settings import ServeSettings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text()
 SHOWN = "http://127.0.0.1:8000"
 
 
-@pytest.fixture(params=["in one process", "in front of another"])
-def url(request: pytest.FixtureRequest) -> Iterator[str]:
-    here = ServeSettings("grpc://127.0.0.1:0", http=("127.0.0.1", 0))
-    with open_server(here) as running:
-        if request.param == "in one process":
-            assert running.http is not None
-            yield running.http
-        else:
-            with open_remote_gateway(running.location, ("127.0.0.1", 0)) as gateway:
-                yield gateway.url
+@pytest.fixture
+def url() -> Iterator[str]:
+    with open_server(ServeSettings("grpc://127.0.0.1:0", http=("127.0.0.1", 0))) as running:
+        assert running.http is not None
+        yield running.http
 
 
 def test_the_lines_work_as_printed(url: str, tmp_path: Path) -> None:

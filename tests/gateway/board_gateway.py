@@ -12,14 +12,11 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 
 from fastflight.access.actions import Actions
-from fastflight.app.remote import RemoteBackend
-from fastflight.client.connection import ServerConnection
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Device, Inventory
-from fastflight.gateway import Backend, LocalBackend, application
+from fastflight.gateway import LocalBackend, application
 from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.runtime.stream_registry import StreamRegistry
-from fastflight.server import FlightServer
 from fastflight.service import Catalog
 from fastflight.simulator import samples
 from fastflight.sources import device_actions, device_sources
@@ -50,11 +47,8 @@ class BoardGateway:
         return self.shard.submit(asyncio.wait_for(work, SOON)).result(SOON + 1)
 
 
-KINDS = ("in one process", "in front of another")
-
-
 @contextlib.contextmanager
-def in_front_of_a_board(kind: str, folder: Path, **options: int | str) -> Iterator[BoardGateway]:
+def in_front_of_a_board(folder: Path, **options: int | str) -> Iterator[BoardGateway]:
     """`options` are those of the board's URL."""
     samples.write_samples(str(folder))
     more = "".join(f"&{name}={value}" for name, value in options.items())
@@ -69,13 +63,7 @@ def in_front_of_a_board(kind: str, folder: Path, **options: int | str) -> Iterat
         registry = StreamRegistry()
         actions = Actions([*state_actions(registry, shards), *device_actions(inventory)])
         shard = parts.enter_context(Shard("gateway"))
-        backend: Backend = LocalBackend(catalog, actions, registry, shards)
-        if kind == "in front of another":
-            on_devices = device_actions(inventory)
-            server = FlightServer(catalog, on_devices, shards=shards, location="grpc://127.0.0.1:0", registry=registry)
-            parts.callback(server.close, 0)
-            connection = ServerConnection(f"grpc://127.0.0.1:{server.port}", SOON)
-            backend = RemoteBackend(parts.enter_context(contextlib.closing(connection)))
+        backend = LocalBackend(catalog, actions, registry, shards)
         app = application(backend, CollectorRegistry())
         board = BoardGateway(app, inventory.device("demo"), shard, folder)
         board.ask("GET", "")  # opens the line, which stays open: no leak of the test that comes first

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -16,15 +15,11 @@ from prometheus_client import CollectorRegistry
 
 from fastflight.access.action import Action, EmptyBody
 from fastflight.access.actions import Actions
-from fastflight.app.remote import RemoteBackend
-from fastflight.client.connection import ServerConnection
 from fastflight.concurrency import Shard, Shards
 from fastflight.gateway import Backend, Gateway, LocalBackend, application, listen
 from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.runtime.stream_registry import StreamRegistry
-from fastflight.server import FlightServer
 from fastflight.service import Catalog, SourceFunctions
-from fastflight.service.requests import Mock
 from fastflight.sources import mock
 from fastflight.sources.state_actions import state_actions
 
@@ -55,8 +50,8 @@ class TrialGateway:
         return self.registry.stats()
 
 
-@pytest.fixture(params=["in one process", "in front of another"])
-def running(request: pytest.FixtureRequest) -> Iterator[TrialGateway]:
+@pytest.fixture
+def running() -> Iterator[TrialGateway]:
     structlog.configure(processors=[structlog.processors.JSONRenderer()])  # for people, a traceback takes seconds
     trials = Trials()
     catalog = Catalog()
@@ -65,17 +60,9 @@ def running(request: pytest.FixtureRequest) -> Iterator[TrialGateway]:
     registry = StreamRegistry()
     with Shards(1, "device") as shards, Shard("gateway") as shard:
         devices = Action("devices", "None.", EmptyBody, lambda _: [])
-        backend: Backend = LocalBackend(catalog, Actions([*state_actions(registry, shards), devices]), registry, shards)
-        with contextlib.ExitStack() as parts:
-            if request.param == "in front of another":
-                server = FlightServer(
-                    catalog, [devices], shards=shards, location="grpc://127.0.0.1:0", registry=registry
-                )
-                parts.callback(server.close, 0)
-                connection = ServerConnection(f"grpc://127.0.0.1:{server.port}", SOON)
-                backend = RemoteBackend(parts.enter_context(contextlib.closing(connection)), (Trial, Mock))
-            yield TrialGateway(application(backend, CollectorRegistry()), backend, registry, trials, shards, shard)
-            assert registry.wait_empty(SOON)
+        backend = LocalBackend(catalog, Actions([*state_actions(registry, shards), devices]), registry, shards)
+        yield TrialGateway(application(backend, CollectorRegistry()), backend, registry, trials, shards, shard)
+        assert registry.wait_empty(SOON)
 
 
 @pytest.fixture

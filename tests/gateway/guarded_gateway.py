@@ -1,8 +1,7 @@
-"""A server that wants to know who asks, and its gateway at a port, of either kind."""
+"""A server that wants to know who asks, and its gateway at a port."""
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 from collections.abc import Iterator
@@ -18,16 +17,12 @@ from fastflight.access.authenticator import Authenticator
 from fastflight.access.authority import Authority
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import Book, Token, issued
-from fastflight.app.remote import RemoteBackend
-from fastflight.client.connection import ServerConnection
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
 from fastflight.gateway import (
     AllowedTargets,
-    Backend,
     Gateway,
     LocalBackend,
-    OpenListener,
     OriginPolicy,
     Relay,
     application,
@@ -35,7 +30,6 @@ from fastflight.gateway import (
     tap_listeners,
 )
 from fastflight.runtime.stream_registry import StreamRegistry
-from fastflight.server import FlightServer
 from fastflight.service import Catalog
 from fastflight.sources import device_actions, device_sources, mock, recording_actions
 from fastflight.sources.state_actions import state_actions
@@ -104,9 +98,7 @@ class GuardedGateway:
 
 
 @contextmanager
-def guarding(
-    kind: str, devices: dict[str, str] = DEVICES, relay: AllowedTargets | None = None
-) -> Iterator[GuardedGateway]:
+def guarding(devices: dict[str, str] = DEVICES, relay: AllowedTargets | None = None) -> Iterator[GuardedGateway]:
     made: dict[str, tuple[Token, str]] = {
         name: issued(name, scopes(granted), CREATED) for name, granted in GRANTED.items()
     }
@@ -130,24 +122,9 @@ def guarding(
         authority, authenticator = Authority(lambda: devices, lambda: ()), Authenticator(changed)
         on_devices = [*device_actions(inventory), *recording_actions(None)]
         actions = Actions([*state_actions(registry, shards), *on_devices], authority)
-        backend: Backend = LocalBackend(catalog, actions, registry, shards, authority, authenticator)
-        open_listener: OpenListener | None = tap_listeners(inventory)
-        if kind == "in front of another":
-            server = FlightServer(
-                catalog,
-                on_devices,
-                shards=shards,
-                location="grpc://127.0.0.1:0",
-                registry=registry,
-                authority=authority,
-                authenticator=authenticator,
-            )
-            parts.callback(server.close, 0)
-            connection = ServerConnection(f"grpc://127.0.0.1:{server.port}", SOON)
-            backend = RemoteBackend(parts.enter_context(contextlib.closing(connection)))
-            open_listener = None
+        backend = LocalBackend(catalog, actions, registry, shards, authority, authenticator)
         shard = Shard("gateway").start()
-        app = application(backend, CollectorRegistry(), open_listener=open_listener)
+        app = application(backend, CollectorRegistry(), open_listener=tap_listeners(inventory))
         relaying = Relay(relay, OriginPolicy(), app.admit_to_relay, check=backend.check) if relay is not None else None
         gateway = parts.enter_context(listen(app, shard, 0, relay=relaying))
         parts.callback(registry.drain)

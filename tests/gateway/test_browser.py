@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from fastflight.app.gateway import open_remote_gateway
+from fastflight.app.compose import open_server
+from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.gateway.page import listeners
 
@@ -121,14 +122,14 @@ def test_silence_is_stale_and_a_cut_line_is_trouble(browser: Browser) -> None:
 
 
 def test_a_server_that_went_away_is_said_and_found_again(browser: Browser) -> None:
-    with serving(demo="sim:") as running, ExitStack() as looked:
-        with open_remote_gateway(running.location, ("127.0.0.1", 0)) as gateway:
-            port = int(gateway.url.rpartition(":")[2])
-            page = looked.enter_context(looking(browser, gateway.url))
+    with ExitStack() as looked:
+        with serving(demo="sim:") as running:
+            port = int(str(running.http).rpartition(":")[2])
+            page = looked.enter_context(looking(browser, str(running.http)))
             expect(page.locator(".card")).to_have_attribute("data-state", "live")
         expect(page.locator("#connection")).to_have_text(re.compile("^connection lost"))
         expect(page.locator(".card")).to_have_attribute("data-state", "stale")
-        with open_remote_gateway(running.location, ("127.0.0.1", port)):
+        with open_server(ServeSettings("grpc://127.0.0.1:0", devices={"demo": "sim:"}, http=("127.0.0.1", port))):
             expect(page.locator("#connection")).to_have_text("connected")
             expect(page.locator(".card")).to_have_attribute("data-state", "live")
             looked.close()
@@ -136,20 +137,19 @@ def test_a_server_that_went_away_is_said_and_found_again(browser: Browser) -> No
 
 def test_the_age_goes_on_while_the_page_tries_to_connect_again(browser: Browser) -> None:
     with serving(demo="sim:") as running:
-        with open_remote_gateway(running.location, ("127.0.0.1", 0)) as gateway:
-            looked = ExitStack()
-            page = looked.enter_context(looking(browser, f"{gateway.url}/#/demo/live"))
-            expect(page.locator("#state")).to_have_text(re.compile("^live"))
-            page.evaluate("""() => { window.ages = []; const state = document.getElementById("state");
-              new MutationObserver(() => window.ages.push(state.textContent)).observe(state, { childList: true }); }""")
-        with looked:
-            for _ in range(3):
-                with page.expect_event("websocket"):
-                    pass
-            told = [re.fullmatch(r"stale, (\d+(?:\.\d)?) s ago", each) for each in page.evaluate("window.ages")]
-            ages = [float(each[1]) for each in told if each]
-            assert len(set(ages)) > 5
-            assert ages == sorted(ages)
+        looked = ExitStack()
+        page = looked.enter_context(looking(browser, f"{running.http}/#/demo/live"))
+        expect(page.locator("#state")).to_have_text(re.compile("^live"))
+        page.evaluate("""() => { window.ages = []; const state = document.getElementById("state");
+          new MutationObserver(() => window.ages.push(state.textContent)).observe(state, { childList: true }); }""")
+    with looked:
+        for _ in range(3):
+            with page.expect_event("websocket"):
+                pass
+        told = [re.fullmatch(r"stale, (\d+(?:\.\d)?) s ago", each) for each in page.evaluate("window.ages")]
+        ages = [float(each[1]) for each in told if each]
+        assert len(set(ages)) > 5
+        assert ages == sorted(ages)
 
 
 def test_an_unknown_device_has_no_figures_of_another(browser: Browser) -> None:
@@ -182,16 +182,11 @@ def test_what_was_said_before_anybody_looked_is_known(browser: Browser, monkeypa
             expect(page.locator("#state")).to_have_text(re.compile(r"^stale, \d.* ago"))
 
 
-@pytest.mark.parametrize("where", ["in one process", "elsewhere"])
-def test_a_transfer_is_not_counted_as_dropped(browser: Browser, where: str) -> None:
-    with serving(demo="sim:?telemetry=20") as running, ExitStack() as parts:
-        url = running.http
-        if where == "elsewhere":
-            url = parts.enter_context(open_remote_gateway(running.location, ("127.0.0.1", 0))).url
-        page = parts.enter_context(looking(browser, f"{url}/#/demo/live"))
+def test_a_transfer_is_not_counted_as_dropped(browser: Browser) -> None:
+    with serving(demo="sim:?telemetry=20") as running, looking(browser, f"{running.http}/#/demo/live") as page:
         expect(page.locator("#state")).to_have_text(re.compile("^live"))
         before = rows(page)
-        page.goto(f"{url}/#/demo/files")
+        page.goto(f"{running.http}/#/demo/files")
         content = bytes(range(256)) * 4000
         page.locator("#upload-file").set_input_files({"name": "big.bin", "mimeType": "", "buffer": content})
         expect(page.locator("#uploads")).to_have_text("demo:/big.bin: 1.0 MB written and verified")
@@ -308,7 +303,7 @@ def test_the_terminal_fits_its_place_and_takes_what_is_pasted(browser: Browser) 
 
 
 def test_who_signs_in_sees_what_is_theirs(browser: Browser, tmp_path: Path) -> None:
-    with guarding("in one process") as guarded, looking(browser, f"{guarded.gateway.url}/") as page:
+    with guarding() as guarded, looking(browser, f"{guarded.gateway.url}/") as page:
         expect(page.locator("#connection")).to_have_text("not signed in")
         sign_in(page, "ff_wrong")
         expect(page.locator("#sign-in-said")).to_contain_text("not valid here")
@@ -335,7 +330,7 @@ def test_who_signs_in_sees_what_is_theirs(browser: Browser, tmp_path: Path) -> N
 
 
 def test_what_may_not_be_done_is_not_offered_and_who_is_revoked_is_told(browser: Browser) -> None:
-    with guarding("in one process") as guarded, looking(browser, f"{guarded.gateway.url}/#/lab-1/terminal") as page:
+    with guarding() as guarded, looking(browser, f"{guarded.gateway.url}/#/lab-1/terminal") as page:
         sign_in(page, guarded.tokens["reader"])
         expect(page.locator("#not-granted")).to_be_visible()
         expect(page.get_by_role("tab", name="Terminal")).to_be_hidden()

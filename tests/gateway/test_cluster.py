@@ -11,7 +11,6 @@ from fastflight.access.identity import scopes
 from fastflight.access.tokens import Book, issued
 from fastflight.app.access_settings import AccessSettings
 from fastflight.app.cluster_settings import ClusterSettings
-from fastflight.app.gateway import open_remote_gateway
 from tests.support.servers import serving
 
 GRANTED = {"reader": "read,session:*", "admin": "admin:*"}
@@ -28,12 +27,11 @@ def proof(token: str) -> dict[str, str]:
 
 
 def test_a_server_without_a_cluster_says_so() -> None:
-    with serving(http=("127.0.0.1", 0)) as running, open_remote_gateway(running.location, ("127.0.0.1", 0)) as gateway:
-        for url in (running.http, gateway.url):
-            answer = httpx.get(f"{url}/cluster")
-            assert (answer.status_code, answer.json()["what"]) == (404, "this server is not in a cluster")
-            assert "--cluster" in answer.json()["hint"]
-            assert not may_see_it(url)
+    with serving(http=("127.0.0.1", 0)) as running:
+        answer = httpx.get(f"{running.http}/cluster")
+        assert (answer.status_code, answer.json()["what"]) == (404, "this server is not in a cluster")
+        assert "--cluster" in answer.json()["hint"]
+        assert not may_see_it(str(running.http))
 
 
 def test_it_is_shown_to_admins_only(tmp_path: Path) -> None:
@@ -45,14 +43,11 @@ def test_it_is_shown_to_admins_only(tmp_path: Path) -> None:
     book.write_bytes(Book(tuple(token for token, _ in made.values())).encode())
     book.chmod(0o600)
     alone = ClusterSettings(("nats://127.0.0.1:9",), "alpha")
-    with (
-        serving(cluster=alone, http=("127.0.0.1", 0), access=AccessSettings(book)) as running,
-        open_remote_gateway(running.location, ("127.0.0.1", 0)) as gateway,
-    ):
-        for url in (running.http, gateway.url):
-            said = {name: httpx.get(f"{url}/cluster", headers=proof(token)) for name, (_, token) in made.items()}
-            assert httpx.get(f"{url}/cluster").status_code == 401
-            assert said["reader"].status_code == 403 and "demo" not in said["reader"].text
-            assert [may_see_it(url, token) for _, token in made.values()] == [False, True]
-            known = said["admin"].json()
-            assert known["server"] == "alpha" and known["trouble"] and known["replicas"] == []
+    with serving(cluster=alone, http=("127.0.0.1", 0), access=AccessSettings(book)) as running:
+        url = str(running.http)
+        said = {name: httpx.get(f"{url}/cluster", headers=proof(token)) for name, (_, token) in made.items()}
+        assert httpx.get(f"{url}/cluster").status_code == 401
+        assert said["reader"].status_code == 403 and "demo" not in said["reader"].text
+        assert [may_see_it(url, token) for _, token in made.values()] == [False, True]
+        known = said["admin"].json()
+        assert known["server"] == "alpha" and known["trouble"] and known["replicas"] == []

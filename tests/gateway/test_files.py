@@ -17,14 +17,14 @@ import pytest
 from fastflight.gateway.content.files import keys_of
 
 from .asgi_client import HERE, AsgiClient, scope
-from .board_gateway import KINDS, BoardGateway, in_front_of_a_board
+from .board_gateway import BoardGateway, in_front_of_a_board
 
 CSV = b"n,text\n1,one\n2,two\n"
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def board(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardGateway]:
-    with in_front_of_a_board(request.param, tmp_path_factory.mktemp("board")) as board:
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardGateway]:
+    with in_front_of_a_board(tmp_path_factory.mktemp("board")) as board:
         yield board
 
 

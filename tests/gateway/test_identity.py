@@ -20,16 +20,15 @@ from tests.support.waiting import until
 
 from .guarded_gateway import SOON, GuardedGateway, guarding
 
-KINDS = ["in one process", "in front of another"]
 LISTING = json.dumps({"type": "device.listing", "device": "lab-1"}).encode()
 # Who show one ticket at the same time.
 ONRUSH = 8
 EXEC = b'{"code": "print(6 * 7)"}'
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def guarded(request: pytest.FixtureRequest) -> Iterator[GuardedGateway]:
-    with guarding(request.param) as running:
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[GuardedGateway]:
+    with guarding() as running:
         for device, who in (("lab-1", "operator"), ("secret", "other")):  # opens the lines
             assert running.ask(who, "GET", f"/devices/{device}/info").status == 200
         yield running
@@ -227,9 +226,8 @@ def test_the_page_shows_each_their_own(guarded: GuardedGateway) -> None:
         assert not any({"points", "line", "rows"} & each.get("lab-1", {}).keys() for each in heard)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_page_opens_no_line_for_who_may_not_hear_it(kind: str) -> None:
-    with guarding(kind) as guarded:
+def test_the_page_opens_no_line_for_who_may_not_hear_it() -> None:
+    with guarding() as guarded:
         with connect(f"{guarded.ws}/ws/fleet?ticket={guarded.ticket('reader', 'fleet')}") as reader:
             assert whole(reader)["lab-1"]["rows"] == 0
             for _ in range(10):
@@ -242,9 +240,8 @@ LOST = {"revoked": GuardedGateway.revoke, "expired": GuardedGateway.expire}
 
 
 @pytest.mark.parametrize("how", LOST)
-@pytest.mark.parametrize("kind", KINDS)
-def test_whose_token_is_good_no_more_is_put_out(kind: str, how: str) -> None:
-    with guarding(kind) as guarded, ExitStack() as parts:
+def test_whose_token_is_good_no_more_is_put_out(how: str) -> None:
+    with guarding() as guarded, ExitStack() as parts:
         assert guarded.ask("operator", "GET", "/devices/lab-1/info").status == 200
         request = {"type": "device.session", "device": "lab-1"}
         paths = [
@@ -265,11 +262,10 @@ def test_whose_token_is_good_no_more_is_put_out(kind: str, how: str) -> None:
             pass  # the decision about the token is cached for a second
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_upload_of_one_whose_token_is_good_no_more_breaks_off(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upload_of_one_whose_token_is_good_no_more_breaks_off(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("access.authenticator", "runtime.stream"):
         monkeypatch.setattr(f"fastflight.{name}.LOOK_SECONDS", 0.0)
-    with guarding(kind) as guarded, socket.create_connection(("127.0.0.1", guarded.gateway.port), SOON) as raw:
+    with guarding() as guarded, socket.create_connection(("127.0.0.1", guarded.gateway.port), SOON) as raw:
         token = guarded.tokens["operator"]
         head = f"PUT /devices/lab-1/files/x.bin HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {token}\r\n"
         raw.sendall(f"{head}content-length: 1000000\r\n\r\n".encode() + bytes(1000))

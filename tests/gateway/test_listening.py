@@ -512,7 +512,7 @@ def test_an_address_whose_connections_are_all_busy_leaves_room_for_others(runnin
 
 def test_connections_without_a_proof_make_room_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastflight.gateway.middleware.Connections", lambda: Connections(max_connections=3))
-    with guarding("in one process") as guarded, ExitStack() as parts:
+    with guarding() as guarded, ExitStack() as parts:
         proven = [Resting(guarded.gateway, parts, token=guarded.tokens["admin"]) for _ in range(2)]
         strangers = [Resting(guarded.gateway, parts, path="/health") for _ in range(3)]
         assert [each.answers() for each in strangers] == [False, False, True]

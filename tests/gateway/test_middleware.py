@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from fastflight.access.identity import NOBODY
+from fastflight.access.identity import Identity
 from fastflight.errors import BusyError
 from fastflight.gateway import auth, shared_answers
 from fastflight.gateway.asgi import Receive, Scope, Send
@@ -28,10 +28,10 @@ async def behind(scope: Scope, receive: Receive, send: Send) -> None:
 class GuardedApplication:
     """A server that judges by itself, and so has to be shown what its caller showed."""
 
-    guarded = None
+    guarded = True
 
     async def identify(self, authorization: str, certificate: str) -> Caller:
-        return Caller(NOBODY, authorization)
+        return Caller(Identity(authorization, ()))
 
 
 class CountedAnswers:

@@ -10,12 +10,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from fastflight.access.actions import Actions
-from fastflight.app.remote import RemoteBackend
-from fastflight.client.connection import ServerConnection
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
 from fastflight.gateway import LocalBackend, application
-from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
@@ -33,7 +30,7 @@ STATUS = {INVALID_ARGUMENT: (400, 422), NOT_FOUND: (404,), DEVICE: (502, 400, 40
 @pytest.fixture(scope="module")
 def edges(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Both edges in front of one board: `over_flight` gives a refusal's text, `over_http` its status and
-    content, and `over_two` those of a gateway in front of the Flight server."""
+    content."""
     folder = tmp_path_factory.mktemp("board")
     samples.write_samples(str(folder))
     (folder / "old.csv").write_bytes(OLD)
@@ -45,9 +42,6 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Any:
         with Shard("gateway") as shard:
             server = FlightServer(catalog, shards=shards, location="grpc://127.0.0.1:0", registry=registry)
             app = application(LocalBackend(catalog, Actions([]), registry, shards), CollectorRegistry())
-            kinds = [source.request for source in device_sources(inventory)]
-            connection = ServerConnection(f"grpc://127.0.0.1:{server.port}", SOON)
-            in_front = application(RemoteBackend(connection, kinds), CollectorRegistry())
             client = flight.connect(f"grpc://127.0.0.1:{server.port}")
 
             def over_flight(content: bytes) -> str:
@@ -55,18 +49,13 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Any:
                     client.do_get(flight.Ticket(content)).read_all()
                 return str(raised.value)
 
-            def over_http(content: bytes, app: GatewayMiddleware = app) -> tuple[int, dict[str, Any]]:
+            def over_http(content: bytes) -> tuple[int, dict[str, Any]]:
                 answered = shard.submit(ask(app, scope("/stream", "POST", (HERE,)), content)).result(SOON)
                 return answered.status, answered.json
 
-            def over_two(content: bytes) -> tuple[int, dict[str, Any]]:
-                return over_http(content, in_front)
-
-            for over in (over_flight, over_two):  # opens the line, and the way to the server
-                over(b'{"type": "device.listing", "device": "demo", "path": "/none"}')
-            yield over_flight, over_http, over_two
+            over_flight(b'{"type": "device.listing", "device": "demo", "path": "/none"}')  # opens the line
+            yield over_flight, over_http
             client.close()
-            connection.close()
             server.close()
 
 
@@ -76,7 +65,7 @@ REFUSED = [name for name in REQUESTS if name != "code that is none"]
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_refusal_is_the_same_over_both(edges: Any, name: str) -> None:
-    over_flight, over_http, over_two = edges
+    over_flight, over_http = edges
     request, kind, _ = REQUESTS[name]
     content = json.dumps(request).encode()
     status, told = over_http(content)
@@ -85,5 +74,3 @@ def test_a_refusal_is_the_same_over_both(edges: Any, name: str) -> None:
     # Flight cuts long texts, and appends what Arrow knows.
     assert told["text"][:700] in over_flight(content)
     assert "site-packages" not in json.dumps(told)
-    if len(told["text"]) < 700:
-        assert over_two(content) == (status, told)

@@ -33,10 +33,10 @@ def targets() -> Iterator[Targets]:
         yield Targets(parts)
 
 
-@pytest.fixture(scope="module", params=["in one process", "in front of another"])
-def guarded(request: pytest.FixtureRequest, targets: Targets) -> Iterator[GuardedGateway]:
+@pytest.fixture(scope="module")
+def guarded(targets: Targets) -> Iterator[GuardedGateway]:
     devices = {targets.lab: "lab-1", targets.secret: "secret"}
-    with guarding(request.param, relay=AllowedTargets(["127.0.0.1:*"], devices=devices)) as guarded:
+    with guarding(relay=AllowedTargets(["127.0.0.1:*"], devices=devices)) as guarded:
         for device, who in (("lab-1", "operator"), ("secret", "other")):  # opens the lines
             assert guarded.ask(who, "GET", f"/devices/{device}/info").status == 200
         yield guarded
@@ -102,7 +102,7 @@ def test_one_name_cannot_take_all_connections(guarded: GuardedGateway) -> None:
 
 def test_names_together_cannot_take_all_connections(monkeypatch: pytest.MonkeyPatch, targets: Targets) -> None:
     monkeypatch.setattr("fastflight.gateway.relay.relay.MAX_CLIENTS", 4)
-    with guarding("in one process", {}, AllowedTargets(["127.0.0.1:*"])) as guarded, ExitStack() as open_:
+    with guarding({}, AllowedTargets(["127.0.0.1:*"])) as guarded, ExitStack() as open_:
         held = [open_.enter_context(relay(guarded, who)) for who in ("other", "operator", "admin", "other")]
         with relay(guarded, "listener"):
             with pytest.raises(ConnectionClosed) as caught:
@@ -151,13 +151,9 @@ def test_exec_on_a_device_opens_its_line_and_admin_opens_all(
 
 
 @pytest.mark.parametrize("ending", ["revoke", "expire"])
-@pytest.mark.parametrize("kind", ["in one process", "in front of another"])
-def test_whose_proof_holds_no_more_is_put_out(
-    kind: str, ending: str, targets: Targets, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fastflight.app.revocation.ASK_SECONDS", 0.1)
+def test_whose_proof_holds_no_more_is_put_out(ending: str, targets: Targets) -> None:
     devices = {targets.lab: "lab-1"}
-    with guarding(kind, {}, AllowedTargets(["127.0.0.1:*"], devices=devices)) as guarded, ExitStack() as open_:
+    with guarding({}, AllowedTargets(["127.0.0.1:*"], devices=devices)) as guarded, ExitStack() as open_:
         several = [open_.enter_context(relay(guarded, "operator")) for _ in range(2)]
         other = open_.enter_context(relay(guarded, "admin"))
         assert opened(several[0], targets.lab)

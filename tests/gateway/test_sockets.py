@@ -19,7 +19,6 @@ from websockets.exceptions import ConnectionClosed, ConnectionClosedError, Inval
 from websockets.sync.client import ClientConnection, connect
 
 from fastflight.app.compose import RunningServer, open_server
-from fastflight.app.gateway import open_remote_gateway
 from fastflight.app.settings import ServeSettings
 from fastflight.gateway.ws.channel import MAX_MESSAGE_BYTES
 from fastflight.runtime.admission import Limits
@@ -104,23 +103,19 @@ class BoardAndLine:
 
 
 @contextmanager
-def board_and_line(kind: str) -> Iterator[BoardAndLine]:
+def board_and_line() -> Iterator[BoardAndLine]:
     with ExitStack() as parts:
         line = HandmadeLine()
         parts.callback(line.close)
         devices = {"demo": "sim:?telemetry=0", "line": line.url}
         running = parts.enter_context(serving(devices, http=("127.0.0.1", 0)))
         assert running.http is not None
-        if kind == "in one process":
-            yield BoardAndLine(running, line, running.http)
-        else:
-            gateway = parts.enter_context(open_remote_gateway(running.location, ("127.0.0.1", 0)))
-            yield BoardAndLine(running, line, gateway.url)
+        yield BoardAndLine(running, line, running.http)
 
 
-@pytest.fixture(scope="module", params=["in one process", "in front of another"])
-def served(request: pytest.FixtureRequest) -> Iterator[BoardAndLine]:
-    with board_and_line(request.param) as served:
+@pytest.fixture(scope="module")
+def served() -> Iterator[BoardAndLine]:
+    with board_and_line() as served:
         for device in ("demo", "line"):  # open the lines, and the way to the server
             with session(served.ws, device=device) as client:
                 client.recv(SOON)
@@ -304,9 +299,8 @@ def test_an_idle_one_gives_way_to_a_request_and_a_busy_one_says_how_to_end_it() 
             assert error["hint"].startswith("Close it where it is open, or ask again in ")
 
 
-@pytest.mark.parametrize("kind", ["in one process", "in front of another"])
-def test_the_end_of_a_device(kind: str) -> None:
-    with board_and_line(kind) as served, session(served.ws, device="line") as client:
+def test_the_end_of_a_device() -> None:
+    with board_and_line() as served, session(served.ws, device="line") as client:
         client.recv(SOON)
         served.line.say(b"x\n")
         client.recv(SOON)
@@ -317,7 +311,7 @@ def test_the_end_of_a_device(kind: str) -> None:
 
 def test_the_end_of_the_server() -> None:
     with ExitStack() as clients:
-        with board_and_line("in one process") as served:
+        with board_and_line() as served:
             live = clients.enter_context(session(served.ws, device="line"))
             live.recv(SOON)
             typing = clients.enter_context(connect(f"{served.ws}/ws/repl/demo"))
@@ -327,19 +321,10 @@ def test_the_end_of_the_server() -> None:
     assert (heard_typing.code, heard_typing.trailer["ended"]) == (1001, "server draining")
 
 
-def test_the_end_of_a_gateway_in_front_of_another() -> None:
-    with ExitStack() as clients:
-        with board_and_line("in front of another") as served:
-            live = clients.enter_context(session(served.ws, device="line"))
-            live.recv(SOON)
-        heard = Heard().hear(live)
-    assert (heard.code, heard.told[-1]["error"]["what"]) == (4503, "the server shuts down")
-
-
 def test_one_that_does_not_read_loses_rows_and_harms_nobody() -> None:
     """Every block is said when the good one has the block before: only the other one can miss any."""
     block, blocks = b"x" * 65_536, 256
-    with board_and_line("in one process") as served, ExitStack() as clients:
+    with board_and_line() as served, ExitStack() as clients:
         stalled = clients.enter_context(
             connect(f"{served.ws}/ws/session", max_queue=1, ping_interval=None, compression=None)
         )

@@ -12,8 +12,6 @@ import pyarrow.parquet as pq
 import pytest
 from playwright.sync_api import Browser, expect
 
-from fastflight.app.gateway import open_remote_gateway
-
 from .browsing import looking, serving
 
 QUERY = 'select time, temperature from demo."readings.csv" order by time limit 2'
@@ -24,16 +22,10 @@ from demo."readings.csv" group by 1 order by 1"""
 LONG = 60.0
 
 
-@pytest.fixture(params=["in one process", "in front of another"])
-def http(request: pytest.FixtureRequest) -> Iterator[httpx.Client]:
-    with serving(demo="sim:?telemetry=0") as running:
-        if request.param == "in one process":
-            with httpx.Client(base_url=str(running.http), timeout=LONG) as client:
-                yield client
-        else:
-            with open_remote_gateway(running.location, ("127.0.0.1", 0)) as gateway:
-                with httpx.Client(base_url=gateway.url, timeout=LONG) as client:
-                    yield client
+@pytest.fixture
+def http() -> Iterator[httpx.Client]:
+    with serving(demo="sim:?telemetry=0") as running, httpx.Client(base_url=str(running.http), timeout=LONG) as client:
+        yield client
 
 
 def test_each_format_has_the_same_rows(http: httpx.Client) -> None:

@@ -12,16 +12,11 @@ from pathlib import Path
 import pytest
 
 from .asgi_client import HERE, AsgiClient, scope
-from .board_gateway import KINDS, BoardGateway, in_front_of_a_board
+from .board_gateway import BoardGateway, in_front_of_a_board
 
 # Modules that the board lacks, and the algorithm of its digests.
 BOARDS = {"": "sha256", "hashlib": "crc32", "hashlib,binascii": ""}
 OLD, NEW = b"old" * 1000, b"new" * 1000
-
-
-@pytest.fixture(scope="module", params=KINDS)
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture(scope="module", params=BOARDS)
@@ -30,9 +25,9 @@ def lacks(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def board(kind: str, lacks: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardGateway]:
+def board(lacks: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BoardGateway]:
     options = {"without": lacks} if lacks else {}
-    with in_front_of_a_board(kind, tmp_path_factory.mktemp("board"), **options) as board:
+    with in_front_of_a_board(tmp_path_factory.mktemp("board"), **options) as board:
         yield board
 
 
@@ -185,9 +180,7 @@ LONG = random.Random(1).randbytes(200_000)  # which no line packs
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("becomes", [LONG[:-1] + b"x", LONG + b"x", LONG[:-1]], ids=["other", "longer", "shorter"])
-def test_a_file_that_changes_while_it_is_read_is_broken_off(
-    kind: str, tmp_path: Path, mode: str, becomes: bytes
-) -> None:
+def test_a_file_that_changes_while_it_is_read_is_broken_off(tmp_path: Path, mode: str, becomes: bytes) -> None:
     (tmp_path / "a.bin").write_bytes(LONG)
 
     async def run() -> AsgiClient:
@@ -199,7 +192,7 @@ def test_a_file_that_changes_while_it_is_read_is_broken_off(
         await client.call
         return client
 
-    with in_front_of_a_board(kind, tmp_path, baud=921_600) as board:
+    with in_front_of_a_board(tmp_path, baud=921_600) as board:
         answered = board.run(run()).answered
     assert answered.headers[b"content-length"] == b"200000"
     assert not answered.ended

@@ -1,7 +1,7 @@
 """Reads the output of devices for the page: a `DeviceListener` returns what came since the last call, without waiting.
 
-In the process of the devices, the gateway reads the taps of their lines, which costs next to nothing. In front of a
-server elsewhere it reads sessions, like any other client; each takes one stream of that server.
+The gateway reads the taps of the devices' lines, which costs next to nothing. In a cluster, where other servers have
+devices too, it reads sessions, like any other client; each takes one stream.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any, Protocol
 
 from fastflight.device import Device, Inventory
 from fastflight.errors import FastFlightError
-from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.gateway.backend import Backend
 from fastflight.transport.chunk_buffer import Chunk, Gap, TapReader
 
@@ -26,8 +25,8 @@ SINCE_SECONDS = 60
 MAX_CHUNKS = 8192
 # Before a session that failed is opened again.
 RETRY_SECONDS = 2.0
-# Streams that the pages of all callers together take of the server elsewhere, which has 256. More devices show only
-# their state, until another device is no longer watched.
+# Streams that all pages together take in a cluster, of the 256 of a server. More devices show only their state, until
+# another device is no longer watched.
 MAX_SESSIONS = 64
 
 
@@ -68,13 +67,13 @@ class TapListener(contextlib.ExitStack):
         return () if self._reader is None else self._reader.rest()
 
 
-def session_listeners(backend: Backend, room: asyncio.Semaphore, caller: Caller = ANYONE) -> OpenListener:
-    """Listen to devices through sessions of `caller`. Each session waits for a place in `room`."""
+def session_listeners(backend: Backend, room: asyncio.Semaphore) -> OpenListener:
+    """Listen to devices through sessions. Each session waits for a place in `room`."""
 
     @contextlib.contextmanager
     def open_listener(device: str) -> Iterator[DeviceListener]:
         listener = SessionListener()
-        reading = asyncio.ensure_future(_read_sessions(backend, device, caller, listener, room))
+        reading = asyncio.ensure_future(_read_sessions(backend, device, listener, room))
         try:
             yield listener
         finally:
@@ -104,14 +103,12 @@ class SessionListener:
         return items
 
 
-async def _read_sessions(
-    backend: Backend, device: str, caller: Caller, listener: SessionListener, room: asyncio.Semaphore
-) -> None:
+async def _read_sessions(backend: Backend, device: str, listener: SessionListener, room: asyncio.Semaphore) -> None:
     keys: dict[str, Any] = {"type": "device.session", "device": device, "reconnect": True, "flush_ms": 100}
     request = backend.make_request({**keys, "since_seconds": SINCE_SECONDS})
     while True:
         with contextlib.suppress(FastFlightError):
-            async with room, backend.read(request, caller=caller) as answer:
+            async with room, backend.read(request) as answer:
                 async for batch, note in answer.batches:
                     if note and "gap" in note:
                         listener.put(Gap(note["gap"]["first"], note["gap"]["last"]))

@@ -20,7 +20,6 @@ from fastflight.protocol.relay import Closed, End, Opened, Reason, RelayConnecti
 from tests.campaigns.faulting.stage import (
     BROWSER_GATEWAY,
     FILES,
-    GATEWAY_SERVER,
     HOST,
     RELAY_TARGET,
     TALKER,
@@ -44,13 +43,11 @@ class _Browser:
     way: str
 
     def port(self) -> int:
-        if self.way == GATEWAY_SERVER:
-            return self.stage.gateway_port
         return self.stage.proxies[BROWSER_GATEWAY].port
 
     def verifying(self) -> ssl.SSLContext | None:
         """How the gateway is known; None where it has no TLS."""
-        return None if self.way == GATEWAY_SERVER else self.stage.guard.verifying
+        return self.stage.guard.verifying
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         """The content of the answer. `Ended` for one that says why not, and for one that broke off."""
@@ -190,8 +187,3 @@ class Relayed(_Browser, Work):
         if not CONTENT.startswith(self.data):
             return f"{len(self.data)} bytes came, and they are others"
         return f"{len(self.data)} bytes came, and then an end in order" if completed and self.data != CONTENT else ""
-
-
-def by_gateway(work: type[Work]) -> type[Work]:
-    """The same work by a gateway in a process of its own."""
-    return type(work.__name__, (work,), {"way": GATEWAY_SERVER, "name": work.name})

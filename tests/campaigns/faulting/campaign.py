@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 from pathlib import Path
 
-from tests.campaigns.faulting.stage import LINES, SOCKET, Stage
+from tests.campaigns.faulting.stage import LINES, Stage
 from tests.campaigns.faulting.trial import BAD, FaultOutcome, FaultTrials, warm_up
 
 # Any fixed number: a campaign that cannot be repeated finds nothing that can be mended.
@@ -79,7 +79,7 @@ class Campaign:
     def _play(self, line: str, numbers: Sequence[int]) -> None:
         folder = self._folder / line
         folder.mkdir()
-        with Stage(folder, line, remote=line == SOCKET, tls=self._tls, seed=self._seed) as stage:
+        with Stage(folder, line, tls=self._tls, seed=self._seed) as stage:
             ours = FaultTrials(stage, self._seed)
             before: dict[int, tuple[int, int]] = {}
             count = 0

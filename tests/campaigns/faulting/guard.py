@@ -1,7 +1,6 @@
 """How a server and its clients authenticate: not at all, or by TLS and a token.
 
-`serving` is for the command `serve`, `asking` for the commands that ask a server, and `fronting` for `gateway`, which
-has no token of its own. The rest is for programs.
+`serving` is for the command `serve`, and `asking` for the commands that ask a server. The rest is for programs.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ class Guard:
     scheme: str = "grpc"
     serving: tuple[str, ...] = ()
     asking: tuple[str, ...] = ()
-    fronting: tuple[str, ...] = ()
     credentials: Credentials = NONE
     verifying: ssl.SSLContext | None = None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -67,12 +65,10 @@ def guarded(folder: Path, host: str) -> Guard:
     for file, content in ((tokens, Book((entry,)).encode()), (shown, token.encode())):
         file.touch(0o600)
         file.write_bytes(content)
-    known = "--tls-ca", str(files.ca)
     return Guard(
         "grpc+tls",
         ("--tls-cert", str(files.certificate), "--tls-key", str(files.key), "--tokens", str(tokens)),
-        (*known, "--token-file", str(shown)),
-        known,
+        ("--tls-ca", str(files.ca), "--token-file", str(shown)),
         Credentials(token, files.ca.read_bytes()),
         ssl.create_default_context(cafile=files.ca),
         {"authorization": f"Bearer {token}"},

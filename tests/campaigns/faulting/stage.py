@@ -2,14 +2,13 @@
 
     board `files`  --+                                +--  client (Flight)
                      |--  line  --  server (serve)  --|--  browser (HTTP, WebSocket)
-    board `talker` --+                                +--  gateway  --  browser
+    board `talker` --+
                                          a TCP target  --  the server's relay
 
 A chaos proxy stands between any two that are connected by a socket; `proxies` has them by the name of the hop. A line
 is one of `LINES`. `repair` starts again what has ended, as an operator or a service manager would.
 
-TLS and a token can guard the server's port and its own gateway's. A separate gateway is asked by HTTP, and passes the
-credentials of its clients on to the server.
+TLS and a token can guard the server's port and its gateway's.
 
 The server's clock can be set, and its recordings lie on a small disk. If the system does not allow that, `missing` says
 so, and no disk is filled.
@@ -47,12 +46,7 @@ HOST = "127.0.0.1"
 # How a device is reached: the schemes of device URLs.
 SOCKET, RFC2217, SERIAL, EXEC = LINES = ("socket", "rfc2217", "serial", "exec")
 FILES, TALKER = BOARDS = ("files", "talker")
-CLIENT_SERVER, BROWSER_GATEWAY, GATEWAY_SERVER, RELAY_TARGET = (
-    "client - server",
-    "browser - gateway",
-    "gateway - server",
-    "relay - target",
-)
+CLIENT_SERVER, BROWSER_GATEWAY, RELAY_TARGET = "client - server", "browser - gateway", "relay - target"
 SERVER_BOARD, TOOL_BRIDGE, BRIDGE_BOARD = "server - board", "tool - bridge", "bridge - board"
 # For all that a stage records in an hour, several times over; what is left of it is memory that can be had.
 DISK_BYTES = 32 * 1024 * 1024
@@ -78,14 +72,12 @@ CALL_SECONDS = 30.0
 class Stage:
     """The whole stage, while the context lasts. `line` is how the server reaches its boards."""
 
-    def __init__(self, folder: Path, line: str, *, remote: bool = False, tls: bool = False, seed: int = 0) -> None:
-        """`remote`: with a separate gateway."""
+    def __init__(self, folder: Path, line: str, *, tls: bool = False, seed: int = 0) -> None:
         self.folder = folder
         self.line = line
         self.boards = {name: self._board(name) for name in BOARDS}
         self.proxies: dict[str, ChaosProxy] = {}
         self.target = Target()
-        self.has_gateway = remote
         self.guard = guarded(folder, HOST) if tls else OPEN
         # What cannot be done here, by name, and why.
         self.missing: list[str] = []
@@ -121,16 +113,8 @@ class Stage:
             self.server = Program("server", serving, listening, self.folder / "server.log", environment)
             self._proxy(CLIENT_SERVER, 1, parts)
             self._proxy(BROWSER_GATEWAY, 1, parts)
-            self._proxy(GATEWAY_SERVER, 1, parts)
             self._serve()
             parts.callback(lambda: self.server.kill())
-            if self.has_gateway:
-                fronting = ["gateway", "--server", self.location_of(GATEWAY_SERVER), "--http", "0"]
-                fronting += self.guard.fronting
-                gateway = [rf"listening on http://{HOST}:(\d+)"]
-                self.gateway = Program("gateway", fronting, gateway, self.folder / "gateway.log")
-                self.gateway_port = int(self.gateway.start()[0])
-                parts.callback(lambda: self.gateway.kill())
             self._parts = parts.pop_all()
         return self
 
@@ -207,7 +191,7 @@ class Stage:
 
     def complaints(self) -> Sequence[str]:
         """Return the unexpected errors of all logs."""
-        programs = [self.server, *self._bridges.values(), *([self.gateway] if self.has_gateway else [])]
+        programs = [self.server, *self._bridges.values()]
         return [f"{program.name}: {line}" for program in programs for line in program.complaints()]
 
     def _board(self, name: str) -> SimulatedBoard:
@@ -251,7 +235,6 @@ class Stage:
     def _serve(self) -> None:
         self._port, http = (int(port) for port in self.server.start())
         self.proxies[CLIENT_SERVER].aim(self._port)
-        self.proxies[GATEWAY_SERVER].aim(self._port)
         self.proxies[BROWSER_GATEWAY].aim(http)
         self.http_port = http
 

@@ -21,7 +21,6 @@ from tests.campaigns.faulting.stage import (
     CLIENT_SERVER,
     EXEC,
     FILES,
-    GATEWAY_SERVER,
     RELAY_TARGET,
     RFC2217,
     SERIAL,
@@ -54,7 +53,7 @@ HOLD_SECONDS, WATCH_SECONDS = 0.3, 0.005
 FULL, FULL_DISK = "full", "full disk"
 KILLED = "kill -9"
 # The hops that end at a port of the server.
-PORTS = (CLIENT_SERVER, BROWSER_GATEWAY, GATEWAY_SERVER)
+PORTS = (CLIENT_SERVER, BROWSER_GATEWAY)
 BOARD, SERVER, CLIENT, DISK = "board", "server", "client", "server - disk"
 # Room for the log, and for a few more rows, on a disk that is full to programs that may write no further than this.
 LOG_BYTES, ROOM_BYTES = 4_096, 2_000

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from tests.campaigns.faulting.browsing import BROKEN, HttpGet, HttpPut, Relayed, WebSession, by_gateway
+from tests.campaigns.faulting.browsing import BROKEN, HttpGet, HttpPut, Relayed, WebSession
 from tests.campaigns.faulting.stage import TALKER, Stage
 from tests.campaigns.faulting.strikes import FULL, FULL_DISK, Strike, strike
 from tests.campaigns.faulting.talker import flaw, recorded, stretches
@@ -65,7 +65,6 @@ WORKS: Sequence[tuple[float, type[Work]]] = (
     (1, Relayed),
     (0.6, PutProcess),
 )
-REMOTE: Sequence[tuple[float, type[Work]]] = tuple((1.0, by_gateway(work)) for work in (HttpGet, HttpPut, WebSession))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,7 @@ class FaultTrials:
         """Carry out one fault, from its strike until everything is usable again."""
         stage = self._stage
         chance = random.Random(f"{self._seed} {stage.line} {number}")
-        works = [*(WORKS if not self._quick else WORKS[:-1]), *(REMOTE if stage.has_gateway else ())]
+        works = WORKS if not self._quick else WORKS[:-1]
         work = chance.choices([made for _, made in works], [weight for weight, _ in works])[0](stage, chance)
         strikes = strike(stage, work, chance, quick=self._quick)
         self._registry.before = self._registry.promised = max(self._registry.promised, stage.promised())
