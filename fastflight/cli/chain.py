@@ -1,4 +1,4 @@
-"""Several commands in one process: `fastflight exec 'x = 1' + exec 'print(x)'`; `fastflight script` has them in a file.
+"""Several commands in one process: `fastflight exec 'x = 1' + exec 'print(x)'`.
 
 The commands share their clients, so a board without a server is opened once, and its variables stay from one command to
 the next. A command without --device and --server uses what the one before has used.
@@ -6,9 +6,10 @@ the next. A command without --device and --server uses what the one before has u
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from contextvars import ContextVar
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -24,10 +25,10 @@ PLUS = "+"
 
 
 class SharedClients:
-    """The clients of a chain of commands. They stay open until the end of the chain."""
+    """The clients of a chain of commands. They stay open as long as `until`."""
 
-    def __init__(self) -> None:
-        self._open = ExitStack()
+    def __init__(self, until: ExitStack) -> None:
+        self._open = until
         self._clients: dict[tuple[Any, ...], InterruptibleClient] = {}
 
     def client(
@@ -43,9 +44,6 @@ class SharedClients:
         self._clients[key] = client
         return client
 
-    def close(self) -> None:
-        self._open.close()
-
 
 _shared: ContextVar[SharedClients | None] = ContextVar("shared clients", default=None)
 
@@ -55,33 +53,15 @@ def shared_clients() -> SharedClients | None:
     return _shared.get()
 
 
-@contextmanager
-def sharing_clients() -> Iterator[None]:
-    """Have the commands of the block share their clients. Within such a block, do nothing."""
-    if _shared.get() is not None:
-        yield
-        return
-    clients = SharedClients()
-    token = _shared.set(clients)
-    try:
-        yield
-    finally:
-        _shared.reset(token)
-        clients.close()
-
-
 def run_chain(words: Sequence[str], run: Callable[[list[str]], object]) -> None:
     """Split `words` at each `+`, and `run` each command. The `SystemExit` of the first one that fails ends it."""
-    commands: list[list[str]] = [[]]
-    for word in words:
-        if word == PLUS:
-            commands.append([])
-        else:
-            commands[-1].append(word)
-    if not all(commands):
+    commands = [list(group) for is_plus, group in groupby(words, PLUS.__eq__) if not is_plus]
+    if len(commands) != words.count(PLUS) + 1:
         screen.complain(f"error: a command is missing before or after {PLUS}")
         raise SystemExit(typer.BadParameter.exit_code)
-    with sharing_clients():
+    with ExitStack() as until:
+        token = _shared.set(SharedClients(until))
+        until.callback(_shared.reset, token)
         for command in commands:
             try:
                 run(command)

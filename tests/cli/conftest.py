@@ -54,7 +54,7 @@ def run(opened: str) -> Run:
     def invoke(*arguments: str, input: str | None = None) -> Result:
         result = CliRunner().invoke(app, arguments, env={"FASTFLIGHT_SERVER": opened, "COLUMNS": "120"}, input=input)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-        may_raise = arguments[0] in ("exec", "run", "eval", "script", "mount", "deploy")
+        may_raise = arguments[0] in ("exec", "run", "eval", "mount", "deploy")
         assert may_raise or "Traceback (most recent call last)" not in result.output
         return result
 

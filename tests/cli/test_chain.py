@@ -1,9 +1,8 @@
-"""Commands with + between them, and scripts. `sim:` is another board for each client: only a shared one keeps state."""
+"""Commands with + between them. `sim:` is another board for each client: only a shared one keeps state."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from click.testing import Result
 
@@ -34,19 +33,3 @@ def test_a_missing_command_is_noticed_before_the_first_runs(run: Run) -> None:
     for words in (("eval", "demo", "1", "+"), ("+", "eval", "demo", "1")):
         result = run(*words)
         assert (result.stdout, result.exit_code) == ("", 2)
-
-
-def test_a_script(run: Run, tmp_path: Path) -> None:
-    script = "# a comment\n\nexec --device sim: 'x = \"a  b\"'  # another\neval x + eval 'len(x)'\n"
-    (tmp_path / "script").write_text(script)
-    assert run("script", str(tmp_path / "script")).stdout == "'a  b'\n4\n"
-    assert run("script", input=script).stdout == "'a  b'\n4\n"
-
-
-def test_the_line_that_fails_is_named(run: Run) -> None:
-    result = run("script", input="eval demo 1\nls demo:/nothing\neval demo 2\n")
-    assert (result.stdout, result.exit_code) == ("1\n", 1)
-    assert "line 2" in result.stderr
-    result = run("script", input="eval demo 1\neval demo '2\n")
-    assert (result.stdout, result.exit_code) == ("", 1)
-    assert "line 2" in result.stderr

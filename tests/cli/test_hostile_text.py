@@ -228,7 +228,6 @@ VERBS = {
     "put with rows": ["put", "a.csv", f"demo:/{EVIL}.jsonl"],
     "put of a folder": ["put", "-r", "folder", "demo:/"],
     "sync": ["sync", "folder", "demo:/"],
-    "script": ["script", "commands"],
     "deploy": ["deploy", "program", "--healthy", "ready"],
     "agent": ["agent", "install", "demo"],
     "collect": ["collect", "demo:/a.csv", "--to", "here"],
@@ -303,10 +302,8 @@ def files(typed: Typed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(list_ports, "comports", lambda: [port])
     (tmp_path / "a.bin").write_bytes(b"x")
     (tmp_path / "a.csv").write_text("a\n1\n")
-    (tmp_path / "commands").write_text("info demo\n")
     (tmp_path / "program").mkdir()
     (tmp_path / "program" / "main.py").write_text("")
-    (tmp_path / "program" / "package.json").write_text('{"urls": [["a.py", "main.py"]]}')
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / EVIL.replace("/", "")).write_text("x")
 
@@ -389,18 +386,15 @@ def test_output_that_cannot_be_written_is_an_error_in_one_line(
     monkeypatch.setenv("FASTFLIGHT_SERVER", evil.location)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder").mkdir()
-    (tmp_path / "commands").write_text("info demo\n")
     (tmp_path / "program").mkdir()
     (tmp_path / "program" / "main.py").write_text("")
-    (tmp_path / "program" / "package.json").write_text('{"urls": [["a.py", "main.py"]]}')
     with open("/dev/full", "w", encoding="utf-8") as full:
         monkeypatch.setattr(sys, "stdout", full)
         with pytest.raises(SystemExit) as ended:
             app(VERBS[verb])
         monkeypatch.undo()
     assert ended.value.code == 1
-    errors = capsys.readouterr().err.splitlines()
-    last = errors[-2 if verb == "script" else -1]  # a script says at its end which line has failed
+    last = capsys.readouterr().err.splitlines()[-1]
     assert last == "error: standard output: No space left on device" or verb.startswith(("get of", "put of"))
 
 
