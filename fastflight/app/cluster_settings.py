@@ -215,8 +215,6 @@ def _places(
     unreachable, local = set(), set()
     for device, url in urls.items():
         scheme = scheme_of(url)
-        if scheme == "relay:":
-            raise RequestError("a target of the relay belongs to one server", where=device, hint="Leave --cluster out")
         named = list(owners[device]) if device in owners else None
         if named == [] and scheme not in SHARED_SCHEMES:
             raise RequestError(

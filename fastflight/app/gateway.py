@@ -26,7 +26,6 @@ from fastflight.gateway import (
     OpenListener,
     OriginPolicy,
     Relay,
-    Taps,
     application,
     listen,
     tap_listeners,
@@ -50,29 +49,24 @@ def open_local_gateway(
     *,
     shared: bool = False,
 ) -> Gateway:
-    """Serve `backend` over HTTP, with a relay to the targets of `settings` and to devices with a `relay:` URL.
+    """Serve `backend` over HTTP, with a relay to the targets of `settings`.
 
     A stream through the relay to a port of `bridges` counts as one to the bridged device. With `shared`, other servers
     have devices too, so the live page reads sessions, which are passed on, and not the lines of `inventory`.
     """
-    relayed = [device for device in inventory.devices() if device.relayed]
-    targets = {device.relayed: device.name for device in relayed}
     bridged = {
         f"{DEFAULT_HOST}:{port}": name
         for name, ports in bridges.items()
         for port in (ports.rfc2217, ports.socket)
         if port is not None
     }
-    for device in relayed:
-        device.tap.begin_line("")
     return open_gateway(
         backend,
         address,
-        AllowedTargets((*settings.relay, *targets), devices=bridged | targets) if settings.relay or targets else None,
+        AllowedTargets(settings.relay, devices=bridged) if settings.relay else None,
         settings.origins,
         hosts=settings.http_hosts,
         tls=settings.access.tls,
-        taps_of={device.name: device.tap for device in relayed}.get,
         open_listener=None if shared else tap_listeners(inventory),
         plots=settings.plots,
         limits=settings.limits,
@@ -88,7 +82,6 @@ def open_gateway(
     *,
     hosts: Sequence[str] = (),
     tls: TlsFiles | None = None,
-    taps_of: Taps = lambda device: None,
     open_listener: OpenListener | None = None,
     plots: Path | None = None,
     limits: Limits = DEFAULT_LIMITS,
@@ -96,28 +89,27 @@ def open_gateway(
 ) -> Gateway:
     """Serve `backend` at `address`, by HTTPS with `tls`.
 
-    `relay`: the targets of the relay; None for no relay. `taps_of` gives a device's tap, which sees what the relay
-    carries to it. With `timing` the relay logs how long its reads and sends take. `origins`: pages of other origins
-    that may send requests; `hosts`: names by which other computers reach the gateway; `open_listener`, `plots`: see
-    `application`; `limits`: those of the server. `RequestError` if the TLS files do not belong together.
+    `relay`: the targets of the relay; None for no relay. With `timing` it logs how long its reads and sends take.
+    `origins`: pages of other origins that may send requests; `hosts`: names by which other computers reach the gateway;
+    `open_listener`, `plots`: see `application`; `limits`: those of the server. `RequestError` if the TLS files do not
+    belong together.
     """
     policy = OriginPolicy(origins, hosts, secure=tls is not None)
     context = None if tls is None else tls_context(tls)
     shard = Shard("gateway", offload_threads=limits.streams + limits.calls + SPARE_THREADS).start()
     try:
         app = application(backend, CollectorRegistry(), policy, open_listener=open_listener, plots=plots or PLOTS)
-        relayed = None
+        relaying = None
         if relay is not None:
-            relayed = Relay(
+            relaying = Relay(
                 relay,
                 policy,
                 app.admit_to_relay,
                 check=backend.check,
-                taps=taps_of,
                 timing=timing,
                 connections=app.connections,
             )
-        return listen(app, shard, address[1], address[0], relayed, tls=context)
+        return listen(app, shard, address[1], address[0], relaying, tls=context)
     except BaseException:
         shard.close()
         raise

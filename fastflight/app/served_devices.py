@@ -52,7 +52,6 @@ BRIDGE_SECONDS = 5.0
 RETIRE_SECONDS = 5.0
 REMOVED = "the device was removed from this server, or replaced"
 MOVED = "the device moves to another server of the cluster: ask again"
-RELAY = "relay:"
 
 
 class NewDevice(Body):
@@ -221,12 +220,12 @@ class ServedDevices:
             return
         with self._changing:
             old, self._settings = self._settings, new
-            if changes := [*fixed, *self._changed_relays(new)]:
-                log.warning("these changes need a restart of the server", changes=changes)
-            urls = {name: url for name, url in new.devices.items() if not url.startswith(RELAY)}
+            if fixed:
+                log.warning("these changes need a restart of the server", changes=fixed)
+            urls = new.devices
             gone = [name for name in old.devices if name not in new.devices and name not in self._added]
-            removed = [name for name in gone if self._url(name) is not None]
-            replaced = [name for name, url in urls.items() if self._url(name) not in (None, url)]
+            removed = [name for name in gone if name in self._urls]
+            replaced = [name for name, url in urls.items() if self._urls.get(name) not in (None, url)]
             added = [name for name in urls if name not in self._urls]
             before = after = self._recorded
             if "recordings" not in fixed:
@@ -287,18 +286,6 @@ class ServedDevices:
             ),
         ]
 
-    def _url(self, name: str) -> str | None:
-        """The URL of a device that can change while the server runs; None if there is none."""
-        url = self._urls.get(name)
-        return None if url is None or url.startswith(RELAY) else url
-
-    def _changed_relays(self, new: ServeSettings) -> list[str]:
-        """The devices whose `relay:` URL was added, changed or removed: the relay has a fixed list of targets."""
-        both = {**self._urls, **new.devices}
-        pairs = {name: {self._urls.get(name), new.devices.get(name)} for name in both}
-        changed = [name for name, urls in pairs.items() if len(urls) > 1]
-        return [f"devices.{name}" for name in changed if any((url or "").startswith(RELAY) for url in pairs[name])]
-
     def _check_alone(self) -> None:
         """Raise `RequestError` if the devices belong to a cluster."""
         if self._settings.cluster is not None:
@@ -310,12 +297,6 @@ class ServedDevices:
     def _check_removable(self, name: str) -> None:
         self._check_alone()
         self._inventory.device(name)
-        if self._url(name) is None:
-            raise RequestError(
-                "a target of the relay cannot be removed while the server runs",
-                where=name,
-                hint="Take it out of the fleet file, and start the server again",
-            )
 
     def _add(self, name: str, url: str, *, record: bool, guard: Guard = unguarded, first: int = 0) -> None:
         def number(device: Device) -> None:

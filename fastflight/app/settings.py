@@ -185,18 +185,10 @@ def settings_of(
         if device.publish or device.rows is not None
     }
     allowed = (*file.relay.allow, *relay)
-    relayed = [name for name, url in urls.items() if url.startswith("relay:")]
-    if (allowed or relayed) and http is None:
+    if allowed and http is None:
         raise RequestError(
-            "the relay is a part of the gateway", where=f"relay to {[*allowed, *relayed][0]}", hint="Give --http PORT"
+            "the relay is a part of the gateway", where=f"relay to {allowed[0]}", hint="Give --http PORT"
         )
-    if len({urls[name] for name in relayed}) < len(relayed):
-        raise RequestError("two devices are the same target of the relay", where=relayed[-1], hint="Name it once")
-    for name in relayed:
-        if name in bridges:
-            raise RequestError("a target of the relay has no line to share", where=name, hint="Leave its bridge out")
-        if name in published:
-            raise RequestError("a target of the relay has no rows", where=name, hint="Leave its publish out")
     clustered = None
     if cluster is not None:
         clustered = cluster_settings(

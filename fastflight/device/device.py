@@ -29,7 +29,6 @@ from fastflight.lazy import Logger
 from fastflight.protocol.raw_repl import GRACE_SECONDS
 from fastflight.transport import Address, Port, arun, run
 from fastflight.transport.chunk_buffer import TapReader
-from fastflight.transport.relayed import RelayedAddress
 from fastflight.transport.tap import Tap
 from fastflight.transport.tapped import Guard, TappedPort, unguarded
 
@@ -115,11 +114,6 @@ class Device:
         return self.address.url
 
     @property
-    def relayed(self) -> str:
-        """The relay's name for the target whose traffic this device shows; empty for a device with its own line."""
-        return self.address.target if isinstance(self.address, RelayedAddress) else ""
-
-    @property
     def holder(self) -> str | None:
         """The name of the owner; None if nobody owns the device."""
         return self._lock.holder
@@ -180,7 +174,6 @@ class Device:
         default), or if a program runs on the board and `interrupt` is false. `TransportError` if the board cannot be
         reached.
         """
-        self._line.check()
         with self._lock.held(holder, self._lease_timeout(timeout)), located(self.name), self._tagging_requests():
             try:
                 port = self._prepare(interrupt)
@@ -198,7 +191,6 @@ class Device:
         self, holder: str, *, timeout: float | None = None, interrupt: bool = False
     ) -> AsyncIterator[AsyncSession]:
         """As `lease`, for an `async with` block."""
-        self._line.check()
         async with self._lock.aheld(holder, self._lease_timeout(timeout)):
             with located(self.name), self._tagging_requests():
                 try:
@@ -220,7 +212,6 @@ class Device:
         Callers that ask for the device meanwhile get a `BusyError` after a short wait. If the `claim` has lapsed, they
         get the device instead, and this owner loses it. `holder`, `timeout` and errors are as for `lease`.
         """
-        self._line.check()
         held = self._lock.held(holder, self._lease_timeout(timeout), lasting=True, claim=claim)
         with held, located(self.name):
             port = self._line.ensure_open()
@@ -239,7 +230,6 @@ class Device:
         self, holder: str, *, timeout: float | None = None, claim: IdleClaim | None = None
     ) -> AsyncIterator[Port]:
         """As `line`, for an `async with` block."""
-        self._line.check()
         async with self._lock.aheld(holder, self._lease_timeout(timeout), lasting=True, claim=claim):
             with located(self.name):
                 port = await self._line.aensure_open()

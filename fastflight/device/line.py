@@ -15,11 +15,10 @@ import threading
 
 from fastflight.concurrency import off_loop
 from fastflight.device.unread_input import UnreadInput
-from fastflight.errors import RequestError, TransportClosed, TransportError
+from fastflight.errors import TransportClosed, TransportError
 from fastflight.lazy import Logger
 from fastflight.transport import Address, AsyncAddress, Port, arun, run
 from fastflight.transport.exec import ExecAddress
-from fastflight.transport.relayed import RelayedAddress
 from fastflight.transport.sim import SimAddress
 from fastflight.transport.tap import Tap
 from fastflight.transport.tapped import BACKLOG_SECONDS, Guard, TappedPort, receive_backlog, tapped, unguarded
@@ -51,24 +50,13 @@ class DeviceLine:
         # How often the port was lost, or could not be opened for listeners.
         self.outages = 0
         self.openings = 0
-        # The relay feeds the tap of a relayed line: its port neither reads nor writes.
-        self._read_only = isinstance(address, RelayedAddress)
         # Output that the device sent before the port was opened may wait in the port. Not where opening the address
-        # starts the device, nor where the relay feeds the tap.
-        self._may_have_backlog = not isinstance(address, ExecAddress | RelayedAddress | SimAddress)
+        # starts the device.
         self._starts_device = isinstance(address, ExecAddress | SimAddress)
+        self._may_have_backlog = not self._starts_device
         # A thread may still be opening the port when the line is closed.
         self._closing = threading.Lock()
         self._closed = False
-
-    def check(self) -> None:
-        """Raise `RequestError` if nothing can be sent on this line."""
-        if self._read_only:
-            raise RequestError(
-                "read-only: it shows what the relay carries to a target",
-                where=self.name,
-                hint="Read its session, or a recording of it; talk to the target through the relay",
-            )
 
     def ensure_open(self) -> TappedPort:
         """Return the open port, opening it if need be. `TransportError` when it cannot be opened."""
@@ -134,10 +122,9 @@ class DeviceLine:
         if self._agent:
             port.requests.expect_agent()
         # The bytes of this port do not continue those of an earlier one.
-        if not self._read_only:
-            self.tap.cut(f"the line was lost: {self.trouble}" if self.trouble else "the line was opened")
-            if self.trouble:
-                log.info("device line reopened", device=self.name)
+        self.tap.cut(f"the line was lost: {self.trouble}" if self.trouble else "the line was opened")
+        if self.trouble:
+            log.info("device line reopened", device=self.name)
         self.trouble = ""
         self.openings += 1
         self.tap.nudge()

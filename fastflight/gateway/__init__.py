@@ -6,7 +6,6 @@ from fastflight.gateway.local import LocalBackend
 from fastflight.gateway.origins import OriginPolicy
 from fastflight.gateway.page.listeners import OpenListener, tap_listeners
 from fastflight.gateway.relay.relay import Relay
-from fastflight.gateway.relay.stream import Taps
 from fastflight.gateway.relay.targets import AllowedTargets
 from fastflight.gateway.routes import application
 
@@ -20,7 +19,6 @@ __all__ = [
     "LocalBackend",
     "Relay",
     "StreamedAnswer",
-    "Taps",
     "application",
     "listen",
     "tap_listeners",

@@ -40,8 +40,6 @@ class Tap(ChunkBuffer):
         self._line_begins = False
         # Whether the device's next byte begins a line after a request; None if there was none since the last chunk.
         self._after_request: bool | None = None
-        # Whether the first byte of all was known to begin a line.
-        self._first_byte_begins_line = False
         # Bytes that crossed the line in each direction, and when the device last sent something outside of requests, in
         # nanoseconds since 1970 (None: not yet).
         self.bytes = {"rx": 0, "tx": 0}
@@ -94,15 +92,6 @@ class Tap(ChunkBuffer):
         """Record that a request has ended. `begins_line`: the device's next byte is known to begin a line."""
         with self._lock:
             self._after_request = begins_line
-
-    def begin_line(self, reason: str) -> None:
-        """Record that the device's next byte begins a line. `reason`: why an unfinished line does not continue."""
-        with self._lock:
-            if self._chunks and not self._line_begins:
-                self._cut = reason
-            else:
-                self._line_begins = True
-                self._first_byte_begins_line = self._first_byte_begins_line or not self._chunks
 
     def feed(self, direction: Direction, data: bytes, *, request: bool = False, waited: bool = False) -> None:
         """Add bytes that crossed the line. Never waits for a reader. `request` and `waited` are those of `Chunk`."""
@@ -171,7 +160,7 @@ class Tap(ChunkBuffer):
                 return chunk.data.endswith(b"\n")
             if chunk.cut:
                 return chunk.cut == AFTER_REQUEST
-        return self._first_byte_begins_line and not self._dropped
+        return False
 
     def nudge(self) -> None:
         """Wake the waiting readers, without a chunk, so that they look at the state of the line."""

@@ -3,7 +3,7 @@
 `serial:///dev/ttyACM0?baud=115200` (a bare `/dev/ttyACM0` or `COM7` means the same; `serial:?serial_number=E66141`
 finds a port by its identity, under any system name), `socket://host:port` (`?baud=115200`), `rfc2217://host:port`
 (`?baud=115200&dtr=0&rts=0`), `ws://host:8266` and `wss://host:443` (a board's WebREPL; `?password_file=FILE` or
-`?password_env=NAME`), `relay://host:port` (read-only: the traffic of a relay's target), `exec:COMMAND` (`?cwd=DIR`),
+`?password_env=NAME`), `exec:COMMAND` (`?cwd=DIR`),
 `sim:` (`?files=DIR&baud=115200&ring=512&telemetry=10`).
 
 `Address.url` is only the public part of the URL (`public_url`), so errors, logs and answers contain no more. It leaves
@@ -24,7 +24,6 @@ from fastflight.transport.exec import ExecAddress
 from fastflight.transport.identity import Identity
 from fastflight.transport.pacing import DEFAULT, LIMITS, Pacing
 from fastflight.transport.port import Address
-from fastflight.transport.relayed import RelayedAddress
 from fastflight.transport.rfc2217 import Rfc2217Address
 from fastflight.transport.serial import DEFAULT_BAUD, SerialAddress
 from fastflight.transport.sim import SimAddress
@@ -163,12 +162,6 @@ def _webrepl(url: str, rest: str) -> Address:
     return WebReplAddress(url, host, port, tls, options.get(PASSWORD_FILE), options.get(PASSWORD_ENV))
 
 
-def _relay(url: str, rest: str) -> Address:
-    host, port = _endpoint(url, rest)
-    _options(url, rest, ())
-    return RelayedAddress(url, host, port)
-
-
 def _endpoint(url: str, rest: str) -> tuple[str, int]:
     if "@" in rest.partition("?")[0]:
         raise _bad(url, "user names and passwords are not supported: leave them out")
@@ -218,7 +211,6 @@ SCHEMES: Mapping[str, Callable[[str, str], Address]] = {
     "rfc2217": _rfc2217,
     "ws": _webrepl,
     "wss": _webrepl,
-    "relay": _relay,
     "exec": _exec,
     "sim": _sim,
 }

@@ -26,7 +26,6 @@ LOCATION = "grpc://127.0.0.1:8815"
         ("nats://server:secret@127.0.0.1", "", {}, "other users can read a password"),
         (URL, "", {"cluster_name": "a b"}, "no server's name"),
         (URL, '[devices.b]\nurl = "serial:///dev/ttyACM0"', {"cluster_name": "a"}, 'servers = ["a"]'),
-        (URL, '[devices.b]\nurl = "relay://127.0.0.1:9"', {"http": "0"}, "belongs to one server"),
         (URL, '[devices]\n[cluster]\nuser = "u"', {}, "Give user and password_file"),
         (URL, '[devices]\n[cluster]\nuser = "u"\npassword_file = "nothing"', {}, "No such file"),
         (URL, '[devices]\n[cluster]\nwrong = "u"', {}, "unknown key"),

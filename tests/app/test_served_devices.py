@@ -84,7 +84,6 @@ def test_a_device_is_added_and_removed() -> None:
         ("new", "serail:///dev/x", "Did you mean 'serial'"),
         ("new", "exec:micropython", "exec:micropython.*fleet file"),
         ("new", "sim:?files=/home", "clients may not add"),
-        ("new", "relay://127.0.0.1:23", "clients may not add"),
     ],
 )
 def test_what_clients_may_not_add(name: str, url: str, says: str) -> None:
@@ -215,17 +214,6 @@ def test_only_an_administrator_of_the_server_changes_its_devices() -> None:
             with pytest.raises(Forbidden):
                 actions.call(name, body, Identity("ada", scopes(["admin:demo", "exec,write:*"])))
             actions.call(name, body, Identity("ada", scopes(["admin:*"])))
-
-
-def test_a_relayed_device_needs_a_restart() -> None:
-    relayed = {**SETTINGS.devices, "far": "relay://127.0.0.1:1"}
-    with serving(replace(SETTINGS, devices=relayed, http=("127.0.0.1", 0))) as (running, client):
-        with pytest.raises(RequestError, match="start the server again"):
-            client.remove_device("far")
-        with capture_logs() as logged:
-            running.served.apply(replace(SETTINGS, devices={"demo": FAST, "near": "relay://127.0.0.1:2"}))
-        assert logged[0]["changes"] == ["devices.far", "devices.near"]
-        assert names(client) == ["demo", "far"]
 
 
 def test_bridges_follow() -> None:

@@ -66,17 +66,6 @@ def test_a_fleet_file_says_how_text_files_are_written(tmp_path: Path) -> None:
         settings_of(HERE, [], fleet(tmp_path, entry.format("delimeter")))
 
 
-def test_a_device_that_is_a_target_of_the_relay_needs_the_relay_and_has_no_line(tmp_path: Path) -> None:
-    assert settings_of(HERE, ["plc=relay://plc.local:502"], None, http="0").devices["plc"] == "relay://plc.local:502"
-    with pytest.raises(RequestError, match="--http PORT"):
-        settings_of(HERE, ["plc=relay://plc.local:502"], None)
-    with pytest.raises(RequestError, match="the same target"):
-        settings_of(HERE, ["a=relay://plc.local:502", "b=relay://plc.local:502"], None, http="0")
-    path = fleet(tmp_path, "[devices.plc]\nurl = 'relay://plc.local:502'\nbridge = { socket = 0 }\n")
-    with pytest.raises(RequestError, match="no line to share"):
-        settings_of(HERE, [], path, http="0")
-
-
 def test_targets_of_the_relay_are_those_of_the_fleet_file_and_of_the_options(tmp_path: Path) -> None:
     path = fleet(tmp_path, "[devices.a]\nurl = 'sim:'\n[relay]\nallow = ['127.0.0.1:23']\n")
     settings = settings_of(HERE, [], path, http="0", relay=["board.local:*"])

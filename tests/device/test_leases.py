@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -26,7 +27,6 @@ from fastflight.errors import (
 from fastflight.own_code import ECHO
 from fastflight.protocol import Send
 from fastflight.transport import Port, parse_url
-from fastflight.transport.relayed import RelayedPort
 from tests.device.content import CONTENT
 from tests.support.memory import Answer, Entry, HangUp, play
 from tests.support.refusals import refused
@@ -296,12 +296,32 @@ def test_a_mending_that_is_broken_off_is_begun_anew() -> None:
     assert board.dirty
 
 
-class Stuck(RelayedPort):
-    """A port of a line that does not take its last bytes."""
+class Stuck:
+    """A port of a silent line that does not take its last bytes."""
+
+    bytes_per_second = None
+
+    def __init__(self) -> None:
+        self._closed = threading.Event()
+
+    def read(self, timeout: float) -> bytes:
+        if self._closed.wait(timeout):
+            raise TransportClosed("the port is closed")
+        raise TransportTimeout("silent")
+
+    async def aread(self, timeout: float) -> bytes:
+        await asyncio.sleep(0 if self._closed.is_set() else timeout)
+        return self.read(0)
+
+    async def apour(self, give: Callable[[bytes], object]) -> None:
+        await asyncio.get_running_loop().create_future()
 
     def close(self) -> None:
-        super().close()
+        self._closed.set()
         raise TransportTimeout("the device took no byte for 1 s")
+
+    async def aclose(self) -> None:
+        self.close()
 
 
 class StuckAddress:
@@ -309,7 +329,7 @@ class StuckAddress:
     disposed = False
 
     def open(self, timeout: float) -> Port:
-        return Stuck()
+        return cast(Port, Stuck())
 
     def dispose(self) -> None:
         self.disposed = True

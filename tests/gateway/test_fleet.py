@@ -207,7 +207,7 @@ class Busy:
         return keys
 
     @asynccontextmanager
-    async def read(self, request: object, *, caller: object) -> AsyncIterator[None]:
+    async def read(self, request: object) -> AsyncIterator[None]:
         self.open += 1
         self.most = max(self.most, self.open)
         self.changed.set()

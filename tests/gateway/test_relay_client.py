@@ -15,10 +15,9 @@ from websockets.frames import Close, CloseCode
 from fastflight.gateway.relay.client import RelayClient
 from fastflight.gateway.relay.outgoing import unpaced
 from fastflight.protocol.relay import Closed, End, Reason, RelayData
-from fastflight.transport.tap import Tap
 from tests.support.chaos import ChaosProxy
 
-from .relay_user import LOCAL, User, deaf, echo, flood, masked, opened, relayed, target
+from .relay_user import User, deaf, echo, flood, masked, opened, relayed, target
 
 
 def test_bytes_go_there_and_back_and_both_ends_are_passed_on(run: Any) -> None:
@@ -245,25 +244,6 @@ def test_the_end_of_the_relay_is_told_with_streams_open(run: Any) -> None:
             assert await user.next() == Closed(0, Reason.SHUTDOWN, "the gateway shuts down")
             assert isinstance(await user.next(), Close)
             assert await user.next() is None
-
-    run(work())
-
-
-def test_a_stream_can_be_tapped(run: Any) -> None:
-    async def work() -> None:
-        tap = Tap()
-        async with target(echo) as there, target(echo) as other:
-            taps = {"plc": tap}.get
-            async with relayed(*LOCAL, taps=taps, devices={there: "plc", other: "another"}) as (user, _):
-                # Whatever it is called by, it is the device's.
-                for stream, name in (1, there), (2, there.replace("127.0.0.1", "localhost")), (3, other):
-                    await opened(user, stream, name)
-                    await user.send(stream, b"seen")
-                    await user.receive(stream, 4)
-                    await user.leave(stream)
-            seen = [chunk[2:5] for chunk in tap.reader(seq=0).rest()]
-            cut = "another stream was opened"
-            assert seen == [("tx", b"seen", ""), ("rx", b"seen", ""), ("tx", b"seen", cut), ("rx", b"seen", "")]
 
     run(work())
 

@@ -82,7 +82,7 @@ class Bench:
 
     def __init__(self, output: FakeOutput, recording: FakeRecording | None = None, path: Path | None = None) -> None:
         self.tap = Tap(KEPT_BYTES)
-        self.tap.begin_line("")
+        self.tap.end_of_request(begins_line=True)
         self.recording = recording
         self.output = output
         self.path = path

@@ -88,7 +88,6 @@ def test_a_line_that_was_opened_again_is_a_cut(tmp_path: Path) -> None:
         ([b"whole\n"], lambda tap: tap.cut("the line was opened"), BEGAN),
         ([b"half"], lambda tap: tap.end_of_request(begins_line=True), BEGAN_AT_LINE),
         ([b"whole\n"], lambda tap: tap.end_of_request(begins_line=False), BEGAN),
-        ([], lambda tap: tap.begin_line(""), BEGAN_AT_LINE),
     ],
 )
 def test_whether_a_recording_begins_with_a_line_is_recorded(

@@ -297,29 +297,6 @@ def test_a_reader_that_begins_in_the_past_has_enough_at_once() -> None:
     asyncio.run(main())
 
 
-def test_a_line_begins_where_whoever_feeds_the_tap_knows_it() -> None:
-    tap = Tap()
-    tap.begin_line("another connection")
-    assert tap.reader().begins_line
-    tap.feed("tx", b"?")
-    tap.feed("rx", b"12\n3")
-    assert tap.reader(seq=0).begins_line and tap.reader(seq=1).begins_line and not tap.reader(seq=2).begins_line
-    tap.begin_line("another connection")  # 3 is no whole number
-    tap.feed("rx", b"45\n")
-    tap.begin_line("another connection")
-    tap.feed("rx", b"6\n")
-    assert [item.cut for item in chunks(tap.reader(seq=0))] == ["", "", "another connection", ""]
-    assert tap.reader(seq=3).begins_line
-
-
-def test_where_a_line_began_is_forgotten_with_what_was_dropped() -> None:
-    tap = small(2)
-    tap.begin_line("")
-    for data in (b"a", b"b", b"c"):
-        tap.feed("tx", data)
-    assert not tap.reader(seq=0).begins_line
-
-
 def flooded() -> tuple[Tap, TapReader]:
     """A tap with a recorder that has as much to take as makes a line wait."""
     tap = Tap()

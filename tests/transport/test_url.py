@@ -11,7 +11,6 @@ from fastflight.transport import parse_url
 from fastflight.transport.exec import ExecAddress
 from fastflight.transport.identity import Identity
 from fastflight.transport.pacing import DEFAULT, Pacing
-from fastflight.transport.relayed import RelayedAddress
 from fastflight.transport.serial import SerialAddress
 from fastflight.transport.sim import SimAddress
 from fastflight.transport.socket import SocketAddress
@@ -33,16 +32,6 @@ from fastflight.transport.url import public_url
 def test_serial_ports(url: str, name: str, baud: int) -> None:
     address = parse_url(url)
     assert address == SerialAddress(url, name, baud)
-
-
-def test_what_the_relay_carries_to_a_target() -> None:
-    address = parse_url("relay://PLC.local:502")
-    assert isinstance(address, RelayedAddress) and address.target == "plc.local:502"
-    six = parse_url("relay://[fd00::1]:502")
-    assert isinstance(six, RelayedAddress) and six.target == "[fd00::1]:502"
-    for url in ("relay://plc.local", "relay://plc.local:502/path", "relay://plc.local:502?baud=9600"):
-        with pytest.raises(RequestError):
-            parse_url(url)
 
 
 def test_serial_control_lines() -> None:
@@ -148,7 +137,6 @@ def test_what_is_wrong_is_said(url: str, text: str) -> None:
         ("serial:///dev/ttyACM0?baud=9600&dtr=0", "serial:///dev/ttyACM0?baud=9600&dtr=0"),
         ("serial:?serial_number=E66141&location=1-2", "serial:?serial_number=E66141&location=1-2"),
         ("socket://[::1]:2218?baud=9600", "socket://[::1]:2218?baud=9600"),
-        ("relay://plc.local:502", "relay://plc.local:502"),
         ("exec:micropython", "exec:micropython"),
         ("exec:/home/ada/bin/micropython -X heapsize=4M --key hunter2", "exec:micropython"),
         ("exec:ssh -p 22 board?cwd=/home/hunter2", "exec:ssh"),
@@ -172,7 +160,7 @@ def test_what_may_be_told_of_a_url(url: str, told: str) -> None:
         assert "hunter" not in str(error) and "hunt@" not in str(error)
 
 
-@pytest.mark.parametrize("scheme", ["socket", "rfc2217", "relay"])
+@pytest.mark.parametrize("scheme", ["socket", "rfc2217"])
 def test_nobody_logs_in_on_the_way(scheme: str) -> None:
     with pytest.raises(RequestError, match="user names and passwords are not supported") as refused:
         parse_url(f"{scheme}://ada:hunter2@board.local:2218")

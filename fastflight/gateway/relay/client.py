@@ -22,7 +22,7 @@ from fastflight.access.identity import ANYBODY, Identity
 from fastflight.gateway.http.connections import Waiting
 from fastflight.gateway.http.quota import RateLimit
 from fastflight.gateway.relay.outgoing import Buffers
-from fastflight.gateway.relay.stream import CONNECT_SECONDS, RelayStream, Taps
+from fastflight.gateway.relay.stream import CONNECT_SECONDS, RelayStream
 from fastflight.gateway.relay.targets import AllowedTargets, Asker
 from fastflight.gateway.relay.wire import RelaySocket
 from fastflight.gateway.ws.channel import cut_reason
@@ -68,7 +68,6 @@ class RelayClient:
         *,
         identity: Identity = ANYBODY,
         clock: Callable[[], float] = time.monotonic,
-        taps: Taps = lambda device: None,
         connect_timeout: float = CONNECT_SECONDS,
         timing: bool = False,
     ) -> None:
@@ -80,7 +79,6 @@ class RelayClient:
         self._asker = Asker(identity, own_port=wire.own_port)
         self._opens = RateLimit(OPENS_AT_ONCE, OPENS_PER_SECOND, clock)
         self._gone = gone
-        self._taps = taps
         self._connect_timeout = connect_timeout
         self._timing = timing
         self._loop = asyncio.get_running_loop()
@@ -220,7 +218,7 @@ class RelayClient:
         if text := self._full():
             self.send(self.connection.close(event.stream, Reason.LIMIT, text))
             return
-        stream = RelayStream(self, event.stream, event.target, self._taps, timing=self._timing)
+        stream = RelayStream(self, event.stream, event.target, timing=self._timing)
         self._streams[event.stream] = stream
         stream.start(self._allowed, self._asker, self._connect_timeout)
 

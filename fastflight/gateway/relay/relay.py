@@ -26,7 +26,6 @@ from fastflight.gateway.http.quota import Quota
 from fastflight.gateway.origins import OriginPolicy
 from fastflight.gateway.relay.client import RelayClient
 from fastflight.gateway.relay.outgoing import Buffers, unpaced
-from fastflight.gateway.relay.stream import Taps
 from fastflight.gateway.relay.targets import AllowedTargets
 from fastflight.gateway.relay.wire import SocketWire, TransportWire
 from fastflight.protocol.relay import MAX_PAYLOAD_BYTES, Reason
@@ -70,13 +69,12 @@ class Relay:
         *,
         check: Callable[[Caller], None] = lambda caller: None,
         read_bytes: int = READ_BYTES,
-        taps: Taps = lambda device: None,
         timing: bool = False,
         connections: Connections | None = None,
     ) -> None:
         """`admit` authenticates a client; `check` raises when its access was revoked or changed.
 
-        `taps` returns the tap that records the traffic with a target that is a device; `timing` logs every 100 reads.
+        `timing` logs every 100 reads.
         Clients that are cut because they do not read are counted in `connections`. Raises `RequestError` on Windows,
         whose sockets can neither be duplicated by their descriptor nor send several buffers in one call.
         """
@@ -90,7 +88,6 @@ class Relay:
         self._allowed = allowed
         self._policy = policy
         self._buffers = Buffers(read_bytes)
-        self._taps = taps
         self._timing = timing
         self._admit = admit
         self._check = check
@@ -149,7 +146,6 @@ class Relay:
             self._buffers,
             self._over,
             identity=caller.identity,
-            taps=self._taps,
             timing=self._timing,
         )
         self._places.take(caller.known_name, client)

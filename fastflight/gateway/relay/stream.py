@@ -14,7 +14,6 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable
 from typing import Protocol
 
 from websockets.frames import Opcode
@@ -25,7 +24,6 @@ from fastflight.gateway.relay.targets import AllowedTargets, Asker, Endpoint
 from fastflight.gateway.relay.timing import Timing
 from fastflight.gateway.relay.wire import RelayOutput
 from fastflight.protocol.relay import HEADER_BYTES, Reason, RelayConnection
-from fastflight.transport.tap import Tap
 
 # How long it may take to resolve a name and connect to the first address that answers. A board that wakes up takes a
 # second or two.
@@ -36,10 +34,6 @@ RECEIVE_BUFFER_BYTES = 256 * 1024
 TURN_BYTES = 256 * 1024
 # The first byte of a WebSocket frame that holds a complete binary message (RFC 6455, 5.2).
 _BINARY = 0x80 | Opcode.BINARY
-
-
-# Returns the tap of this server's device with this name; None if the relayed traffic is not recorded.
-Taps = Callable[[str], Tap | None]
 
 
 class Client(Protocol):
@@ -66,12 +60,10 @@ class Client(Protocol):
 class RelayStream:
     """Stream `number` of `client`. Call `start`, then `feed`, `look` and `end` for the client's frames."""
 
-    def __init__(self, client: Client, number: int, target: str, taps: Taps, *, timing: bool) -> None:
+    def __init__(self, client: Client, number: int, target: str, *, timing: bool) -> None:
         self.number = number
         self.target = target
         self._client = client
-        self._taps = taps
-        self._tap: Tap | None = None
         self._timing = Timing(target, detailed=timing)
         self._loop = asyncio.get_running_loop()
         self._connecting: asyncio.Task[None] | None = None
@@ -93,8 +85,6 @@ class RelayStream:
 
     def feed(self, data: bytes | bytearray | memoryview) -> None:
         """Send bytes to the target, or let them wait."""
-        if self._tap is not None:
-            self._tap.feed("tx", bytes(data))
         if self._unsent:
             self._unsent += data
             return
@@ -140,7 +130,7 @@ class RelayStream:
     async def _connect(self, allowed: AllowedTargets, asker: Asker, timeout: float) -> None:
         try:
             async with asyncio.timeout(timeout):
-                self._sock, endpoint = await _connect_first(await allowed.resolve(self.target, asker))
+                self._sock = await _connect_first(await allowed.resolve(self.target, asker))
         except TimeoutError:
             return self._close(Reason.TIMEOUT, f"{self.target}: no answer within {timeout:g} s")
         except RequestError as error:
@@ -150,9 +140,6 @@ class RelayStream:
         except OSError as error:
             return self._close(Reason.UNREACHABLE, f"{self.target}: {_error_text(error)}")
         self._connecting = None
-        self._tap = self._taps(endpoint.device) if endpoint.device else None
-        if self._tap is not None:
-            self._tap.begin_line("another stream was opened")
         self._client.send(self._client.connection.opened(self.number))
         self.look()
 
@@ -193,8 +180,6 @@ class RelayStream:
             return 0
         read = time.perf_counter_ns()
         view = memoryview(buffer)[:size]
-        if self._tap is not None:
-            self._tap.feed("rx", bytes(view))
         head = _websocket_header(HEADER_BYTES + size) + client.connection.data(self.number, size)
         packed = time.perf_counter_ns()
         client.outgoing.send(head, view, buffer)
@@ -246,8 +231,8 @@ def _websocket_header(size: int) -> bytes:
     return struct.pack("!BBQ", _BINARY, 127, size)
 
 
-async def _connect_first(endpoints: list[Endpoint]) -> tuple[socket.socket, Endpoint]:
-    """Connect to the first endpoint that answers; return socket and endpoint, or raise the error of the last one."""
+async def _connect_first(endpoints: list[Endpoint]) -> socket.socket:
+    """Connect to the first endpoint that answers; return the socket, or raise the error of the last one."""
     loop = asyncio.get_running_loop()
     failure = OSError("no address")
     for endpoint in endpoints:
@@ -265,7 +250,7 @@ async def _connect_first(endpoints: list[Endpoint]) -> tuple[socket.socket, Endp
             sock.close()
             raise
         else:
-            return sock, endpoint
+            return sock
     raise failure
 
 
