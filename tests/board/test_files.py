@@ -31,7 +31,8 @@ def content(kind: str, size: int) -> bytes:
 @pytest.mark.parametrize("kind", ["random", "text", "control", "zeros"])
 def test_every_content_comes_back_equal(board: Board, kind: str) -> None:
     session, path = board.session(), board.path("x.bin")
-    for size in SIZES + (() if "large files" in board.lacks else LARGE):
+    large = () if "large files" in board.lacks else LARGE if kind in ("random", "text") else LARGE[:2]
+    for size in (*SIZES, *large):
         data = content(kind, size)
         written = session.write(path, [data[: size // 2], data[size // 2 :]])
         assert (written.bytes, written.verified != "") == (size, True)
