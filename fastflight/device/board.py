@@ -41,7 +41,7 @@ PROMPT_SECONDS, BOOT_SECONDS = 1.0, 3.0
 # A line may lose a Ctrl-A.
 ENTER_ATTEMPTS = 2
 # The most reads of what the board has sent while nobody read it: its last prompt may be in it.
-MAX_WAITING_READS = 64
+WAITING_READS = 64
 WAITING_SECONDS = 0.0001
 SHORT_SECONDS = 15.0
 # An idle agent answers within 20 ms. It gets more time when the board does not answer at its prompt either.
@@ -172,7 +172,7 @@ class OpenBoard:
         if self._unread.reader is not Reader.REPL:
             # It may have come to its prompt since the last request.
             with contextlib.suppress(TransportTimeout):
-                for _ in range(MAX_WAITING_READS):
+                for _ in range(WAITING_READS):
                     yield Receive(WAITING_SECONDS)
         if not self._unread.may_ask(1):
             raise no_prompt()

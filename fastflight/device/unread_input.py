@@ -33,7 +33,7 @@ BUDGET_BYTES = 16
 # Doubled after each unanswered request: the last of sixteen bytes is sent after four days.
 FIRST_PAUSE_SECONDS = 10.0
 # More than the banner of the friendly REPL and its prompt.
-MAX_ANSWER_BYTES = 512
+SEARCHED_BYTES = 512
 
 # The answers of the friendly REPL to Ctrl-B, and of the raw REPL to Ctrl-A.
 BANNER = re.compile(rb"MicroPython [^\n]{1,200}\n[^\n]{0,200}\n>>> |" + HEADING + rb"\r?\n>")
@@ -101,7 +101,7 @@ class UnreadInput:
         if self.reader is Reader.REPL and not self.unread:
             return
         text = self._tail + data
-        self._tail = text[-MAX_ANSWER_BYTES:]
+        self._tail = text[-SEARCHED_BYTES:]
         if MARK in text and _has_announcement(text):
             self._note_answer()
         elif b">" not in text and b"asyncio" not in text:

@@ -19,7 +19,13 @@ def corpus() -> dict[str, list[Case]]:
     """The cases by entry point."""
     found: dict[str, list[Case]] = {}
     for path in sorted(Path(__file__).parent.glob("*.py")):
-        if not path.name.startswith("test_") and path.stem not in ("__init__", "case", "broken", "conftest"):
+        if not path.name.startswith("test_") and path.stem not in (
+            "__init__",
+            "case",
+            "broken",
+            "conftest",
+            "programs",
+        ):
             found |= importlib.import_module(f".{path.stem}", __package__).CASES
     return found
 

@@ -13,9 +13,11 @@ from fastflight.service.requests import (
     MAX_CODE_CHARACTERS,
     MAX_COLUMNS,
     MAX_GLOB_CHARACTERS,
+    MAX_NULL_VALUES,
     MAX_OFFSET,
     MAX_PATH_CHARACTERS,
     MAX_SEQ,
+    MAX_SKIPPED_ROWS,
 )
 from fastflight.tables.record import MAX_RECORD_BYTES
 from fastflight.tables.schemas import MAX_TYPE_NAME_CHARACTERS
@@ -149,6 +151,16 @@ REFUSED = [
     Case("a list in a CSV cell", file(schema={"n": "list<int8>"}), RequestError, "a CSV cell can not hold"),
     Case("bytes in JSON", file(format="jsonl", schema={"n": "binary"}), RequestError, "a JSON value can not hold"),
     Case("more columns than a table has", file(columns=["n"] * (MAX_COLUMNS + 1)), RequestError, "columns"),
+    Case("more lines to skip than a log has", file(skip_rows=MAX_SKIPPED_ROWS + 1), RequestError, "skip_rows"),
+    Case("a header far behind the beginning", file(header=MAX_SKIPPED_ROWS + 1), RequestError, "header"),
+    Case("a header before the first line", file(header=0), RequestError, "header"),
+    Case(
+        "more texts for null than anybody lists", file(null_values=["-"] * (MAX_NULL_VALUES + 1)), RequestError, "null"
+    ),
+    Case("two delimiters", file(delimiter=";;"), RequestError, "delimiter"),
+    Case("a decimal point that is none", file(decimal="-"), RequestError, "decimal"),
+    Case("an encoding that nobody knows", file(encoding="utf-9"), RequestError, "encoding"),
+    Case("types by half of a file", file(infer="half"), RequestError, "infer"),
     Case("a column that is a number", file(columns=[1]), RequestError, "columns"),
     Case("columns as text", file(columns="n"), RequestError, "columns"),
     Case("a column that is asked for twice", file(columns=["n", "n"]), RequestError, "asked for twice"),
