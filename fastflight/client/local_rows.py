@@ -23,7 +23,7 @@ from fastflight.tables.bare import one_content, one_number
 from fastflight.tables.endings import ending_of
 
 if TYPE_CHECKING:
-    from fastflight.tables import RowReader
+    from fastflight.tables import RowReader, WholeFile
 
 RAW_SCHEMA = pa.schema([("offset", pa.int64()), ("data", pa.binary())])
 # Bytes of a local table that are read and parsed at a time.
@@ -60,7 +60,7 @@ def _table_rows(path: Path) -> UploadRows:
     # Not at the top: a copy of bytes starts in half the time without the formats.
     import pyarrow.parquet as pq
 
-    from fastflight.tables import Layout, open_reader
+    from fastflight.tables import Layout, needs_whole_file, open_reader, open_whole
 
     if ending_of(path.name) == PARQUET:
         with errors_of(path):
@@ -72,7 +72,14 @@ def _table_rows(path: Path) -> UploadRows:
             where=str(path),
             hint="Convert from .csv, .jsonl, .arrow or .parquet; format raw copies any file as it is",
         )
-    reader = open_reader(Layout(format_of(path.name), on_error="fail"))
+    layout = Layout(format_of(path.name), on_error="fail")
+    if needs_whole_file(layout):
+        with errors_of(path):
+            file = open_whole(layout, lambda: (data for _, data in pieces_of(path)))
+        if not file.schema.names:
+            raise DataError("the file has no columns", where=str(path))
+        return UploadRows(file.schema, _whole_batches(path, file))
+    reader = open_reader(layout)
     batches = _parsed_batches(path, reader)
     first = next(batches, None)
     if reader.schema is None or not reader.schema.names:
@@ -86,6 +93,11 @@ def _parquet_batches(path: Path) -> Iterator[pa.RecordBatch]:
     with errors_of(path), ParquetFile(path) as file:
         for batch in file.iter_batches(ROWS_PER_BATCH):
             yield batch.replace_schema_metadata(None)
+
+
+def _whole_batches(path: Path, file: WholeFile) -> Iterator[pa.RecordBatch]:
+    with errors_of(path):
+        yield from portions(file.batches())
 
 
 def _parsed_batches(path: Path, reader: RowReader) -> Iterator[pa.RecordBatch]:

@@ -41,7 +41,7 @@ from fastflight.sources.file_rows import FileRows, WholeRows, layout_of, rows_of
 from fastflight.sources.reading import abegin, begin
 from fastflight.sources.release import PATIENCE_SECONDS, areleased, released
 from fastflight.sources.spool import Spool
-from fastflight.tables.text import INFERENCE_BYTES as SAMPLE_BYTES
+from fastflight.tables.text import SAMPLE_BYTES
 
 # Takes the name of a device and a path.
 KeysOf = Callable[[str, str], TextKeys | None]

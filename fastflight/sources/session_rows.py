@@ -91,7 +91,7 @@ class SessionRows:
         # The number of the first chunk after the last outage that was reported.
         self._outage_at: int | None = None
         self._next: int | None = None
-        self._read_summary = ReadSummary()
+        self._read_summary = ReadSummary() if self._parser is None else self._parser.summary
         self._misfits = MisfitNotice(self._read_summary, "seq", clock)
 
     @property
@@ -187,8 +187,9 @@ class SessionRows:
             "gaps": self._gaps,
             "lost": self._lost,
             "outages": self._outages,
-            "rejected": self._read_summary.rejected,
-            "rejected_rows": [{"seq": each.offset, "reason": each.reason} for each in self._read_summary.rejected_rows],
+            "rejected": 0,
+            "rejected_rows": [],
+            **{key: value for key, value in self._read_summary.as_dict("seq").items() if key != "rows"},
             **({} if self._board_time is None else {"ticks": self._board_time.summary()}),
         }
 

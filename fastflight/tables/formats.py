@@ -10,16 +10,14 @@ import pyarrow as pa
 from fastflight.errors import RequestError, nearest
 from fastflight.tables.arrow import ArrowReader, ArrowWriter
 from fastflight.tables.codec import Layout, RowReader, RowWriter, WholeFile
-from fastflight.tables.csv import csv_reader
-from fastflight.tables.jsonl import jsonl_reader
 from fastflight.tables.packed import PackedReader, PackedWriter
 from fastflight.tables.raw import RawReader, RawWriter
-from fastflight.tables.whole import TextFile
+from fastflight.tables.text import TextFile, TextReader
 from fastflight.tables.writing import Base64Writer, CsvWriter, JsonlWriter
 
 _CODECS: dict[str, tuple[Callable[[Layout], RowReader], Callable[[Layout, pa.Schema], RowWriter]]] = {
-    "csv": (csv_reader, CsvWriter),
-    "jsonl": (jsonl_reader, JsonlWriter),
+    "csv": (TextReader, CsvWriter),
+    "jsonl": (TextReader, JsonlWriter),
     "packed": (PackedReader, PackedWriter),
     "arrow": (ArrowReader, ArrowWriter),
     "raw": (RawReader, RawWriter),

@@ -1,291 +1,477 @@
 """JSON lines: one object per line.
 
-Reading: a missing key is null. A key without a column is ignored, unless the columns are inferred and `on_error` is
-`fail`: then it is an error, because its first occurrence may come after the rows that the columns are inferred from. A
-value in a `string` column that is no string becomes its JSON text. Timestamps are ISO 8601 text, read as UTC if the
-column has a zone and the text has none; dates and decimals are text, too. `NaN` and `Infinity` are accepted, although
-they are not JSON.
+A missing key is null. In a `string` column, a value that is no string becomes its JSON text. Dates, times and decimals
+are text. `NaN` and infinities are accepted, as are the spellings of MicroPython (`nan`, `inf`) and `None`, although
+they are not JSON. A row is rejected if it is not one object, holds a key twice or half a surrogate pair, or is nested
+deeper than `MAX_TEXT_NESTING`.
 
-Writing is the inverse: one compact object per row, timestamps as ISO 8601. Bytes, times of day, durations, NaN and
-infinities have no form in JSON: the first three are refused, and the last two are written as null.
-
-pyarrow's reader with an explicit schema is iterative, so it can read values of any depth. Python's `json` is recursive,
-and raises `RecursionError` for a row that is nested too deep. `JsonGrammar.screen` then leaves the row to pyarrow.
+pyarrow's reader parses most blocks, with a schema: its own guesses are not exact, and it cannot be given all types. The
+others are parsed in Python, with the same result.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-import math
+import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute
+import pyarrow.compute as pc
 import pyarrow.json
 
 from fastflight.errors import DataError, RequestError
+from fastflight.tables.bare import empty
+from fastflight.tables.casting import TEXT, cast, is_castable, is_text
 from fastflight.tables.codec import Layout
-from fastflight.tables.few_rows import FewRows
-from fastflight.tables.fitting import Number, Test, value_test
-from fastflight.tables.inference import infer_objects
-from fastflight.tables.rows import RowSplitter
+from fastflight.tables.kinds import INFINITIES, MINUS_INFINITIES, NANS, NULLS, Kind, kind_of
+from fastflight.tables.rows import BLOCK_BYTES, RowBlock, RowSplitter
 from fastflight.tables.schemas import (
     MAX_COLUMNS,
     MAX_LIST_VALUES,
     has_large_list,
-    holds_decimals,
     project,
     schema_from_names,
     values_in,
 )
-from fastflight.tables.summary import shorten
-from fastflight.tables.text import TextReader
+from fastflight.tables.shapes import Number, Shape
+from fastflight.tables.summary import ReadSummary, shorten
+from fastflight.tables.templates import row_template
 
-# Values nested deeper are not turned into text. Far below Python's recursion limit, which the caller's own depth counts
-# against, too.
+# Deeper rows are rejected. Far below Python's recursion limit, which the caller's own depth counts against, too.
 MAX_TEXT_NESTING = 200
-# The number of values in the schema for which a row must have a byte. Arrow makes room for missing keys as well: `{}`
-# would take some megabytes in a table of a million values per row, and a file of such rows all memory.
-VALUES_PER_BYTE = 64
+# Values that one batch of a table with nested columns has room for. Arrow makes room for missing keys as well: `{}`
+# would take some megabytes in a table of a million values per row.
+MAX_BATCH_VALUES = 4 * 1024 * 1024
+# pyarrow's reader starts a thread for each call. Up to this many rows, Python is faster.
+FEW_ROWS = 16
+
+# Rows of which templates are made, and their keys: a regular expression of them all is compiled for each block.
+MAX_TEMPLATES, MAX_TEMPLATE_KEYS = 8, 64
 
 _BLANK = b" \t\r\n"
-
-
-def jsonl_reader(layout: Layout) -> TextReader:
-    return TextReader(JsonGrammar(layout), RowSplitter(), layout.on_error)
+# Numbers of so many characters are exact in a double, whatever their digits.
+_SHORT_NUMBER = 16
+_NEGATIVE_ZEROS = (b"-0,", b"-0}", b"-0]", b"-0 ", b"-0\t", b"-0e", b"-0E")
+_CLASSES: dict[pa.DataType, type] = {pa.int64(): int, pa.float64(): float, pa.bool_(): bool, pa.string(): str}
 
 
 class JsonGrammar:
     """`Grammar` of JSON lines."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, start: int = 0) -> None:
+        self._start = start
         self._columns = layout.columns
-        # If the request names no columns and wants no row skipped, a key without a column is an error.
-        self._strict = layout.on_error == "fail" and layout.schema is None and layout.columns is None
-        self._reader: _BlockReader | None = None
-        self._tests: list[tuple[pa.Field, Test]] = []
-        self._min_row_bytes = 0
+        self._comment = layout.text.comment
+        self._nulls = frozenset(layout.text.null_values or ())
+        # Keys without a column are told only if neither the request nor the whole file has chosen the columns.
+        self._tells_ignored = layout.schema is None and layout.columns is None and layout.infer == "sample"
+        # What a sample does not show may have any value.
+        self._unknown = TEXT if layout.infer == "sample" else pa.null()
+        self._shapes: dict[str, Shape] = {}
+        # Rows with different keys, of which templates are made.
+        self._templates: dict[tuple[str, ...], dict[str, Any]] = {}
+        self._json_text: frozenset[str] = frozenset()
         self.schema: pa.Schema | None = None
         if layout.schema is not None:
-            self._set_schema(schema_from_names(layout.schema))
+            self._set_schema(jsonl_schema(layout))
 
     def _set_schema(self, schema: pa.Schema) -> None:
-        schema = project(schema, self._columns)
-        for field in schema:
-            if not _is_readable(field.type):
-                raise RequestError(
-                    f"a JSON value can not hold {field.type}",
-                    where=f"schema.{field.name}",
-                    hint="Read it as string, or keep such columns in an arrow or packed file",
-                )
-            if has_large_list(field.type):
-                raise RequestError(
-                    f"a list of objects with more than {MAX_LIST_VALUES} values",
-                    where=f"schema.{field.name}",
-                    hint="Read it as string, which is its JSON text, or name fewer of its fields",
-                )
-        self._min_row_bytes = math.ceil(sum(values_in(field.type) for field in schema) / VALUES_PER_BYTE)
-        self._names = frozenset(schema.names)
         self.schema = schema
+        self._struct = pa.struct(list(schema))
+        self._classes = {field.name: _CLASSES.get(field.type) for field in schema}
+        self._is_plain = bool(self._classes) and None not in self._classes.values()
+        self._rows_at_once = max(MAX_BATCH_VALUES // (1 + sum(values_in(field.type) for field in schema)), 1)
+        wire = [(field.name, _wire_type(field.type)) for field in schema]
+        self._wire = pa.schema(wire) if wire and all(type_ is not None for _, type_ in wire) else None
 
-    def begin(self, row: bytes) -> bool:
-        return False
+    def splitter(self, marks: int = 0, block_bytes: int = BLOCK_BYTES) -> RowSplitter:
+        return RowSplitter(offset=self._start, marks=marks, block_bytes=block_bytes)
 
     def rows(self, data: bytes) -> Iterator[bytes]:
-        lines = data.split(b"\n")
-        yield from (line + b"\n" for line in lines[:-1])
-        if lines[-1]:
-            yield lines[-1]
+        return (line + b"\n" for line in data.removesuffix(b"\n").split(b"\n"))
 
-    def is_blank(self, row: bytes) -> bool:
-        return not row.strip(_BLANK)
+    def learn(self, block: RowBlock, summary: ReadSummary) -> int:
+        pattern = self._row_pattern()
+        if not pattern or not _is_utf8(block.data):
+            return self._learn_rows(block, summary)
+        if _matches(pa.array([block.data], pa.binary()), rf"\A(?:{pattern}\n)*\z")[0].as_py():
+            return block.data.count(b"\n")
+        rows, offset = 0, block.offset
+        lines = block.data.split(b"\n")
+        for line, known in zip(
+            lines, _matches(pa.array(lines, pa.binary()), rf"\A{pattern}\z").to_pylist(), strict=True
+        ):
+            rows += known or self._learn_rows(RowBlock(offset, line), summary)
+            offset += len(line) + 1
+        return rows
 
-    def infer(self, rows: Sequence[bytes]) -> bool:
-        objects = []
-        for row in rows:
-            try:
-                value = json.loads(row.decode())
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(value, dict):
-                objects.append(value)
-        columns = infer_objects(objects, MAX_COLUMNS + 1)
-        if len(columns) > MAX_COLUMNS:
-            raise DataError(f"more than {MAX_COLUMNS} different keys", hint="Name the columns to read in a schema")
-        self._set_schema(pa.schema(list(columns.items())))
-        return bool(columns)
+    def _row_pattern(self) -> str:
+        """Return a regular expression of rows that show nothing new; empty if there is none."""
+        templates = filter(None, (row_template(row, self._shapes) for row in self._templates.values()))
+        return f"(?:{'|'.join(templates)})" if self._templates else ""
 
-    def parse(self, data: bytes) -> pa.RecordBatch:
-        if not data.isascii():
-            try:
-                data.decode()
-            except UnicodeDecodeError:
-                raise pa.ArrowInvalid("not UTF-8") from None
-        if not (data.startswith(b"{") and data.endswith(b"}\n") and data.count(b"}\n{") == data.count(b"\n") - 1):
-            data = self._strip_lines(data)
+    def _learn_rows(self, block: RowBlock, summary: ReadSummary) -> int:
+        objects, _ = self._parse(block, summary)
+        for row in objects:
+            for name, value in row.items():
+                shape = self._shapes.get(name)
+                if shape is None:
+                    if len(self._shapes) == MAX_COLUMNS:
+                        raise DataError(
+                            f"more than {MAX_COLUMNS} different keys", hint="Name the columns to read in a schema"
+                        )
+                    shape = self._shapes[name] = Shape()
+                shape.add(value)
+            if len(self._templates) < MAX_TEMPLATES and len(row) <= MAX_TEMPLATE_KEYS:
+                self._templates.setdefault(tuple(row), row)
+        return len(objects)
+
+    def learned(self) -> None:
+        types = {name: shape.type() for name, shape in self._shapes.items()}
+        types = {name: self._unknown if pa.types.is_null(type_) else type_ for name, type_ in types.items()}
+        self._json_text = frozenset(name for name, shape in self._shapes.items() if shape.is_json_text)
+        self._set_schema(project(pa.schema(list(types.items())), self._columns))
+
+    def read(self, block: RowBlock, summary: ReadSummary) -> list[pa.RecordBatch]:
+        assert self.schema is not None
+        if (batch := self._read_regular(block.data)) is not None:
+            return [batch]
+        objects, lines = self._parse(block, summary)
+        if self._tells_ignored:
+            for row in objects:
+                for name in _unknown_keys(row, self._struct):
+                    summary.ignore(name)
+        step = self._rows_at_once
+        if not self.schema.names:
+            return []
+        return [
+            self._batch(objects[start : start + step], lines[start : start + step], summary)
+            for start in range(0, len(objects), step)
+        ]
+
+    def _read_regular(self, data: bytes) -> pa.RecordBatch | None:
+        """Read a block in which each line is an object that pyarrow reads in the same way; None for any other."""
+        rows = data.count(b"\n")
+        if self._wire is None or not FEW_ROWS < rows <= self._rows_at_once or self._nulls:
+            return None
+        if not (data.startswith(b"{") and data.endswith(b"}\n") and data.count(b"}\n{") == rows - 1):
+            return None
         # Every line starts with "{" and ends with "}", so no object continues on the next line ("}" and "{" can only
         # meet between two objects). If there are also as many rows as lines, each line is one row.
-        if self._reader is None:
-            self._reader = _BlockReader(self.schema, strict=self._strict)
-        least = self._min_row_bytes
-        if least > len(b"{}") and min(map(len, data.split(b"\n")[:-1]), default=least) < least:
-            raise pa.ArrowInvalid("a row is too short for its columns")
-        return self._reader.read(data, data.count(b"\n"))
-
-    def _strip_lines(self, data: bytes) -> bytes:
-        lines = [stripped for line in data.split(b"\n") if (stripped := line.strip(_BLANK))]
-        if not all(line.startswith(b"{") and line.endswith(b"}") for line in lines):
-            raise pa.ArrowInvalid("not one object per line")
-        return b"".join(line + b"\n" for line in lines)
-
-    def screen(self, row: bytes) -> bytes | str:
-        row = row.strip(_BLANK)
-        try:
-            text = row.decode()
-        except UnicodeDecodeError as error:
-            return f"byte {error.start} of the row, 0x{row[error.start]:02x}, is not UTF-8"
-        if not (row.startswith(b"{") and row.endswith(b"}")):
-            return f"{shorten(text)} is not a JSON object"
-        if len(row) < self._min_row_bytes:
-            return f"the row has {len(row)} bytes, and a row of this table at least {self._min_row_bytes}"
-        try:
-            value = json.loads(text, parse_float=Number)
-        except json.JSONDecodeError as error:
-            if b"Inf" not in row:  # pyarrow reads more spellings of infinity
-                return f"not JSON: {error.msg} at character {error.pos} of {shorten(text)}"
-            return row + b"\n"
-        except (ValueError, RecursionError):  # an integer of 5000 digits, a thousand brackets
-            return row + b"\n"
-        unknown = next((name for name in value if name not in self._names), None) if self._strict else None
-        if unknown is not None:
-            return f"the key {shorten(unknown)} occurs in none of the first rows"
-        row = self._stringify(value, row)
-        if not self._tests:
-            self._tests = [(field, value_test(field.type)) for field in self.schema or ()]
-        for field, test in self._tests:
-            if not test(value.get(field.name)):
-                return _explain_value(json.loads(text, object_pairs_hook=list), field)
-        return row + b"\n"
-
-    def _stringify(self, value: dict[str, Any], row: bytes) -> bytes:
-        """Return the row with JSON text in place of other values in string columns, which pyarrow would refuse."""
-        changed = False
-        for field in self.schema or ():
-            inner = value.get(field.name)
-            if not pa.types.is_string(field.type) or inner is None or isinstance(inner, str):
-                continue
-            if _is_shallow(inner):
-                value[field.name] = json.dumps(inner, ensure_ascii=False, separators=(",", ":"))
-                changed = True
-        # In ASCII, so that half a surrogate pair reaches pyarrow, which refuses it.
-        return json.dumps(value).encode() if changed and _is_shallow(value) else row
-
-    def explain(self, row: bytes) -> str:
-        try:
-            _BlockReader(pa.schema([])).read(row, 1)
-            pairs = json.loads(row, object_pairs_hook=list)
-        except pa.ArrowInvalid as error:
-            return "not JSON: " + str(error).removeprefix("JSON parse error: ").removesuffix(" in row 0")
-        except (ValueError, RecursionError):
-            pairs = []
-        for field in self.schema or ():
-            try:
-                _BlockReader(pa.schema([field])).read(row, 1)
-            except pa.ArrowInvalid:
-                return _explain_value(pairs, field)
-        if self._strict:
-            return "a key within it occurs in none of the first rows"
-        return f"{shorten(row.decode().strip())} can not be read"
-
-
-def _explain_value(pairs: list[tuple[str, Any]], field: pa.Field) -> str:
-    """Return the reason why the value of a column cannot be read. `pairs` are the keys and values of the row."""
-    values = [value for name, value in pairs if name == field.name]
-    if len(values) > 1:
-        return f"the key {shorten(field.name)} occurs twice"
-    value = shorten(_plain(values[0])) if values else "something nested too deeply"
-    return f"column {shorten(field.name)}: {value} is not {field.type}"
-
-
-def _is_shallow(value: Any) -> bool:
-    level = [value]
-    for _ in range(MAX_TEXT_NESTING):
-        level = [
-            item
-            for inner in level
-            if isinstance(inner, (list, dict))
-            for item in (inner.values() if isinstance(inner, dict) else inner)
-        ]
-        if not level:
-            return True
-    return False
-
-
-def _plain(value: Any) -> Any:
-    """Return a value for `repr`. Objects were parsed as lists of pairs; this turns the outermost one into a dict."""
-    return dict(value) if isinstance(value, list) and value and isinstance(value[0], tuple) else value
-
-
-# Cached, because each of these probes costs as much as a block of rows, and schemas use few different types.
-@lru_cache(maxsize=256)
-def _is_readable(type_: pa.DataType) -> bool:
-    """Return whether pyarrow reads values of this type from JSON, and reads them correctly."""
-    if any(test(type_) for test in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_time)):
-        return False
-    try:
-        _BlockReader(pa.schema([("c", type_)])).read(b"{}\n", 1)
-    except pa.ArrowNotImplementedError:
-        return False
-    return True
-
-
-def _wire_type(type_: pa.DataType) -> pa.DataType:
-    """Return the type to ask of pyarrow's JSON reader, which cannot read dates; they are cast afterwards."""
-    if pa.types.is_date(type_):
-        return pa.timestamp("s")
-    return type_
-
-
-class _BlockReader:
-    """Reads whole rows with pyarrow. Makes the options once: they cost more than reading a small block."""
-
-    def __init__(self, schema: pa.Schema, *, strict: bool = False) -> None:
-        """`strict`: a key without a column is an error."""
-        self._schema = schema
-        wire = pa.schema([(field.name, _wire_type(field.type)) for field in schema])
-        self._parse = pyarrow.json.ParseOptions(
-            explicit_schema=wire, unexpected_field_behavior="error" if strict else "ignore"
+        if self._json_text or _is_special(data) or not (data.isascii() or _is_utf8(data)):
+            return None
+        parse = pyarrow.json.ParseOptions(
+            explicit_schema=self._wire, unexpected_field_behavior="error" if self._tells_ignored else "ignore"
         )
-        # Names of the columns that are cast after reading.
-        self._dates = [field.name for field in schema if field.type != wire.field(field.name).type]
-        self._decimals = any(holds_decimals(field.type) for field in schema)
-        self._few = None if strict else FewRows(schema)
-
-    def read(self, data: bytes, rows: int) -> pa.RecordBatch:
-        """Read `rows` objects, or raise `pa.ArrowInvalid`."""
-        if not rows:
-            return pa.RecordBatch.from_pylist([], self._schema)
-        if self._few is not None and (few := self._few.from_json(data, rows)) is not None:
-            return few
         # A single block, so that pyarrow never splits the data.
         whole = pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1)
-        table = pyarrow.json.read_json(pa.BufferReader(data), whole, self._parse)
+        try:
+            table = pyarrow.json.read_json(pa.BufferReader(data), whole, parse)
+        except pa.ArrowInvalid:
+            return None
         if table.num_rows != rows:
-            raise pa.ArrowInvalid(f"{table.num_rows} objects on {rows} lines")
-        if not self._schema.names:
-            return pa.RecordBatch.from_pylist([], self._schema)
-        table = table.select(self._schema.names)
-        batch = (self._cast_dates(table) if self._dates else table).combine_chunks().to_batches()[0]
-        if self._decimals:
-            batch.validate(full=True)
-        return batch
+            return None
+        columns = []
+        for field in self.schema or ():
+            column, misfits = cast(table.column(field.name).combine_chunks(), field.type)
+            if misfits is not None:
+                return None
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _cast_dates(self, table: pa.Table) -> pa.Table:
-        """Cast the columns of dates. A cast alone would drop a time of day; that is `pa.ArrowInvalid` here."""
-        cast = table.cast(self._schema)
-        for name in self._dates:
-            if not cast[name].cast(table[name].type).equals(table[name]):
-                raise pa.ArrowInvalid(f"a time of day in the dates of {name}")
-        return cast
+    def _parse(self, block: RowBlock, summary: ReadSummary) -> tuple[list[dict[str, Any]], list[str]]:
+        """Return the objects of all rows and their text. Reject rows that are no objects."""
+        objects, lines = [], []
+        offset = block.offset
+        for line in block.data.split(b"\n"):
+            row = line.strip(_BLANK)
+            if row and not (self._comment and row.startswith(self._comment.encode())):
+                found = _object(row)
+                if isinstance(found, str):
+                    summary.reject(offset, found)
+                else:
+                    objects.append(found[0])
+                    lines.append(found[1])
+            offset += len(line) + 1
+        return objects, lines
+
+    def _batch(self, objects: list[dict[str, Any]], lines: list[str], summary: ReadSummary) -> pa.RecordBatch:
+        assert self.schema is not None
+        if self._is_plain and not self._nulls and all(map(self._fits, objects)):
+            # One call for all columns: for a few rows, a call for each column would cost as much as this one.
+            return pa.RecordBatch.from_struct_array(pa.array(objects, self._struct))
+        columns = []
+        for field in self.schema:
+            values = [row.get(field.name) for row in objects]
+            wanted = self._classes[field.name]
+            if wanted is not None and not self._nulls and {*map(type, values)} <= {wanted, type(None)}:
+                with contextlib.suppress(OverflowError):
+                    columns.append(pa.array(values, field.type))
+                    continue
+            if self._nulls:
+                values = [None if type(value) is str and value in self._nulls else value for value in values]
+            if is_text(field.type):
+                values = [
+                    value if value is None or type(value) is str else _raw_values(line)[field.name]
+                    for value, line in zip(values, lines, strict=True)
+                ]
+            column, misfits = _column(values, field.type)
+            if misfits:
+                reason = f"column {shorten(field.name)}: {shorten(misfits[0])} is not {field.type}"
+                summary.add_null_cells(field.name, len(misfits), reason)
+            columns.append(column)
+        if not columns:
+            return empty(self.schema)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _fits(self, row: dict[str, Any]) -> bool:
+        """Whether Arrow makes the same values of this row's as a cast of their text."""
+        for name, value in row.items():
+            wanted = self._classes.get(name)
+            kind = type(value)
+            if wanted is None or kind is wanted or value is None:
+                if kind is int and not -(2**63) <= value < 2**63 and wanted is int:
+                    return False
+                continue
+            if not (wanted is float and kind is int and -(2**53) <= value <= 2**53):
+                return False
+        return True
+
+
+def jsonl_schema(layout: Layout) -> pa.Schema:
+    """Return the columns to read by a layout's schema. `RequestError` if JSON cannot hold one of the types."""
+    schema = project(schema_from_names(layout.schema or {}), layout.columns)
+    for field in schema:
+        if not _is_readable(field.type):
+            raise RequestError(
+                f"a JSON value can not hold {field.type}",
+                where=f"schema.{field.name}",
+                hint="Read it as string, or keep such columns in an arrow or packed file",
+            )
+        if has_large_list(field.type):
+            raise RequestError(
+                f"a list of objects with more than {MAX_LIST_VALUES} values",
+                where=f"schema.{field.name}",
+                hint="Read it as string, which is its JSON text, or name fewer of its fields",
+            )
+    return schema
+
+
+def _is_readable(type_: pa.DataType) -> bool:
+    if pa.types.is_list(type_) or pa.types.is_struct(type_):
+        return all(_is_readable(type_.field(index).type) for index in range(type_.num_fields))
+    unreadable = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_time, pa.types.is_duration)
+    return is_castable(type_) and not any(test(type_) for test in unreadable)
+
+
+def _wire_type(type_: pa.DataType) -> pa.DataType | None:
+    """Return the type to ask of pyarrow's reader, of which a cast makes `type_`; None if Python must read it."""
+    if pa.types.is_list(type_):
+        inner = _wire_type(type_.value_type)
+        return type_ if inner == type_.value_type else None
+    if pa.types.is_struct(type_):
+        inner = [type_.field(index).type for index in range(type_.num_fields)]
+        return type_ if inner and all(_wire_type(each) == each for each in inner) else None
+    if type_ in (pa.bool_(), pa.string()) or pa.types.is_integer(type_) or type_ == pa.float64():
+        return type_
+    return TEXT if pa.types.is_temporal(type_) or pa.types.is_decimal(type_) else None
+
+
+def _unknown_keys(value: Any, type_: pa.DataType, within: str = "") -> Iterator[str]:
+    """Yield the keys of a value that its type does not have, with those of the objects that they are in."""
+    if isinstance(value, dict) and pa.types.is_struct(type_):
+        for name, inner in value.items():
+            place = type_.get_field_index(name)
+            if place < 0:
+                yield within + name
+            else:
+                yield from _unknown_keys(inner, type_.field(place).type, f"{within}{name}.")
+    elif isinstance(value, list) and pa.types.is_list(type_):
+        for item in value:
+            yield from _unknown_keys(item, type_.value_type, within)
+
+
+def _column(values: Sequence[Any], type_: pa.DataType) -> tuple[pa.Array, list[Any]]:
+    """Return values as `type_`, and those that do not fit, which are null."""
+    if pa.types.is_list(type_):
+        return _list_column(values, type_)
+    if pa.types.is_struct(type_):
+        return _struct_column(values, type_)
+    texts = [None if value is None else _text(value) for value in values]
+    column, misfits = cast(pa.array(texts, TEXT), type_)
+    return column, [] if misfits is None else _first_of(values, texts, misfits)
+
+
+def _first_of(values: Sequence[Any], texts: Sequence[str | None], misfits: pa.Array) -> list[Any]:
+    """Return as many values as there are misfits, the first of them in front."""
+    first = values[texts.index(misfits[0].as_py())]
+    return [first] * len(misfits)
+
+
+def _list_column(values: Sequence[Any], type_: pa.DataType) -> tuple[pa.Array, list[Any]]:
+    misfits = [value for value in values if value is not None and not isinstance(value, list)]
+    lists = [value if isinstance(value, list) else None for value in values]
+    ends = list(accumulate((len(each or ()) for each in lists), initial=0))
+    inner, more = _column([item for each in lists for item in each or ()], type_.value_type)
+    valid = pa.array([each is None for each in lists], pa.bool_())
+    return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), inner, type_, mask=valid), misfits + more
+
+
+def _struct_column(values: Sequence[Any], type_: pa.DataType) -> tuple[pa.Array, list[Any]]:
+    misfits = [value for value in values if value is not None and not isinstance(value, dict)]
+    objects = [value if isinstance(value, dict) else None for value in values]
+    fields = [type_.field(index) for index in range(type_.num_fields)]
+    columns = []
+    for field in fields:
+        column, more = _column([None if each is None else each.get(field.name) for each in objects], field.type)
+        columns.append(column)
+        misfits += more
+    missing = pa.array([each is None for each in objects], pa.bool_())
+    if not columns:
+        return pa.array([None if each is None else {} for each in objects], type_), misfits
+    return pa.StructArray.from_arrays(columns, fields=fields, mask=missing), misfits
+
+
+def _text(value: Any) -> str:
+    """Return a value as the text that a cast reads."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Number):
+        return value.text
+    if isinstance(value, float):
+        return repr(value)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _object(row: bytes) -> tuple[dict[str, Any], str] | str:
+    """Return an object and its text, or the reason why the row is none."""
+    try:
+        text = row.decode()
+    except UnicodeDecodeError as error:
+        return f"byte {error.start} of the row, 0x{row[error.start]:02x}, is not UTF-8"
+    if not (row.startswith(b"{") and row.endswith(b"}")):
+        return f"{shorten(text)} is not a JSON object"
+    deep = f"nested deeper than {MAX_TEXT_NESTING} levels"
+    if (
+        len(row) > MAX_TEXT_NESTING
+        and row.count(b"[") + row.count(b"{") > MAX_TEXT_NESTING
+        and _depth(row) > MAX_TEXT_NESTING
+    ):
+        return deep
+    try:
+        try:
+            value = _decode(text)
+        except json.JSONDecodeError:
+            value = _decode(text := _FOREIGN_WORD.sub(_json_word, text))
+    except json.JSONDecodeError as error:
+        return f"not JSON: {error.msg} at character {error.pos} of {shorten(row.decode())}"
+    except RecursionError:
+        return deep
+    except _RepeatedKey as error:
+        return f"the key {shorten(error.args[0])} occurs twice"
+    if b"\\u" in row and _HALF_PAIR.search(json.dumps(value, ensure_ascii=False)):
+        return "half a surrogate pair in a string"
+    return value, text
+
+
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+
+
+def _depth(row: bytes) -> int:
+    """Return how deep lists and objects are nested."""
+    depth = deepest = 0
+    for mark in re.findall(rb"[\[\]{}]", _STRING.sub(b"", row)):
+        depth += 1 if mark in b"[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+# Words for numbers and nulls that are not JSON, outside of strings.
+_WORDS = (
+    dict.fromkeys(NANS, "NaN")
+    | dict.fromkeys(INFINITIES, "Infinity")
+    | dict.fromkeys(MINUS_INFINITIES, "-Infinity")
+    | dict.fromkeys(NULLS, "null")
+)
+_FOREIGN_WORD = re.compile(r'"(?:[^"\\]++|\\.)*+"|(?<=[\[:,\s])[-+#]?[A-Za-z/-]++(?=[\]},\s])')
+
+
+def _json_word(match: re.Match[str]) -> str:
+    return _WORDS.get(match[0], match[0])
+
+
+class _RepeatedKey(Exception):
+    """An object holds a key twice."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _RepeatedKey(next(name for name in names if names.count(name) > 1))
+    return value
+
+
+def _number(text: str) -> float:
+    if len(text) < _SHORT_NUMBER and "e" not in text and "E" not in text:
+        return float(text)
+    kind = kind_of(text)
+    return float(text) if kind == Kind.FLOAT else Number(text, kind)
+
+
+def _decode(text: str) -> Any:
+    try:
+        return _DECODER.decode(text)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # a whole number of thousands of digits
+        return _LONG_DECODER.decode(text)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_number)
+_LONG_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_float=_number, parse_int=lambda text: Number(text, kind_of(text))
+)
+_VALUES = json.JSONDecoder(parse_float=str, parse_int=str)
+
+
+def _raw_values(text: str) -> dict[str, str]:
+    """Return the JSON text of each value of an object, as it stands in the row."""
+    values: dict[str, str] = {}
+    at = _skip(text, 1)
+    while text[at] == '"':
+        name, at = _VALUES.raw_decode(text, at)
+        start = _skip(text, _skip(text, at) + 1)
+        _, at = _VALUES.raw_decode(text, start)
+        values[name] = text[start:at]
+        at = _skip(text, _skip(text, at) + 1)
+        if at >= len(text):
+            break
+    return values
+
+
+def _skip(text: str, at: int) -> int:
+    while at < len(text) and text[at] in " \t\r\n":
+        at += 1
+    return at
+
+
+def _matches(lines: pa.Array, pattern: str) -> pa.Array:
+    return pc.match_substring_regex(lines, pattern)
+
+
+def _is_special(data: bytes) -> bool:
+    """Whether Python's reader and pyarrow's may differ: for half a surrogate pair, and a negative zero."""
+    return b"\\u" in data or any(zero in data for zero in _NEGATIVE_ZEROS)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -1,9 +1,12 @@
 """Parses lines of live output into rows, each line by itself.
 
 A `LineParser` has an explicit schema and takes whole lines from anywhere in a stream. It returns the rows of the lines
-that hold a CSV row or a JSON object of that schema, and says which lines they come from. CSV lines have the columns of
-the schema in its order, separated by commas. A header is not needed; header lines are skipped (a restarted board prints
-one again), and so are blank lines. A quoted cell must end on its line, so that no line changes the meaning of another.
+that hold a CSV row or a JSON object, and says which lines they come from. CSV lines have the columns of the schema in
+its order, separated by commas unless `TextOptions` name another delimiter. A header is not needed; header lines are
+skipped (a restarted board prints one again), and so are blank lines. A quoted cell must end on its line, so that no
+line changes the meaning of another.
+
+A cell that does not fit is null, and counted. A CSV line of which nothing fits is no row: boards print text as well.
 """
 
 from __future__ import annotations
@@ -12,23 +15,24 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import accumulate
 from typing import Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from fastflight.tables.codec import Layout
-from fastflight.tables.csv import csv_reader
-from fastflight.tables.jsonl import jsonl_reader
+from fastflight.tables.bare import empty
+from fastflight.tables.codec import Layout, TextOptions
+from fastflight.tables.csv import CsvGrammar, csv_schema
+from fastflight.tables.dialect import Dialect
+from fastflight.tables.jsonl import JsonGrammar
+from fastflight.tables.rows import RowBlock
 from fastflight.tables.schemas import schema_from_names
 from fastflight.tables.summary import ReadSummary
 from fastflight.tables.writing import CsvWriter
 
 LineFormat = Literal["csv", "jsonl"]
-
-# Cells that are quoted whole, or do not begin with a quote.
-_CELL = rb'(?:"(?:[^"]++|"")*+"|(?!")[^,]*+)'
-_WHOLE_ROW = re.compile(_CELL + rb"(?:," + _CELL + rb")*+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,59 +48,81 @@ class Parsed:
 
 
 class LineParser:
-    """Parses lines into rows of `schema`. `RequestError` for a schema that the format cannot hold."""
+    """Parses lines into rows of `schema`. `RequestError` for a schema that the format cannot hold.
 
-    def __init__(self, format: LineFormat, schema: Mapping[str, str]) -> None:
-        self._csv = format == "csv"
+    `summary` counts the cells that became null. Lines that are no rows are returned, and not counted.
+    """
+
+    def __init__(self, format: LineFormat, schema: Mapping[str, str], text: TextOptions | None = None) -> None:
         self.schema = schema_from_names(schema)
-        layout = Layout(format, schema=schema)
-        self._reader = csv_reader(layout) if self._csv else jsonl_reader(layout)
-        # Replaces the reader's summary, which holds only the first few rows.
-        self._refused = self._reader.summary = _AllRejected()
-        self._offset = 0
+        self.summary = ReadSummary()
+        options = text or TextOptions()
+        layout = Layout(format, schema=schema, text=options)
+        self._is_csv = format == "csv"
         self._header = b""
-        if self._csv:
-            header = CsvWriter(Layout("csv"), pa.schema([(name, pa.string()) for name in schema])).begin()
-            self._header = header.strip()
-            self._feed(header)
+        self._grammar: CsvGrammar | JsonGrammar
+        if not self._is_csv:
+            self._grammar = JsonGrammar(layout)
+            return
+        csv_schema(layout)
+        delimiter = options.delimiter or ","
+        dialect = Dialect(delimiter, trim=delimiter == " ", decimal=options.decimal or ".", names=tuple(schema))
+        self._grammar = CsvGrammar(layout, dialect)
+        header = CsvWriter(Layout("csv"), pa.schema([(name, pa.string()) for name in schema])).begin()
+        self._header = header.strip().replace(b",", delimiter.encode())
+        cell = rb'(?:"(?:[^"]++|"")*+"|(?!")[^' + re.escape(delimiter).encode() + rb"]*+)"
+        self._whole_row = re.compile(cell + rb"(?:" + re.escape(delimiter).encode() + cell + rb")*+")
 
     def parse(self, lines: Sequence[bytes]) -> Parsed:
         """Parse `lines`, each of which has no line feed but possibly one at its end."""
         refused: list[tuple[int, str]] = []
         candidates = [index for index, line in enumerate(lines) if self._is_row(index, line, refused)]
         pieces = [lines[index].rstrip(b"\r\n") + b"\n" for index in candidates]
-        starts = list(accumulate((len(piece) for piece in pieces), initial=self._offset))
-        batches = self._feed(b"".join(pieces))
-        misfits = {bisect_right(starts, offset) - 1: reason for offset, reason in self._refused.take()}
-        refused += [(candidates[position], reason) for position, reason in misfits.items()]
-        accepted = [index for position, index in enumerate(candidates) if position not in misfits]
-        rows = pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], self.schema)
-        return Parsed(rows, accepted, sorted(refused))
+        starts = list(accumulate(map(len, pieces), initial=0))
+        found = _Findings()
+        batches = self._grammar.read(RowBlock(0, b"".join(pieces)), found) if pieces else []
+        rows = pa.concat_batches(batches) if batches else empty(self.schema)
+        reasons = {bisect_right(starts, offset) - 1: reason for offset, reason in found.rejections}
+        accepted = [place for place in range(len(pieces)) if place not in reasons]
+        if self._is_csv and found.null_cells:
+            noise = self._noise(rows, [pieces[place] for place in accepted], found)
+            reasons |= {accepted[row]: reason for row, reason in noise.items()}
+            rows = rows.filter(pa.array([row not in noise for row in range(rows.num_rows)], pa.bool_()))
+            accepted = [place for place in accepted if place not in reasons]
+        for name, cells in found.null_cells.items():
+            if cells:
+                self.summary.add_null_cells(name, cells, found.null_cell_reasons[name])
+        refused += [(candidates[place], reason) for place, reason in reasons.items()]
+        return Parsed(rows, [candidates[place] for place in accepted], sorted(refused))
 
     def _is_row(self, index: int, line: bytes, refused: list[tuple[int, str]]) -> bool:
         line = line.rstrip(b"\r\n")
-        if not line.strip() or (self._csv and line == self._header):
+        if not line.strip() or (self._is_csv and line == self._header):
             return False
-        if self._csv and b'"' in line and not _WHOLE_ROW.fullmatch(line):
+        if self._is_csv and b'"' in line and not self._whole_row.fullmatch(line):
             refused.append((index, "a quote is not closed within the line, or text follows it"))
             return False
         return True
 
-    def _feed(self, data: bytes) -> list[pa.RecordBatch]:
-        self._offset += len(data)
-        return self._reader.feed(data)
+    def _noise(self, rows: pa.RecordBatch, pieces: Sequence[bytes], found: ReadSummary) -> dict[int, str]:
+        """Return the rows of which nothing fits, with a reason each, and take their cells out of the counts."""
+        noise: dict[int, str] = {}
+        for row in pc.indices_nonzero(reduce(pc.and_, map(pc.is_null, rows.columns))).to_pylist():
+            alone = ReadSummary()
+            self._grammar.read(RowBlock(0, pieces[row]), alone)
+            if alone.null_cells:
+                noise[row] = next(iter(alone.null_cell_reasons.values()))
+            for name, cells in alone.null_cells.items():
+                found.null_cells[name] -= cells
+        return noise
 
 
-class _AllRejected(ReadSummary):
-    """Holds every rejected row until `take` is called."""
+class _Findings(ReadSummary):
+    """Holds the place and reason of every rejected row."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._rejected: list[tuple[int, str]] = []
+        self.rejections: list[tuple[int, str]] = []
 
     def reject(self, offset: int, reason: str) -> None:
-        self._rejected.append((offset, reason))
-
-    def take(self) -> list[tuple[int, str]]:
-        rejected, self._rejected = self._rejected, []
-        return rejected
+        self.rejections.append((offset, reason))

@@ -109,7 +109,7 @@ class CsvWriter:
         cells = []
         for name, column in zip(self._schema.names, batch.columns, strict=True):
             text = as_text(column, name)
-            cells.append(_quoted(text, r'[",\r\n]|^$') if _is_string(plain_type(column.type)) else text)
+            cells.append(_quoted(text, r'[",\r\n\x00]|^$') if _is_string(plain_type(column.type)) else text)
         comma, line_feed, nothing = (pa.scalar(text, TEXT) for text in (",", "\n", ""))
         rows = pc.binary_join_element_wise(*cells, comma, null_handling="replace", null_replacement="")
         lines = pc.binary_join_element_wise(rows, nothing, line_feed)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fastflight.tables import Layout, open_reader
+from fastflight.tables import Layout, RowReader, WholeFile, needs_whole_file, open_reader, open_whole
 from fastflight.tables.summary import MAX_REJECTED_EXAMPLES
 
 from . import files
@@ -18,11 +18,14 @@ SMALL = 4096
 
 
 def read(layout: Layout, data: bytes, piece: int) -> tuple[pa.Table, list[str]]:
-    reader = open_reader(layout)
-    batches = []
-    for start in range(0, len(data), piece):
-        batches += reader.feed(data[start : start + piece])
-    batches += reader.finish()
+    pieces = [data[start : start + piece] for start in range(0, len(data), piece)]
+    reader: RowReader | WholeFile
+    if needs_whole_file(layout):
+        reader = open_whole(layout, lambda: iter(pieces))
+        batches = list(reader.batches())
+    else:
+        reader = open_reader(layout)
+        batches = [batch for each in pieces for batch in reader.feed(each)] + reader.finish()
     reasons = [row.reason for row in reader.summary.rejected_rows]
     for reason in reasons:
         discreet(reason.replace("Traceback", ""))  # a board may have printed one
@@ -64,8 +67,7 @@ def test_packed(case: Case) -> None:
 
 
 def test_rows_set_aside_are_all_counted_and_the_first_of_them_told() -> None:
-    reader = open_reader(Layout("csv"))
-    reader.feed(b"n,m\n" + b"1\n" * (MAX_REJECTED_EXAMPLES + 1))
-    reader.finish()
+    data = b"n,m\n" + b"1,2\n" * 50 + b"1\n" * (MAX_REJECTED_EXAMPLES + 1)
+    reader = open_whole(Layout("csv"), lambda: iter([data]))
     assert reader.summary.rejected == MAX_REJECTED_EXAMPLES + 1
     assert len(reader.summary.rejected_rows) == MAX_REJECTED_EXAMPLES

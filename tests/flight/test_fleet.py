@@ -94,13 +94,13 @@ def test_without_order_the_rows_are_the_same(fleet: Fleet, mode: str) -> None:
     assert table.sort_by([("device", "ascending"), ("time", "ascending")]).equals(ordered.combine_chunks())
 
 
-def test_the_first_device_says_the_columns_and_rows_that_do_not_fit_are_set_aside(fleet: Fleet, mode: str) -> None:
-    fleet.put({"lab-1": f"{HEADER}1,warm\n2,8.5\n", "lab-2": "celsius,time,more\n9.5,1,x\n"})
+def test_the_first_device_says_the_columns_and_what_does_not_fit_is_told(fleet: Fleet, mode: str) -> None:
+    fleet.put({"lab-1": f"{HEADER}1,warm\n2,8.5\n3\n", "lab-2": "celsius,time,more\n9.5,1,x\n"})
     table, trailer, _ = fleet.get(devices="lab-*", path="/t.csv", ordered=True, mode=mode)
-    assert table["celsius"].to_pylist() == [0.5, 0.75, 8.5, 9.5]
-    assert trailer["rejected"] == 1
+    assert table["celsius"].to_pylist() == [0.5, 0.75, None, 8.5, 9.5]
+    assert trailer["null_cells"] == {"celsius": 1}
     (aside,) = trailer["rejected_rows"]
-    assert (aside["device"], aside["offset"]) == ("lab-1", len(HEADER))
+    assert (aside["device"], aside["offset"]) == ("lab-1", len(f"{HEADER}1,warm\n2,8.5\n"))
 
 
 def test_a_device_that_cannot_be_read_loses_no_other_rows(fleet: Fleet, mode: str) -> None:

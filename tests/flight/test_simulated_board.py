@@ -161,15 +161,16 @@ def test_a_schema_overrides_what_would_be_inferred(board: BoardServer, mode: str
 
 def test_rows_that_do_not_fit_are_counted_with_their_offsets(board: BoardServer, mode: str) -> None:
     good, bad = b"2026-01-01,1\n", b"2026-01-01,one\n"
-    (board.folder / "mixed.csv").write_bytes(b"day,n\n" + good + bad + good * 3 + bad)
+    (board.folder / "mixed.csv").write_bytes(b"day,n\n" + good + bad + good * 3 + b"2026-01-01,1,2\n")
     request = {"type": "device.file", "device": "demo", "path": "/mixed.csv", "mode": mode}
     got = board.get(**request, schema={"day": "date32", "n": "int64"})
     assert got.error is None and got.trailer is not None
-    assert got.table["n"].to_pylist() == [1] * 4
-    assert (got.trailer["rows"], got.trailer["rejected"]) == (4, 2)
-    first, second = got.trailer["rejected_rows"]
-    assert (first["offset"], second["offset"]) == (6 + len(good), 6 + 4 * len(good) + len(bad))
-    assert "one" in first["reason"] and "n" in first["reason"]
+    assert got.table["n"].to_pylist() == [1, None, 1, 1, 1]
+    assert (got.trailer["rows"], got.trailer["null_cells"]) == (5, {"n": 1})
+    assert got.trailer["null_cell_reasons"] == {"n": "column 'n': 'one' is not int64"}
+    assert got.trailer["rejected_rows"] == [
+        {"offset": 6 + 4 * len(good) + len(bad), "reason": "the row has 3 cells, the header has 2"}
+    ]
     failed = board.get(**request, schema={"day": "date32", "n": "int64"}, on_error="fail")
     assert isinstance(failed.error, pa.ArrowInvalid)
     assert "demo:/mixed.csv" in str(failed.error) or f"byte {6 + len(good)}" in str(failed.error)

@@ -75,18 +75,19 @@ def test_reading_rows_leaves_the_loop_to_other_boards(boards: BoardServer, monke
     assert rows[0].num_rows == 10_000
 
 
-def test_a_file_of_which_nothing_fits_says_so_before_its_end(boards: BoardServer, mode: str) -> None:
-    early, trailer = notes(boards, type="device.file", device="demo", mode=mode, **WRONG)
-    assert early["set_aside"].pop("rows") >= NOTE_ROWS > early["set_aside"].pop("fitting")
-    row = samples.readings()[early["set_aside"]["offset"] :].split(b"\n")[0].decode()
-    reason = f"column 'temperature': {row.split(',')[1]!r} is not timestamp[s]"
-    assert early["set_aside"]["reason"] == reason
+def test_cells_that_do_not_fit_are_null_and_counted(boards: BoardServer, mode: str) -> None:
+    (trailer,) = notes(boards, type="device.file", device="demo", mode=mode, **WRONG)
+    first = samples.readings().split(b"\n")[1].decode().split(",")[1]
     empty = len(re.findall(rb"(?m)^[^,]*,,", samples.readings()))  # where the sensor did not answer: null
-    assert (trailer["rows"], trailer["rejected"]) == (empty, 10_000 - empty)
+    assert (trailer["rows"], trailer["rejected"]) == (10_000, 0)
+    assert trailer["null_cells"] == {"temperature": 10_000 - empty}
+    assert trailer["null_cell_reasons"] == {"temperature": f"column 'temperature': {first!r} is not timestamp[s]"}
 
 
 def test_of_a_fleet_the_device_is_named(boards: BoardServer, mode: str) -> None:
-    early, _ = notes(boards, type="fleet.file", devices="demo", mode=mode, **WRONG)
+    (boards.folder / "torn.csv").write_text("a,b\n" + "1\n" * (2 * NOTE_ROWS))
+    request = {"type": "fleet.file", "devices": "demo", "path": "/torn.csv", "schema": {"a": "int64"}}
+    early, _ = notes(boards, mode=mode, **request)
     assert (early["device"], early["set_aside"]["rows"] >= NOTE_ROWS) == ("demo", True)
 
 
@@ -114,7 +115,7 @@ def test_the_client_warns(boards: BoardServer, mode: Any) -> None:
 
 def test_the_asynchronous_client_warns(boards: BoardServer) -> None:
     with pytest.warns(IncompleteWarning, match="is not timestamp"):
-        assert asyncio.run(read_async(boards.location, **WRONG)) < NOTE_ROWS
+        assert asyncio.run(read_async(boards.location, **WRONG)) == 10_000
 
 
 async def read_async(location: str, **arguments: Any) -> int:
@@ -128,4 +129,4 @@ def test_a_short_file_of_which_nothing_fits_warns_at_its_end(boards: BoardServer
     with FastFlightClient(boards.location) as client:
         with pytest.warns(IncompleteWarning, match="column 't': 1.5 is not bool"):
             frame = client.read("demo", "/short.jsonl", schema={"t": "bool"}).to_pandas()
-    assert frame.empty
+    assert frame["t"].isna().tolist() == [True]

@@ -101,9 +101,12 @@ def test_any_split_gives_the_same_csv_rows(lines: list[bytes], cuts: list[int], 
     pieces = [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
     rows = session("csv", schema=READINGS, flush_ms=0 if flush_at_once else 1000)
     seen = told(rows.feed(chunks(*pieces)) + rows.finish())
-    good = [line for line in lines if line.count(b",") == 1 and line[:1] in b'-0123456789"' and line != b'1,"2']
+    good = [line for line in lines if line.count(b",") == 1 and line[:1] in b'-0123456789"a' and line != b'1,"2']
     expected = [line.replace(b'"', b"").split(b",") for line in good]
-    assert [(row["ms"], row["celsius"]) for row in seen] == [(int(ms), float(value)) for ms, value in expected]
+    assert [(row["ms"], row["celsius"]) for row in seen] == [
+        (None if ms == b"ab" else int(ms), float(value)) for ms, value in expected
+    ]
+    assert rows.summary().get("null_cells", {}).get("ms", 0) == good.count(b'a"b,1')
     bad = [line for line in lines if line and line not in good and line != b"ms,celsius"]
     assert rows.summary()["rejected"] == len(bad)
 
@@ -111,12 +114,16 @@ def test_any_split_gives_the_same_csv_rows(lines: list[bytes], cuts: list[int], 
 def test_json_lines_are_parsed_and_the_others_set_aside_with_a_reason() -> None:
     rows = session("jsonl", schema=READINGS)
     seen = rows.feed(chunks(b'{"ms":1,"celsius":2.5}\nTraceback:\n{"ms":"x"}\n', b'\n{"ms":2}\n{"ms":3'))
-    assert [(row["seq"], row["ms"], row["celsius"]) for row in told(seen)] == [(0, 1, 2.5), (1, 2, None)]
+    assert [(row["seq"], row["ms"], row["celsius"]) for row in told(seen)] == [
+        (0, 1, 2.5),
+        (0, None, None),
+        (1, 2, None),
+    ]
     assert told(rows.finish()) == []
     summary = rows.summary()
-    assert [row["seq"] for row in summary["rejected_rows"]] == [0, 0, 1]
-    assert summary["rejected"] == 3
-    assert "ended within the line" in summary["rejected_rows"][2]["reason"]
+    assert [row["seq"] for row in summary["rejected_rows"]] == [0, 1]
+    assert (summary["rejected"], summary["null_cells"]) == (2, {"ms": 1})
+    assert "ended within the line" in summary["rejected_rows"][1]["reason"]
 
 
 def test_the_end_of_a_line_is_no_line() -> None:

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from fastflight.errors import FastFlightError
-from fastflight.tables import Layout, RejectedRow, open_reader, open_writer
+from fastflight.tables import (
+    Layout,
+    RejectedRow,
+    RowReader,
+    WholeFile,
+    needs_whole_file,
+    open_reader,
+    open_whole,
+    open_writer,
+)
 
 
 @dataclass
@@ -22,6 +31,7 @@ class ReadOutcome:
     count: int
     rejected: list[RejectedRow]
     error: tuple[str, str] | None = None
+    told: dict[str, Any] = field(default_factory=dict)
 
     @property
     def reasons(self) -> list[str]:
@@ -34,12 +44,17 @@ class ReadOutcome:
 
 def read_whole(layout: Layout, pieces: Sequence[bytes]) -> ReadOutcome:
     """Only a documented error ends a read; anything else fails the test. Rows before an error do not count."""
-    reader = open_reader(layout)
     batches: list[pa.RecordBatch] = []
+    reader: RowReader | WholeFile
     try:
-        for piece in pieces:
-            batches += reader.feed(piece)
-        batches += reader.finish()
+        if needs_whole_file(layout):
+            reader = open_whole(layout, lambda: iter(pieces))
+            batches += reader.batches()
+        else:
+            reader = open_reader(layout)
+            for piece in pieces:
+                batches += reader.feed(piece)
+            batches += reader.finish()
     except FastFlightError as error:
         return ReadOutcome(None, [], 0, [], (error.code, str(error)))
     assert reader.schema is not None
@@ -48,7 +63,8 @@ def read_whole(layout: Layout, pieces: Sequence[bytes]) -> ReadOutcome:
         assert batch.schema.equals(reader.schema)
         assert batch.num_rows > 0
     rows = pa.Table.from_batches(batches, reader.schema).to_pylist()
-    return ReadOutcome(reader.schema, rows, reader.summary.rejected, list(reader.summary.rejected_rows))
+    summary = reader.summary
+    return ReadOutcome(reader.schema, rows, summary.rejected, list(summary.rejected_rows), told=summary.as_dict())
 
 
 def cut(data: bytes, size: int) -> list[bytes]:

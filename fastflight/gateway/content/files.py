@@ -102,7 +102,7 @@ class Files:
         if on_error not in ("skip", "fail"):
             raise RequestError(f"{format_value(on_error)} is not allowed", where="on_error", hint="Known: fail, skip")
         self._backend.make_request({"type": "device.file", **place, **keys, "format": declared})
-        rows = UploadedRows(content, Layout(source_format, on_error=on_error))
+        rows = UploadedRows(content, Layout(source_format, on_error=on_error, infer="sample"))
         upload = self._backend.make_request({"type": "device.file", **place, **keys, "format": target})
         caller: Caller = request.scope[CALLER]
         self._backend.permit(upload, "write", caller)  # before its content is read

@@ -35,10 +35,10 @@ TARGET = Target(
     run,
     modules=(
         "fastflight.tables.csv",
-        "fastflight.tables.few_rows",
+        "fastflight.tables.casting",
         "fastflight.tables.rows",
         "fastflight.tables.text",
-        "fastflight.tables.inference",
+        "fastflight.tables.kinds",
     ),
     seeds=(
         b"\x00\x03\x00a,b,c\n1,2.5,x\n2,,true\n3,4.\n",

@@ -35,9 +35,9 @@ TARGET = Target(
     run,
     modules=(
         "fastflight.tables.jsonl",
-        "fastflight.tables.few_rows",
+        "fastflight.tables.casting",
         "fastflight.tables.text",
-        "fastflight.tables.inference",
+        "fastflight.tables.kinds",
     ),
     seeds=(
         b'\x00\x03\x00{"a":1,"b":"x"}\n{"a":2.5}\n\n{"b":null,"c":true}\n',

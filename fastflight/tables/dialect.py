@@ -1,0 +1,384 @@
+"""Finds out how a CSV file is written: delimiter, quotes, decimal sign, lines before the header, and the header.
+
+`sniff` looks at the first part of a file; `sniff_line` at one line after the other, until it meets the names of a known
+schema, so that rows need not wait. What the request names is never guessed. Where the file leaves a doubt, it is read
+as plain CSV: commas, points, and the first line as header.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from fastflight.errors import DataError, nearest
+from fastflight.tables.codec import TextOptions
+from fastflight.tables.kinds import Kind, is_value, kind_of
+from fastflight.tables.schemas import MAX_COLUMNS
+from fastflight.tables.summary import shorten
+
+DELIMITERS = (",", "\t", ";", "|", " ")
+# The delimiter of a table of one column whose cells may hold any other. The unit separator is in no text.
+NO_DELIMITER = "\x1f"
+# Lines that are looked at to find the dialect.
+MAX_LINES = 100
+# Lines before the header that a file may have.
+MAX_LINES_BEFORE = 64
+# Lines that one header may have, units and such below the names included.
+MAX_HEADER_LINES = 3
+# The first cell of the data tables of Campbell loggers. The lines of names, units and processing follow.
+_TOA5 = "TOA5"
+_COMMA_NUMBER = re.compile(r"[+-]?[0-9]+,[0-9]+").fullmatch
+_POINT_NUMBER = re.compile(r"[+-]?[0-9]*\.[0-9]+").fullmatch
+_SINGLE_QUOTED = re.compile(r"(?:^|[,;\t|])[ \t]*'[^']*'[ \t]*(?=[,;\t|]|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How a CSV file is written.
+
+    `names`: one name for each cell of a row, empty for cells that are always empty. `start`: where the first row of
+    data begins. `headers`: the header's lines, which may be repeated among the rows. `narrow`: the number of cells of
+    most rows, if it is less than that of the names. `trim`: blanks around delimiters are not part of a cell.
+    """
+
+    delimiter: str = ","
+    quote: str = '"'
+    decimal: str = "."
+    comment: str | None = None
+    trim: bool = False
+    names: tuple[str, ...] = ()
+    start: int = 0
+    headers: frozenset[bytes] = frozenset()
+    narrow: int | None = None
+    notes: tuple[str, ...] = ()
+
+    def normalised(self, rows: bytes) -> bytes:
+        """Return whole rows without the blanks around their cells, if these are not part of the cells."""
+        if not self.trim:
+            return rows
+        gap = rb"[ \t]+" if self.delimiter == " " else rb"[ \t]*" + re.escape(self.delimiter.encode()) + rb"[ \t]*"
+        rows = re.sub(rb"[ \t]*(\r?\n)[ \t]*", rb"\1", rows.strip(b" \t"))
+        if self.quote.encode() not in rows:
+            return re.sub(gap, self.delimiter.encode(), rows)
+        mark = re.escape(self.quote.encode())
+        parts = mark + rb"[^" + mark + rb"]*+" + mark + rb"|" + gap
+        delimiter = self.delimiter.encode()
+        return re.sub(parts, lambda part: part[0] if part[0].startswith(self.quote.encode()) else delimiter, rows)
+
+    def cells(self, row: str) -> list[tuple[str, bool]]:
+        """Return the cells of a normalised row without their quotes, and whether each was quoted."""
+        row = row.rstrip("\n").removesuffix("\r")
+        if self.quote not in row:
+            return [(cell, False) for cell in row.split(self.delimiter)]
+        cell_at = _cell_regex(self.delimiter, self.quote)
+        cells, at = [], 0
+        while at <= len(row):
+            match = cell_at.match(row, at)
+            if match is None or match["quoted"] is None:
+                raw = match[0] if match else row[at:].partition(self.delimiter)[0]
+                cells.append((raw, False))
+            else:
+                raw = match[0]
+                cells.append((match["quoted"].replace(self.quote * 2, self.quote) + match["rest"], True))
+            at += len(raw) + 1
+        return cells
+
+    def texts(self, row: str) -> list[str]:
+        """Return the cells of a row as it stands in the file, without quotes and blanks around them."""
+        return [cell.strip(" \t") for cell, _ in self.cells(self.normalised(row.encode()).decode())]
+
+
+@lru_cache(maxsize=64)
+def _cell_regex(delimiter: str, quote: str) -> re.Pattern[str]:
+    other, mark = f"[^\n{re.escape(delimiter)}]*+", re.escape(quote)
+    return re.compile(f"{mark}(?P<quoted>(?:[^{mark}]++|{mark}{mark})*+){mark}(?P<rest>{other})|(?!{mark}){other}")
+
+
+def sniff(head: bytes, options: TextOptions) -> Dialect:
+    """Find the dialect of a file that begins with `head`, which is UTF-8 apart from single bytes.
+
+    `DataError` if the header cannot be read: it is not closed or has too many columns.
+    """
+    lines = _lines(head, options)
+    if isinstance(options.header, int):
+        lines = [line for line in lines if line.number >= options.header]
+    if lines and _OPEN(lines[0].text.encode()):
+        raise DataError("the first row is too long or not closed", where="byte 0", hint="Start with a header line")
+    comment = options.comment or ("#" if any(line.text.startswith("#") for line in lines[:MAX_LINES_BEFORE]) else None)
+    body = [line for line in lines if line.text.strip() and not (comment and line.text.startswith(comment))]
+    texts = [line.text for line in body]
+    dialect = _delimited(texts, options)
+    rows = [dialect.texts(text) for text in texts]
+    dialect = replace(dialect, comment=comment, decimal=options.decimal or _decimal(rows, dialect.delimiter))
+    return _with_header(dialect, lines, body, rows, options)
+
+
+def sniff_line(line: str, number: int, options: TextOptions, names: Sequence[str]) -> Dialect | None:
+    """Find the dialect by a line that holds any of `names`, or as many cells as there are names, none of them a name.
+
+    Returns None if this line is neither. `number` is that of the line in the file, 1 for the first.
+    """
+    delimiters = (options.delimiter,) if options.delimiter else (*DELIMITERS, NO_DELIMITER)
+    found = [_dialect(delimiter, line, options) for delimiter in delimiters]
+    if options.header in ("auto", number):
+        best = max(found, key=lambda each: len({*names}.intersection(each.texts(line))))
+        header = best.texts(line)
+        if options.header == number or {*names}.intersection(header):
+            unique, notes = unique_names(header)
+            return replace(best, names=tuple(unique), headers=frozenset([line.strip().encode()]), notes=tuple(notes))
+    if options.header in ("auto", "none"):
+        for each in found:
+            cells = each.texts(line)
+            if len(cells) == len(names) and (options.header == "none" or not _are_names(cells, each.decimal)):
+                note = "no header: the columns are named by the schema"
+                return replace(each, names=tuple(names), notes=(note,) if options.header == "auto" else ())
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line of the file: where it begins and ends, its number from 1 on, and its text."""
+
+    start: int
+    end: int
+    number: int
+    text: str
+
+
+def _lines(head: bytes, options: TextOptions) -> list[_Line]:
+    """Return the first lines, after those to skip. A line goes on while a quote is open in it."""
+    lines: list[_Line] = []
+    start = number = 0
+    while start < len(head) and len(lines) < MAX_LINES:
+        end = head.find(b"\n", start) + 1 or len(head)
+        if _OPEN(head[start:end]):
+            end = next((stop for stop in _next_ends(head, end) if not _OPEN(head[start:stop])), end)
+        number += 1
+        if number > options.skip_rows:
+            lines.append(_Line(start, end, number, head[start:end].decode(errors="replace").rstrip("\r\n")))
+        start = end
+    return lines
+
+
+def _next_ends(head: bytes, end: int) -> Iterator[int]:
+    for _ in range(MAX_HEADER_LINES * 4):
+        if end < len(head):
+            yield (end := head.find(b"\n", end) + 1 or len(head))
+
+
+# Text with an open quote at its end.
+_OPEN = re.compile(rb'(?:[^"]++|(?<=[^\n,;\t| ])"|"(?:[^"]|"")*+")*+"(?:[^"]|"")*+').fullmatch
+
+
+def _dialect(delimiter: str, line: str, options: TextOptions) -> Dialect:
+    """Return the dialect of a delimiter. It trims blanks if they follow, or precede, each delimiter of a line."""
+    trim = delimiter == " " or _is_spaced(line, delimiter)
+    return Dialect(delimiter, trim=trim, decimal=options.decimal or ("." if delimiter == "," else ","))
+
+
+def _is_spaced(line: str, delimiter: str) -> bool:
+    """Whether blanks follow, or precede, each delimiter of a line."""
+    return 0 < line.count(delimiter) == max(line.count(delimiter + " "), line.count(" " + delimiter))
+
+
+def _is_padded(rows: Sequence[str], dialect: Dialect) -> bool:
+    """Whether there are blanks around cells, and each of these cells holds a value."""
+    cells = [cell for row in rows for cell, _ in dialect.cells(row) if cell.strip(" \t") and cell != cell.strip(" \t")]
+    return len(cells) > 1 and all(is_value(cell.strip(" \t")) for cell in cells)
+
+
+def _delimited(texts: Sequence[str], options: TextOptions) -> Dialect:
+    """Find delimiter, quote and blanks around delimiters.
+
+    That delimiter is chosen for which most rows have the most common number of cells, and most cells hold values.
+    """
+    first = texts[0] if texts else ""
+    single = '"' not in "".join(texts) and sum(len(_SINGLE_QUOTED.findall(text)) for text in texts) > 1
+    quote = "'" if single else '"'
+    best, best_score = _dialect(options.delimiter or _plain_delimiter(texts), first, options), 0.25
+    for delimiter in () if options.delimiter else DELIMITERS:
+        dialect = replace(_dialect(delimiter, first, options), quote=quote)
+        rows = [dialect.texts(text) for text in texts[1:] or texts]
+        width, count = max(Counter(map(len, rows)).items(), key=lambda item: (item[1], item[0]), default=(1, 0))
+        values = _share_of_values(rows, width, delimiter)
+        if values < 0.5 and (delimiter == " " or delimiter not in first):
+            continue  # prose
+        if (
+            width > 1
+            and (delimiter != " " or values >= 0.5)
+            and (score := count / len(rows) * (0.3 + values)) > best_score
+        ):
+            best, best_score = dialect, score
+    if best_score < 1.2 and not options.delimiter and len(texts) > 1 and best.delimiter != NO_DELIMITER:
+        whole = _share_of_values([[text] for text in texts[1:]], 1, NO_DELIMITER)
+        if whole + 0.25 > best_score:
+            best = Dialect(_plain_delimiter(texts))
+    best = replace(best, quote=quote)
+    if not best.trim and best.delimiter != NO_DELIMITER and any(best.delimiter in text for text in texts):
+        best = replace(best, trim=_is_padded(texts[1:], best))
+    return best
+
+
+def _plain_delimiter(texts: Sequence[str]) -> str:
+    """Return the delimiter of a file that shows none. If only its rows hold a comma, it is text of one column."""
+    if not texts or "," in texts[0] or not any("," in text for text in texts):
+        return ","
+    return NO_DELIMITER
+
+
+def _share_of_values(rows: Sequence[Sequence[str]], width: int, delimiter: str) -> float:
+    decimal = "." if delimiter == "," else ","
+    cells = [cell for row in rows if len(row) == width for cell in row if cell]
+    return sum(is_value(cell) or is_value(cell, decimal) for cell in cells) / (len(cells) or 1)
+
+
+def _decimal(rows: Sequence[Sequence[str]], delimiter: str) -> str:
+    """Return the comma if it is the decimal sign for sure: some numbers have one, and none has a point."""
+    if delimiter == ",":
+        return "."
+    cells = [cell for row in rows for cell in row]
+    return "," if any(map(_COMMA_NUMBER, cells)) and not any(map(_POINT_NUMBER, cells)) else "."
+
+
+def _with_header(
+    dialect: Dialect, lines: Sequence[_Line], body: Sequence[_Line], rows: Sequence[Sequence[str]], options: TextOptions
+) -> Dialect:
+    notes: list[str] = []
+    widths = Counter(map(len, rows))  # the first row breaks a tie
+    width = max(widths.items(), key=lambda item: (item[1], item[0] == len(rows[0]), item[0]), default=(0, 0))[0]
+    first, count = _header_of(dialect, body, rows, width, options)
+    header = rows[first : first + count]
+    data = [row for row in rows[first + count :] if len(row) == width]
+    names = [" ".join(filter(None, column)) for column in zip(*header, strict=False)] if header else []
+    if "\ufffd" in "".join(names):
+        raise DataError("the header is not UTF-8", where="header", hint="Give its encoding, or try format raw")
+    if count > 1:
+        notes.append(f"the names were joined from {count} lines")
+    comments = [
+        line
+        for line in lines
+        if dialect.comment and line.text.startswith(dialect.comment) and (not body or line.start < body[0].start)
+    ]
+    if not header and options.header == "auto" and comments and rows:
+        # As numpy writes it: the names stand in the last comment.
+        named = dialect.texts(comments[-1].text.lstrip(f"{dialect.comment} "))
+        if len(named) == width > 1 and _are_names(named, dialect.decimal):
+            names, comments = named, comments[:-1]
+    if rows and not names:
+        names = [f"column_{index + 1}" for index in range(width)]
+        if options.header == "auto":
+            notes.append("no header: the first line holds values")
+    before = first + len(comments)
+    if before:
+        notes.append(f"{before} {'line' if before == 1 else 'lines'} before the header skipped")
+    if len(names) > MAX_COLUMNS:
+        raise DataError(f"the header has {len(names)} columns", where="header", hint=f"At most {MAX_COLUMNS}")
+    unique, renamed = unique_names(names, rows=data)
+    if count:
+        start = body[first + count - 1].end
+    else:
+        start = body[first].start if first < len(body) else lines[-1].end if lines else 0
+    headers = frozenset(line.text.strip().encode() for line in body[first : first + count])
+    if len(unique) == 1 and not any(is_value(cell, dialect.decimal) for row in data for cell in row):
+        headers = frozenset()  # in one column of text, a value may be the same as the name
+    narrow = width if 0 < width < len(unique) else None
+    if narrow:
+        notes.append(f"rows have {width} cells, the header has {len(unique)}: the last columns are null")
+    return replace(dialect, names=tuple(unique), start=start, headers=headers, narrow=narrow, notes=(*notes, *renamed))
+
+
+def _header_of(
+    dialect: Dialect, body: Sequence[_Line], rows: Sequence[Sequence[str]], width: int, options: TextOptions
+) -> tuple[int, int]:
+    """Return the index of the header's first line, and the number of its lines, which is 0 without a header."""
+    if options.header == "none" or not rows:
+        return 0, 0
+    if isinstance(options.header, int):
+        for index, line in enumerate(body):
+            if line.number == options.header:
+                return index, 1
+        raise DataError(f"the file has no line {options.header}", where="header", hint="Give the line of the names")
+    if rows[0][0] == _TOA5:
+        return 1, min(MAX_HEADER_LINES, len(rows) - 1)
+    first = next((i for i, row in enumerate(rows[:MAX_LINES_BEFORE]) if len(row) == width), 0)
+    if not _are_names(rows[first], dialect.decimal):
+        if not first or not (len(rows[first - 1]) > 1 and _are_names(rows[first - 1], dialect.decimal)):
+            return first, 0
+        first -= 1
+    elif first and not any(is_value(cell, dialect.decimal) for row in rows[first + 1 :] for cell in row):
+        first = 0  # nothing but text: the plain reading
+    return first, _header_lines(dialect, rows[first:], width)
+
+
+def _header_lines(dialect: Dialect, rows: Sequence[Sequence[str]], width: int) -> int:
+    """Return how many lines the header has: below the names may stand units, text above columns of values."""
+    for count in range(MAX_HEADER_LINES, 1, -1):
+        below = [row for row in rows[count:] if len(row) == width]
+        if len(below) < 2:
+            continue
+        valued = [
+            place
+            for place in range(width)
+            if all(is_value(row[place], dialect.decimal) or not row[place] for row in below)
+            and any(row[place] for row in below)
+        ]
+        if valued and all(_is_units(row, valued, width, dialect.decimal) for row in rows[1:count]):
+            return count
+    return 1
+
+
+def _is_units(row: Sequence[str], valued: Sequence[int], width: int, decimal: str) -> bool:
+    if len(row) != width or any('"' in cell or (cell and kind_of(cell, decimal) != Kind.TEXT) for cell in row):
+        return False
+    return sum(bool(row[place]) for place in valued) * 2 >= len(valued)
+
+
+def _are_names(row: Sequence[str], decimal: str) -> bool:
+    """Whether a row can be a header: not all of its cells hold values, and none holds a moment or a fraction."""
+    cells = [cell for cell in row if cell]
+    if any(_is_measured(cell, decimal) for cell in cells):
+        return False
+    return not cells or not all(is_value(cell, decimal) or is_value(cell) for cell in cells)
+
+
+def _is_measured(cell: str, decimal: str) -> bool:
+    kind = kind_of(cell, decimal) | kind_of(cell)
+    return bool(kind & (Kind.MOMENT | Kind.ZONED)) or (Kind.FLOAT in kind and cell[:1] in "+-.0123456789")
+
+
+def unique_names(names: Sequence[str], rows: Sequence[Sequence[str]] = ()) -> tuple[list[str], list[str]]:
+    """Return a name of its own for each column, and notes on the names that were changed.
+
+    A column without a name is `column_N`. `rows` may be wider than the header: then the columns after it are `_N`, or
+    have no name if they are always empty.
+    """
+    taken = set(filter(None, names))
+    unique: list[str] = []
+    repeated: list[str] = []
+    for place, name in enumerate(names):
+        new = name or f"column_{place + 1}"
+        number = 2
+        while new in unique or (new != name and new in taken):
+            new = f"{name or f'column_{place + 1}'}_{number}"
+            number += 1
+        if name and new != name:
+            repeated.append(f"{shorten(name)} is {shorten(new)}")
+        unique.append(new)
+    notes = [f"column names repeated: {', '.join(repeated[:8])}"] if repeated else []
+    if unnamed := [new for new, name in zip(unique, names, strict=True) if not name]:
+        notes.append(f"columns without a name: {', '.join(unnamed[:8])}")
+    wider = max(map(len, rows), default=0)
+    extra = [f"_{place + 1}" if any(row[place] for row in rows) else "" for place in range(len(names), wider)]
+    if any(extra):
+        notes.append(f"rows have more cells than the header: {', '.join(filter(None, extra[:8]))} added")
+    return [*unique, *extra], notes
+
+
+def require_names(dialect: Dialect, names: Sequence[str]) -> None:
+    """Raise `DataError` if a column of the schema is not in the file."""
+    for name in names:
+        if name not in dialect.names:
+            raise DataError(f"the file has no column {name!r}", where="header", hint=nearest(name, dialect.names))

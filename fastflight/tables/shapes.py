@@ -1,0 +1,132 @@
+"""The type of a JSON column: that of its values if they agree, lists and structs included.
+
+A column is `string` and holds JSON text if its values do not agree, nest deeper than `MAX_NESTING`, are objects of more
+than `MAX_STRUCT_FIELDS` keys, or list objects of more than `MAX_LIST_VALUES` values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from fastflight.tables.kinds import (
+    INFINITIES,
+    MINUS_INFINITIES,
+    NANS,
+    NULLS,
+    Kind,
+    kind_of_time,
+    kind_of_whole,
+    type_of,
+)
+from fastflight.tables.schemas import MAX_LIST_VALUES, values_in
+
+# Deeper lists and structs become JSON text: clients cannot show them as columns anyway.
+MAX_NESTING = 8
+# Fields of one struct. An object with more is used as a mapping, and becomes JSON text.
+MAX_STRUCT_FIELDS = 256
+
+# Strings that are no text in a column of numbers, times or truth values.
+_SPELLED = frozenset(["", *NULLS, *NANS, *INFINITIES, *MINUS_INFINITIES])
+
+
+class Number(float):
+    """A JSON number whose text a double may not give back. `kind` says what it is."""
+
+    def __new__(cls, text: str, kind: Kind) -> Number:
+        number = super().__new__(cls, text)
+        number.text, number.kind = text, kind
+        return number
+
+    text: str
+    kind: Kind
+
+
+@dataclass(slots=True)
+class Shape:
+    """What the values of a column are: their kinds, and the shapes of the items of lists and the fields of objects."""
+
+    depth: int = 0
+    kinds: Kind = Kind(0)
+    items: Shape | None = None
+    fields: dict[str, Shape] | None = None
+    too_large: bool = False
+
+    def add(self, value: Any) -> None:
+        """Add a value that was parsed with `Number` for numbers whose text matters."""
+        if value is None or self.too_large:
+            return
+        kind = type(value)
+        if kind is str:
+            if Kind.TEXT not in self.kinds:
+                self.kinds |= self._kind_of_string(value)
+        elif kind is int:
+            self.kinds |= kind_of_whole(value)
+        elif kind is float:
+            self.kinds |= Kind.FLOAT if value - value == 0 else Kind.NOT_FINITE
+        elif kind is bool:
+            self.kinds |= Kind.BOOL
+        elif kind is list:
+            self._add_items(value)
+        elif kind is dict:
+            self._add_fields(value)
+        else:
+            self.kinds |= value.kind
+
+    def _kind_of_string(self, text: str) -> Kind:
+        if self.depth:
+            return Kind.TEXT
+        return Kind.SPELLED if text in _SPELLED else kind_of_time(text)
+
+    def _add_items(self, values: list[Any]) -> None:
+        if self.depth >= MAX_NESTING:
+            self.too_large = True
+            return
+        self.items = self.items or Shape(self.depth + 1)
+        for value in values:
+            self.items.add(value)
+
+    def _add_fields(self, values: dict[str, Any]) -> None:
+        if self.depth >= MAX_NESTING:
+            self.too_large = True
+            return
+        self.fields = {} if self.fields is None else self.fields
+        for name, value in values.items():
+            if name not in self.fields:
+                if len(self.fields) == MAX_STRUCT_FIELDS:
+                    self.too_large = True
+                    return
+                self.fields[name] = Shape(self.depth + 1)
+            self.fields[name].add(value)
+
+    def type(self) -> pa.DataType:
+        """Return the type of a column of these values."""
+        return self._type() or pa.string()
+
+    @property
+    def is_json_text(self) -> bool:
+        """Whether the column holds the JSON text of values that are no strings."""
+        return self._type() is None
+
+    def _type(self) -> pa.DataType | None:
+        """Return the type; None if only their JSON text holds the values."""
+        if self.too_large or bool(self.kinds) + (self.items is not None) + (self.fields is not None) > 1:
+            return None
+        if self.items is not None:
+            inner = self.items._nested_type()
+            fits = inner is not None and values_in(inner) <= MAX_LIST_VALUES
+            return pa.list_(inner) if fits else None
+        if self.fields is not None:
+            named = [(name, shape._nested_type()) for name, shape in self.fields.items()]
+            return pa.struct(named) if named and all(inner is not None for _, inner in named) else None
+        if self.kinds == Kind.SPELLED:
+            return pa.string()
+        kind = type_of(self.kinds)
+        others = self.kinds & ~(Kind.TEXT | Kind.DATE | Kind.MOMENT | Kind.ZONED | Kind.FINE | Kind.FAR | Kind.SPELLED)
+        return None if kind == pa.string() and others else kind
+
+    def _nested_type(self) -> pa.DataType | None:
+        inner = self._type()
+        return pa.string() if inner == pa.null() else inner

@@ -1,0 +1,276 @@
+"""Files as people have them: every row is in the table with the value that the file has, and the rest is told."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastflight.tables import Layout, TextOptions, open_reader, open_whole
+
+NAN = "nan"
+
+
+def whole(data: bytes, format_: str = "csv", columns: tuple[str, ...] | None = None, **text: Any) -> Any:
+    layout = Layout(format_, columns=columns, text=TextOptions(**text))
+    file = open_whole(layout, lambda: iter([data]))
+    table = pa.Table.from_batches(list(file.batches()), file.schema)
+    table.validate(full=True)
+    told = file.summary.as_dict()
+    assert told.pop("rows") == table.num_rows
+    types = {field.name: str(field.type) for field in file.schema}
+    return types, table, told
+
+
+def shown(values: Iterable[Any]) -> list[Any]:
+    return [NAN if isinstance(value, float) and math.isnan(value) else value for value in values]
+
+
+LONG = b"t,temp\n" + b"1,20\n" * 3000 + b"2,20.5\n" * 400 + b"3,21\n" * 1600
+LATE = b'{"t":1,"temp":2.5}\n' * 1500 + b'{"t":2,"temp":3,"co2":400}\n' * 1500
+ODD = b"".join(b'{"t": %s}\n' % each for each in (*b"nan inf -inf None NAN -nan N/A --".split(), b'"N/A"', b"1"))
+ODD_VALUES = [NAN, math.inf, -math.inf, None, NAN, NAN, None, None, None, 1.0]
+SPELLED = b"t,n\n" + b"".join(b"%s,1\n" % each for each in b"nan inf -inf None NAN -nan N/A -- null 1".split())
+TOA5 = (
+    b'"TOA5","CR1000","x"\n"TIMESTAMP","RECORD","T_Avg"\n"TS","RN","Deg C"\n"","","Avg"\n'
+    b'"2024-01-01 00:00:00",1,"NAN"\n"2024-01-01 00:01:00",2,5.5\n'
+)
+INTS = {"a": "int64", "b": "int64"}
+NO_HEADER = {"notes": ["no header: the first line holds values"]}
+
+# The file; the columns with their types, values of the last column (None: any), and what is told besides the rows.
+CSV = {
+    "a fraction after thousands of whole numbers": (LONG, {"t": "int64", "temp": "double"}, None, {}),
+    "values after thousands of empty cells": (
+        b"a,b\n" + b"1,\n" * 3000 + b"1,9.5\n1,10.2\n1,100.1\n", {"a": "int64", "b": "double"}, None, {},
+    ),
+    "the header again": (
+        b"t,temp\n" + b"1,2.5\n" * 50 + b"t,temp\n" + b"1,2.5\n" * 50, {"t": "int64", "temp": "double"}, [2.5] * 100,
+        {"headers_skipped": 1},
+    ),
+    "NULs before a number": (
+        b"a,b\n1,2\n" + b"\0" * 4096 + b"3,4\n5,6\n", INTS, [2, 6],
+        {"rejected": 1, "rejected_rows": [{"offset": 8, "reason": "4096 NUL bytes in the row"}]},
+    ),
+    "more cells than names": (
+        b"a,b\n" + b"1,2,3\n" * 3, {**INTS, "_3": "int64"}, [3] * 3,
+        {"notes": ["rows have more cells than the header: _3 added"]},
+    ),
+    "words for no value": (SPELLED, {"t": "double", "n": "int64"}, None, {}),
+    "no header": (b"12.5,44\n13,45\n14,46\n", {"column_1": "double", "column_2": "int64"}, [44, 45, 46], NO_HEADER),
+    "no header, with a time": (
+        b"2024-01-01T00:00:00,a\n2024-01-01T00:00:01,b\n", {"column_1": "timestamp[us]", "column_2": "string"},
+        ["a", "b"], NO_HEADER,
+    ),
+    "a name twice": (
+        b"a,a\n1,2\n", {"a": "int64", "a_2": "int64"}, [2], {"notes": ["column names repeated: 'a' is 'a_2'"]},
+    ),
+    "names missing": (
+        b"a,b,,\n1,2,3,4\n", {**INTS, "column_3": "int64", "column_4": "int64"}, [4],
+        {"notes": ["columns without a name: column_3, column_4"]},
+    ),
+    "semicolons and decimal commas": (
+        b"Zeit;Temp, C;Feuchte, %\n10:00;21,5;40,1\n10:01;21,6;40,2\n",
+        {"Zeit": "string", "Temp, C": "double", "Feuchte, %": "double"}, [40.1, 40.2], {},
+    ),
+    "decimal commas alone": (
+        b"Temp, C;Feuchte, %\n21,5;40,1\n", {"Temp, C": "double", "Feuchte, %": "double"}, [40.1], {},
+    ),
+    "blanks after commas": (
+        b"t, temp, hum\n1, 2.5, x y\n", {"t": "int64", "temp": "double", "hum": "string"}, ["x y"], {},
+    ),
+    "padded numbers": (b"a,b\n  1,  2.5\n 10, 12.5\n", {"a": "int64", "b": "double"}, [2.5, 12.5], {}),
+    "comments before the header": (
+        b"# logger 5\n# site 7\n\na,b\n1,2\n# pause\n3,4\n", INTS, [2, 4],
+        {"notes": ["2 lines before the header skipped"]},
+    ),
+    "names in a comment": (b"# a b\n1 2\n3 4\n", INTS, [2, 4], {}),
+    "a Campbell logger": (
+        TOA5, {"TIMESTAMP TS": "timestamp[us]", "RECORD RN": "int64", "T_Avg Deg C Avg": "double"}, [NAN, 5.5],
+        {"notes": ["the names were joined from 3 lines", "1 line before the header skipped"]},
+    ),
+    "units below the names": (
+        b"time,temp\ns,degC\n1,2.5\n2,3.5\n", {"time s": "int64", "temp degC": "double"}, [2.5, 3.5],
+        {"notes": ["the names were joined from 2 lines"]},
+    ),
+    "a latin-1 byte in the header": (
+        "t,Temp °C\n1,2.5\n".encode("latin-1"), {"t": "int64", "Temp °C": "double"}, [2.5],
+        {"notes": ["the file is not UTF-8: it was read as cp1252"]},
+    ),
+    "UTF-16": ("a,b\n1,2\n".encode("utf-16"), INTS, [2], {}),
+    "a whole number beyond int64": (b"a\n10699247336865531002\n1\n", {"a": "uint64"}, [10699247336865531002, 1], {}),
+    "a number beyond a double": (b"a\n12e456\n1\n", {"a": "string"}, ["12e456", "1"], {}),
+    "an identifier beside a fraction": (
+        b"a\n123456789012345678\n1.5\n", {"a": "string"}, ["123456789012345678", "1.5"], {},
+    ),
+    "leading zeros": (b"a\n007\n1\n", {"a": "string"}, ["007", "1"], {}),
+    "more digits than a double has": (b"a\n0.12345678901234567890\n", {"a": "string"}, ["0.12345678901234567890"], {}),
+    "17 digits that a double has": (b"a\n0.30000000000000004\n1\n", {"a": "double"}, [0.30000000000000004, 1.0], {}),
+    "a last line without an end": (b"a,b\n1,2\n2,2", INTS, [2, 2], {"torn_last_line": True}),
+    "two byte order marks": (b"\xef\xbb\xbf" * 2 + b"a,b\n1,2\n", INTS, [2], {}),
+    "a comma at the end of rows": (b"a,b\n1,2,\n3,4,\n", INTS, [2, 4], {}),
+    "tabs": (b"a\tb\n1\t2\n", INTS, [2], {}),
+    "bars": (b"a|b\n1|2\n", INTS, [2], {}),
+    "bars with blanks": (b"a | b\n1 | 2\n", INTS, [2], {}),
+    "columns of blanks": (b"a   b\n 1  2\n10 20\n", INTS, [2, 20], {}),
+    "CR": (b"a,b\r1,2\r", INTS, [2], {}),
+    "CRLF": (b"a,b\r\n1,2\r\n", INTS, [2], {}),
+    "single quotes": (b"'a','b'\n'x, y','2'\n'z','3'\n", {"a": "string", "b": "int64"}, [2, 3], {}),
+    "empty quotes in a column of numbers": (b'a,b\n1,""\n2,3\n', INTS, [None, 3], {}),
+    "one column of text with its name": (b"c\na\nc\n", {"c": "string"}, ["a", "c"], {}),
+    "prose with commas": (b"message\nhello, world\nbye\n", {"message": "string"}, ["hello, world", "bye"], {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CSV)
+def test_csv(name: str) -> None:
+    data, types, last, told = CSV[name]
+    seen, table, summary = whole(data)
+    assert (seen, summary) == (types, told)
+    if last is not None:
+        assert shown(table.column(table.num_columns - 1).to_pylist()) == last
+
+
+def test_a_late_type_costs_no_row_whatever_columns_are_asked_for() -> None:
+    for columns in (None, ("t",), ("temp",), ("temp", "t")):
+        assert whole(LONG, columns=columns)[1].num_rows == 5000
+    temperatures = whole(LONG)[1]["temp"].to_pylist()
+    assert temperatures == [20.0] * 3000 + [20.5] * 400 + [21.0] * 1600
+
+
+def test_words_for_no_value_are_nan_infinity_and_null() -> None:
+    words = [NAN, math.inf, -math.inf, None, NAN, NAN, None, None, None, 1.0]
+    assert shown(whole(SPELLED)[1]["t"].to_pylist()) == words
+    types, table, told = whole(ODD, "jsonl")
+    assert (types, shown(table["t"].to_pylist()), told) == ({"t": "double"}, ODD_VALUES, {})
+    # In a column of text they are text.
+    assert whole(b"a\nN/A\nx\n")[1]["a"].to_pylist() == ["N/A", "x"]
+
+
+def test_late_keys_of_json_are_columns() -> None:
+    types, table, told = whole(LATE, "jsonl")
+    assert (types, told) == ({"t": "int64", "temp": "double", "co2": "int64"}, {})
+    assert table["co2"].to_pylist() == [None] * 1500 + [400] * 1500
+
+
+JSONL = {
+    "a number and a text": (b'{"a":1}\n{"a":"x"}\n{"a":1.50}\n', "string", ["1", "x", "1.50"]),
+    "a long number beside a fraction": (
+        b'{"a":123456789012345678}\n{"a":1.5}\n',
+        "string",
+        ["123456789012345678", "1.5"],
+    ),
+    "a number beyond int64": (b'{"a":10699247336865531002}\n', "uint64", [10699247336865531002]),
+    "a list and an object": (b'{"a":[1, 2]}\n{"a":{"b":1}}\n', "string", ["[1, 2]", '{"b":1}']),
+    "lists": (b'{"a":[1,2.5]}\n{"a":[]}\n', "list<item: double>", [[1.0, 2.5], []]),
+    "dates and times": (b'{"a":"2024-01-01T00:00:00"}\n{"a":"2024-01-02"}\n', "timestamp[us]", None),
+    "nothing": (b'{"a":null}\n', "null", [None]),
+    "CR": (b'{"a":1}\r{"a":2}\r', "int64", [1, 2]),
+}
+
+
+@pytest.mark.parametrize("name", JSONL)
+def test_jsonl(name: str) -> None:
+    data, type_, values = JSONL[name]
+    types, table, told = whole(data, "jsonl")
+    assert (types, told) == ({"a": type_}, {})
+    assert values is None or table["a"].to_pylist() == values
+
+
+OPTIONS = {
+    "header none": (b"a,b\nc,d\n", {"header": "none"}, {"column_1": ["a", "c"], "column_2": ["b", "d"]}),
+    "header 3": (b"x\ny\na,b\n1,2\n", {"header": 3}, {"a": [1], "b": [2]}),
+    "delimiter": (b"a,b;c\n1,2;3\n", {"delimiter": ";"}, {"a,b": [1.2], "c": [3]}),
+    "decimal point": (b"a;b\n1,2;3\n", {"decimal": "."}, {"a": ["1,2"], "b": [3]}),
+    "skip_rows": (b"a,b\nc,d\n1,2\n", {"skip_rows": 1}, {"c": [1], "d": [2]}),
+    "comment": (b"%x\na,b\n1,2\n%y\n3,4\n", {"comment": "%"}, {"a": [1, 3], "b": [2, 4]}),
+    "encoding": ("a\nü\n".encode("cp850"), {"encoding": "cp850"}, {"a": ["ü"]}),
+    "null_values": (b"a,b\n-999,x\n1,?\n", {"null_values": ("-999", "?")}, {"a": [None, 1], "b": ["x", None]}),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_what_a_request_names_is_not_guessed(name: str) -> None:
+    data, options, columns = OPTIONS[name]
+    assert whole(data, **options)[1].to_pydict() == columns
+
+
+SCHEMAS = {
+    "by name": (b"b;a\n1,5;2\n", {}, {"a": 2.0, "b": 1.5}),
+    "by position": (b"1.5,2\n", {}, {"a": 1.5, "b": 2.0}),
+    "lines before": (b"# x\nlogger\na,b\n1,2\n", {}, {"a": 1.0, "b": 2.0}),
+    "no header": (b"1,2\n", {"header": "none"}, {"a": 1.0, "b": 2.0}),
+    "blanks": (b"a  b\n1  2\n", {}, {"a": 1.0, "b": 2.0}),
+}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_schema_finds_its_columns(name: str) -> None:
+    data, options, row = SCHEMAS[name]
+    reader = open_reader(Layout("csv", schema={"a": "double", "b": "double"}, text=TextOptions(**options)))
+    batches = [batch for index in range(len(data)) for batch in reader.feed(data[index : index + 1])]
+    assert [row for batch in batches + reader.finish() for row in batch.to_pylist()] == [row]
+
+
+VALUES = {
+    "int64": st.integers(-(2**63), 2**63 - 1),
+    "uint64": st.integers(0, 2**64 - 1),
+    "double": st.floats(allow_nan=False),
+    "bool": st.booleans(),
+    "text": st.text("abcxyzé ,;'\"\t|#0123456789", min_size=1, max_size=8).map(lambda text: f"t{text}e"),
+}
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> dict[str, list[Any]]:
+    kinds = draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=2, max_size=4))
+    rows = draw(st.integers(2, 40))
+    columns = [st.lists(st.none() | VALUES[kind], min_size=rows, max_size=rows) for kind in kinds]
+    return {f"name{place}": draw(column) for place, column in enumerate(columns)}
+
+
+def cell(value: Any, delimiter: str, decimal: str) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return '"' + value.replace('"', '""') + '"'
+    text = repr(value)
+    return text.replace(".", decimal) if isinstance(value, float) else text
+
+
+def same(seen: Any, value: Any) -> bool:
+    """Whether a value is the same, be it a number of another type or its exact text."""
+    if isinstance(seen, str) and not isinstance(value, str):
+        return type(value)(seen.replace(",", ".")) == value if not isinstance(value, bool) else seen == str(value)
+    return bool(seen == value)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    tables(),
+    st.sampled_from([(",", "."), (";", "."), (";", ","), ("\t", "."), ("|", ",")]),
+    st.sampled_from(["\n", "\r\n"]),
+    st.integers(1, 60),
+)
+def test_every_value_of_any_dialect_comes_back(
+    table: dict[str, list[Any]], signs: tuple[str, str], end: str, piece: int
+) -> None:
+    delimiter, decimal = signs
+    rows = list(zip(*table.values(), strict=True))
+    lines = [table, *([cell(value, delimiter, decimal) for value in row] for row in rows)]
+    data = "".join(delimiter.join(line) + end for line in lines).encode()
+    options = {"delimiter": delimiter, "decimal": decimal, "header": 1}
+    types, seen, told = whole(data, **options)
+    assert (list(types), told) == (list(table), {})
+    for name, values in table.items():
+        assert all(map(same, seen[name].to_pylist(), values)), (types[name], seen[name].to_pylist())
+        alone = whole(data, columns=(name,), **options)[1]
+        assert alone[name].equals(seen[name])
+    layout = Layout("csv", text=TextOptions(**options))
+    pieces = open_whole(layout, lambda: (data[start : start + piece] for start in range(0, len(data), piece)))
+    assert pa.Table.from_batches(list(pieces.batches()), pieces.schema).equals(seen)
