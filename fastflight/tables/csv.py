@@ -34,7 +34,7 @@ from fastflight.tables.transcoding import BOM
 # pyarrow's reader starts a thread for each call. Up to so many rows and bytes, Python is faster.
 FEW_ROWS, FEW_BYTES = 16, 4096
 # In a table of more columns, each column is matched with a regular expression of its own.
-MAX_MATCHED_COLUMNS = 64
+MATCHED_COLUMNS = 64
 # Larger than any block that is passed to pyarrow, so that pyarrow never splits one.
 _ONE_BLOCK = 4 * 1024 * 1024
 _BARE_CR = re.compile(rb"\r(?!\n)")
@@ -303,7 +303,7 @@ def _row_pattern(kinds: tuple[Kind, ...], dialect: Dialect) -> str:
 
     One match of all rows of a block takes a fifth of the time that splitting them takes.
     """
-    if not any(kinds) or len(kinds) > MAX_MATCHED_COLUMNS:
+    if not any(kinds) or len(kinds) > MATCHED_COLUMNS:
         return ""
     mark = re.escape(dialect.delimiter)
     cells = [

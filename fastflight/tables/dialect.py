@@ -23,11 +23,11 @@ DELIMITERS = (",", "\t", ";", "|", " ")
 # The delimiter of a table of one column whose cells may hold any other. The unit separator is in no text.
 NO_DELIMITER = "\x1f"
 # Lines that are looked at to find the dialect.
-MAX_LINES = 100
+SNIFFED_LINES = 100
 # Lines before the header that a file may have.
-MAX_LINES_BEFORE = 64
+LINES_BEFORE_HEADER = 64
 # Lines that one header may have, units and such below the names included.
-MAX_HEADER_LINES = 3
+HEADER_LINES = 3
 # The first cell of the data tables of Campbell loggers. The lines of names, units and processing follow.
 _TOA5 = "TOA5"
 _COMMA_NUMBER = re.compile(r"[+-]?[0-9]+,[0-9]+").fullmatch
@@ -107,7 +107,9 @@ def sniff(head: bytes, options: TextOptions) -> Dialect:
         lines = [line for line in lines if line.number >= options.header]
     if lines and _OPEN(lines[0].text.encode()):
         raise DataError("the first row is too long or not closed", where="byte 0", hint="Start with a header line")
-    comment = options.comment or ("#" if any(line.text.startswith("#") for line in lines[:MAX_LINES_BEFORE]) else None)
+    comment = options.comment or (
+        "#" if any(line.text.startswith("#") for line in lines[:LINES_BEFORE_HEADER]) else None
+    )
     body = [line for line in lines if line.text.strip() and not (comment and line.text.startswith(comment))]
     texts = [line.text for line in body]
     dialect = _delimited(texts, options)
@@ -152,7 +154,7 @@ def _lines(head: bytes, options: TextOptions) -> list[_Line]:
     """Return the first lines, after those to skip. A line goes on while a quote is open in it."""
     lines: list[_Line] = []
     start = number = 0
-    while start < len(head) and len(lines) < MAX_LINES:
+    while start < len(head) and len(lines) < SNIFFED_LINES:
         end = head.find(b"\n", start) + 1 or len(head)
         if _OPEN(head[start:end]):
             end = next((stop for stop in _next_ends(head, end) if not _OPEN(head[start:stop])), end)
@@ -164,7 +166,7 @@ def _lines(head: bytes, options: TextOptions) -> list[_Line]:
 
 
 def _next_ends(head: bytes, end: int) -> Iterator[int]:
-    for _ in range(MAX_HEADER_LINES * 4):
+    for _ in range(HEADER_LINES * 4):
         if end < len(head):
             yield (end := head.find(b"\n", end) + 1 or len(head))
 
@@ -302,8 +304,8 @@ def _header_of(
                 return index, 1
         raise DataError(f"the file has no line {options.header}", where="header", hint="Give the line of the names")
     if rows[0][0] == _TOA5:
-        return 1, min(MAX_HEADER_LINES, len(rows) - 1)
-    first = next((i for i, row in enumerate(rows[:MAX_LINES_BEFORE]) if len(row) == width), 0)
+        return 1, min(HEADER_LINES, len(rows) - 1)
+    first = next((i for i, row in enumerate(rows[:LINES_BEFORE_HEADER]) if len(row) == width), 0)
     if not _are_names(rows[first], dialect.decimal):
         if not first or not (len(rows[first - 1]) > 1 and _are_names(rows[first - 1], dialect.decimal)):
             return first, 0
@@ -315,7 +317,7 @@ def _header_of(
 
 def _header_lines(dialect: Dialect, rows: Sequence[Sequence[str]], width: int) -> int:
     """Return how many lines the header has: below the names may stand units, text above columns of values."""
-    for count in range(MAX_HEADER_LINES, 1, -1):
+    for count in range(HEADER_LINES, 1, -1):
         below = [row for row in rows[count:] if len(row) == width]
         if len(below) < 2:
             continue

@@ -26,7 +26,7 @@ MINUS_INFINITIES = ("-inf", "-Inf", "-INF", "-Infinity", "-infinity")
 BOOLS = ("true", "false", "True", "False", "TRUE", "FALSE")
 
 # Longer numbers are identifiers, and testing them would take long.
-MAX_NUMBER_CHARACTERS = 400
+LONGEST_NUMBER = 400
 # Up to this size, every whole number is exact in a double.
 _EXACT = 2**53
 # The years all of whose days fit into 64 bits of nanoseconds.
@@ -102,7 +102,7 @@ def kind_of(cell: str, decimal: str = ".") -> Kind:
         return Kind.SPELLED
     if word := _WORDS.get(cell):
         return word
-    if len(cell) > MAX_NUMBER_CHARACTERS:
+    if len(cell) > LONGEST_NUMBER:
         return Kind.TEXT
     if _WHOLE(cell):
         return kind_of_whole(int(cell)) if cell != "-0" else Kind.FLOAT

@@ -15,7 +15,7 @@ from fastflight.errors import DataError
 # Rejected rows kept for the metadata; all are counted. A trailer of 20 examples stays below gRPC's 8 KiB of headers.
 MAX_REJECTED_EXAMPLES = 20
 # Names and sentences kept in each list of a summary; later ones are not kept.
-MAX_LISTED = 20
+LISTED_NAMES = 20
 # Characters of a value that a reason quotes: enough to recognise it.
 MAX_VALUE_CHARACTERS = 40
 
@@ -80,12 +80,12 @@ class ReadSummary:
         """Count a key that has no column."""
         if self.fail:
             raise _failure(f"the key {shorten(name)} has no column", where)
-        if name in self.ignored or len(self.ignored) < MAX_LISTED:
+        if name in self.ignored or len(self.ignored) < LISTED_NAMES:
             self.ignored[name] = self.ignored.get(name, 0) + 1
 
     def note(self, sentence: str) -> None:
         """Add a sentence, unless it is there."""
-        if sentence not in self.notes and len(self.notes) < MAX_LISTED:
+        if sentence not in self.notes and len(self.notes) < LISTED_NAMES:
             self.notes.append(sentence)
 
     def as_dict(self, place: Literal["offset", "seq"] = "offset") -> dict[str, Any]:

@@ -19,8 +19,8 @@ from fastflight.tables.codec import Layout
 from fastflight.tables.csv import CsvGrammar, csv_schema
 from fastflight.tables.dialect import (
     DELIMITERS,
-    MAX_HEADER_LINES,
-    MAX_LINES_BEFORE,
+    HEADER_LINES,
+    LINES_BEFORE_HEADER,
     Dialect,
     require_names,
     sniff,
@@ -164,7 +164,7 @@ class _Opening:
                 self._first = self._first or text
             self._before += bool(text.strip()) and self._number > options.skip_rows
             self._line = end
-            if self._before > MAX_LINES_BEFORE:
+            if self._before > LINES_BEFORE_HEADER:
                 break
         else:
             if self._is_long(end):
@@ -198,7 +198,7 @@ def _is_western(text: bytes) -> bool:
     lines = [line for line in text.splitlines(keepends=True) if not line.isascii() and line.endswith((b"\n", b"\r"))]
     if not lines or any(_NOT_WESTERN.search(line) or _is_utf8(line) for line in lines):
         return False
-    return len(lines) > 2 or any(not line.isascii() for line in text.splitlines()[:MAX_HEADER_LINES])
+    return len(lines) > 2 or any(not line.isascii() for line in text.splitlines()[:HEADER_LINES])
 
 
 _NOT_WESTERN = re.compile(rb"[\x80-\x9f\xfe\xff]")
