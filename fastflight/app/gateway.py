@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
@@ -32,9 +31,6 @@ from fastflight.gateway import (
 )
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
 
-ROOT = Path(__file__).parents[2]
-# The plots of a checkout. Where fastflight is installed, the folder would belong to another package.
-PLOTS = ROOT / "docs" / "results" if (ROOT / "pyproject.toml").is_file() else None
 # For work that never waits: health, the page, encoding. Each admitted call and each stream needs a thread besides: an
 # upload to a slow board occupies one all the time.
 SPARE_THREADS = 64
@@ -68,7 +64,6 @@ def open_local_gateway(
         hosts=settings.http_hosts,
         tls=settings.access.tls,
         open_listener=None if shared else tap_listeners(inventory),
-        plots=settings.plots,
         limits=settings.limits,
         timing=settings.log_debug,
     )
@@ -83,7 +78,6 @@ def open_gateway(
     hosts: Sequence[str] = (),
     tls: TlsFiles | None = None,
     open_listener: OpenListener | None = None,
-    plots: Path | None = None,
     limits: Limits = DEFAULT_LIMITS,
     timing: bool = False,
 ) -> Gateway:
@@ -91,14 +85,14 @@ def open_gateway(
 
     `relay`: the targets of the relay; None for no relay. With `timing` it logs how long its reads and sends take.
     `origins`: pages of other origins that may send requests; `hosts`: names by which other computers reach the gateway;
-    `open_listener`, `plots`: see `application`; `limits`: those of the server. `RequestError` if the TLS files do not
+    `open_listener`: see `application`; `limits`: those of the server. `RequestError` if the TLS files do not
     belong together.
     """
     policy = OriginPolicy(origins, hosts, secure=tls is not None)
     context = None if tls is None else tls_context(tls)
     shard = Shard("gateway", offload_threads=limits.streams + limits.calls + SPARE_THREADS).start()
     try:
-        app = application(backend, CollectorRegistry(), policy, open_listener=open_listener, plots=plots or PLOTS)
+        app = application(backend, CollectorRegistry(), policy, open_listener=open_listener)
         relaying = None
         if relay is not None:
             relaying = Relay(

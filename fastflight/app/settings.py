@@ -94,8 +94,6 @@ class ServeSettings:
     http: tuple[str, int] | None = None
     # Host names by which other computers reach the gateway.
     http_hosts: tuple[str, ...] = ()
-    # A folder of PNGs that the gateway's page shows; None for those of a checkout, if this is one.
-    plots: Path | None = None
     limits: Limits = DEFAULT_LIMITS
     # Targets to which clients of the gateway may open TCP streams, as in `fastflight.gateway.relay.targets`.
     relay: tuple[str, ...] = ()

@@ -123,17 +123,6 @@ def serve(
             rich_help_panel=NETWORK,
         ),
     ] = None,
-    plots: Annotated[
-        Path | None,
-        typer.Option(
-            "--plots",
-            metavar="DIR",
-            exists=True,
-            file_okay=False,
-            help="A folder of PNGs, as in docs/results, to show on the page of --http.",
-            rich_help_panel=NETWORK,
-        ),
-    ] = None,
     relay_allow: RelayAllow = None,
     max_streams: Annotated[
         int | None,
@@ -314,7 +303,7 @@ def serve(
             cluster_name=cluster_name,
             cluster_location=cluster_location,
         )
-        return replace(settings, plots=plots, log_debug=log_debug, trace=trace)
+        return replace(settings, log_debug=log_debug, trace=trace)
 
     try:
         settings = replace(read_settings(), sources=load_sources(source or ()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -63,13 +62,11 @@ def application(
     policy: OriginPolicy | None = None,
     *,
     open_listener: OpenListener | None = None,
-    plots: Path | None = None,
 ) -> GatewayMiddleware:
     """Build the application that `listen` serves.
 
     `registry` gets the gateway's metrics; `policy` decides which hosts and origins are accepted. `open_listener` is how
-    the live page reads the output of devices; None: through their sessions. `plots` is a folder of PNGs that the page
-    shows.
+    the live page reads the output of devices; None: through their sessions.
     """
     metrics = ServerMetrics(backend, registry)
 
@@ -115,7 +112,7 @@ def application(
         "repl": Repls(backend),
         "fleet": viewers,
     }
-    page = Page(routes(backend, tickets), plots)
+    page = Page(routes(backend, tickets))
     sockets = Sockets(kinds, tickets, backend.check)
     middleware = GatewayMiddleware(
         policy or OriginPolicy(),

@@ -59,8 +59,6 @@ PATHS = [
     Case("a device that is not there", get("/devices/dem", 404), UnknownName, "Did you mean 'demo'?"),
     Case("a part of the page that leads out", get("/page/..%2f..%2fapp", 404), RequestError, ""),
     Case("a library of the page that leads out", get("/page/echarts/../../../METADATA", 404), RequestError, ""),
-    Case("a plot that leads out", get("/plots/..%2f..%2fpyproject.toml", 404), UnknownName, "no such plot"),
-    Case("a plot that is absolute", get("/plots//etc/passwd", 404), UnknownName, "no such plot"),
     Case("a route that is not there", get("/admin", 404), RequestError, "See /openapi.json"),
     Case("a method that is not there", ResolvedRequest("/devices", 405, "PATCH"), RequestError, ""),
 ]  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
@@ -27,9 +26,9 @@ def launched(chromium: str) -> Iterator[Browser]:
 
 
 @contextmanager
-def serving(plots: Path | None = None, /, **devices: str) -> Iterator[RunningServer]:
+def serving(**devices: str) -> Iterator[RunningServer]:
     """A server with these devices, and its page."""
-    settings = ServeSettings("grpc://127.0.0.1:0", devices=devices, http=("127.0.0.1", 0), plots=plots)
+    settings = ServeSettings("grpc://127.0.0.1:0", devices=devices, http=("127.0.0.1", 0))
     with open_server(settings) as running:
         yield running
 

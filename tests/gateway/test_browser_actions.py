@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from collections.abc import Iterator
@@ -260,20 +259,3 @@ def test_lines_that_end_without_cr_are_no_staircase(browser: Browser) -> None:
         with looking(browser, f"{running.http}/#/tank/terminal") as page:
             page.get_by_role("button", name="Open the REPL").click()
             expect(page.locator(".xterm-rows > div").nth(3)).to_have_text(re.compile("^(one|two)"))
-
-
-def test_benchmark_plots_have_a_page_of_their_own(browser: Browser, tmp_path: Path) -> None:
-    with serving(tmp_path, gone=REFUSED) as running, looking(browser, f"{running.http}/") as page:
-        expect(page.locator("#name")).to_have_text("gone")
-        expect(page.locator("#to-benchmarks")).to_be_hidden()
-    pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-    (tmp_path / "flight_heat.png").write_bytes(base64.b64decode(pixel))
-    with serving(tmp_path, demo="sim:?telemetry=0", other=REFUSED) as running:
-        with looking(browser, f"{running.http}/") as page:
-            page.get_by_role("link", name="Benchmarks").click()
-            expect(page.get_by_role("img", name="flight heat")).to_be_visible()
-            expect(page.locator("#fleet")).to_be_hidden()
-            expect(page.locator("#device")).to_be_hidden()
-            page.get_by_role("link", name="fastflight").click()
-            expect(page.locator(".card").first).to_be_visible()
-            expect(page.get_by_role("img", name="flight heat")).to_be_hidden()

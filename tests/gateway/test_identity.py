@@ -51,7 +51,6 @@ ROUTES = [
     ("GET", "/cluster"),
     ("GET", "/metrics"),
     ("GET", "/openapi.json"),
-    ("GET", "/plots"),
     ("GET", "/nothing/here"),
     ("OPTIONS", "/devices"),
 ]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from pathlib import Path
 
 from fastflight.gateway.asgi import Receive, Scope, Send
 from fastflight.gateway.page.page import LIBRARIES, STATIC, Page, files
@@ -17,8 +15,8 @@ async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-def get(path: str, plots: Path | None = None, *headers: tuple[bytes, bytes], method: str = "GET") -> Answered:
-    return asyncio.run(ask(Page(nothing, plots), scope(path, method, (HERE, *headers))))
+def get(path: str, *headers: tuple[bytes, bytes], method: str = "GET") -> Answered:
+    return asyncio.run(ask(Page(nothing), scope(path, method, (HERE, *headers))))
 
 
 def test_the_page_lets_a_browser_run_its_own_scripts_only() -> None:
@@ -43,7 +41,7 @@ def test_every_file_of_the_libraries_is_where_the_installed_version_has_it() -> 
 
 def test_a_file_that_a_browser_has_is_not_sent_again() -> None:
     first = get("/page/page.js")
-    again = get("/page/page.js", None, (b"if-none-match", first.headers[b"etag"]))
+    again = get("/page/page.js", (b"if-none-match", first.headers[b"etag"]))
     assert (again.status, again.body) == (304, b"")
     assert get("/page/page.js", method="HEAD").body == b""
     refused = get("/page/page.js", method="PUT")
@@ -57,14 +55,3 @@ def test_strangers_who_ask_for_the_page_and_do_not_read_share_one_of_each_file()
 def test_nothing_else_is_served() -> None:
     for path in ("/page/", "/page/../page.py", "/page/page.py", "/page/%2e%2e/page.py", "/static/page.js", "/devices"):
         assert get(path).status == 418
-
-
-def test_plots_are_those_of_a_folder(tmp_path: Path) -> None:
-    (tmp_path / "a heatmap.png").write_bytes(b"\x89PNG")
-    (tmp_path / "notes.txt").write_text("not a plot")
-    assert json.loads(get("/plots", tmp_path).body) == {"plots": ["/plots/a%20heatmap.png"]}
-    shown = get("/plots/a heatmap.png", tmp_path)
-    assert (shown.headers[b"content-type"], shown.body) == (b"image/png", b"\x89PNG")
-    for path in ("/plots/notes.txt", "/plots/../notes.txt", "/plots/nope.png"):
-        assert get(path, tmp_path).status == 404
-    assert json.loads(get("/plots").body) == {"plots": []}

@@ -1,7 +1,7 @@
 """Screenshots of the live page: `python -m tests.support.page_screenshots FOLDER [BOARDS]`.
 
 Takes the overview and a device with 1, 3, 30 and 300 boards, at widths of 1440, 900 and 390 pixels, light and dark.
-With three boards it also takes the files, a preview, a question, the terminal, a query and the benchmarks. `BOARDS` is
+With three boards it also takes the files, a preview, a question, the terminal and a query. `BOARDS` is
 one of these numbers, and the others are left out. Pictures are named `BOARDS-WHAT-WIDTH-THEME.png`.
 If all are taken, `FOLDER/docs` gets the pictures of docs/, with palettes: these have a third of the size.
 
@@ -53,13 +53,11 @@ DOCS = {
     "pages/files": ["files-1440-light"],
     "pages/preview": ["preview-1440-light"],
     "pages/terminal": ["terminal-1440-dark"],
-    "pages/benchmarks": ["benchmarks-1440-light"],
     "pages/sql": ["sql-1440-light"],
 }
 QUERY = """select time_bucket(interval 10 minute, time) as time,
   avg(temperature) as temperature, avg(humidity) as humidity
 from demo."readings.csv" group by 1 order by 1"""
-PLOTS = Path(__file__).parents[2] / "docs" / "results"
 
 
 class Weather:
@@ -125,7 +123,7 @@ def serving(boards: int) -> Iterator[str]:
             urls = stack.enter_context(Weather(boards)).urls
             urls = ["socket://127.0.0.1:9" if number % 10 == 7 else url for number, url in enumerate(urls)]
             devices = {f"{PLACES[number % 10]}-{number // 10 + 1}": url for number, url in enumerate(urls)}
-        settings = ServeSettings("grpc://127.0.0.1:0", devices=devices, http=("127.0.0.1", 0), plots=PLOTS)
+        settings = ServeSettings("grpc://127.0.0.1:0", devices=devices, http=("127.0.0.1", 0))
         running = stack.enter_context(open_server(settings))
         assert running.http is not None
         yield running.http
@@ -166,7 +164,7 @@ def open_page(browser: Browser, url: str, width: int, theme: str) -> Page:
 
 
 def take_parts(page: Page, url: str, name: str, folder: Path) -> None:
-    """Take the files, a preview, a question, the terminal, a query and the benchmarks."""
+    """Take the files, a preview, a question, the terminal and a query."""
     page.goto(f"{url}/#/demo/files")
     entry = page.locator("#entries tr", has_text="readings.csv")
     entry.wait_for()
@@ -192,9 +190,6 @@ def take_parts(page: Page, url: str, name: str, folder: Path) -> None:
     page.locator("#sql-rows td").first.wait_for()
     page.wait_for_timeout(SHORT_MS)
     take(page, folder / f"sql-{name}.png")
-    page.goto(f"{url}/#/benchmarks")
-    page.wait_for_timeout(SHORT_MS)
-    take(page, folder / f"benchmarks-{name}.png")
 
 
 def main(folder: Path, only: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Serves the files of the live page, and the plots that it shows.
+"""Serves the files of the live page.
 
 The page is plain HTML, CSS and JavaScript modules, in `static/`. ECharts and xterm.js come from the installed package
 `nicegui`, which is not imported. The page loads no file from other servers, and its Content-Security-Policy forbids
@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from urllib.parse import quote
 
 from fastflight.concurrency import off_loop
-from fastflight.errors import UnknownName, nearest
 from fastflight.gateway.asgi import Application, Receive, Scope, Send
 from fastflight.gateway.errors import read_only, send_error
 from fastflight.gateway.shared_answers import AnswerContent, send_content
@@ -32,22 +29,16 @@ TYPES = {
     ".css": b"text/css; charset=utf-8",
     ".js": b"text/javascript; charset=utf-8",
     ".svg": b"image/svg+xml",
-    ".png": b"image/png",
 }
 # Folders of nicegui that the page uses. They hold built modules, which import each other.
 LIBRARIES = {"echarts": "elements/echart/dist", "xterm": "elements/xterm/dist"}
-# More plots than a benchmark draws, and more bytes than one has.
-MAX_PLOTS = 100
-MAX_PLOT_BYTES = 4 * 1024 * 1024
 
 
 class Page:
-    """Answers requests for files of the page and for plots; passes all others to the application `behind`."""
+    """Answers requests for files of the page; passes all others to the application `behind`."""
 
-    def __init__(self, behind: Application, plots: Path | None = None) -> None:
-        """`plots`: a folder of PNGs."""
+    def __init__(self, behind: Application) -> None:
         self._behind = behind
-        self._plots = plots
         self._files = files()
 
     @property
@@ -57,35 +48,18 @@ class Page:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
-        if path in self._files or path == "/plots" or path.startswith("/plots/"):
+        if path in self._files:
             try:
                 if scope["method"] not in ("GET", "HEAD"):
                     raise read_only(path)
-                content = await off_loop(self._content, path)
+                file = self._files[path]
+                content = AnswerContent(await off_loop(_read, file), TYPES[file.suffix])
             except Exception as error:
                 await send_error(send, error)
             else:
                 await send_content(scope, send, content, *HEADERS)
         else:
             await self._behind(scope, receive, send)
-
-    def _content(self, path: str) -> AnswerContent:
-        if path in self._files:
-            file = self._files[path]
-            return AnswerContent(_read(file), TYPES[file.suffix])
-        plots = self._found_plots()
-        name = path.removeprefix("/plots").removeprefix("/")
-        if not name:
-            return AnswerContent(json.dumps({"plots": [f"/plots/{quote(each)}" for each in plots]}).encode())
-        if name not in plots:
-            raise UnknownName("no such plot", where=name, hint=nearest(name, plots))
-        return AnswerContent(plots[name].read_bytes(), TYPES[".png"])
-
-    def _found_plots(self) -> Mapping[str, Path]:
-        if self._plots is None or not self._plots.is_dir():
-            return {}
-        found = [file for file in sorted(self._plots.glob("*.png")) if file.stat().st_size <= MAX_PLOT_BYTES]
-        return {file.name: file for file in found[:MAX_PLOTS]}
 
 
 def files() -> Mapping[str, Path]:

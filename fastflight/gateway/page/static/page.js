@@ -1,6 +1,5 @@
-// Puts the page together. The address says what is shown: #/device/tab, #/sql, #/cluster, #/benchmarks, or nothing for the overview.
+// Puts the page together. The address says what is shown: #/device/tab, #/sql, #/cluster, or nothing for the overview.
 
-import { Benchmarks } from "./benchmarks.js";
 import { Charts } from "./charts.js";
 import { Cluster } from "./cluster.js";
 import { Device, setText } from "./devices.js";
@@ -15,7 +14,7 @@ const TABS = ["live", "files", "terminal"];
 // The scope that a tab needs. Without it the tab is hidden; "live" says what is missing instead.
 const NEEDED = { files: "read", terminal: "exec" };
 // Addresses that are no devices: those have a tab, too.
-const VIEWS = { "#/sql": "sql", "#/cluster": "cluster", "#/benchmarks": "benchmarks" };
+const VIEWS = { "#/sql": "sql", "#/cluster": "cluster" };
 const get = (id) => document.getElementById(id);
 
 const devices = new Map();
@@ -34,7 +33,6 @@ const charts = new Charts(get("charts"));
 const files = new Files();
 const terminal = new ReplTerminal();
 const cluster = new Cluster();
-const benchmarks = new Benchmarks();
 new Sql();
 // The feed is opened once the user is known.
 let feed = null;
@@ -42,7 +40,6 @@ const signing = new Signing((identity) => {
   feed ??= new Feed(heard, changed, () => signing.leave("The token is no longer valid. Sign in again."));
   arrive();
   get("to-cluster").hidden = !identity.cluster;
-  benchmarks.load();
 });
 overview.changed = drawSoon;
 
