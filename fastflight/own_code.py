@@ -31,6 +31,9 @@ REPLACEABLE = "import builtins as _ff\n_ff.exec({code!r}," + POP.decode().replac
 # Prints a token, however the program has named its variables.
 ECHO = "import builtins as _ff\n_ff.print('{token}',end='')\ndel _ff"
 
+# The tuple is evaluated in order, so `_ff` is gone before the expression begins. The end of line ends a comment.
+SHOW = "import builtins as _ff;_ff.exec('print(repr(v))',{{}},{{'v':(_ff.globals().pop('_ff'),({expression}\n))[1]}})"
+
 # To assemble code from pieces, `_ff` is a list: the text, `exec`, the names of `__main__`, and the builtins. The heap
 # is collected first: if it is small and fragmented, neither the text nor its compiled code may fit.
 BEGIN = (
@@ -58,6 +61,14 @@ def wrap_for_program(code: str) -> str:
     The agent receives what `print` writes by replacing it in `builtins`, so this code must not take the real one.
     """
     return REPLACEABLE.format(code=code)
+
+
+def show(expression: str) -> str:
+    """Return code that prints the value of a user's `expression`, however the program has named its variables.
+
+    It is run as a user's code is: the expression sees `__main__`. As in `wrap_for_program`, `print` may be the agent's.
+    """
+    return SHOW.format(expression=expression)
 
 
 def pieces(code: str, limit: int) -> Iterator[bytes]:

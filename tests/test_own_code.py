@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.own_code import BEGIN, ECHO, RUN, RUN_IN_MAIN, pieces, wrap, wrap_for_program
+from fastflight.own_code import BEGIN, ECHO, RUN, RUN_IN_MAIN, pieces, show, wrap, wrap_for_program
 from fastflight.protocol.raw_repl import PLAIN_BYTES
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=400)
@@ -84,3 +84,11 @@ def test_an_echo_removes_what_a_broken_command_has_left(capsys: pytest.CaptureFi
     assert main == shadowed()
     assert capsys.readouterr().out == "fff-ffffff"
     assert len(ECHO.format(token="fff-ffffff")) < PLAIN_BYTES
+
+
+@pytest.mark.parametrize("expression", ["mine, len", "mine, len  # a comment", "(mine,\n len)"])
+def test_the_value_of_an_expression_is_shown(expression: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main = shadowed() | {"mine": "its own", "len": None}
+    run(show(expression), main)
+    assert main == shadowed() | {"mine": "its own", "len": None}
+    assert capsys.readouterr().out == "('its own', None)\n"

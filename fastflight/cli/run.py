@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from fastflight import own_code
 from fastflight.cli import screen
 from fastflight.cli.arguments import device_name
 from fastflight.cli.interruption import interruptible
@@ -80,7 +81,7 @@ def eval(
 ) -> None:
     """Show the value of an expression on a device, as the board's prompt does."""
     device, expression = _device_and_code(words, "fastflight eval '1 + 1'")
-    _show_output(server, device, f"print(repr(({expression}\n)))", timeout, interrupt, json)
+    _show_output(server, device, own_code.show(expression), timeout, interrupt, json)
 
 
 def _show_output(

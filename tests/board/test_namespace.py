@@ -62,3 +62,12 @@ def test_no_command_changes_the_variables_of_the_program(board: Board, tmp_path:
 def test_no_command_needs_the_variables_of_the_program(board: Board, tmp_path: Path) -> None:
     assert board.run("exec", SHADOWS).exit_code == 0
     every_command(board, tmp_path / "here")
+
+
+def test_eval_shows_a_value_whatever_the_program_calls_its_variables(board: Board) -> None:
+    assert board.run("exec", SHADOWS + "\nexec = globals = dict = None\nx = 'its own'").exit_code == 0
+    assert board.run("eval", "x, len  # a comment").stdout == "('its own', None)\n"
+    raising = board.run("eval", "1 / 0")
+    assert (raising.exit_code, raising.stdout) == (1, "")
+    # Whatever the outcome, no name of ours stays.
+    assert "NameError" in board.run("eval", "_ff").stderr
