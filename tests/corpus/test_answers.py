@@ -31,7 +31,7 @@ class Said(RawRepl):
 
     paste = False
 
-    def execute(self, code: bytes, within: float) -> Conversation[Output]:
+    def execute(self, code: bytes, within: float, *, sealed: bool = False) -> Conversation[Output]:
         return Output(next(self.said), b"")
         yield
 
