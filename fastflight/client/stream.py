@@ -305,11 +305,14 @@ def warn_if_incomplete(summary: Summary) -> None:
 
 
 def told_of(summary: Summary) -> str:
-    """Return what a summary tells of files besides their rows, as one line; empty if there is nothing to tell.
+    """Return what a summary tells besides the rows, as one line; empty if there is nothing to tell.
 
-    The summary of a query has an entry for each table.
+    The summary of a query has an entry for each table. The first and the last line of a session are often cut: rejected
+    lines of a session are told only if most are rejected.
     """
     with understood(BESIDE):
+        if "next_seq" in summary and whole(summary.get("rejected", 0)) <= whole(summary.get("rows", 0)):
+            summary = {key: value for key, value in summary.items() if not key.startswith("rejected")}
         tables = [(name, one_line(table)) for name, table in summary.get("tables", {}).items()]
         return "; ".join(filter(None, [one_line(summary), *(f"{name}: {line}" for name, line in tables if line)]))
 
