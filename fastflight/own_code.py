@@ -6,8 +6,8 @@ change the former, and must not be broken by either. So it runs with the board's
 with a new dictionary for what it assigns. As in a class body, functions in such code do not see its variables: they
 import what they need, or take it as a default argument.
 
-Only one name is ever put into `__main__`, `_ff`, and it is gone before our code begins to run. If a line breaks before
-that, the next command of ours removes it.
+Only one name at a time is put into `__main__`, `_ff` or `_ffv`, and it is gone before our code begins to run. If a line
+breaks before that, the next command of ours removes `_ff`.
 
 Firmware without `__dict__` of modules (before 1.20) gives no access to its real builtins. Code that runs there finds
 the builtins by their names, and so those that a program has replaced in the module `builtins`.
@@ -25,14 +25,17 @@ BUILTINS = b"_ff.getattr(_ff,'__dict__',{})"
 PLAIN = b"import builtins as _ff\n_ff.exec(%b," + BUILTINS + b"," + POP + b")\n"
 # Code that arrived damaged is a SyntaxError.
 SEALED = PLAIN.replace(b"%b", b"(lambda c:c if _ff.__import__('binascii').crc32(c)==%d else'?')(%b)")
-# As `PLAIN`, with an empty dictionary: code finds the builtins by their names.
-REPLACEABLE = "import builtins as _ff\n_ff.exec({code!r}," + POP.decode().replace("{}", "{{}}") + ")\n"
+# As `PLAIN`, with an empty dictionary: code finds the builtins by their names. Run as a user's code is, beside which
+# aiorepl still needs its `_ff`.
+REPLACEABLE = "import builtins as _ffv\n_ffv.exec({code!r},_ffv.globals().pop('_ffv')and{{}})\n"
 
 # Prints a token, however the program has named its variables.
 ECHO = "import builtins as _ff\n_ff.print('{token}',end='')\ndel _ff"
 
-# The tuple is evaluated in order, so `_ff` is gone before the expression begins. The end of line ends a comment.
-SHOW = "import builtins as _ff;_ff.exec('print(repr(v))',{{}},{{'v':(_ff.globals().pop('_ff'),({expression}\n))[1]}})"
+# `_ffv` is gone before the expression begins: a tuple is evaluated in order. The end of line ends a comment.
+SHOW = (
+    "import builtins as _ffv;_ffv.exec('print(repr(v))',{{}},{{'v':(_ffv.globals().pop('_ffv'),({expression}\n))[1]}})"
+)
 
 # To assemble code from pieces, `_ff` is a list: the text, `exec`, the names of `__main__`, and the builtins. The heap
 # is collected first: if it is small and fragmented, neither the text nor its compiled code may fit.

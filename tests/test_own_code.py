@@ -92,3 +92,10 @@ def test_the_value_of_an_expression_is_shown(expression: str, capsys: pytest.Cap
     run(show(expression), main)
     assert main == shadowed() | {"mine": "its own", "len": None}
     assert capsys.readouterr().out == "('its own', None)\n"
+
+
+@pytest.mark.parametrize("code", [show("1"), wrap_for_program("n = 1")])
+def test_code_that_is_run_as_a_users_leaves_the_name_that_aiorepl_needs_after_it(code: str) -> None:
+    main: dict[str, Any] = {"_ff": "aiorepl's"}
+    run(code, main)
+    assert main == {"_ff": "aiorepl's"}
