@@ -124,7 +124,9 @@ class BoardFiles:
                 if part is not None and start:
                     resumption = Resumption(part, file.sha256)
                 content = _checked(file, start, report)
-                written = session.write(path, content, resume=resumption, keep=keep, transfer=self._transfer)
+                written = session.write(
+                    path, content, resume=resumption, keep=keep, transfer=self._transfer, size=file.size
+                )
             return Written(0, written.bytes, written.sha256)
 
         return BoardWrite(run)

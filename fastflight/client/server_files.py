@@ -84,7 +84,7 @@ class ServerFiles:
         self._connection.act("file.remove", **self._at(path))
 
     def write(self, path: str, file: FileToSend, report: Report | None) -> Upload:
-        request = self._file(path, resume=file.resume_at is not None, sha256=file.sha256)
+        request = self._file(path, resume=file.resume_at is not None, sha256=file.sha256, size=file.size)
 
         def after(kept: PartialUpload) -> Iterator[pa.RecordBatch]:
             assert file.resume_at is not None

@@ -356,11 +356,11 @@ class OpenBoard:
         return (yield from download(self.link, self._file(path), offset, limit, transfer))
 
     def write(
-        self, path: str, *, resume: Resumption | None, keep: bool, transfer: Transfer
+        self, path: str, *, resume: Resumption | None, keep: bool, transfer: Transfer, size: int | None = None
     ) -> Conversation[WrittenFile]:
         """Fetch content and write it as the file at `path`, whole or not at all."""
         self.changes += 1
-        staged = StagedFile(staging.check_writable(self._file(path)), keep=keep)
+        staged = StagedFile(staging.check_writable(self._file(path)), keep=keep, size=size)
         if resume is None:
             yield from staging.choose_place(self.link, staged)
         self._staged.append(staged)

@@ -79,14 +79,16 @@ class Session(_SessionBase):
         resume: Resumption | None = None,
         keep: bool = False,
         transfer: Transfer = AUTO,
+        size: int | None = None,
     ) -> WrittenFile:
         """Write `content` as the file at `path`, whole or not at all: if the write fails, the old file stays.
 
         The next piece of `content` is taken when the board has stored the one before. With `resume`, `content` starts
         where the part ends, and the result describes the whole file; `DeviceError` if the part has changed. With
-        `keep`, a write that breaks off leaves its part on the board, for `part` to find.
+        `keep`, a write that breaks off leaves its part on the board, for `part` to find. `size` is that of the whole
+        file, if it is known: a board without room for it is sent nothing.
         """
-        steps = self._board.write(path, resume=resume, keep=keep, transfer=transfer)
+        steps = self._board.write(path, resume=resume, keep=keep, transfer=transfer, size=size)
         return self._run(steps, (piece for piece in content if piece))
 
     def write_tree(
@@ -182,9 +184,10 @@ class AsyncSession(_SessionBase):
         resume: Resumption | None = None,
         keep: bool = False,
         transfer: Transfer = AUTO,
+        size: int | None = None,
     ) -> WrittenFile:
         """As `Session.write`."""
-        steps = self._board.write(path, resume=resume, keep=keep, transfer=transfer)
+        steps = self._board.write(path, resume=resume, keep=keep, transfer=transfer, size=size)
         return await self._run(steps, (piece async for piece in content if piece))
 
     async def write_tree(

@@ -184,7 +184,8 @@ class DeviceFile(FileRequest):
     """Reads rows from a file on a device, or writes rows to it.
 
     Some keys are for format `raw` only: reading begins at `offset` and ends after `limit` bytes; `resume` lets a write
-    continue an interrupted one. `sha256` is the digest that the written file must have; `resume` needs it.
+    continue an interrupted one. `sha256` is the digest that the written file must have; `resume` needs it. `size` is
+    that of the written file: a board without room for it is sent nothing.
 
     With `describe`, the metadata of the answer's schema has a JSON object under `fastflight.file`, with `kind`, `size`
     and `modified` of the file. For `digest` it also has `algorithm` and `digest`, as computed by the board (empty if
@@ -204,6 +205,7 @@ class DeviceFile(FileRequest):
     cached: bool = False
     resume: bool = False
     sha256: Annotated[str | None, Field(pattern="^[0-9a-f]{64}$")] = None
+    size: Annotated[int | None, Field(ge=0, le=MAX_OFFSET)] = None
 
 
 class FleetFile(FileRequest):

@@ -106,6 +106,7 @@ class DeviceFiles:
                 resume=content.resumption,
                 keep=request.resume,
                 transfer=transfer,
+                size=request.size,
             )
         return content.summary(written)
 
@@ -126,6 +127,7 @@ class DeviceFiles:
                     resume=content.resumption,
                     keep=request.resume,
                     transfer=transfer,
+                    size=request.size,
                 )
         return content.summary(written)
 

@@ -173,8 +173,8 @@ def read_layout(request: DeviceFile) -> Layout:
     `RequestError` for keys that are only for writing, and for a range in a format other than `raw`.
     """
     layout = layout_of(request)
-    if request.resume or request.sha256:
-        key = "resume" if request.resume else "sha256"
+    if request.resume or request.sha256 or request.size is not None:
+        key = "resume" if request.resume else "sha256" if request.sha256 else "size"
         raise RequestError("only a write takes this", where=key, hint="To continue a read, give the offset")
     if (request.offset or request.limit is not None) and layout.format != "raw":
         raise RequestError(

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Generator
 
 from fastflight.concurrency import Shard
-from fastflight.concurrency.offload import off_loop
+from fastflight.concurrency.offload import off_loop, unbroken
 from fastflight.sources.spool import Spool
 
 # Longer than any reader on a working network takes for a batch, and short for the next person who wants the board.
@@ -70,7 +70,11 @@ class _Rest:
             paused = self.paused
             if paused is not None and time.monotonic() - paused >= patience and self.lock.acquire(blocking=False):
                 # Its own thread: the others are for work that ends soon, and this waits for a board.
-                threading.Thread(target=self._drain, name="slow-reader", daemon=True).start()
+                try:
+                    threading.Thread(target=self._drain, name="slow-reader", daemon=True).start()
+                except RuntimeError:  # the system cannot start another thread now
+                    self.lock.release()
+                    continue
                 return
 
     def _drain(self) -> None:
@@ -141,8 +145,11 @@ async def areleased(
         watching.result()
     finally:
         watching.cancel()
-        try:
-            await asyncio.wait([watching])
-        finally:
-            await pieces.aclose()
-            spool.close()
+        await unbroken(_close(watching, pieces, spool))
+
+
+async def _close(watching: asyncio.Task[None], pieces: AsyncGenerator[bytes, None], spool: Spool) -> None:
+    """End what reads the board: first the task that may be reading, then its generator."""
+    await asyncio.wait([watching])
+    await pieces.aclose()
+    spool.close()

@@ -153,6 +153,25 @@ def test_a_file_for_which_there_is_no_room_is_refused_with_figures(
             assert [entry.path for entry in session.list("/")] == ["/old.bin"]
 
 
+@pytest.mark.parametrize("method", ["binary", "base64"])
+def test_a_file_whose_size_is_known_is_refused_before_it_is_sent(
+    board: Callable[[str], Inventory], method: Method
+) -> None:
+    sent: list[bytes] = []
+
+    def pieces() -> Iterator[bytes]:
+        for _ in range(4):
+            sent.append(CONTENT)
+            yield CONTENT
+
+    size = 4 * len(CONTENT)
+    with board("capacity=20000").device("demo").lease("test") as session:
+        with pytest.raises(DeviceFull, match=f"needs {size:,} bytes or more, and [0-9,]+ are free"):
+            session.write("/old.bin", pieces(), keep=True, transfer=Transfer(method=method), size=size)
+        assert len(sent) == 1
+        assert [entry.path for entry in session.list("/")] == ["/old.bin"]
+
+
 def test_the_part_of_an_earlier_write_makes_room(board: Callable[[str], Inventory], tmp_path: Path) -> None:
     (tmp_path / ".fastflight-part").write_bytes(bytes(12_000))
     with board("capacity=20000").device("demo").lease("test") as session:

@@ -24,7 +24,7 @@ def send(
     capabilities, path = link.capabilities, staged.path
     if piece is None:
         piece = yield Fetch()
-    code = statements.open_code(link, staged, sent.size, len(piece))
+    code = statements.open_code(link, staged, sent.size, staged.coming(sent.size, len(piece)))
     code += HAND_OVER.format(start=sent.size)
     yield from execute(agent, capabilities, code, path, WRITE_SECONDS)
     # Three frames fill the receive ring of the board. Each has 9 bytes of its own, the position, and escapes.

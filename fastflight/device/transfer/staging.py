@@ -99,6 +99,12 @@ class StagedFile:
     placing: bool = False
     # The file is new, and the board cannot rename: it is written under its own name.
     direct: bool = False
+    # The size of the whole file; None if it is not known.
+    size: int | None = None
+
+    def coming(self, stored: int, fetched: int) -> int:
+        """Return how many bytes are still to be written: of the whole file, or else those that were `fetched`."""
+        return fetched if self.size is None else max(self.size - stored, fetched)
 
     @property
     def staging_path(self) -> str:

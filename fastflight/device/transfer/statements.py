@@ -61,7 +61,7 @@ def send(
     repl, capabilities, path = link.repl, link.capabilities, staged.path
     if piece is None:
         piece = yield Fetch()
-    code = open_code(link, staged, sent.size, len(piece))
+    code = open_code(link, staged, sent.size, staged.coming(sent.size, len(piece)))
     file = Kept.at(FILE, capabilities)
     yield from execute(repl, capabilities, code + file.keep, path, WRITE_SECONDS)
     size = link.statement_bytes

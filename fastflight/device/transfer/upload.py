@@ -136,7 +136,7 @@ class FileUpload:
             self._piece = yield Fetch()
         deflating = link.deflate_uploads(self._transfer.deflate)
         size, step = frames.buffer_bytes(link.block), frames.step_bytes(link.window)
-        coming = len(self._piece) - self._done
+        coming = self._staged.coming(self._position, len(self._piece) - self._done)
         yield from link.resident.call("put", path, part, self._position, size, step, coming, where=self._staged.path)
         while self._piece:
             yield from self._send(step, deflating)
