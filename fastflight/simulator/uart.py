@@ -299,9 +299,11 @@ class Uart:
             self._change.wait(None if left is None else min(left, LONGEST_WAIT))
 
     def _take_pending(self) -> BaseException:
-        pending = self._pending or KeyboardInterrupt
-        if pending is KeyboardInterrupt:
-            self._pending = None
+        with self._change:
+            pending = self._pending or KeyboardInterrupt
+            if pending is KeyboardInterrupt:
+                self._pending = None
+                self._change.notify_all()  # the line waits for it, and brings the next Ctrl-C
         return pending()
 
 

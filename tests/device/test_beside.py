@@ -186,6 +186,8 @@ def test_ctrl_c_stops_the_program_when_no_frame_is_open(tmp_path: Path, kind: st
 @pytest.mark.parametrize("kind", ["task", "timer"])
 def test_an_interrupted_agent_leaves_the_input_to_the_prompt(tmp_path: Path, kind: str) -> None:
     with running(tmp_path, kind, options="&soft-timers=1") as board:
+        with board.device.listen():  # the agent may answer before the program has begun to count
+            until(lambda: len(board.rows()) > 1)
         with board.device.lease("a test") as session:
             assert session.info().capabilities == "agent"
         with board.device.lease("a test", interrupt=True):

@@ -82,6 +82,20 @@ def test_an_interrupt_wakes_a_sleeper() -> None:
     sender.join()
 
 
+def test_a_line_goes_on_as_soon_as_an_interrupt_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastflight.simulator.uart.POKE_INTERVAL", 10 * SOON)
+    poked = threading.Event()
+    uart = Uart(lambda data: None, poke=poked.set)
+    uart.arm()
+    sender = threading.Thread(target=uart.arrive, args=(b"\x03",), daemon=True)
+    sender.start()
+    assert poked.wait(SOON)
+    with pytest.raises(KeyboardInterrupt):
+        uart.checkpoint()
+    sender.join(SOON)
+    assert not sender.is_alive()
+
+
 def test_an_interrupt_that_comes_too_late_is_forgotten() -> None:
     uart = Uart(lambda data: None)
     uart.arm()

@@ -39,5 +39,5 @@ def test_content_that_is_taken_for_an_end_does_not_replace_the_old_file(
         setattr(resident, routine, staticmethod(names["_ff"]))
     monkeypatch.setattr(sys, "stdin", _Line(bytes((0x8C, 0x80)) + content[:1] + content))
     monkeypatch.setattr(sys, "stdout", _Line(b""))
-    resident.put(str(old), str(part), 0, 256, 64)
+    resident.put(str(old), str(part), 0, 256, 64, 256)
     assert old.read_bytes() == b"the old content"
