@@ -15,6 +15,7 @@ import pytest
 
 from fastflight.app.compose import open_server
 from fastflight.app.settings import ServeSettings
+from fastflight.client import FastFlightClient
 
 from ..gateway.speaking_device import Speaker
 from .conftest import Run, demo_server
@@ -65,10 +66,12 @@ def test_the_bytes_as_they_are(run: Run) -> None:
     assert b'{"ms"' in run("tail", "demo", "--raw", "-n", "9").stdout_bytes
 
 
-def test_what_requests_say_is_shown_on_request(run: Run) -> None:
-    assert run("tail", "demo", "--requests", "-n", "1").exit_code == 0  # kept from the first time on
-    assert run("ls", "demo").exit_code == 0
-    shown = run("tail", "demo", "--requests", "--since", "60", "--seconds", "1").stdout
+def test_what_requests_say_is_shown_on_request(run: Run, opened: str) -> None:
+    # The traffic of requests is kept only while a session asks for it.
+    with FastFlightClient(opened) as client, client.session("demo", format="bytes", requests=True) as session:
+        assert next(iter(session)).num_rows
+        assert run("ls", "demo").exit_code == 0
+        shown = run("tail", "demo", "--requests", "--since", "60", "--seconds", "1").stdout
     assert re.search(r"  request tx  \\x01\n.*  request rx  .*raw REPL", shown, re.DOTALL)
     assert re.search(r"  rx  \{", shown)
     assert "request" not in run("tail", "demo", "--since", "60", "--seconds", "1").stdout
