@@ -8,7 +8,7 @@ not fit becomes null and is counted. How the bytes arrive changes nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -74,7 +74,9 @@ class _Opening:
         self._transcoder = Transcoder(self.encoding)
         self._head = b""
         # Where the next line to look at begins, its number, and the first line that was none of the table.
-        self._line, self._number, self._before, self._first = 0, 0, 0, ""
+        self._line, self._number, self._before = 0, 0, 0
+        # The first and the last line before the header that was not found yet.
+        self._first = self._last = ""
         self.sample = b""
         self.grammar: Grammar | None = None
 
@@ -156,12 +158,15 @@ class _Opening:
             if self._number > options.skip_rows and text.strip() and not text.startswith(comment):
                 dialect = sniff_line(text, self._number, options, names)
                 if dialect is not None:
+                    if not dialect.headers and options.header == "auto":
+                        self._require_no_header(dialect, names)
                     start = end if dialect.headers else self._line
                     comment_of = options.comment or (comment if self._before else None)
                     skipped = [f"{self._before} lines before the header skipped"] if self._before else []
                     notes = (*dialect.notes, *skipped)
                     return self._open_csv(replace(dialect, start=start, comment=comment_of, notes=notes))
                 self._first = self._first or text
+                self._last = text
             self._before += bool(text.strip()) and self._number > options.skip_rows
             self._line = end
             if self._before > LINES_BEFORE_HEADER:
@@ -175,6 +180,12 @@ class _Opening:
             delimiter = options.delimiter or next((each for each in DELIMITERS if each in self._first), ",")
             require_names(replace(Dialect(delimiter), names=tuple(Dialect(delimiter).texts(self._first))), names)
         return self._open_csv(Dialect(names=tuple(names), start=len(self._head)))
+
+    def _require_no_header(self, dialect: Dialect, names: Sequence[str]) -> None:
+        """Raise `DataError` if the line before the first row can be its header: it has other names than the schema."""
+        cells = dialect.texts(self._last) if self._last else []
+        if len(cells) == len(names):
+            require_names(replace(dialect, names=tuple(cells)), names)
 
     def _is_long(self, end: int) -> bool:
         """Whether the line that is looked at is too long to be a header."""

@@ -124,7 +124,7 @@ def test_a_failure_reaches_whoever_reads(client: FastFlightClient) -> None:
 def test_what_does_not_fit_is_told_to_whoever_reads(client: FastFlightClient) -> None:
     client.write("demo", "/few.csv", pd.DataFrame({"n": ["x", "y"]}))
     with pytest.warns(IncompleteWarning, match="is not int64"):
-        assert pl.DataFrame(client.read("demo", "/few.csv", schema={"n": "int64"})).height == 0
+        assert pl.DataFrame(client.read("demo", "/few.csv", schema={"n": "int64"}))["n"].to_list() == [None, None]
 
 
 @pytest.mark.parametrize("path", ["/polars.csv", "/polars.jsonl", "/polars.arrow"])

@@ -91,7 +91,7 @@ def test_other_calls_on_a_board_that_breaks_off(faulty: Callable[[str], BoardSer
 
 
 def test_a_board_that_is_reset_before_it_answers_is_asked_again(faulty: Callable[[str], BoardServer]) -> None:
-    board = faulty("fault=reset-after-rx=1200")
+    board = faulty("fault=reset-after-rx=1550")
     request = command(**FILE, path="/readings.csv", infer="sample")
     info = board.client.get_flight_info(request)
     assert info.total_bytes == len(samples.readings())
@@ -111,9 +111,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("impatient")
 def test_a_board_that_falls_silent_while_it_is_read(faulty: Callable[[str], BoardServer], mode: str) -> None:
     # It gets no further than the code that would read.
-    board = faulty("fault=stall-after-rx=1100")
+    board = faulty("fault=stall-after-rx=1350")
     got = board.get(**FILE, path="/readings.csv", mode=mode, infer="sample")
-    refused(got.error, TIMED_OUT, "demo: the board does not answer to Ctrl-C and Ctrl-A", "plug it in again")
+    refused(got.error, TIMED_OUT, "demo: the program on the board does not end", "plugging it in again")
     _lives_on(board)
 
 

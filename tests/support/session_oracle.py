@@ -178,12 +178,13 @@ def _add_rows(run: _Run, format: str, answer: Expected) -> None:
 
 
 def _csv(line: str) -> dict[str, Any] | None:
+    """A cell that does not fit is null. A line of which nothing fits is no row, nor is one with a carriage return."""
     cells = line.split(",")
-    if len(cells) != 2 or not (_INTEGER.fullmatch(cells[0]) or not cells[0]):
+    if len(cells) != 2 or "\r" in line:
         return None
-    if not (_NUMBER.fullmatch(cells[1]) or not cells[1]):
-        return None
-    return {"n": int(cells[0]) if cells[0] else None, "x": float(cells[1]) if cells[1] else None}
+    n = int(cells[0]) if _INTEGER.fullmatch(cells[0]) else None
+    x = float(cells[1]) if _NUMBER.fullmatch(cells[1]) else None
+    return None if n is None and x is None and line != "," else {"n": n, "x": x}
 
 
 def _json(line: str) -> dict[str, Any] | None:
