@@ -47,8 +47,8 @@ def with_text_options(command: Callable[..., R]) -> Callable[..., R]:
 
     @functools.wraps(command)
     def run(*args: Any, **kwargs: Any) -> R:
-        given = {name: value for name in OPTIONS if (value := kwargs.pop(name)) is not None}
-        return command(*args, **kwargs, text=_understood(given))
+        options = {name: value for name in OPTIONS if (value := kwargs.pop(name)) is not None}
+        return command(*args, **kwargs, text=_as_keys(options))
 
     options = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
@@ -63,11 +63,11 @@ def with_text_options(command: Callable[..., R]) -> Callable[..., R]:
     return run
 
 
-def _understood(given: dict[str, Any]) -> TextOptions:
-    if (header := given.get("header")) is not None and header.isdecimal():
-        given["header"] = int(header)
-    if (delimiter := given.get("delimiter")) is not None:
-        given["delimiter"] = DELIMITERS.get(delimiter, delimiter)
-    if (null_values := given.get("null_values")) is not None:
-        given["null_values"] = null_values.split(",")
-    return cast(TextOptions, given)
+def _as_keys(options: dict[str, Any]) -> TextOptions:
+    if (header := options.get("header")) is not None and header.isdecimal():
+        options["header"] = int(header)
+    if (delimiter := options.get("delimiter")) is not None:
+        options["delimiter"] = DELIMITERS.get(delimiter, delimiter)
+    if (null_values := options.get("null_values")) is not None:
+        options["null_values"] = null_values.split(",")
+    return cast(TextOptions, options)

@@ -76,7 +76,7 @@ class SavedFile:
             self._encoder.add_metadata(metadata)
 
     def add_summary(self, summary: Mapping[str, Any]) -> None:
-        """Store what a server's summary tells of the source besides its rows, as `add_metadata` does."""
+        """Store a server's summary of the source, as `add_metadata` does."""
         if isinstance(self._encoder, RowGroupWriter):
             with understood(BESIDE):
                 self._encoder.add_summary(summary)

@@ -296,16 +296,16 @@ def failed_devices(summary: Summary) -> dict[str, str]:
 
 
 def warn_if_incomplete(summary: Summary) -> None:
-    """Warn with `IncompleteWarning` if devices could not be read, or if there is anything to tell of a file."""
+    """Warn with `IncompleteWarning` if devices could not be read, or if a summary has a line (`summary_line`)."""
     if failed := failed_devices(summary):
         listed = "; ".join(f"{device}: {why}" for device, why in failed.items())
         warnings.warn(f"{len(failed)} devices could not be read: {listed}", IncompleteWarning, stacklevel=3)
-    if line := told_of(summary):
+    if line := summary_line(summary):
         warnings.warn(line, IncompleteWarning, stacklevel=3)
 
 
-def told_of(summary: Summary) -> str:
-    """Return what a summary tells besides the rows, as one line; empty if there is nothing to tell.
+def summary_line(summary: Summary) -> str:
+    """Return one line about rejected rows, cells that became null, and notes; empty if there are none.
 
     The summary of a query has an entry for each table. The first and the last line of a session are often cut: rejected
     lines of a session are told only if most are rejected.

@@ -1,4 +1,4 @@
-"""How many bytes of ours a board may not have read, and who reads its input, as far as the host knows.
+"""Counts the bytes that a board may not have read, and tracks which program reads its input.
 
 A program that never reads its input leaves every byte in the board's receive ring. Firmware over USB takes no further
 byte when the ring is full, and then never sees a Ctrl-C. So requests that do not interrupt send at most `BUDGET_BYTES`
@@ -8,14 +8,14 @@ One `UnreadInput` belongs to the line of a device. It lives longer than its port
 the ring of a board. Pass it all that the board sends (`received`). Before a request sends a byte, it asks `may_ask`. It
 reports what it sends (`sent`), and what comes of it: `answered` or `unanswered`.
 
-What the board sends tells who reads its input::
+The output of the board shows which program reads its input::
 
     UNKNOWN     the line was opened, or another program had it: one byte may find out
     REPL        a banner with its prompt, or the answer to Ctrl-A: nobody else prints these
     NOBODY      a request was not answered: nothing is sent until a prompt appears, or a pause is over
 
-A prompt alone (`>>> `) may be printed by a program: it allows to ask again, within the budget. The pause is for a
-prompt that nobody has seen. It doubles each time.
+Any program may print a prompt (`>>> `): after one, a request may ask again, within the budget. The pause is for one
+that the host has not seen. It doubles each time.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class UnreadInput:
         self._pause *= 2
 
     def forget(self, *, empty: bool = False) -> None:
-        """Note that it is not known any more who reads. `empty`: the board has started anew, with an empty ring."""
+        """Forget which program reads the input. `empty`: the board has started anew, with an empty ring."""
         self.reader = Reader.UNKNOWN
         self._tail = b""
         if empty:

@@ -117,8 +117,8 @@ class SourceRequest(Request):
 
 # The key of the file's description in the metadata of an answer's schema, if the request has `describe`.
 FILE_DESCRIPTION = b"fastflight.file"
-# The key of what is to be told of a file besides its rows, in the metadata of the schema: known there before the first
-# row, if the server has read the whole file. A JSON object with the keys of the trailer.
+# The key of a file's summary in the metadata of the schema: rejected rows, cells that became null, notes. A JSON object
+# with the keys of the trailer. It is there if the server reads the whole file before the first row.
 FILE_SUMMARY = b"fastflight.summary"
 
 

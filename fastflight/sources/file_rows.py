@@ -122,7 +122,7 @@ class FileRows(_Rows):
 class WholeRows(_Rows):
     """The rows of a text file without a schema: all of it decides the types of its columns.
 
-    The metadata of their schema has what is to be told of the file, since it is known before the first row.
+    The metadata of their schema has the summary of the file, which is known before the first row.
     """
 
     def _metadata(self) -> dict[bytes, bytes]:
@@ -147,10 +147,10 @@ def rows_of(request: DeviceFile) -> FileRows | WholeRows:
     return WholeRows(request, layout) if needs_whole_file(layout) else FileRows(request, layout)
 
 
-def told_of(schema: pa.Schema) -> dict[str, Any]:
-    """Return what the schema of whole rows tells of their file, as in a trailer; empty if there is nothing."""
-    told = (schema.metadata or {}).get(FILE_SUMMARY)
-    return {} if told is None else combined([json.loads(told)])
+def summary_of(schema: pa.Schema) -> dict[str, Any]:
+    """Return the summary of a file from the metadata of its schema, as in a trailer; empty if there is none."""
+    summary = (schema.metadata or {}).get(FILE_SUMMARY)
+    return {} if summary is None else combined([json.loads(summary)])
 
 
 def layout_of(request: DeviceFile) -> Layout:

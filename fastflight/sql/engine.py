@@ -100,9 +100,9 @@ def sql_source(engine: SqlEngine) -> SourceFunctions[Sql]:
 
     def read(request: Sql) -> Reading:
         reading = engine.execute(request.query, _identity(request), request.parameters)
-        told = combined(reading.summary().get("tables", {}).values())
-        metadata = {**(reading.schema.metadata or {}), FILE_SUMMARY: json.dumps(told).encode()}
-        return replace(reading, schema=reading.schema.with_metadata(metadata)) if told else reading
+        summary = combined(reading.summary().get("tables", {}).values())
+        metadata = {**(reading.schema.metadata or {}), FILE_SUMMARY: json.dumps(summary).encode()}
+        return replace(reading, schema=reading.schema.with_metadata(metadata)) if summary else reading
 
     def describe(request: Sql) -> Estimate:
         return Estimate(engine.prepare(request.query, _identity(request)).schema)

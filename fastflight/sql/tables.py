@@ -27,7 +27,7 @@ from fastflight.service.resolve import plain
 from fastflight.service.source import Reading
 from fastflight.sources import DeviceFiles
 from fastflight.sources.file_cache import Content
-from fastflight.sources.file_rows import told_of
+from fastflight.sources.file_rows import summary_of
 from fastflight.sources.recorded_rows import WAITED
 from fastflight.sources.recording import Readable, range_of
 from fastflight.sql.names import CATALOG, DATABASES, OWN_SCHEMA, RECORDING, like, shown, table_of_path
@@ -103,8 +103,8 @@ class FileTable:
         self._bytes = 0
         reading = files.rows(request, content)
         with closing(reading.lots):  # type: ignore[type-var]
-            # What is to be told of the file besides its rows, as in the trailer of a `device.file` request.
-            self._told = told_of(reading.schema)
+            # As in the trailer of a `device.file` request: rejected rows, cells that became null, notes.
+            self._summary = summary_of(reading.schema)
             self.schema = plain(reading.schema).remove_metadata()
 
     def stored(self, narrowing: Narrowing) -> StoredRows | None:
@@ -116,7 +116,7 @@ class FileTable:
         return self._files.rows(self._request.model_copy(update={"columns": columns}), self._content)
 
     def read(self) -> Mapping[str, Any]:
-        return {"from": self._content.origin, "bytes": self._bytes, **self._told}
+        return {"from": self._content.origin, "bytes": self._bytes, **self._summary}
 
     def close(self) -> None:
         self._content.close()

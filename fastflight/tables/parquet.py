@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from fastflight.errors import DataError
 from fastflight.tables.summary import combined
 
-# The key of what is told of a source besides its rows, in the metadata of a file.
+# The key of the source's summary (`ReadSummary.as_dict`) in the metadata of a Parquet file.
 SUMMARY_KEY = "fastflight.summary"
 ROW_GROUP_BYTES = 8 * 1024 * 1024
 
@@ -69,9 +69,9 @@ class RowGroupWriter:
         self._row_groups += 1
 
     def add_summary(self, summary: Mapping[str, Any]) -> None:
-        """Add what a summary tells of the source besides its rows, if it tells anything, as JSON."""
-        if told := combined([summary]):
-            self.add_metadata({SUMMARY_KEY: json.dumps(told)})
+        """Add the source's summary as JSON, unless there is nothing in it but the number of rows."""
+        if entries := combined([summary]):
+            self.add_metadata({SUMMARY_KEY: json.dumps(entries)})
 
     def add_metadata(self, metadata: Mapping[str, str]) -> None:
         """Add keys to the metadata of the file: `pyarrow.parquet.read_metadata(file).metadata` has them."""

@@ -145,8 +145,8 @@ def combined(summaries: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         whole.torn = whole.torn or summary.get("torn_last_line", False)
         for sentence in summary.get("notes", ()):
             whole.note(sentence)
-    told = {**whole.as_dict(), "rejected_rows": examples[:MAX_REJECTED_EXAMPLES]}
-    return {key: value for key, value in told.items() if value and key != "rows"}
+    entries = {**whole.as_dict(), "rejected_rows": examples[:MAX_REJECTED_EXAMPLES]}
+    return {key: value for key, value in entries.items() if value and key != "rows"}
 
 
 def shorten(value: object) -> str:

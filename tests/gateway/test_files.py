@@ -77,6 +77,15 @@ def test_a_part_that_is_not_there(board: BoardGateway, range_: str) -> None:
     assert refused.headers[b"content-range"] == b"bytes */18000"
 
 
+def test_a_header_tells_what_could_not_be_read(board: BoardGateway) -> None:
+    (board.folder / "odd.csv").write_bytes(CSV + b"3\xe9,x,y,z\n")
+    summary = json.loads(board.ask("GET", "odd.csv", query="format=csv").headers[b"fastflight-summary"])
+    assert (summary["rejected"], summary["text"].split(" (")[0]) == (1, "1 row rejected")
+    (board.folder / "odd.csv").write_bytes(CSV)
+    assert b"fastflight-summary" not in board.ask("GET", "odd.csv", query="format=csv").headers
+    (board.folder / "odd.csv").unlink()
+
+
 def test_the_rows_of_a_file(board: BoardGateway) -> None:
     rows = pa.csv.read_csv(board.folder / "readings.csv")
     as_arrow = pa.ipc.open_stream(board.ask("GET", "readings.csv", query="format=arrow").body).read_all()

@@ -66,8 +66,8 @@ class Streamed(Response):
             (b"cache-control", b"no-store"),
             (b"fastflight-path", path_of(answer)),
         ]
-        if told := told_of(answer):
-            headers.append((b"fastflight-summary", told))
+        if summary := summary_header(answer):
+            headers.append((b"fastflight-summary", summary))
         return AnswerStart(200, headers, encoder)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -93,10 +93,10 @@ def path_of(answer: StreamedAnswer) -> bytes:
     return bytes((answer.schema.metadata or {}).get(b"fastflight.path", b""))
 
 
-def told_of(answer: StreamedAnswer) -> bytes:
-    """Return what is to be told of a file besides its rows, as JSON for a header; empty if nothing is, or not yet.
+def summary_header(answer: StreamedAnswer) -> bytes:
+    """Return the summary of the file that was read, as JSON for a header; empty if there is none, or not yet.
 
-    Of the rejected rows, it has the first. Its key `text` is a line for people.
+    It has the first of the rejected rows only. Its key `text` is a line for people.
     """
     metadata = answer.schema.metadata or {}
     if FILE_SUMMARY not in metadata:
@@ -104,9 +104,9 @@ def told_of(answer: StreamedAnswer) -> bytes:
     summary = json.loads(metadata[FILE_SUMMARY])
     if "rejected_rows" in summary:
         summary["rejected_rows"] = summary["rejected_rows"][:1]
-    told = json.dumps({**summary, "text": one_line(summary)}).encode()
-    if len(told) <= MAX_HEADER_BYTES:
-        return told
+    header = json.dumps({**summary, "text": one_line(summary)}).encode()
+    if len(header) <= MAX_HEADER_BYTES:
+        return header
     return json.dumps({"rejected": summary.get("rejected", 0), "text": "the trailer of the answer says more"}).encode()
 
 

@@ -21,7 +21,7 @@ from fastflight.client import answers
 from fastflight.client.failure import typed
 from fastflight.client.interaction import Seeking
 from fastflight.client.parallel import combined
-from fastflight.client.stream import RowStream, told_of
+from fastflight.client.stream import RowStream, summary_line
 from fastflight.client.upload import Upload
 from fastflight.errors import FastFlightError
 from fastflight.service.requests import Mock
@@ -150,7 +150,7 @@ def rows(material: Material) -> None:
                 seeking.feed(batch)
     assert all(0 <= gap.first and 0 <= gap.last for gap in stream.gaps)
     assert isinstance(combined([stream.summary, stream.summary, json.loads(said(material, BESIDE[:1]))]), dict)
-    told_of(stream.summary)
+    summary_line(stream.summary)
     get_rows._report_failed({**stream.summary, "failed": ()})
 
 
