@@ -81,7 +81,7 @@ def _plain_words(column: pa.Array) -> pa.Array:
 
 
 def _cast_each(cleaned: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Cast each different cell by itself; those that cannot be cast are null."""
+    """Cast each distinct cell on its own. A cell that cannot be cast becomes null."""
     fitting, values = [], []
     for index, cell in enumerate(different := cleaned.unique().drop_null()):
         try:
