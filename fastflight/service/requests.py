@@ -120,6 +120,8 @@ FILE_DESCRIPTION = b"fastflight.file"
 # The key of a file's summary in the metadata of the schema: rejected rows, cells that became null, notes. A JSON object
 # with the keys of the trailer. It is there if the server reads the whole file before the first row.
 FILE_SUMMARY = b"fastflight.summary"
+# The kinds of the values of each column, for the key `kinds` of a request for a file with the same columns.
+FILE_KINDS = b"fastflight.kinds"
 
 
 def _known_encoding(name: str) -> str:
@@ -155,7 +157,9 @@ class FileRequest(TextKeys, Request):
     """The keys that say which rows of a file are read, and how; the base of the requests for files.
 
     A text file (`csv`, `jsonl`) without a `schema` is read as a whole first: all of it decides the types of its
-    columns. With `infer` `sample`, its first 64 KiB do, and rows come as they arrive.
+    columns. With `infer` `sample`, its first 64 KiB do, and rows come as they arrive. With `kinds`, a text file that is
+    read as a whole gets the columns and types that hold the values of other files, too: `kinds` describes these values,
+    as the metadata `fastflight.kinds` of the schema of an answer does that has this key. It begins as an empty object.
 
     `transfer` and `deflate` say how the bytes are sent over the line. `deflate` compresses data that shrinks, if the
     board can decompress it. By default it does so only on a line whose speed is known and below 1 Mbaud.
@@ -168,6 +172,7 @@ class FileRequest(TextKeys, Request):
     columns: Annotated[tuple[str, ...] | None, Field(max_length=MAX_COLUMNS)] = None
     record: Annotated[str | None, Field(max_length=MAX_COLUMNS)] = None
     infer: Infer = "file"
+    kinds: Annotated[dict[str, Any] | None, Field(max_length=MAX_COLUMNS)] = None
     batch_rows: BatchRows = 4096
     flush_ms: Annotated[int, Field(ge=0, le=60_000)] = 100
     on_error: OnError = "skip"
@@ -211,9 +216,11 @@ class DeviceFile(FileRequest):
 class FleetFile(FileRequest):
     """Reads the rows of one file from many devices, with a leading column `device`.
 
-    `devices` is a glob over their names. The columns are those of `schema`, or else those of the first device that can
-    be read. With `on_error` `skip`, the metadata lists the rows that do not fit and the devices that cannot be read;
-    with `fail`, the first of these ends the stream. With `ordered`, rows come device by device, else as they arrive.
+    `devices` is a glob over their names. Without a `schema`, text files are all read first, and each column has the
+    narrowest type that holds its values in all of them; in other formats, the columns are those of the first device
+    that can be read. With `on_error` `skip`, the metadata lists the rows that do not fit and the devices that cannot be
+    read; with `fail`, the first of these ends the stream. With `ordered`, rows come device by device, else as they
+    arrive.
     """
 
     type: ClassVar[str] = "fleet.file"

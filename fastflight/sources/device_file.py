@@ -316,9 +316,9 @@ def content_of(request: DeviceFile, schema: pa.Schema, acknowledge: Acknowledge)
     layout = layout_of(request)
     if request.offset:
         raise RequestError("only reading begins at an offset", where="offset", hint="Each row has its own offset")
-    if request.limit is not None or request.describe is not None or request.cached:
-        key = "cached" if request.cached else "describe" if request.describe else "limit"
-        raise RequestError("only reading takes this", where=key)
+    for key in ("cached", "describe", "limit", "kinds"):
+        if getattr(request, key) not in (None, False):
+            raise RequestError("only reading takes this", where=key)
     if request.resume and layout.format != "raw":
         raise RequestError(
             f"a write of {layout.format} cannot be resumed", where="resume", hint='Write it with "format": "raw"'

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from fastflight.device import FileEntry
 from fastflight.errors import RequestError
-from fastflight.service.requests import FILE_DESCRIPTION, FILE_SUMMARY, TEXT_KEYS, DeviceFile
+from fastflight.service.requests import FILE_DESCRIPTION, FILE_KINDS, FILE_SUMMARY, TEXT_KEYS, DeviceFile
 from fastflight.service.source import Lot, Noted, Summary
 from fastflight.sources.file_cache import Content
 from fastflight.sources.misfits import MisfitNotice
@@ -28,6 +28,7 @@ from fastflight.tables import (
     open_whole,
 )
 from fastflight.tables.bare import empty
+from fastflight.tables.shapes import shapes_from_json
 from fastflight.tables.summary import combined
 
 
@@ -125,14 +126,20 @@ class WholeRows(_Rows):
     The metadata of their schema has the summary of the file, which is known before the first row.
     """
 
+    _file: WholeFile | None = None
+
     def _metadata(self) -> dict[bytes, bytes]:
-        if self._reader is None or self._reader.summary.is_empty:
-            return super()._metadata()
-        return {**super()._metadata(), FILE_SUMMARY: json.dumps(self._reader.summary.as_dict()).encode()}
+        metadata = super()._metadata()
+        if self._file is not None and not self._file.summary.is_empty:
+            metadata[FILE_SUMMARY] = json.dumps(self._file.summary.as_dict()).encode()
+        if self._file is not None and self._layout.kinds is not None:
+            kinds = {name: shape.as_json() for name, shape in self._file.kinds.items()}
+            metadata[FILE_KINDS] = json.dumps(kinds).encode()
+        return metadata
 
     def lots(self, content: Content) -> Generator[Lot, None, None]:
         """Yield an empty lot once the columns are known, and then the rows. Each step may take long."""
-        self._reader = file = open_whole(self._layout, content.pieces)
+        self._reader = self._file = file = open_whole(self._layout, content.pieces)
         self._bytes, self._sha256 = content.size, content.sha256.hex
         yield []
         for batch in file.batches():
@@ -163,6 +170,7 @@ def layout_of(request: DeviceFile) -> Layout:
         on_error=request.on_error,
         offset=request.offset,
         infer=request.infer,
+        kinds=None if request.kinds is None else shapes_from_json(request.kinds),
         text=TextOptions(**{key: getattr(request, key) for key in TEXT_KEYS}),
     )
 
@@ -173,6 +181,8 @@ def read_layout(request: DeviceFile) -> Layout:
     `RequestError` for keys that are only for writing, and for a range in a format other than `raw`.
     """
     layout = layout_of(request)
+    if layout.kinds is not None and not needs_whole_file(layout):
+        raise RequestError("only for text files that are read as a whole", where="kinds", hint="Leave it out")
     if request.resume or request.sha256 or request.size is not None:
         key = "resume" if request.resume else "sha256" if request.sha256 else "size"
         raise RequestError("only a write takes this", where=key, hint="To continue a read, give the offset")

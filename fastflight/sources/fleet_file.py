@@ -1,13 +1,15 @@
 """`fleet.file`: reads one file from many devices, as one table with a leading column `device`.
 
 The answer combines `device.file` answers, `MAX_IN_PARALLEL` at a time: sync ones in threads, async ones each on its
-device's own event loop. If the columns do not follow from the request, the first device by name is opened first, and
-the next one if that fails; the other devices start when the columns are known.
+device's own event loop. If the columns do not follow from the request, they are found first: from the text files of all
+devices, which are then in the cache of files; in other formats from the first device by name, or the next one if that
+fails.
 
 A device that cannot be read does not affect the rows of the others: its error is reported at its place in the stream
 and in `failed` of the trailer. Only if no device gives the columns does the whole request fail, with the first error.
 
-get_flight_info gives one endpoint per device: the same request for that name alone, with the columns as `schema`.
+get_flight_info gives one endpoint per device: the same request for that name alone, with the columns as `kinds` or
+`schema`.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from fastflight.service.source import (
     Takes,
     lot_bytes,
 )
-from fastflight.sources.fleet_rows import FleetRows, requested_schema
+from fastflight.sources.fleet_rows import FleetRows, requested_columns
 
 # Devices read at the same time. Each has a piece of its file in memory, and takes a thread if the request is `sync`.
 MAX_IN_PARALLEL = 16
@@ -80,6 +82,7 @@ class FleetFiles:
         opened: dict[str, Reading] = {}
         undo = contextlib.ExitStack()
         try:
+            self._join_kinds(rows)
             for name in rows.until_schema_known():
                 with rows.recording_failure(name), contextlib.ExitStack() as on_error:
                     reading = open_file(rows.request_for(name))
@@ -156,6 +159,8 @@ class FleetFiles:
 
         undo = contextlib.AsyncExitStack()
         try:
+            if rows.of_all:
+                await self._ajoin_kinds(rows)
             for name in rows.until_schema_known():
                 lots = lots_of(name)
                 undo.push_async_callback(lots.aclose)
@@ -173,16 +178,59 @@ class FleetFiles:
             await undo.aclose()
             raise
 
+    def _join_kinds(self, rows: FleetRows) -> None:
+        """Let the files of all devices decide the columns, if they have to."""
+        if not rows.of_all:
+            return
+        open_file = dispatch.reader(self._files)
+
+        def look(name: str) -> Iterable[Lot]:
+            with rows.recording_failure(name):
+                reading = open_file(rows.request_for_kinds(name))
+                close(reading.lots)
+                rows.add_kinds(name, reading.schema)
+            return ()
+
+        jobs = [partial(look, name) for name in rows.names]
+        with contextlib.closing(
+            Gather(jobs, limit=MAX_IN_PARALLEL, max_bytes=AHEAD_BYTES, size_of=lot_bytes)
+        ) as gather:
+            for _ in gather:
+                pass
+        rows.join()
+
+    async def _ajoin_kinds(self, rows: FleetRows) -> None:
+        """As `_join_kinds`, on an event loop, if the files of all devices have to decide."""
+        open_file = dispatch.async_reader(self._files)
+
+        async def look(name: str) -> AsyncGenerator[Lot, None]:
+            with rows.recording_failure(name):
+                reading = await open_file(rows.request_for_kinds(name))
+                await aclose(reading.lots)
+                rows.add_kinds(name, reading.schema)
+            yield []
+
+        def on_shard(name: str) -> AsyncGenerator[Lot, None]:
+            return across(self._shard_of(name), partial(look, name), max_bytes=AHEAD_BYTES, size_of=lot_bytes)
+
+        jobs = [partial(on_shard, name) for name in rows.names]
+        gather = AsyncGather(jobs, limit=MAX_IN_PARALLEL, max_bytes=AHEAD_BYTES, size_of=lot_bytes)
+        async with contextlib.aclosing(gather):
+            async for _ in gather:
+                pass
+        rows.join()
+
     def describe(self, request: FleetFile) -> Estimate:
-        """Return the columns, if they are known without reading. The number of rows and bytes never is."""
+        """Return the columns, if they can be known. The number of rows and bytes never is."""
         rows = FleetRows(request, self._matching_devices(request))
+        self._join_kinds(rows)
         for name in rows.until_schema_known():
             with rows.recording_failure(name):
                 known = Estimate(None) if self._files.describe is None else self._files.describe(rows.request_for(name))
                 if known.schema is None:
                     return Estimate(None)
                 rows.begin(known.schema)
-        return Estimate(rows.schema)
+        return Estimate(rows.described_schema())
 
     def requests(self, takes: Takes) -> Iterator[tuple[FleetFile, Estimate]]:
         """Yield a request for every path at which more than one device has a file."""
@@ -194,12 +242,10 @@ class FleetFiles:
     def parts(self, request: FleetFile, known: Estimate) -> Parts[FleetFile]:
         """Return one part per device, all with the same columns; one part in all if a request cannot express these."""
         names = self._matching_devices(request)
-        columns = requested_schema(request, known.schema)
+        columns = requested_columns(request, known.schema)
         if len(names) == 1 or columns is None:
             return Parts([Part(request)], request.ordered)
-        parts = [
-            request.model_copy(update={"schema_": columns or None, "devices": glob.escape(name)}) for name in names
-        ]
+        parts = [request.model_copy(update={**columns, "devices": glob.escape(name)}) for name in names]
         return Parts([Part(part) for part in parts], request.ordered)
 
     def _matching_devices(self, request: FleetFile) -> list[str]:

@@ -1,8 +1,9 @@
 """The state of an answer to a `fleet.file` request: its columns, and the outcome of each device. No I/O.
 
-The columns follow from the request (`schema`, `record`, format `raw`), or are those of the first device that can be
-read. The requests to the other devices then carry them, so that their rows are checked as against a `schema` in the
-request.
+The columns follow from the request (`schema`, `kinds`, `record`, format `raw`). If they do not, the values in the files
+of all devices decide (`of_all`): `request_for_kinds` asks each device for what its file has, `add_kinds` takes that,
+and `join` makes the columns. In formats whose files hold the types, and with `infer` `sample`, the columns are those of
+the first device that can be read. The requests to the other devices then carry the columns.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import pyarrow as pa
 
 from fastflight.errors import DataError, FastFlightError, RequestError, Stopped
 from fastflight.runtime.failure import error_json
-from fastflight.service.requests import DeviceFile, FleetFile
+from fastflight.service.requests import FILE_KINDS, DeviceFile, FleetFile
 from fastflight.service.source import Noted, Summary
-from fastflight.sources.file_rows import rows_of
+from fastflight.sources.file_rows import WholeRows, rows_of
 from fastflight.tables import format_of, schema_from_names
 from fastflight.tables.bare import empty
+from fastflight.tables.schemas import project
+from fastflight.tables.shapes import Shape, columns_of, joined, shapes_from_json
 from fastflight.tables.summary import combined
 
 DEVICE = pa.field("device", pa.string(), nullable=False)
@@ -46,15 +49,23 @@ class FleetRows:
         self._lock = threading.Lock()
         self._devices: dict[str, Mapping[str, Any]] = {}
         self._failed: dict[str, Mapping[str, Any]] = {}
-        self._first_error: FastFlightError | None = None
+        self._errors: dict[str, FastFlightError] = {}
         self._rows = dict.fromkeys(names, 0)
         self._columns = request.schema_
+        self._kinds = request.kinds
+        # What the files have that were read for their kinds.
+        self._found: dict[str, Mapping[str, Any]] = {}
         # The columns of the files, without `device`; None until they are known.
         self._file_schema: pa.Schema | None = None
         # The columns of the answer, with `device`.
         self.schema = pa.schema([])
-        if (schema := rows_of(self.request_for(names[0])).schema) is not None:
-            self.begin(schema)
+        decoder = rows_of(self.request_for(names[0]))
+        # Whether the files of all devices have to be read before the columns are known. One file can be read at once.
+        self.of_all = isinstance(decoder, WholeRows) and request.kinds is None and len(names) > 1
+        if isinstance(decoder, WholeRows) and request.kinds is not None:
+            self.begin(project(columns_of(shapes_from_json(request.kinds)), request.columns))
+        elif decoder.schema is not None:
+            self.begin(decoder.schema)
 
     @property
     def schema_is_known(self) -> bool:
@@ -67,8 +78,14 @@ class FleetRows:
             if self.schema_is_known:
                 return
             yield name
-        if not self.schema_is_known and self._first_error is not None:
-            raise self._first_error
+        if not self.schema_is_known:
+            self._raise_first_error()
+
+    def _raise_first_error(self) -> None:
+        """Raise the error of the first device, in the order of the names, that could not be read."""
+        for name in self.names:
+            if name in self._errors:
+                raise self._errors[name]
 
     @contextlib.contextmanager
     def recording_failure(self, name: str) -> Iterator[None]:
@@ -83,21 +100,48 @@ class FleetRows:
             with self._lock:
                 failure = json.loads(error_json(error, MAX_FAILURE_BYTES))
                 self._failed[name] = {"device": name, "rows": self._rows[name], **failure}
-                self._first_error = self._first_error or error
+                self._errors[name] = error
 
     def request_for(self, name: str) -> DeviceFile:
         """Return the request for the file of one device."""
         common = self._request.model_dump(exclude={"devices", "ordered"}, by_alias=True)
-        return DeviceFile(**{**common, "device": name, "schema": self._columns})
+        return DeviceFile(**{**common, "device": name, "schema": self._columns, "kinds": self._kinds})
+
+    def request_for_kinds(self, name: str) -> DeviceFile:
+        """Return the request for what the file of one device has."""
+        return self.request_for(name).model_copy(update={"kinds": {}, "columns": None})
+
+    def add_kinds(self, name: str, schema: pa.Schema) -> None:
+        """Take what the file of a device has, from the schema of the answer to `request_for_kinds`."""
+        with_device(schema if self._request.columns is None else pa.schema([]))
+        with self._lock:
+            self._found[name] = json.loads((schema.metadata or {}).get(FILE_KINDS, b"{}"))
+
+    def join(self) -> None:
+        """Set the columns that hold the values of all files. Raises the first error if no file could be read."""
+        if not self._found:
+            self._raise_first_error()
+        shapes: dict[str, Shape] = {}
+        for name in self.names:
+            shapes = joined(shapes, shapes_from_json(self._found.get(name, {})))
+        self._kinds = {name: shape.as_json() for name, shape in shapes.items()}
+        self.begin(project(columns_of(shapes), self._request.columns))
+
+    def described_schema(self) -> pa.Schema:
+        """Return the columns of the answer, with what `requested_columns` needs of the files in the metadata."""
+        if self._kinds is None or self._request.kinds is not None:
+            return self.schema
+        return self.schema.with_metadata({FILE_KINDS: json.dumps(self._kinds).encode()})
 
     def begin(self, schema: pa.Schema) -> None:
         """Set the columns of the first file, which all other files must have, too."""
         self.schema = with_device(schema)
         self._file_schema = schema
-        self._columns = requested_schema(self._request, self.schema) or self._request.schema_
+        if self._kinds is None:
+            self._columns = requested_schema(self._request, self.schema) or self._request.schema_
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise `DataError` if a file has other columns than the first one."""
+        """Raise `DataError` if a file has other columns than the answer: than the first file, or than it had before."""
         if not schema.equals(self._file_schema):
             raise DataError(
                 f"its columns are {_format_columns(schema)}, and not {_format_columns(self._file_schema)}",
@@ -146,6 +190,19 @@ def with_device(schema: pa.Schema) -> pa.Schema:
             "the file has a column named 'device' of its own", hint='Name the other columns in "columns" or "schema"'
         )
     return pa.schema([DEVICE, *schema])
+
+
+def requested_columns(request: FleetFile, schema: pa.Schema | None) -> dict[str, Any] | None:
+    """Return the fields of a request that is answered with the columns of `schema`, whichever devices it names.
+
+    `schema` is that of `FleetRows.described_schema`. The result is None if no request can express the columns.
+    """
+    if request.kinds is not None:
+        return {}
+    if schema is not None and FILE_KINDS in (schema.metadata or {}):
+        return {"kinds": json.loads(schema.metadata[FILE_KINDS])}
+    columns = requested_schema(request, schema)
+    return None if columns is None else {"schema_": columns or None}
 
 
 def requested_schema(request: FleetFile, schema: pa.Schema | None) -> dict[str, str] | None:

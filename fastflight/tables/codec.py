@@ -18,6 +18,7 @@ from typing import Literal, Protocol
 
 import pyarrow as pa
 
+from fastflight.tables.shapes import Shape
 from fastflight.tables.summary import ReadSummary
 
 OnError = Literal["skip", "fail"]
@@ -52,7 +53,8 @@ class Layout:
     file is written. `columns`: the columns to keep, in this order; for `packed`, the names of the record's fields
     instead. `record`: the `struct` format of one `packed` record. `offset`: where in the file the bytes begin, for
     `raw` rows, which carry it. `bytes_as`: what the writers of `csv` and `jsonl` do with columns of bytes, which a
-    reader would take for text.
+    reader would take for text. `kinds`: the values of the same columns in other files, for a csv or
+    jsonl file that is read as a whole: its rows get the columns and types of all these files.
     """
 
     format: str
@@ -64,6 +66,7 @@ class Layout:
     bytes_as: Literal["refuse", "base64"] = "refuse"
     infer: Literal["file", "sample"] = "file"
     text: TextOptions = TextOptions()
+    kinds: Mapping[str, Shape] | None = None
 
 
 def read_in_runs(rows: int, read: Callable[[slice], pa.RecordBatch]) -> tuple[list[pa.RecordBatch], list[int]]:
@@ -114,6 +117,10 @@ class WholeFile(Protocol):
     @property
     def schema(self) -> pa.Schema:
         """The narrowest type of each column that holds all of its values exactly."""
+
+    @property
+    def kinds(self) -> Mapping[str, Shape]:
+        """The values of each column of the file, in order. Files that are read together have the kinds of all."""
 
     @property
     def summary(self) -> ReadSummary:

@@ -25,9 +25,10 @@ from fastflight.tables.bare import empty, one_content
 from fastflight.tables.casting import PLAIN_CELLS, TEXT, cast, is_castable
 from fastflight.tables.codec import Layout
 from fastflight.tables.dialect import Dialect, require_names
-from fastflight.tables.kinds import Kind, kind_of, kinds_of, pattern_of, type_of
+from fastflight.tables.kinds import Kind, kind_of, kinds_of, pattern_of
 from fastflight.tables.rows import BLOCK_BYTES, RowBlock, RowSplitter, cell_pattern
 from fastflight.tables.schemas import project, schema_from_names
+from fastflight.tables.shapes import Shape, columns_of, joined
 from fastflight.tables.summary import ReadSummary, shorten
 from fastflight.tables.transcoding import BOM
 
@@ -46,8 +47,9 @@ class CsvGrammar:
     def __init__(self, layout: Layout, dialect: Dialect) -> None:
         self._dialect = dialect
         self._columns = layout.columns
+        self._others = layout.kinds or {}
         # What a sample does not show may have any value.
-        self._unknown = TEXT if layout.infer == "sample" else pa.null()
+        self._unknown = TEXT if layout.infer == "sample" else None
         self._nulls = layout.text.null_values or ()
         # In one column of text, a value may be the same as the name.
         texts = layout.schema is not None and {"string", "utf8", "large_string"} >= {*layout.schema.values()}
@@ -76,12 +78,13 @@ class CsvGrammar:
 
     def _set_schema(self, schema: pa.Schema) -> None:
         self.schema = schema
-        self._places = [self._names.index(name) for name in schema.names]
+        # None for a column that only other files have.
+        self._places = [self._names.index(name) if name in self._names else None for name in schema.names]
         # How to read plain cells of each column in Python; empty if there is a column that needs a cast.
         self._plain = [
             (field.name, place, PLAIN_CELLS[field.type])
             for field, place in zip(schema, self._places, strict=True)
-            if field.type in PLAIN_CELLS
+            if field.type in PLAIN_CELLS and place is not None
         ]
         if len(self._plain) < len(schema):
             self._plain = []
@@ -106,10 +109,12 @@ class CsvGrammar:
         self._matches = self._matches and self._kinds != before
         return int(texts.num_rows)
 
+    def shapes(self) -> dict[str, Shape]:
+        named = zip(self._dialect.names, self._kinds, strict=True)
+        return {name: Shape(kinds=kinds & ~Kind.SPELLED) for name, kinds in named if name}
+
     def learned(self) -> None:
-        types = [self._unknown if pa.types.is_null(type_of(each)) else type_of(each) for each in self._kinds]
-        named = [(name, type_) for name, type_ in zip(self._dialect.names, types, strict=True) if name]
-        self._set_schema(project(pa.schema(named), self._columns))
+        self._set_schema(project(columns_of(joined(self._others, self.shapes()), self._unknown), self._columns))
 
     def read(self, block: RowBlock, summary: ReadSummary) -> list[pa.RecordBatch]:
         if (batch := self._read_few(block)) is None:
@@ -148,6 +153,9 @@ class CsvGrammar:
         assert self.schema is not None
         columns = []
         for field, place in zip(self.schema, self._places, strict=True):
+            if place is None:
+                columns.append(pa.nulls(texts.num_rows, field.type))
+                continue
             column, misfits = cast(texts.column(place), field.type, self._dialect.decimal)
             if misfits is not None:
                 reason = f"column {shorten(field.name)}: {shorten(misfits[0].as_py())} is not {field.type}"

@@ -36,7 +36,7 @@ from fastflight.tables.schemas import (
     schema_from_names,
     values_in,
 )
-from fastflight.tables.shapes import Number, Shape
+from fastflight.tables.shapes import Number, Shape, columns_of, joined
 from fastflight.tables.summary import ReadSummary, shorten
 from fastflight.tables.templates import row_template
 
@@ -64,12 +64,13 @@ class JsonGrammar:
     def __init__(self, layout: Layout, start: int = 0) -> None:
         self._start = start
         self._columns = layout.columns
+        self._others = layout.kinds or {}
         self._comment = layout.text.comment
         self._nulls = frozenset(layout.text.null_values or ())
         # Keys without a column are told only if neither the request nor the whole file has chosen the columns.
         self._tells_ignored = layout.schema is None and layout.columns is None and layout.infer == "sample"
         # What a sample does not show may have any value.
-        self._unknown = TEXT if layout.infer == "sample" else pa.null()
+        self._unknown = TEXT if layout.infer == "sample" else None
         self._shapes: dict[str, Shape] = {}
         # Rows with different keys, of which templates are made.
         self._templates: dict[tuple[str, ...], dict[str, Any]] = {}
@@ -129,11 +130,13 @@ class JsonGrammar:
                 self._templates.setdefault(tuple(row), row)
         return len(objects)
 
+    def shapes(self) -> dict[str, Shape]:
+        return self._shapes
+
     def learned(self) -> None:
-        types = {name: shape.type() for name, shape in self._shapes.items()}
-        types = {name: self._unknown if pa.types.is_null(type_) else type_ for name, type_ in types.items()}
-        self._json_text = frozenset(name for name, shape in self._shapes.items() if shape.is_json_text)
-        self._set_schema(project(pa.schema(list(types.items())), self._columns))
+        shapes = joined(self._others, self._shapes)
+        self._json_text = frozenset(name for name, shape in shapes.items() if shape.is_json_text)
+        self._set_schema(project(columns_of(shapes, self._unknown), self._columns))
 
     def read(self, block: RowBlock, summary: ReadSummary) -> list[pa.RecordBatch]:
         assert self.schema is not None

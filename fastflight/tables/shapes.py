@@ -6,11 +6,13 @@ than `MAX_STRUCT_FIELDS` keys, or list objects of more than `MAX_LIST_VALUES` va
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
+from fastflight.errors import DataError, RequestError
 from fastflight.tables.kinds import (
     INFINITIES,
     MINUS_INFINITIES,
@@ -21,7 +23,7 @@ from fastflight.tables.kinds import (
     kind_of_whole,
     type_of,
 )
-from fastflight.tables.schemas import MAX_LIST_VALUES, values_in
+from fastflight.tables.schemas import MAX_COLUMNS, MAX_LIST_VALUES, values_in
 
 # Deeper lists and structs become JSON text: clients cannot show them as columns anyway.
 MAX_NESTING = 8
@@ -130,3 +132,72 @@ class Shape:
     def _nested_type(self) -> pa.DataType | None:
         inner = self._type()
         return pa.string() if inner == pa.null() else inner
+
+    def joined(self, other: Shape | None) -> Shape:
+        """Return the shape of the values of both."""
+        if other is None:
+            return self
+        whole = Shape(self.depth, self.kinds | other.kinds, too_large=self.too_large or other.too_large)
+        whole.items = other.items if self.items is None else self.items.joined(other.items)
+        if self.fields is None or other.fields is None:
+            whole.fields = self.fields or other.fields
+        else:
+            names = {**self.fields, **other.fields}
+            whole.fields = {
+                name: other.fields.get(name, each).joined(self.fields.get(name)) for name, each in names.items()
+            }
+            whole.too_large = whole.too_large or len(names) > MAX_STRUCT_FIELDS
+        return whole
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the shape as a JSON object, for `from_json`."""
+        return {
+            **({"kinds": int(self.kinds)} if self.kinds else {}),
+            **({"too_large": True} if self.too_large else {}),
+            **({} if self.items is None else {"items": self.items.as_json()}),
+            **({} if self.fields is None else {"fields": {name: each.as_json() for name, each in self.fields.items()}}),
+        }
+
+    @classmethod
+    def from_json(cls, found: Any, where: str, depth: int = 0) -> Self:
+        """Return the shape that a client has sent. `RequestError` if `as_json` does not return such a value."""
+        error = RequestError(
+            "not the kinds of a column", where=where, hint="Take them from the answer for another file"
+        )
+        if (
+            not isinstance(found, dict)
+            or depth > MAX_NESTING
+            or found.keys() - {"kinds", "too_large", "items", "fields"}
+        ):
+            raise error
+        kinds, fields = found.get("kinds", 0), found.get("fields")
+        if type(kinds) is not int or not 0 <= kinds < 2 * max(Kind) or not isinstance(fields, dict | None):
+            raise error
+        if fields is not None and len(fields) > MAX_STRUCT_FIELDS:
+            raise error
+        shape = cls(depth, Kind(kinds), too_large=bool(found.get("too_large")))
+        if "items" in found:
+            shape.items = cls.from_json(found["items"], where, depth + 1)
+        if fields is not None:
+            shape.fields = {name: cls.from_json(each, where, depth + 1) for name, each in fields.items()}
+        return shape
+
+
+def shapes_from_json(found: Mapping[str, Any]) -> dict[str, Shape]:
+    """Return the columns that a client has sent. `RequestError` names the one that is wrong."""
+    return {name: Shape.from_json(each, f"kinds.{name}") for name, each in found.items()}
+
+
+def joined(these: Mapping[str, Shape], others: Mapping[str, Shape]) -> dict[str, Shape]:
+    """Return the columns of two files. Those of `these` come first."""
+    columns = {name: shape.joined(others.get(name)) for name, shape in these.items()}
+    columns |= {name: shape for name, shape in others.items() if name not in these}
+    if len(columns) > MAX_COLUMNS:
+        raise DataError(f"more than {MAX_COLUMNS} different columns", hint="Name the columns to read in a schema")
+    return columns
+
+
+def columns_of(shapes: Mapping[str, Shape], empty: pa.DataType | None = None) -> pa.Schema:
+    """Return the schema of columns with these values. Columns without a value are `empty`, by default of type null."""
+    types = {name: shape.type() for name, shape in shapes.items()}
+    return pa.schema([(name, empty if empty and pa.types.is_null(type_) else type_) for name, type_ in types.items()])

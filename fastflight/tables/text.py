@@ -8,7 +8,7 @@ not fit becomes null and is counted. How the bytes arrive changes nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -28,6 +28,7 @@ from fastflight.tables.dialect import (
 )
 from fastflight.tables.jsonl import JsonGrammar, jsonl_schema
 from fastflight.tables.rows import BLOCK_BYTES, MAX_ROW_BYTES, RowBlock, RowSplitter
+from fastflight.tables.shapes import Shape
 from fastflight.tables.summary import ReadSummary, RejectedRow
 from fastflight.tables.transcoding import Transcoder
 
@@ -54,6 +55,9 @@ class Grammar(Protocol):
 
     def learned(self) -> None:
         """Set the schema, of the rows so far."""
+
+    def shapes(self) -> Mapping[str, Shape]:
+        """Return the columns of the rows so far, and what their values are."""
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -324,6 +328,7 @@ class TextFile:
         _note_end(last, self._grammar, self.summary)
         assert self._grammar.schema is not None
         self.schema: pa.Schema = self._grammar.schema
+        self.kinds = self._grammar.shapes()
         if not self.schema.names:
             self.summary.rows = 0
 

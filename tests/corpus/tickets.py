@@ -37,6 +37,10 @@ def packed(record: str, *columns: str) -> bytes:
     return ask(path="/a.csv", format="packed", record=record, columns=columns)
 
 
+def nested_kinds(depth: int) -> dict[str, Any]:
+    return {"items": nested_kinds(depth - 1)} if depth else {"kinds": 1}
+
+
 DEEP = "[" * 20_000
 LONG = "n" * 5000
 
@@ -161,6 +165,17 @@ REFUSED = [
     Case("a decimal point that is none", file(decimal="-"), RequestError, "decimal"),
     Case("an encoding that nobody knows", file(encoding="utf-9"), RequestError, "encoding"),
     Case("types by half of a file", file(infer="half"), RequestError, "infer"),
+    Case("kinds that are text", file(kinds={"a": "int64"}), RequestError, "kinds.a"),
+    Case("kinds beyond all", file(kinds={"a": {"kinds": 2**40}}), RequestError, "kinds.a"),
+    Case("kinds without end", file(kinds={"a": nested_kinds(40)}), RequestError, "kinds.a"),
+    Case(
+        "kinds of more fields than a struct",
+        file(kinds={"a": {"fields": {f"f{at}": {} for at in range(300)}}}),
+        RequestError,
+        "kinds.a",
+    ),
+    Case("kinds beside a schema", file(kinds={}, schema={"a": "int64"}), RequestError, "kinds"),
+    Case("kinds of bytes", file(kinds={}, format="raw"), RequestError, "kinds"),
     Case("a column that is a number", file(columns=[1]), RequestError, "columns"),
     Case("columns as text", file(columns="n"), RequestError, "columns"),
     Case("a column that is asked for twice", file(columns=["n", "n"]), RequestError, "asked for twice"),

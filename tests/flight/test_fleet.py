@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -94,13 +95,75 @@ def test_without_order_the_rows_are_the_same(fleet: Fleet, mode: str) -> None:
     assert table.sort_by([("device", "ascending"), ("time", "ascending")]).equals(ordered.combine_chunks())
 
 
-def test_the_first_device_says_the_columns_and_what_does_not_fit_is_told(fleet: Fleet, mode: str) -> None:
+BIG = 2**53 + 1
+
+# For each name: the ending of the files, their texts by device, and the column that matters with its type and values.
+UNLIKE: dict[str, tuple[str, list[str], str, pa.DataType, list[Any]]] = {
+    "whole numbers and fractions": ("csv", ["v\n20\n", "v\n20.5\n"], "v", pa.float64(), [20, 20.5]),
+    "a number that no double holds": (
+        "csv",
+        [f"v\n{BIG}\n", "v\n20.5\n"],
+        "v",
+        pa.string(),
+        [str(BIG), "20.5"],
+    ),
+    "text and numbers": ("csv", ["v\n020\n", "v\nwarm\n", "v\n20\n"], "v", pa.string(), ["020", "warm", "20"]),
+    "unsigned and negative": ("csv", [f"v\n{2**64 - 1}\n", "v\n-1\n"], "v", pa.string(), [str(2**64 - 1), "-1"]),
+    "nothing and numbers": ("csv", ["t,v\n1,\n", "t,v\n1,N/A\n", "t,v\n1,7\n"], "v", pa.int64(), [None, None, 7]),
+    "days and moments": (
+        "csv",
+        ["v\n2026-01-02\n", "v\n2026-01-02 03:04\n"],
+        "v",
+        pa.timestamp("us"),
+        [datetime(2026, 1, 2), datetime(2026, 1, 2, 3, 4)],
+    ),
+    "a column of one file": ("csv", ["t\n1\n", "t,co2\n2,400\n", "t\n3\n"], "co2", pa.int64(), [None, 400, None]),
+    "another order": ("csv", ["t,v\n1,2\n", "v,t\n3.5,4\n"], "v", pa.float64(), [2, 3.5]),
+    "an empty file": ("csv", ["", "v\n1\n", "v\n"], "v", pa.int64(), [1]),
+    "decimal commas in one": ("csv", ["t;v\n1;2,5\n", "t,v\n1,3.5\n"], "v", pa.float64(), [2.5, 3.5]),
+    "keys of one file": ("jsonl", ['{"t": 1}\n', '{"t": 1, "co2": 400}\n'], "co2", pa.int64(), [None, 400]),
+    "JSON of two kinds": ("jsonl", ['{"v": 3}\n', '{"v": "a"}\n'], "v", pa.string(), ["3", "a"]),
+    "fields of objects": (
+        "jsonl",
+        ['{"v": {"x": 1}}\n', '{"v": {"x": 1.5, "y": null}}\n'],
+        "v",
+        pa.struct([("x", pa.float64()), ("y", pa.string())]),
+        [{"x": 1.0, "y": None}, {"x": 1.5, "y": None}],
+    ),
+    "an object and a number": ("jsonl", ['{"v": {"x": 1}}\n', '{"v": 2}\n'], "v", pa.string(), ['{"x": 1}', "2"]),
+    "lists": ("jsonl", ['{"v": [1]}\n', '{"v": [1.5]}\n'], "v", pa.list_(pa.float64()), [[1.0], [1.5]]),
+}
+
+
+@pytest.mark.parametrize("case", UNLIKE)
+def test_the_values_of_all_files_decide_the_types(fleet: Fleet, mode: str, case: str) -> None:
+    ending, texts, name, type_, values = UNLIKE[case]
+    path = f"/unlike.{ending}"
+    fleet.put({f"lab-{at}": text for at, text in enumerate(texts)}, path[1:])
+    request = {"devices": f"lab-[0-{len(texts) - 1}]", "path": path, "ordered": True, "mode": mode}
+    table, trailer, notes = fleet.get(**request)
+    assert (table.schema.field(name).type, table[name].to_pylist()) == (type_, values)
+    assert (trailer["failed"], notes, trailer["rejected"], trailer.get("null_cells")) == ([], [], 0, None)
+    descriptor = command(type="fleet.file", **request)
+    info = fleet.client.get_flight_info(descriptor)
+    assert info.schema.equals(table.schema) and fleet.client.get_schema(descriptor).schema.equals(table.schema)
+    assert len(info.endpoints) == len(texts)
+    parts = [fleet.client.do_get(endpoint.ticket).read_all() for endpoint in info.endpoints]
+    assert pa.concat_tables(part.replace_schema_metadata(None) for part in parts).equals(table)
+    some, _, _ = fleet.get(**request, columns=[name])
+    assert some.equals(table.select(["device", name]))
+
+
+def test_rows_that_do_not_fit_are_told_with_their_device(fleet: Fleet, mode: str) -> None:
     fleet.put({"lab-1": f"{HEADER}1,warm\n2,8.5\n3\n", "lab-2": "celsius,time,more\n9.5,1,x\n"})
     table, trailer, _ = fleet.get(devices="lab-*", path="/t.csv", ordered=True, mode=mode)
-    assert table["celsius"].to_pylist() == [0.5, 0.75, None, 8.5, 9.5]
-    assert trailer["null_cells"] == {"celsius": 1}
+    assert table["celsius"].to_pylist() == ["0.5", "0.75", "warm", "8.5", "9.5"]
+    assert table["more"].to_pylist() == [None, None, None, None, "x"]
     (aside,) = trailer["rejected_rows"]
     assert (aside["device"], aside["offset"]) == ("lab-1", len(f"{HEADER}1,warm\n2,8.5\n"))
+    sampled, trailer, _ = fleet.get(devices="lab-*", path="/t.csv", ordered=True, mode=mode, infer="sample")
+    assert sampled["celsius"].to_pylist() == [0.5, 0.75, None, 8.5, 9.5]
+    assert trailer["null_cells"] == {"celsius": 1}
 
 
 def test_a_device_that_cannot_be_read_loses_no_other_rows(fleet: Fleet, mode: str) -> None:
@@ -114,8 +177,9 @@ def test_a_device_that_cannot_be_read_loses_no_other_rows(fleet: Fleet, mode: st
     ]
     assert sorted(note["failure"]["device"] for note in notes) == ["lab-0", "lab-1"]
     inferred, trailer, _ = fleet.get(devices="[!r]*", path="/t.csv", mode=mode)
-    assert inferred.schema.names == ["device", "time"]
+    assert inferred.schema.names == ["device", "time", "celsius"]
     assert sorted(set(inferred["device"].to_pylist())) == ["lab-1", "lab-2"]
+    assert inferred["celsius"].null_count == 1
     assert [told["device"] for told in trailer["failed"]] == ["lab-0"]
 
 
@@ -163,7 +227,7 @@ def test_a_flight_has_an_endpoint_for_each_device_with_the_columns_spelled_out(f
     assert info.schema.names == ["device", "time", "celsius"]
     asked = [json.loads(endpoint.ticket.ticket) for endpoint in info.endpoints]
     assert [part["devices"] for part in asked] == ["lab-0", "lab-1", "lab-2"]
-    assert asked[0]["schema"] == {"time": "int64", "celsius": "double"}
+    assert all(list(part["kinds"]) == ["time", "celsius"] for part in asked)
     parts = [fleet.client.do_get(endpoint.ticket).read_all() for endpoint in info.endpoints]
     whole, _, _ = fleet.get(**{key: value for key, value in request.items() if key != "type"})
     assert pa.concat_tables(part.replace_schema_metadata(None) for part in parts).equals(whole)

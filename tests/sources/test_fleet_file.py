@@ -57,7 +57,7 @@ def test_a_device_whose_columns_will_not_do_is_given_back_at_once() -> None:
 
     with Shard() as shard:
         files = FleetFiles(SourceFunctions(DeviceFile, read=read), lambda: NAMES[:2], lambda name: shard, lambda: [])
-        reading = files.read(FleetFile(path="/x.csv"))
+        reading = files.read(FleetFile(path="/x.arrow"))
         assert closed[:1] == ["lab-1"]
         assert sum(getattr(item, "num_rows", 0) for item in items(reading)) == 1
         assert [each["device"] for each in reading.summary()["failed"]] == ["lab-1"]
