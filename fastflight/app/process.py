@@ -56,6 +56,7 @@ TRIM_SECONDS = 10.0
 END_SECONDS = 30.0
 # For threads that are about to end.
 LEAVE_SECONDS = 0.5
+POLL_SECONDS = 0.005
 # A daemon thread that must have ended all the same. Other daemon threads end with the process.
 FLIGHT_SHUTDOWN = "flight-shutdown"
 
@@ -216,9 +217,10 @@ def abandon(code: int) -> None:
 def _wait_for_threads() -> list[str]:
     """Give threads a moment to end, and return the names of those that did not."""
     deadline = time.monotonic() + LEAVE_SECONDS
-    for thread in _blocking_threads():
-        thread.join(max(0.0, deadline - time.monotonic()))
-    return [thread.name for thread in _blocking_threads()]
+    # Not by `join`: a thread that is about to start, or whose start was interrupted, cannot be joined.
+    while (threads := _blocking_threads()) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)
+    return [thread.name for thread in threads]
 
 
 def _blocking_threads() -> list[threading.Thread]:

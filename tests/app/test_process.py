@@ -30,8 +30,16 @@ from fastflight.app.process import abandon, end_within, leave
 threading.Thread(target=threading.Event().wait).start()
 sys.stdout.write("one more line")
 """
+# Python lists such a thread for ever, and refuses to join it.
+START_IS_INTERRUPTED = """
+import contextlib
+from unittest.mock import patch
+with contextlib.suppress(KeyboardInterrupt), patch("threading._start_new_thread", side_effect=KeyboardInterrupt):
+    threading.Thread(target=print).start()
+"""
 ENDS = {
     "a command that is given up": ("abandon(130)", 130),
+    "a command that is given up while a thread starts": (f"{START_IS_INTERRUPTED}abandon(130)", 130),
     "a server that is closed": ("leave()", 0),
     "a server that does not close": ("with end_within(0): sys.stdin.read()", 1),
 }
