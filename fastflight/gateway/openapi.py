@@ -206,7 +206,7 @@ PUT_FILE: Described = {
         },
     },
     "parameters": [*_parameters("query", interrupt=FLAG, **OF_A_FILE), *_parameters("header", **CONDITIONS)],
-    **_answers(201, "Size and sha256", _OBJECT, *OF_A_BOARD, 409, 412, 415, 422, 507),
+    **_answers(201, "Size and sha256", _OBJECT, *OF_A_BOARD, 409, 412, 413, 415, 422, 507),
 }
 DELETE_FILE: Described = {
     "parameters": [*_parameters("query", interrupt=FLAG), *_parameters("header", **CONDITIONS)],

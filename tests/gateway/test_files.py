@@ -153,6 +153,39 @@ def test_arrow_is_written_as_rows(board: BoardGateway) -> None:
     assert (written.json["rows"], (board.folder / "a.csv").read_bytes()) == (2, CSV)
 
 
+# The column becomes one of fractions behind the 64 KiB that `infer=sample` looks at.
+LATE = b"n,late\n" + b"".join(b"%d,%s\n" % (n, b"20.5" if n > 14_900 else b"20") for n in range(15_000)) + b"15000,%d\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "query", "last"),
+    [
+        (LATE % 21, "", {"n": 15_000, "late": 21.0}),
+        (LATE % 2**60, "", {"n": 15_000, "late": str(2**60)}),
+        (LATE.replace(b",", b";").replace(b".", b",") % 21, "&delimiter=;&decimal=,", {"n": 15_000, "late": 21.0}),
+        (LATE % 21, "&infer=sample&on_error=skip", {"n": 15_000, "late": 21}),
+    ],
+)
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_the_whole_body_decides_the_types(
+    board: BoardGateway, mode: str, content: bytes, query: str, last: dict[str, Any]
+) -> None:
+    headers = {"content-type": "text/csv"}
+    written = board.ask("PUT", "late.jsonl", content, headers=headers, query=f"mode={mode}{query}")
+    assert (written.status, written.json["rows"]) == (201, 15_001)
+    rows = [json.loads(line) for line in (board.folder / "late.jsonl").read_bytes().splitlines()]
+    assert rows[-1] == last and type(rows[-1]["late"]) is type(last["late"])
+    assert [row["n"] for row in rows] == list(range(15_001))
+
+
+def test_a_body_that_is_too_large_to_be_kept_is_refused(board: BoardGateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastflight.gateway.content.uploads.MAX_SPOOLED_BYTES", 10_000)
+    content, headers = b"n\n" + b"1\n" * 10_000, {"content-type": "text/csv"}
+    refused = board.ask("PUT", "large.jsonl", content, headers=headers)
+    assert refused.status == 413 and "infer=sample" in refused.json["hint"]
+    assert board.ask("PUT", "large.jsonl", content, headers=headers, query="infer=sample").json["rows"] == 10_000
+
+
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_a_bad_row_leaves_the_old_file_unless_it_may_be_skipped(board: BoardGateway, mode: str) -> None:
     (board.folder / "old.jsonl").write_bytes(b"old")

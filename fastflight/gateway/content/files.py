@@ -33,8 +33,9 @@ from fastflight.gateway.content.negotiation import choose_format
 from fastflight.gateway.content.streaming import while_connected
 from fastflight.gateway.content.uploads import Content, UploadedRows, format_of_content
 from fastflight.gateway.errors import HttpRefusal
+from fastflight.service.requests import TEXT_KEYS, DeviceFile
 from fastflight.service.wire import format_value
-from fastflight.tables import Layout, format_of
+from fastflight.tables import Layout, TextOptions, format_of
 
 # Formats in which the rows of a file can be requested.
 ROW_FORMATS = ("arrow", "jsonl", "csv", "parquet")
@@ -101,13 +102,15 @@ class Files:
         on_error = keys.pop("on_error", "fail")
         if on_error not in ("skip", "fail"):
             raise RequestError(f"{format_value(on_error)} is not allowed", where="on_error", hint="Known: fail, skip")
-        self._backend.make_request({"type": "device.file", **place, **keys, "format": declared})
-        rows = UploadedRows(content, Layout(source_format, on_error=on_error, infer="sample"))
+        described = self._backend.make_request({"type": "device.file", **place, **keys, "format": declared})
+        assert isinstance(described, DeviceFile)
+        text = TextOptions(**{key: getattr(described, key) for key in TEXT_KEYS})
+        layout = Layout(source_format, on_error=on_error, infer=described.infer, text=text)
         upload = self._backend.make_request({"type": "device.file", **place, **keys, "format": target})
         caller: Caller = request.scope[CALLER]
         self._backend.permit(upload, "write", caller)  # before its content is read
         await self._check(request, place, keys.get("interrupt", False))
-        async with while_connected(request.receive, content.ended):
+        async with UploadedRows(content, layout) as rows, while_connected(request.receive, content.ended):
             await rows.begin()
             written = await self._backend.write(upload, rows.schema, rows.batches(), caller=caller)
         return JSONResponse({**place, **written, **(rows.rejected if source_format != "raw" else {})}, 201)

@@ -1,13 +1,15 @@
-"""Decodes the content of a request into record batches, chunk by chunk.
+"""Decodes the content of a request into record batches.
 
-Memory holds only the current chunk and the batches that it completes. If the client leaves before the end, the batches
-end with `Stopped`, never as if complete.
+All of a text decides the types of its columns, as that of a file on a board: it is kept in a spool until its end. Other
+content, and text with `infer` `sample`, is decoded chunk by chunk, and memory holds only the current chunk and the
+batches that it completes. If the client leaves before the end, the batches end with `Stopped`, never as if complete.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from typing import Self
 
 import pyarrow as pa
 
@@ -16,7 +18,8 @@ from fastflight.errors import RequestError, Stopped
 from fastflight.gateway.asgi import Receive
 from fastflight.gateway.content.formats import MEDIA_TYPES
 from fastflight.gateway.errors import HttpRefusal
-from fastflight.tables import Layout, RowReader, open_reader
+from fastflight.sources.spool import Spool
+from fastflight.tables import Layout, RowReader, WholeFile, needs_whole_file, open_reader, open_whole
 from fastflight.tables.bare import one_content
 
 RAW = pa.schema([pa.field("data", pa.binary(), nullable=False)])
@@ -27,6 +30,8 @@ READABLE = ("arrow", "jsonl", "csv")
 
 # How long a small request that is read whole may take to arrive, even if its bytes keep coming one by one.
 WHOLE_SECONDS = 30.0
+# A text that is kept on the server's disk until its end: larger than the flash of any board, and of most cards' logs.
+MAX_SPOOLED_BYTES = 1 << 30
 
 
 def format_of_content(media_type: str) -> str:
@@ -86,22 +91,41 @@ class Content:
 
 
 class UploadedRows:
-    """The rows of `content`. Call `begin`, then read `schema`, then iterate `batches`."""
+    """The rows of `content`. Enter it, call `begin`, then read `schema`, then iterate `batches`."""
 
     def __init__(self, content: Content, layout: Layout) -> None:
         self._chunks = aiter(content)
-        self._reader: RowReader | None = None if layout.format == "raw" else open_reader(layout)
+        self._layout = layout
+        self._spool = Spool() if needs_whole_file(layout) else None
+        self._file: WholeFile | None = None
+        self._reader: RowReader | None = None if layout.format == "raw" or self._spool else open_reader(layout)
         self._ready: list[pa.RecordBatch] = []
         self._complete = False
         self.schema = RAW
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._spool is not None:
+            self._spool.close()
+
     @property
     def rejected(self) -> Mapping[str, int]:
         """How many rows were rejected so far."""
-        return {"rejected": 0 if self._reader is None else self._reader.summary.rejected}
+        decoder = self._file or self._reader
+        return {"rejected": 0 if decoder is None else decoder.summary.rejected}
 
     async def begin(self) -> None:
         """Read until the schema is known. Raise `RequestError` if the content ends before that."""
+        if self._spool is not None:
+            async for chunk in self._chunks:
+                if self._spool.size + len(chunk) > MAX_SPOOLED_BYTES:
+                    what = f"more than {MAX_SPOOLED_BYTES} bytes, all of which would decide the types of the columns"
+                    raise HttpRefusal(413, what, where="content", hint="Let the beginning decide them: infer=sample")
+                await self._spool.afeed(chunk)
+            self._file = await off_loop(open_whole, self._layout, self._spool.pieces)
+            self.schema = self._file.schema
         if self._reader is None:
             return
         while self._reader.schema is None and not self._complete:
@@ -112,6 +136,11 @@ class UploadedRows:
 
     async def batches(self) -> AsyncIterator[pa.RecordBatch]:
         """Yield all rows, in batches. Raise `Stopped` if the client leaves before it has sent all of them."""
+        if self._file is not None:
+            rows = self._file.batches()
+            while (batch := await off_loop(next, rows, None)) is not None:
+                yield batch
+            return
         while True:
             ready, self._ready = self._ready, []
             for batch in ready:
