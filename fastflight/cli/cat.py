@@ -79,12 +79,13 @@ def head(
         elif format_of(at.path) == "raw":
             _print_beginning(client, at, options, rows or HEAD_ROWS)
         else:
+            from fastflight.cli import drawing
             from fastflight.cli.preview import HEAD_BATCH_ROWS, first_rows, preview_of
 
             count = rows or HEAD_ROWS
             batch_rows = min(count, HEAD_BATCH_ROWS)
             with client.read(at.device, at.path, batch_rows=batch_rows, infer="sample", **text, **options) as stream:
-                screen.show(preview_of(stream.schema, first_rows(stream, count), count))
+                drawing.show(preview_of(stream.schema, first_rows(stream, count), count))
 
 
 def print_bytes(

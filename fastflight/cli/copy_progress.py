@@ -5,21 +5,13 @@ Also prints the result of a copy, in a line or as JSON.
 
 from __future__ import annotations
 
+import os
+import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
-
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TaskProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
-from rich.table import Column
 
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import Interrupted
@@ -29,50 +21,77 @@ from fastflight.errors import TransportError
 # Returns a sentence about what an interrupted copy leaves, for an amount as `screen.amount` formats it.
 DescribeRest = Callable[[str], str]
 
+BAR_COLUMNS = 20
+REDRAW_SECONDS = 0.1
+
 
 class Bar:
-    """The progress bar of a copy. Its rate counts only bytes that this command has copied."""
+    """The progress bar of a copy: a line on the terminal of stderr, which it redraws.
 
-    def __init__(self, progress: Progress, label: str) -> None:
-        self._progress = progress
-        self._task = progress.add_task(screen.printable(label), total=None)
+    Its rate counts only bytes that this command has copied. Plain characters suffice: rich takes longer to load than a
+    short copy takes.
+    """
 
-    def start_at(self, done: int, total: int) -> None:
-        """Begin at `done` of `total` bytes, which an earlier run has copied."""
-        self._progress.reset(self._task, total=total, completed=done)
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began = clock()
+        self._earlier = 0
+        self._drawn_at = -REDRAW_SECONDS
+        self._drawn = 0
 
-    def move(self, done: int, total: int | None, label: str | None = None) -> None:
-        """Set the number of bytes that are copied, and the label unless it is None."""
-        description = None if label is None else screen.printable(label)
-        self._progress.update(self._task, completed=done, total=total, description=description)
+    def start_at(self, done: int) -> None:
+        """Begin at `done` bytes, which an earlier run has copied."""
+        self._began, self._earlier = self._clock(), done
+
+    def move(self, done: int, total: int | None, label: str) -> None:
+        """Set the number of bytes that are copied, and the label."""
+        now = self._clock()
+        if now - self._drawn_at >= REDRAW_SECONDS:
+            self._drawn_at = now
+            self._draw(bar_line(label, done, total, (done - self._earlier) / max(now - self._began, 0.001), _width()))
+
+    def clear(self) -> None:
+        """Remove the line."""
+        if self._drawn:
+            self._draw("")
+
+    def _draw(self, text: str) -> None:
+        with screen.best_effort(sys.stderr):
+            # Spaces cover what is left of a longer line.
+            blank = " " * max(0, self._drawn - screen.columns(text))
+            sys.stderr.write(f"\r{text}{blank}" if text else f"\r{blank}\r")
+            sys.stderr.flush()
+        self._drawn = screen.columns(text)
 
 
-@contextmanager
-def bar(label: str, *, hidden: bool) -> Iterator[Bar | None]:
-    """Draw a progress bar on stderr while the block runs. Yields None if `hidden` or if stderr is no terminal."""
-    console = screen.Screen(stderr=True)
-    if hidden or not console.is_terminal:
-        yield None
-        return
-    columns = (
-        TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis")),
-        BarColumn(bar_width=20),
-        TaskProgressColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(compact=True),
-    )
-    with Progress(*columns, console=console, transient=True, expand=True) as progress:
-        yield Bar(progress, label)
+def bar_line(label: str, done: int, total: int | None, rate: float, width: int) -> str:
+    """Return the line of a progress bar for a terminal of `width` columns. `rate` is in bytes per second."""
+    facts = f"{screen.amount(done, total)}  {screen.size(int(rate))}/s"
+    if total:
+        filled = min(done, total) * BAR_COLUMNS // total
+        left = f"  {(total - done) / rate:.0f} s left" if rate else ""
+        facts = f"[{'#' * filled}{'-' * (BAR_COLUMNS - filled)}] {min(done, total) / total:4.0%}  {facts}{left}"
+    label = screen.printable(label)
+    # The last column stays empty: some terminals begin a new line after it.
+    while label and screen.columns(f"{label}  {facts}") >= width:
+        label = label[:-1]
+    return f"{label}  {facts}"[: max(width - 1, 0)]
+
+
+def _width() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):
+        return 80
 
 
 class CopyProgress:
-    """Receives the progress of a copy, and draws it if there is a `bar`. Amounts are bytes."""
+    """Receives the progress of a copy, and draws it on a terminal unless it is `hidden`. Amounts are bytes."""
 
-    def __init__(self, label: str, *, hidden: bool, bar: Bar | None) -> None:
+    def __init__(self, label: str, *, hidden: bool) -> None:
         self._label = label
         self._hidden = hidden
-        self._bar = bar
+        self._bar = Bar() if not hidden and sys.stderr.isatty() else None
         self.done = 0
         self.total: int | None = None
 
@@ -80,7 +99,7 @@ class CopyProgress:
         """Take the progress of one file: the client's `Report` callback."""
         self.done, self.total = done, total
         if self._bar is not None:
-            self._bar.move(done, total)
+            self._bar.move(done, total, self._label)
 
     def file(self, path: str, done: int, total: int) -> None:
         """Take the progress of a folder, of which `path` is being copied: the client's `TreeReport` callback."""
@@ -90,11 +109,16 @@ class CopyProgress:
 
     def resuming(self, at: int, total: int) -> None:
         """Say that a copy continues after its first `at` bytes: the client's `Resuming` callback."""
-        self.report(0, at, total)
-        if self._bar is not None:
-            self._bar.start_at(at, total)
         if not self._hidden:
             screen.complain(f"{self._label}: resuming at {screen.amount(at, total)}")
+        if self._bar is not None:
+            self._bar.start_at(at)
+        self.report(0, at, total)
+
+    def end(self) -> None:
+        """Remove what is drawn."""
+        if self._bar is not None:
+            self._bar.clear()
 
     def rest(self, describe: DescribeRest | None) -> str:
         """Return a sentence about what the interrupted copy leaves; empty if it leaves nothing."""
@@ -108,16 +132,17 @@ def copy_progress(label: str, *, hidden: bool, describe_rest: DescribeRest | Non
     If the copy is interrupted or loses the server or the device, `describe_rest` describes what it leaves. The text
     goes into `Interrupted` or into the error's hint. None: it leaves nothing.
     """
-    with bar(label, hidden=hidden) as drawn:
-        progress = CopyProgress(label, hidden=hidden, bar=drawn)
-        try:
-            yield progress
-        except KeyboardInterrupt as error:
-            raise Interrupted(progress.rest(describe_rest)) from error
-        except TransportError as error:
-            if rest := progress.rest(describe_rest):
-                error.hint = f"{error.hint}. {rest}".removeprefix(". ")
-            raise
+    progress = CopyProgress(label, hidden=hidden)
+    try:
+        yield progress
+    except KeyboardInterrupt as error:
+        raise Interrupted(progress.rest(describe_rest)) from error
+    except TransportError as error:
+        if rest := progress.rest(describe_rest):
+            error.hint = f"{error.hint}. {rest}".removeprefix(". ")
+        raise
+    finally:
+        progress.end()
 
 
 def print_file_result(copied: Copied, label: str, verb: str, paths: Mapping[str, Any], *, json: bool) -> None:

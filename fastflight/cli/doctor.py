@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from fastflight.cli import doctor_checks, screen
+from fastflight.cli import doctor_checks, drawing, screen
 from fastflight.cli.doctor_checks import Subject
 from fastflight.cli.exit_codes import REFUSED, report_errors
 from fastflight.cli.options import AsJson, Interrupt
@@ -73,10 +73,10 @@ def _name_and_url(text: str) -> tuple[str, str]:
 
 
 def _show(subject: Subject) -> None:
-    screen.show(screen.cell(subject.name, "bold"))
+    drawing.show(drawing.cell(subject.name, "bold"))
     for finding in subject.findings:
         mark, style = MARKS[finding.level]
-        text = Text("  ").append(mark, style=style).append_text(screen.cell(f"  {finding.what}"))
+        text = Text("  ").append(mark, style=style).append_text(drawing.cell(f"  {finding.what}"))
         if finding.advice:
-            text.append("\n").append_text(screen.cell(f"      {finding.advice}", "dim"))
-        screen.show(text)
+            text.append("\n").append_text(drawing.cell(f"      {finding.advice}", "dim"))
+        drawing.show(text)

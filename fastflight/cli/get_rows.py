@@ -10,7 +10,7 @@ import pyarrow as pa
 import typer
 from rich.console import Group
 
-from fastflight.cli import screen
+from fastflight.cli import drawing, screen
 from fastflight.cli.arguments import Target
 from fastflight.cli.copy_progress import copy_progress
 from fastflight.cli.exit_codes import REFUSED
@@ -50,7 +50,7 @@ def read_rows(
         screen.as_json({**paths, "columns": types, **summary})
     else:
         if shown is not None:
-            screen.show(shown)
+            drawing.show(shown)
     _report_failed(summary)
 
 

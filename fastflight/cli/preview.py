@@ -12,7 +12,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from fastflight.cli import screen
+from fastflight.cli import drawing, screen
 from fastflight.client import RowStream
 
 FIRST_ROWS = 10
@@ -74,15 +74,15 @@ class Preview:
         grid = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
         for field in self._schema:
             numeric = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-            type_ = screen.cell(str(field.type), "dim not bold")
-            heading = screen.cell(field.name).append("\n").append_text(type_)
+            type_ = drawing.cell(str(field.type), "dim not bold")
+            heading = drawing.cell(field.name).append("\n").append_text(type_)
             grid.add_column(heading, justify="right" if numeric else "left", no_wrap=True)
         for row in self._first:
-            grid.add_row(*map(screen.cell, row))
+            grid.add_row(*map(drawing.cell, row))
         if self._rows > len(self._first) + len(self._last):
             grid.add_row(*(Text("...", style="dim") for _ in self._schema))
         for row in self._last:
-            grid.add_row(*map(screen.cell, row))
+            grid.add_row(*map(drawing.cell, row))
         rows = "1 row" if self._rows == 1 else f"{self._rows:,} rows"
         if self._rows == self._head:
             rows = f"the first {rows.removeprefix('1 ')}"

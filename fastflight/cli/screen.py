@@ -4,6 +4,8 @@ Much of the text comes from boards, from servers, or from names of files. A term
 text: they can set its title, move the cursor, and make some terminals type. So all text is printed through `printable`:
 stderr and tables always, other text if stdout is a terminal. In a pipe or a file other text stays unchanged. JSON
 writes such characters as `\\u00XX`, which is the same value (docs/decisions/0053-text-from-elsewhere.md).
+
+Everything here starts fast. What needs rich, such as colours and previews of rows, is in `drawing`.
 """
 
 from __future__ import annotations
@@ -14,18 +16,10 @@ import json
 import os
 import sys
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import date, datetime, time
 from typing import Any, TextIO
-
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
-from rich.table import Table
-from rich.text import Text
-
-# The width of tables in a pipe or a file. Without it, rich would cut lines at the width of a terminal.
-PIPE_COLUMNS = 10_000
 
 
 def line(text: str) -> None:
@@ -35,7 +29,7 @@ def line(text: str) -> None:
 
 def lines(text: str) -> None:
     """Print lines of a result on stdout. `text` includes the line ends."""
-    with _on_stdout():
+    with on_stdout():
         sys.stdout.write(printable_lines(text) if sys.stdout.isatty() else text)
         sys.stdout.flush()
 
@@ -51,7 +45,7 @@ def bytes_writer() -> Callable[[bytes], None]:
 
 def write_unchanged(data: bytes) -> None:
     """Print bytes on stdout as they are, even on a terminal, which obeys the escape sequences in them."""
-    with _on_stdout():
+    with on_stdout():
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
@@ -64,7 +58,7 @@ def complain(text: str) -> None:
 
 
 @contextmanager
-def _on_stdout() -> Iterator[None]:
+def on_stdout() -> Iterator[None]:
     """Name "standard output" in an `OSError` of the block; after it, discard further output."""
     try:
         yield
@@ -117,11 +111,6 @@ def _is_printable(character: str) -> bool:
     return character.isprintable() or character == "\t" or unicodedata.category(character) == "Zs"
 
 
-def cell(text: str, style: str = "") -> Text:
-    """Return printable text for a table or a status line. `style` is one of rich's."""
-    return Text(printable(text), style)
-
-
 def as_json(value: Any) -> None:
     """Print a result as one line of JSON. NaN and infinities become null: JSON has neither."""
     from fastflight.tables.writing import finite  # not at the top: it loads Arrow, which `--help` does not need
@@ -130,37 +119,24 @@ def as_json(value: Any) -> None:
     line(text if text.isprintable() else "".join(c if _is_printable(c) else json.dumps(c)[1:-1] for c in text))
 
 
-class Screen(Console):
-    """A console that escapes control characters in everything it draws, except its own."""
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):
-            if segment.control or segment.text.isprintable():
-                yield segment
-            else:
-                yield Segment(printable_lines(segment.text), segment.style)
-
-
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[str] = ()) -> None:
     """Print a table. `right` names the headings whose columns are aligned to the right."""
-    grid = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in headings:
-        grid.add_column(heading, justify="right" if heading in right else "left", no_wrap=True)
-    for row in rows:
-        grid.add_row(*map(cell, row))
-    show(grid)
+    cells = [[printable(text) for text in row] for row in (headings, *rows)]
+    widths = [max(map(columns, column)) for column in zip(*cells, strict=True)]
+    for row in cells:
+        padded = []
+        for heading, text, width in zip(headings, row, widths, strict=True):
+            gap = " " * (width - columns(text))
+            padded.append(gap + text if heading in right else text + gap)
+        line("  ".join(padded).rstrip())
 
 
-def show(content: Any) -> None:
-    """Print anything that rich can render on stdout; in a pipe or a file, without cutting lines."""
-    console = Screen()
-    if console.is_terminal:
-        with _on_stdout():
-            console.print(content)
-        return
-    text = io.StringIO()
-    Screen(width=PIPE_COLUMNS, file=text).print(content)
-    lines("".join(f"{each.rstrip()}\n" for each in text.getvalue().splitlines()))
+def columns(text: str) -> int:
+    """Return how many columns of a terminal `text` takes: Chinese characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(each) in ("W", "F") for each in text)
+    return len(text) + wide - sum(unicodedata.category(each) in ("Mn", "Me") for each in text)
 
 
 def size(number: int | None) -> str:

@@ -50,6 +50,7 @@ def sql(
     if not text.strip():
         raise typer.BadParameter("there is no query: give one, or send it to standard input")
     # Not at the top: they load Arrow, which `--help` does not need.
+    from fastflight.cli import drawing
     from fastflight.cli.get_rows import print_rows, save_rows
     from fastflight.cli.preview import preview_of
 
@@ -59,8 +60,8 @@ def sql(
             if json:
                 screen.as_json({"output": str(output), **stream.summary})
             else:
-                screen.show(saved)
+                drawing.show(saved)
         elif json or not sys.stdout.isatty():
             print_rows(stream.schema, stream, "jsonl" if json else "csv")
         else:
-            screen.show(preview_of(stream.schema, stream, first=SHOWN_ROWS))
+            drawing.show(preview_of(stream.schema, stream, first=SHOWN_ROWS))

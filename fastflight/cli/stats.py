@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from fastflight.cli import screen
+from fastflight.cli import drawing, screen
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
@@ -50,9 +50,9 @@ def stats(
     with server.client() as client:
         if not watch:
             answer = client.stats()
-            screen.as_json(answer) if json else screen.show(render(server.location, answer, {}))
+            screen.as_json(answer) if json else drawing.show(render(server.location, answer, {}))
             return
-        console = screen.Screen()
+        console = drawing.Screen()
         with Live(console=console, screen=console.is_terminal and not json, auto_refresh=False) as live:
             before: Metrics = {}
             while True:
@@ -62,7 +62,7 @@ def stats(
                 elif console.is_terminal:
                     live.update(render(server.location, answer, before), refresh=True)
                 else:
-                    screen.show(render(server.location, answer, before))
+                    drawing.show(render(server.location, answer, before))
                 before = metrics_of(answer)
                 time.sleep(WATCH_SECONDS)
 
@@ -98,7 +98,7 @@ def _head(server: str, answer: Mapping[str, Any], metrics: Metrics) -> Text:
         f"{_sum(metrics, 'process_open_fds'):.0f} of {_sum(metrics, 'process_max_fds'):.0f} descriptors",
         f"{answer['threads']['all']} threads",
     ]
-    text = screen.cell(server, "bold").append("  " + ", ".join(parts), style="not bold")
+    text = drawing.cell(server, "bold").append("  " + ", ".join(parts), style="not bold")
     if removed := _removed(metrics):
         text.append("\nended: " + ", ".join(removed), style="not bold")
     return text

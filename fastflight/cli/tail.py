@@ -15,7 +15,7 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
-from fastflight.cli import screen
+from fastflight.cli import drawing, screen
 from fastflight.cli.arguments import device_name, schema_of
 from fastflight.cli.exit_codes import UNREACHABLE, Interrupted
 from fastflight.cli.interruption import interruptible
@@ -136,7 +136,7 @@ def follow(name: str, stream: SessionStream, show: Show, *, quiet: bool) -> None
     """
     status = StatusLine(name)
     recording = stream.recording
-    console = screen.Screen(stderr=True)
+    console = drawing.Screen(stderr=True)
     drawn = not quiet and console.is_terminal and sys.stdout.isatty()
     with (
         Live(status, console=console, transient=True, refresh_per_second=4, redirect_stdout=drawn)
@@ -188,7 +188,7 @@ class StatusLine:
         if now - since >= RATE_SECONDS:
             self._rate = (self._rows - rows) / (now - since)
             self._counted = (now, self._rows)
-        return screen.cell(f"{self._device}  {self._rows:,} rows  {self._rate:.1f}/s{self._missed}", "dim")
+        return drawing.cell(f"{self._device}  {self._rows:,} rows  {self._rate:.1f}/s{self._missed}", "dim")
 
 
 def format_missed(missed: tuple[int, int]) -> str:

@@ -17,6 +17,8 @@ SECONDS = 60.0
 # Packages that take long to load.
 ARROW = {"numpy", "pandas", "pyarrow", "pydantic"}
 SERVER = {"fastapi", "matplotlib", "prometheus_client", "serial", "structlog", "uvicorn"}
+# What only styled text and previews need.
+DRAWING = {"rich"}
 # The parts of fastflight that only a server, or a command that opens a device itself, needs.
 SERVER |= {f"fastflight.{name}" for name in ("bridge", "device", "gateway", "log", "server", "sources", "transport")}
 # Commands that open devices, or read and write files of a server.
@@ -57,6 +59,9 @@ def test_a_command_that_calls_a_server_loads_only_the_client() -> None:
     "words",
     [
         ("ls",),
+        ("info",),
+        ("df",),
+        ("exec", "print(1)"),
         ("cat", ":main.py"),
         ("cp", ":log.bin", "copy"),
         ("cp", __file__, ":a.py"),
@@ -70,7 +75,7 @@ def test_short_commands_on_a_board_without_a_server_load_no_arrow_and_no_server(
     monkeypatch.chdir(tmp_path)
     loaded = loaded_by(command(*words, "--device", "sim:?telemetry=0"))
     assert "fastflight.device" in loaded
-    assert loaded & {"numpy", "pandas", "pyarrow", "prometheus_client", "fastflight.server", "fastflight.log"} == set()
+    assert loaded & (ARROW | DRAWING | {"prometheus_client", "fastflight.server", "fastflight.log"}) == set()
 
 
 @pytest.mark.parametrize(
@@ -80,7 +85,7 @@ def test_short_commands_on_a_server_load_no_arrow(words: tuple[str, ...]) -> Non
     with serving({"demo": "sim:"}) as running:
         loaded = loaded_by(command(*words, "--server", running.location))
     assert "fastflight.client.light.client" in loaded
-    assert loaded & (ARROW | SERVER) == set()
+    assert loaded & (ARROW | SERVER | DRAWING) == set()
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -6,7 +6,7 @@ import math
 import pyarrow as pa
 import pytest
 
-from fastflight.cli import screen
+from fastflight.cli import drawing, screen
 from fastflight.cli.preview import Preview
 from fastflight.cli.tail import printer
 
@@ -21,6 +21,17 @@ def test_what_a_device_calls_its_files_does_not_reach_the_terminal_as_it_is(caps
     out, err = capsys.readouterr()
     assert out.splitlines() == ["path", SHOWN]
     assert err == f"error: {SHOWN}\n\tline 2\n"
+
+
+def test_columns_are_aligned_by_what_a_terminal_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [("1", "目", "x"), ("1000", "e\u0301a", ""), ("20", "long", "y")]
+    screen.table(("n", "name", "last"), rows, right=("n",))
+    assert capsys.readouterr().out.splitlines() == [
+        "   n  name  last",
+        "   1  目    x",
+        "1000  e\u0301a",
+        "  20  long  y",
+    ]
 
 
 # Year 0, which Arrow has and Python has not, one that neither has, and a zone that nobody knows.
@@ -41,7 +52,7 @@ def test_a_time_that_python_does_not_have_is_shown(
     batch = pa.record_batch([pa.array([1, 2, 3]), times, times], ["n", "t", "u"])
     preview = Preview(batch.schema)
     preview.add(batch)
-    screen.show(preview.table())
+    drawing.show(preview.table())
     assert capsys.readouterr().out.splitlines()[2].split("  ")[-1].strip() == shown
     printer(batch.schema, raw=False, as_csv=False, json=True)(batch)
     assert [json.loads(line)["t"] for line in capsys.readouterr().out.splitlines()][:2] == [shown, None]
