@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 from fastflight.errors import RequestError
 from fastflight.transport import Address, parse_url
-from fastflight.transport.webrepl import WebReplAddress
+from fastflight.transport.port import LockedAddress
 
 # The password of WebREPL devices whose URL does not say where it is.
 PASSWORD_VARIABLE = "FASTFLIGHT_WEBREPL_PASSWORD"  # noqa: S105  # the name of a variable
@@ -20,15 +19,15 @@ MAX_PASSWORD_BYTES = 64 * 1024
 def device_address(url: str) -> Address:
     """Return the address for a device URL. `RequestError` if the URL is wrong or its password cannot be read."""
     address = parse_url(url)
-    if not isinstance(address, WebReplAddress):
+    if not isinstance(address, LockedAddress):
         return address
     if address.password_file is not None:
-        return replace(address, password=read_password(Path(address.password_file)))
+        return address.unlocked(read_password(Path(address.password_file)))
     name = address.password_env or PASSWORD_VARIABLE
     password = os.environ.get(name, "")
     if address.password_env and not password:
         raise RequestError(f"the variable {name} is not set", where=address.url, hint="It holds the board's password")
-    return replace(address, password=password)
+    return address.unlocked(password)
 
 
 def read_password(path: Path) -> str:

@@ -18,13 +18,14 @@ from fastflight.device.unread_input import UnreadInput
 from fastflight.errors import TransportClosed, TransportError
 from fastflight.lazy import Logger
 from fastflight.transport import Address, AsyncAddress, Port, arun, run
-from fastflight.transport.exec import ExecAddress
-from fastflight.transport.sim import SimAddress
 from fastflight.transport.tap import Tap
 from fastflight.transport.tapped import BACKLOG_SECONDS, Guard, TappedPort, receive_backlog, tapped, unguarded
+from fastflight.transport.url import scheme_of
 
 log = Logger(__name__)
 
+# The kinds of addresses that start their device when they are opened.
+STARTED = frozenset(("exec:", "sim:"))
 # Enough to start a child process, or to connect over a slow network.
 OPEN_SECONDS = 10.0
 
@@ -52,7 +53,7 @@ class DeviceLine:
         self.openings = 0
         # Output that the device sent before the port was opened may wait in the port. Not where opening the address
         # starts the device.
-        self._starts_device = isinstance(address, ExecAddress | SimAddress)
+        self._starts_device = scheme_of(address.url) in STARTED
         self._may_have_backlog = not self._starts_device
         # A thread may still be opening the port when the line is closed.
         self._closing = threading.Lock()

@@ -22,11 +22,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
+from fastflight.transport import url_parts
 from fastflight.transport.child import ChildPort
 from fastflight.transport.descriptor import DescriptorPort
 
+OPTIONS = ("cwd",)
 # A child that was asked to exit gets this long before it is killed.
 GRACE_SECONDS = 2.0
 POLL_SECONDS = 0.01
@@ -286,3 +289,14 @@ def _signal(child: subprocess.Popen[bytes], number: int) -> bool:
     except (ProcessLookupError, PermissionError):  # macOS raises the latter for a group that only waits to be reaped
         return False
     return True
+
+
+def parse(url: str, rest: str) -> ExecAddress:
+    """Return the address for a URL of this kind; `rest` follows the scheme. `RequestError` if it is wrong."""
+    # A command may hold a question mark of its own: only a known option ends it.
+    command, mark, query = rest.rpartition("?")
+    if not mark or not query.startswith(tuple(f"{name}=" for name in OPTIONS)):
+        command, query = rest, ""
+    if not command.strip():
+        raise url_parts.bad(url, "the command is missing")
+    return ExecAddress(url, command, dict(parse_qsl(query)).get("cwd"))

@@ -143,6 +143,22 @@ class Address(Protocol):
 
 
 @runtime_checkable
+class LockedAddress(Address, Protocol):
+    """An address whose device asks for a password. At most one of the first two says where it is."""
+
+    @property
+    def password_file(self) -> str | None:
+        """The name of a file with the password."""
+
+    @property
+    def password_env(self) -> str | None:
+        """The name of a variable of the environment with the password."""
+
+    def unlocked(self, password: str) -> Address:
+        """Return the same address with its password."""
+
+
+@runtime_checkable
 class AsyncAddress(Protocol):
     """An address whose line can be opened on an event loop, without a thread."""
 

@@ -27,10 +27,14 @@ from fastflight.protocol.rfc2217 import (
     SetStopBits,
 )
 from fastflight.protocol.rfc2217_client import Request, Rfc2217Client
+from fastflight.transport import url_parts
 from fastflight.transport.framed import Deadline, FramedPort
 from fastflight.transport.port import LineSettings, ModemLines
 from fastflight.transport.run import arun, run
 from fastflight.transport.socket import SocketAddress, SocketPort
+
+# The options of a URL, all of which are public.
+OPTIONS = SHOWN = ("baud", "dtr", "rts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,3 +184,12 @@ def _lines(state: ModemState) -> ModemLines:
         ri=ModemState.RI in state,
         cd=ModemState.CD in state,
     )
+
+
+def parse(url: str, rest: str) -> Rfc2217Address:
+    """Return the address for a URL of this kind; `rest` follows the scheme. `RequestError` if it is wrong."""
+    host, port = url_parts.endpoint(url, rest)
+    options = dict(url_parts.options(url, rest, OPTIONS))
+    baud = url_parts.baud(url, options)
+    dtr, rts = (url_parts.flag(url, name, options.get(name)) for name in ("dtr", "rts"))
+    return Rfc2217Address(url, host, port, baud, dtr, rts)

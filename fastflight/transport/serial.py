@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import serial
@@ -21,8 +22,9 @@ import serial_asyncio
 
 from fastflight.concurrency import off_loop
 from fastflight.errors import TransportError
+from fastflight.transport import url_parts
 from fastflight.transport.identity import Identity, Ports, format_ports, identify, system_ports
-from fastflight.transport.pacing import DEFAULT, Pacing
+from fastflight.transport.pacing import DEFAULT, LIMITS, Pacing
 from fastflight.transport.port import LineSettings
 from fastflight.transport.serial_lines import FAILURES
 from fastflight.transport.serial_port import SerialPort
@@ -31,6 +33,8 @@ from fastflight.transport.serial_windows import ThreadedSerialPort
 
 PortClass: type[SerialPort] = PosixSerialPort if os.name == "posix" else ThreadedSerialPort
 DEFAULT_BAUD = LineSettings().baud
+# The options of a URL, all of which are public.
+OPTIONS = SHOWN = ("baud", "dtr", "rts", "serial_number", "location", *LIMITS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +154,31 @@ class SerialAddress:
         if code in (errno.EBUSY, errno.EAGAIN, errno.EWOULDBLOCK):
             return "Another program has it open: close that first"
         return f"Check its name and the cable. Ports found here: {format_ports(self.ports())}"
+
+
+def parse(url: str, rest: str) -> SerialAddress:
+    """Return the address for a URL of this kind; `rest` follows the scheme. `RequestError` if it is wrong."""
+    path = url_parts.path(rest.removeprefix("//"))
+    options = dict(url_parts.options(url, rest, OPTIONS))
+    wanted = Identity(options.get("serial_number"), options.get("location"))
+    identified = wanted != Identity()
+    if path.strip("/") and identified:
+        raise url_parts.bad(url, "the port is named twice: by its path, and by its serial number or location")
+    if "" in (wanted.serial_number, wanted.location) or not (path.strip("/") or identified):
+        raise url_parts.bad(url, "the port's name is missing")
+    # On Windows the name has no slash of its own: serial:///COM7.
+    name = path.lstrip("/") if url_parts.COM_PORT.fullmatch(path.lstrip("/")) else path
+    return SerialAddress(
+        url,
+        "" if identified else name,
+        url_parts.baud(url, options) or DEFAULT_BAUD,
+        url_parts.flag(url, "dtr", options.get("dtr")),
+        url_parts.flag(url, "rts", options.get("rts")),
+        wanted if identified else None,
+        _pacing(url, options),
+    )
+
+
+def _pacing(url: str, options: Mapping[str, str]) -> Pacing:
+    sizes = {name: url_parts.between(url, name, options[name], *LIMITS[name]) for name in LIMITS if name in options}
+    return replace(DEFAULT, **sizes)

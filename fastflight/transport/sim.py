@@ -20,8 +20,15 @@ from pathlib import Path
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.simulator.samples import write_samples
+from fastflight.transport import url_parts
 from fastflight.transport.socket import SocketPort
 
+NUMBERS = ("baud", "ring", "hold", "capacity", "heap", "no-raw-paste", "no-interrupt", "soft-timers", "seed")
+# The options of a URL that may be repeated.
+LISTS = ("fault", "without")
+# The public options: all but a folder.
+SHOWN = ("telemetry", *LISTS, *NUMBERS)
+OPTIONS = ("files", *SHOWN)
 TOKEN_VARIABLE = "FASTFLIGHT_SIMULATOR_TOKEN"  # noqa: S105  # the name of a variable
 # The environment variables that Python may need to start. The board gets no others: code on it can read all of them.
 ENVIRONMENT = frozenset({"PYTHONHOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT"})
@@ -137,3 +144,18 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         child.wait()
     if child.stderr is not None:
         child.stderr.close()
+
+
+def parse(url: str, rest: str) -> SimAddress:
+    """Return the address for a URL of this kind; `rest` follows the scheme. `RequestError` if it is wrong."""
+    path = url_parts.path(rest)
+    if path.strip("/"):
+        raise url_parts.bad(url, f"{path!r} is out of place: options follow a question mark")
+    pairs = url_parts.options(url, rest, OPTIONS, LISTS)
+    for name, value in pairs:
+        if name in NUMBERS:
+            url_parts.number(url, name, value)
+    files = dict(pairs).get("files")
+    if files is not None and "\0" in files:
+        raise url_parts.bad(url, "the folder name is not valid")
+    return SimAddress(url, tuple(pair for pair in pairs if pair[0] != "files"), files)

@@ -18,6 +18,7 @@ from typing import Any
 from fastflight.concurrency import off_loop
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
+from fastflight.transport import url_parts
 from fastflight.transport.port import READ_BYTES, LineSettings
 from fastflight.transport.watch import Watch, is_timeout
 
@@ -28,6 +29,8 @@ KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPALIVE", 30), ("TCP_KEEPINTVL", 10),
 USER_TIMEOUT_MS = 60_000
 # The most that one call sends: on any usable line, a working peer accepts this much within the timeout of a write.
 WRITE_BYTES = 64 * 1024
+# The options of a URL, all of which are public.
+OPTIONS = SHOWN = ("baud",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,3 +238,9 @@ class SocketPort:
             where=self._where,
             hint="Plug it in or start it again",
         )
+
+
+def parse(url: str, rest: str) -> SocketAddress:
+    """Return the address for a URL of this kind; `rest` follows the scheme. `RequestError` if it is wrong."""
+    host, port = url_parts.endpoint(url, rest)
+    return SocketAddress(url, host, port, url_parts.baud(url, dict(url_parts.options(url, rest, OPTIONS))))

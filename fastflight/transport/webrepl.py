@@ -11,11 +11,12 @@ from __future__ import annotations
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from fastflight.errors import TransportClosed, TransportError
 from fastflight.extras import needs
+from fastflight.transport import url_parts
 from fastflight.transport.framed import Deadline, FramedPort
 from fastflight.transport.run import arun, run
 from fastflight.transport.socket import SocketAddress, SocketPort
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from fastflight.protocol.webrepl import WebReplClient
 
 # The options of a URL that say where the password is.
-PASSWORD_FILE, PASSWORD_ENV = "password_file", "password_env"  # the names of options
+PASSWORD_FILE, PASSWORD_ENV = OPTIONS = ("password_file", "password_env")
+# None is public.
+SHOWN = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,10 @@ class WebReplAddress:
         with self._closing_on_failure(port):
             await port.abegin(self.password, left())
         return port
+
+    def unlocked(self, password: str) -> WebReplAddress:
+        """Return the same address with its password."""
+        return replace(self, password=password)
 
     def dispose(self) -> None:
         """Do nothing: a network address holds nothing on this host."""
@@ -107,3 +114,13 @@ class WebReplPort(FramedPort):
     async def awrite(self, data: bytes, timeout: float) -> None:
         with self._within(timeout, "took no byte"):
             await self._connection.asend(lambda: self._client.encode(data), timeout)
+
+
+def parse(url: str, rest: str) -> WebReplAddress:
+    """Return the address for a URL of this kind; `rest` follows the scheme. `RequestError` if it is wrong."""
+    host, port = url_parts.endpoint(url, rest)
+    options = dict(url_parts.options(url, rest, OPTIONS))
+    if "" in options.values() or len(options) > 1:
+        raise url_parts.bad(url, f"one of {PASSWORD_FILE} and {PASSWORD_ENV} names where the password is")
+    tls = url.startswith("wss:")
+    return WebReplAddress(url, host, port, tls, options.get(PASSWORD_FILE), options.get(PASSWORD_ENV))

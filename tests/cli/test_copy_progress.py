@@ -56,7 +56,14 @@ def test_resuming_is_said_once_and_not_to_scripts(capsys: pytest.CaptureFixture[
 
 LINES = [
     ("demo:/a", 0, None, 0.0, 80, "demo:/a  0 B  0 B/s"),
-    ("demo:/a", 5_000, 20_000, 2500.0, 80, "demo:/a  [#####---------------]  25%  5000 B of 20.0 kB  2500 B/s  6 s left"),
+    (
+        "demo:/a",
+        5_000,
+        20_000,
+        2500.0,
+        80,
+        "demo:/a  [#####---------------]  25%  5000 B of 20.0 kB  2500 B/s  6 s left",
+    ),
     ("demo:/a", 20_000, 20_000, 0.0, 80, "demo:/a  [####################] 100%  20.0 kB of 20.0 kB  0 B/s"),
     # A file that grew.
     ("demo:/a", 30_000, 20_000, 0.0, 80, "demo:/a  [####################] 100%  30.0 kB of 20.0 kB  0 B/s"),

@@ -20,7 +20,7 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
-    modules=("fastflight.transport.url",),
+    modules=("fastflight.transport.url", "fastflight.transport.url_parts"),
     seeds=(
         b"\x00/dev/ttyACM0",
         b"\x00COM7",
