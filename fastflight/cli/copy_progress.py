@@ -15,7 +15,7 @@ from typing import Any
 
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import Interrupted
-from fastflight.client import Copied, CopiedTree
+from fastflight.client import Copied, CopiedTree, Report
 from fastflight.errors import TransportError
 
 # Returns a sentence about what an interrupted copy leaves, for an amount as `screen.amount` formats it.
@@ -94,6 +94,11 @@ class CopyProgress:
         self._bar = Bar() if not hidden and sys.stderr.isatty() else None
         self.done = 0
         self.total: int | None = None
+
+    @property
+    def drawn(self) -> Report | None:
+        """`report`, if there is a bar: the server is asked for its progress only then."""
+        return None if self._bar is None else self.report
 
     def report(self, rows: int, done: int, total: int | None) -> None:
         """Take the progress of one file: the client's `Report` callback."""

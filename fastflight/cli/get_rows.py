@@ -33,7 +33,7 @@ def read_rows(
     They go to standard output in the format `printed`, or to the file at `path`. With neither, show a table.
     """
     with copy_progress(str(at), hidden=json or (printed is not None and sys.stdout.isatty())) as progress:
-        stream = read(batch_rows=None if head is None else min(head, HEAD_BATCH_ROWS), progress=progress.report)
+        stream = read(batch_rows=None if head is None else min(head, HEAD_BATCH_ROWS), progress=progress.drawn)
         with stream:
             batches: Iterable[pa.RecordBatch] = stream if head is None else first_rows(stream, head)
             shown: Group | str | None = None

@@ -96,7 +96,7 @@ class AsyncFastFlightClient:
 
     async def read_request(self, request: Request, *, progress: Report | None = None) -> AsyncRowStream:
         """Read the rows of any request. Returns when their schema is known."""
-        stream = await call_in_thread(lambda: self._connection.stream(request), RowStream.cancel)
+        stream = await call_in_thread(lambda: self._connection.stream(request, progress), RowStream.cancel)
         return AsyncRowStream(stream, progress)
 
     async def read_parallel(

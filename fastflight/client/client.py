@@ -105,7 +105,11 @@ class FastFlightClient:
 
     def read_request(self, request: Request, *, progress: Report | None = None) -> RowStream:
         """Read the rows of any request. Returns when their schema is known."""
-        return self._connection.stream(request).reporting(progress)
+        from fastflight.client.notebook import reading_bar
+
+        with reading_bar(progress) as report:
+            stream = self._connection.stream(request, report)
+        return stream.reporting(progress)
 
     def read_parallel(
         self,

@@ -22,11 +22,13 @@ from fastflight.client import answers
 from fastflight.client.credentials import NONE, Credentials, options
 from fastflight.client.described import NotReached
 from fastflight.client.failure import typed_errors
+from fastflight.client.meaning import BESIDE, understood, whole
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
 from fastflight.errors import ProtocolError, RequestError
-from fastflight.service.requests import Request
+from fastflight.service.requests import DeviceFile, Request
 from fastflight.service.wire import encode
+from fastflight.tables import format_of
 
 if TYPE_CHECKING:
     from fastflight.client.endpoint import Endpoint
@@ -64,8 +66,18 @@ class ServerConnection:
         # Clients of the other servers that endpoints name, by location.
         self._peers: dict[str, flight.FlightClient] = {}
 
-    def stream(self, request: Request) -> RowStream:
-        """Send a request and return its answer when the schema has arrived."""
+    def stream(self, request: Request, report: Report | None = None) -> RowStream:
+        """Send a request and return its answer when the schema has arrived.
+
+        The schema of a text file comes when the server has all of it. Until then, `report` is called with the bytes
+        that it has.
+        """
+        if report is not None and _is_read_whole(request):
+            with self.stream(request.model_copy(update={"limit": 0})) as stream:
+                for _, note in stream.pieces():
+                    with understood(BESIDE, self.location):
+                        if note is not None and (progress := note.get("progress")):
+                            report(0, whole(progress["bytes"]), whole(progress["size"]))
         with typed_errors(self.location):
             reader = self._client.do_get(flight.Ticket(encode(request)), self._call_options())
         return RowStream(reader, self.location)
@@ -191,3 +203,10 @@ class ServerConnection:
             if location not in self._peers:
                 self._peers[location] = self._connect(location)
             return self._peers[location]
+
+
+def _is_read_whole(request: Request) -> bool:
+    """Whether the server reads all of a file before it answers, unless its settings have a schema for the file."""
+    if not isinstance(request, DeviceFile) or request.schema_ is not None or request.infer != "file":
+        return False
+    return request.limit is None and (request.format or format_of(request.path)) in ("csv", "jsonl")

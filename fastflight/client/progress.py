@@ -1,8 +1,9 @@
 """Progress of transfers. Callers give callbacks of these types:
 
 - `Report`: called with the rows so far, the bytes so far, and the total bytes expected, or None if unknown. When
-  reading, bytes are those of the rows in Arrow's memory; for format `raw`, those of the file. When writing, they are
-  the bytes that the device has stored.
+  reading, bytes are those of the rows in Arrow's memory; for format `raw`, those of the file. Before the first row of a
+  text file that the server reads as a whole, they are those that the server has. When writing, they are the bytes that
+  the device has stored.
 - `TreeReport`: called as the files of a folder are moved, with the path of the current file, the bytes moved so far,
   and the total bytes to move.
 - `Resuming`: called once before a copy continues, with the bytes that are already there and the size of the file.

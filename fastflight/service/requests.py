@@ -188,6 +188,9 @@ TEXT_KEYS = tuple(key for key in TextKeys.model_fields if key != "schema_")
 class DeviceFile(FileRequest):
     """Reads rows from a file on a device, or writes rows to it.
 
+    With `limit` 0 there are no rows: a file that would be read as a whole is only read into the server's cache, and
+    notes `{"progress": {"bytes", "size"}}` tell how far that is.
+
     Some keys are for format `raw` only: reading begins at `offset` and ends after `limit` bytes; `resume` lets a write
     continue an interrupted one. `sha256` is the digest that the written file must have; `resume` needs it. `size` is
     that of the written file: a board without room for it is sent nothing.

@@ -2,8 +2,11 @@
 
 A text file without a schema is read into a spool first, since all of it decides the types of its columns. Then the
 board is released, and the rows are sent. Such a file is in the cache under the digest that the board computes, so that
-get_schema and the do_get after it take one download. All other files are decoded as their bytes arrive, with one piece
-of the file and one batch in memory; if the client reads slowly, a spool takes the rest, and the board is released, too.
+get_schema and the do_get after it take one download. An answer begins with its schema, so nothing in it can tell how
+far the download is: with `limit` 0 the file is only read into the cache, and notes tell that.
+
+All other files are decoded as their bytes arrive, with one piece of the file and one batch in memory; if the client
+reads slowly, a spool takes the rest, and the board is released, too.
 
 Writing encodes one batch at a time. A batch is acknowledged when its bytes are stored on the device, and the file
 appears under its name only when all of its bytes are verified there.
@@ -15,6 +18,7 @@ how many there are; the offset of the first row that the client then sends says 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 
 import pyarrow as pa
@@ -28,6 +32,7 @@ from fastflight.service.source import (
     AsyncReading,
     Estimate,
     Lot,
+    Noted,
     Reading,
     Sent,
     SourceFunctions,
@@ -41,7 +46,11 @@ from fastflight.sources.file_rows import FileRows, WholeRows, layout_of, rows_of
 from fastflight.sources.reading import abegin, begin
 from fastflight.sources.release import PATIENCE_SECONDS, areleased, released
 from fastflight.sources.spool import Spool
+from fastflight.tables.bare import empty
 from fastflight.tables.text import SAMPLE_BYTES
+
+# Between two notes: bars that move less often look as if they stood still.
+PROGRESS_SECONDS = 0.2
 
 # Takes the name of a device and a path.
 KeysOf = Callable[[str, str], TextKeys | None]
@@ -173,41 +182,50 @@ class DeviceFiles:
     def fetch(self, request: DeviceFile) -> Generator[Lot, None, Content]:
         """Return the content of the file, from the cache if the board's digest says so. The caller closes it.
 
-        Yields empty lots while the board sends it. The board is released before the content is returned.
+        Yields lots without rows while the board sends it. The board is released before the content is returned. With
+        `limit` 0, a file that cannot be kept in the cache is not read, and the content is empty.
         """
         device = self._inventory.device(request.device)
         with contextlib.ExitStack() as on_error:
             with device.lease(holder(request), interrupt=request.interrupt) as session, errors_name_file(request):
                 entry = session.stat(request.path)
+                progress = _Progress(request, entry.size)
+                yield progress.lot(0)
                 key = CacheKey(request.device, entry, *session.hash(request.path))
                 if (found := self.cache.find(key)) is not None:
                     return found
                 spool = on_error.enter_context(contextlib.closing(Spool()))
-                with contextlib.closing(session.read(request.path, transfer=transfer_of(request))) as pieces:
-                    for piece in pieces:
-                        spool.feed(piece)
-                        yield []
+                if request.limit != 0 or self.cache.can_keep(key):
+                    with contextlib.closing(session.read(request.path, transfer=transfer_of(request))) as pieces:
+                        for piece in pieces:
+                            spool.feed(piece)
+                            yield progress.lot(spool.size)
             content = self.cache.store(key, spool)
             on_error.pop_all()
             return content
 
-    async def _afetch(self, request: DeviceFile) -> Content:
-        """As `fetch`, on an event loop. Threads use the disk."""
+    async def _afetch(self, request: DeviceFile) -> AsyncGenerator[Lot | Content, None]:
+        """As `fetch`, on an event loop. Threads use the disk. The content is the last item."""
         device = self._inventory.device(request.device)
         with contextlib.ExitStack() as on_error:
             async with device.alease(holder(request), interrupt=request.interrupt) as session:
                 with errors_name_file(request):
                     entry = await session.stat(request.path)
+                    progress = _Progress(request, entry.size)
+                    yield progress.lot(0)
                     key = CacheKey(request.device, entry, *await session.hash(request.path))
-                    if (found := await off_loop(self.cache.find, key, discard=_close)) is not None:
-                        return found
-                    spool = on_error.enter_context(contextlib.closing(Spool()))
-                    async with contextlib.aclosing(session.read(request.path, transfer=transfer_of(request))) as pieces:
-                        async for piece in pieces:
-                            await spool.afeed(piece)
-            content = await off_loop(self.cache.store, key, spool)
+                    if (found := await off_loop(self.cache.find, key, discard=_close)) is None:
+                        spool = on_error.enter_context(contextlib.closing(Spool()))
+                        if request.limit != 0 or self.cache.can_keep(key):
+                            reading = session.read(request.path, transfer=transfer_of(request))
+                            async with contextlib.aclosing(reading) as pieces:
+                                async for piece in pieces:
+                                    await spool.afeed(piece)
+                                    yield progress.lot(spool.size)
+            if found is None:
+                found = await off_loop(self.cache.store, key, spool)
             on_error.pop_all()
-            return content
+            yield found
 
     def rows(self, request: DeviceFile, content: Content) -> Reading:
         """Read a file's content as rows. The caller closes `content` afterwards."""
@@ -240,10 +258,15 @@ class DeviceFiles:
 
     async def _alots(self, request: DeviceFile, rows: FileRows | WholeRows) -> AsyncGenerator[Lot, None]:
         if request.cached or isinstance(rows, WholeRows):
-            with contextlib.closing(await self._afetch(request)) as content:
-                lots = _content_lots(request, rows, content)
-                while (lot := await off_loop(next, lots, None)) is not None:
-                    yield lot
+            async with contextlib.aclosing(self._afetch(request)) as fetching:
+                async for item in fetching:
+                    if not isinstance(item, Content):
+                        yield item
+                        continue
+                    with contextlib.closing(item) as content:
+                        lots = _content_lots(request, rows, content)
+                        while (lot := await off_loop(next, lots, None)) is not None:
+                            yield lot
             return
         async with contextlib.aclosing(areleased(self._apieces(request, rows), self._patience)) as pieces:
             with errors_name_file(request):
@@ -282,6 +305,23 @@ class DeviceFiles:
             async with contextlib.aclosing(reading) as pieces:
                 async for piece in pieces:
                     yield piece
+
+
+class _Progress:
+    """Tells how much of a file the server has, if the request asks for nothing else."""
+
+    def __init__(self, request: DeviceFile, size: int) -> None:
+        self._is_wanted = request.limit == 0
+        self._size = size
+        self._due = 0.0
+
+    def lot(self, done: int) -> Lot:
+        """Return a note when it is due, without rows."""
+        now = time.monotonic()
+        if not self._is_wanted or now < self._due:
+            return []
+        self._due = now + PROGRESS_SECONDS
+        return [Noted(empty(pa.schema([])), {"progress": {"bytes": done, "size": self._size}})]
 
 
 def _content_lots(request: DeviceFile, rows: FileRows | WholeRows, content: Content) -> Generator[Lot, None, None]:

@@ -143,6 +143,10 @@ class FileCache:
                 self._temporary = tempfile.TemporaryDirectory(prefix="fastflight-cache-")
             return Path(self._temporary.name)
 
+    def can_keep(self, key: CacheKey) -> bool:
+        """Whether a file becomes an entry, if it is not changed while it is read."""
+        return bool(self.max_bytes and key.name) and key.entry.size <= self.max_bytes
+
     def find(self, key: CacheKey) -> Content | None:
         """Return the content of an entry; None if there is none, or if it is damaged or cannot be read."""
         if not key.name or not self.max_bytes:

@@ -59,7 +59,7 @@ class _Rows:
     def schema(self) -> pa.Schema | None:
         """The schema of the rows; None until it is known."""
         schema = None if self._reader is None else self._reader.schema
-        if schema is None and self._described is not None and self.empty:
+        if schema is None and self.empty:
             schema = pa.schema([])
         if schema is None:
             return None
@@ -186,7 +186,7 @@ def read_layout(request: DeviceFile) -> Layout:
     if request.resume or request.sha256 or request.size is not None:
         key = "resume" if request.resume else "sha256" if request.sha256 else "size"
         raise RequestError("only a write takes this", where=key, hint="To continue a read, give the offset")
-    if (request.offset or request.limit is not None) and layout.format != "raw":
+    if (request.offset or request.limit) and layout.format != "raw":
         raise RequestError(
             f"{layout.format} is read from its beginning to its end",
             where="offset" if request.offset else "limit",

@@ -20,7 +20,7 @@ from fastflight.device import Inventory
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
 from fastflight.simulator import samples
-from fastflight.sources import device_actions, device_sources, mock
+from fastflight.sources import DeviceFiles, FileCache, device_actions, device_sources, mock
 
 # For waits that end as soon as something happens; reached only when it does not.
 SOON = 30.0
@@ -131,15 +131,17 @@ def sha256(data: bytes) -> str:
 
 
 @contextmanager
-def board_server(devices: Mapping[str, str], folder: Path, **limits: float) -> Iterator[BoardServer]:
-    """A server as the command line puts it together."""
+def board_server(
+    devices: Mapping[str, str], folder: Path, cache: FileCache | None = None, **limits: float
+) -> Iterator[BoardServer]:
+    """A server as the command line puts it together; without a `cache`, it keeps no files."""
     with ExitStack() as parts:
         shards = Shards(2)
         parts.callback(shards.close)
         inventory = parts.enter_context(Inventory(devices, shards=shards, **limits))
         parts.enter_context(shards)
         catalog = Catalog()
-        for source in (*device_sources(inventory), mock.SOURCE):
+        for source in (*device_sources(inventory, device_files=DeviceFiles(inventory, cache)), mock.SOURCE):
             catalog.add(source)
         server = FlightServer(catalog, device_actions(inventory), shards=shards, location="grpc://127.0.0.1:0")
         parts.callback(server.close)

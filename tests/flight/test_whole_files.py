@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,14 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.client import FastFlightClient
+from fastflight.client import AsyncFastFlightClient, FastFlightClient
 from fastflight.device import Inventory
 from fastflight.errors import IncompleteWarning
+from fastflight.service.choices import Mode
 from fastflight.service.requests import FILE_SUMMARY, DeviceFile, TextKeys
-from fastflight.sources import DeviceFiles
+from fastflight.sources import DeviceFiles, FileCache
 
-from .conftest import BoardServer
+from .conftest import BoardServer, board_server
 
 # Whole numbers in the first 30 kB, one fraction at the end; the header again; a line that is none.
 LOG = b"t,temp\n" + b"".join(b"%d,20\n" % t for t in range(4000)) + b"t,temp\n4000,20.5\n1,2,3\n4001,21\n"
@@ -52,6 +54,41 @@ def test_what_is_described_is_what_is_read(log: BoardServer) -> None:
     schema = log.table(type="device.file", device="demo", path="/log.csv").schema
     assert log.client.get_schema(descriptor).schema == schema
     assert log.client.get_flight_info(descriptor).schema == schema
+
+
+@pytest.mark.parametrize("how", ["sync", "async"])
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_client_that_waits_for_a_whole_file_learns_how_far_it_is(
+    tmp_path: Path, mode: Mode, how: str, keeps: bool
+) -> None:
+    """A file that the server does not keep is read once, and only its size is known before."""
+    (tmp_path / "board").mkdir()
+    (tmp_path / "board" / "log.csv").write_bytes(LOG)
+    # About a second for the file.
+    url = f"sim:?files={tmp_path / 'board'}&telemetry=0&baud=230400"
+    seen: list[tuple[int, int, int | None]] = []
+
+    def report(rows: int, size: int, total: int | None) -> None:
+        seen.append((rows, size, total))
+
+    async def aread(location: str) -> pa.Table:
+        async with AsyncFastFlightClient(location) as client:
+            async with await client.read("demo", "/log.csv", mode=mode, progress=report) as stream:
+                return await stream.to_arrow()
+
+    cache = FileCache(tmp_path / "cache", max_bytes=10_000_000 if keeps else 0)
+    with board_server({"demo": url}, tmp_path / "board", cache) as board, pytest.warns(IncompleteWarning):
+        if how == "async":
+            table = asyncio.run(aread(board.location))
+        else:
+            with FastFlightClient(board.location) as client:
+                table = client.read("demo", "/log.csv", mode=mode, progress=report).to_arrow()
+    assert table.num_rows == 4002
+    before = [each for each in seen if not each[0]]
+    assert before[0] == (0, 0, len(LOG)) and all(total == len(LOG) for _, _, total in before)
+    sizes = [size for _, size, _ in before]
+    assert sizes == sorted(set(sizes)) and (len(sizes) > 2 if keeps else sizes == [0])
+    assert seen[-1][0] == 4002
 
 
 def test_the_client_warns_of_a_single_line(log: BoardServer) -> None:
