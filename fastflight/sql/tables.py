@@ -32,6 +32,7 @@ from fastflight.sources.recorded_rows import WAITED
 from fastflight.sources.recording import Readable, range_of
 from fastflight.sql.names import CATALOG, DATABASES, OWN_SCHEMA, RECORDING, like, shown, table_of_path
 from fastflight.sql.pushdown import EPOCH, MICROSECOND, Narrowing
+from fastflight.tables.summary import combined
 
 TIME = pa.timestamp("us", "UTC")
 DATA_TYPE, OWN_TYPE = "TABLE", "SYSTEM TABLE"
@@ -103,8 +104,10 @@ class FileTable:
         self._bytes = 0
         reading = files.rows(request, content)
         with closing(reading.lots):  # type: ignore[type-var]
-            # As in the trailer of a `device.file` request: rejected rows, cells that became null, notes.
+            # As in the trailer of a `device.file` request: rejected rows, cells that became null, notes. Only a file
+            # that is read as a whole has it before its rows; that of another is known after a scan.
             self._summary = summary_of(reading.schema)
+            self._scanned: Callable[[], Mapping[str, Any]] = dict
             self.schema = plain(reading.schema).remove_metadata()
 
     def stored(self, narrowing: Narrowing) -> StoredRows | None:
@@ -113,10 +116,13 @@ class FileTable:
     def scan(self, narrowing: Narrowing) -> Reading:
         columns = None if narrowing.columns is None else tuple(narrowing.columns)
         self._bytes += self._content.size
-        return self._files.rows(self._request.model_copy(update={"columns": columns}), self._content)
+        reading = self._files.rows(self._request.model_copy(update={"columns": columns}), self._content)
+        self._scanned = reading.summary
+        return reading
 
     def read(self) -> Mapping[str, Any]:
-        return {"from": self._content.origin, "bytes": self._bytes, **self._summary}
+        summary = self._summary or combined([self._scanned()])
+        return {"from": self._content.origin, "bytes": self._bytes, **summary}
 
     def close(self) -> None:
         self._content.close()

@@ -12,8 +12,10 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from fastflight.app.compose import open_server
+from fastflight.app.settings import settings_of
 from fastflight.cli.main import app
-from tests.support.servers import serving
+from tests.support.servers import FREE_PORT, serving
 
 if sys.platform != "win32":
     from tests.support.terminal import terminal
@@ -42,6 +44,36 @@ def test_rows_go_to_a_pipe_as_csv_or_json_and_to_a_file_by_its_ending(
     said = json.loads(sql(QUERY, "-o", str(file), "--json").stdout)
     assert (said["output"], said["rows"]) == (str(file), 2)
     assert sql("select ?::int + ?::int as n", "-v", "40", "-v", "2").stdout == "n\n42\n"
+
+
+FLEET = """
+[devices.yard]
+url = "sim:?files={folder}&telemetry=0"
+
+[devices.yard.files]
+"/log-*.csv" = {{ delimiter = "|", decimal = ",", skip_rows = 1, null_values = ["9999"] }}
+"/typed.csv" = {{ schema = {{ n = "int64" }} }}
+"""
+
+
+def test_the_settings_of_a_device_say_how_its_files_are_written(tmp_path: Path) -> None:
+    board = tmp_path / "board"
+    board.mkdir()
+    (board / "log-1.csv").write_text("logger 7\ntime|celsius\n1|21,5\n2|9999\n3|22,5\n")
+    (board / "typed.csv").write_text("n\n1\ntwo\n3\n")
+    fleet = tmp_path / "fleet.toml"
+    fleet.write_text(FLEET.format(folder=board))
+    with open_server(settings_of(FREE_PORT, [], fleet)) as server:
+
+        def sql(query: str) -> Result:
+            return CliRunner().invoke(app, ["sql", query], env={"FASTFLIGHT_SERVER": server.location})
+
+        found = sql('select avg(celsius) as mean, count(*) as rows from yard."log-1.csv"')
+        assert (found.stdout, found.stderr) == ("mean,rows\n22.0,3\n", "")
+        assert sql('select typeof(celsius) as t from yard."log-1.csv" limit 1').stdout == "t\nDOUBLE\n"
+        typed = sql('select sum(n) as n from yard."typed.csv"')
+        assert typed.stdout == "n\n4\n"
+        assert "values that do not fit became null: 1 in n" in typed.stderr
 
 
 def test_what_is_wrong_is_said_with_an_exit_code(sql: Callable[..., Result]) -> None:
