@@ -7,6 +7,7 @@ import hashlib
 import io
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -67,7 +68,7 @@ def head(
 
     Of a file that is not text, show the first bytes in hexadecimal.
 
-    The device stops sending when they have come.
+    The device stops sending when they have come. The types are those of its first rows: 4 KiB, or all that are shown.
     To describe the rows of a file, as of a packed one, use `fastflight get --head N`.
     """
     if rows is not None and size is not None:
@@ -83,8 +84,9 @@ def head(
             from fastflight.cli.preview import HEAD_BATCH_ROWS, first_rows, preview_of
 
             count = rows or HEAD_ROWS
-            batch_rows = min(count, HEAD_BATCH_ROWS)
-            with client.read(at.device, at.path, batch_rows=batch_rows, infer="sample", **text, **options) as stream:
+            few = min(count, HEAD_BATCH_ROWS)
+            read = partial(client.read, at.device, at.path, batch_rows=few, infer="sample", sample_rows=few)
+            with read(**text, **options) as stream:
                 drawing.show(preview_of(stream.schema, first_rows(stream, count), count))
 
 

@@ -39,6 +39,8 @@ from fastflight.errors import RequestError
 from fastflight.service.choices import OnError
 from fastflight.tables import copied_as_is, format_of
 
+# More rows than the largest sample has.
+MAX_SAMPLE_ROWS = 64 * 1024
 # The name of standard output, as FILE.
 STDOUT = "-"
 # Formats in which rows can be printed.
@@ -187,6 +189,7 @@ def get(
             on_error=on_error,
             # The first rows are to come at once.
             infer="file" if head is None else "sample",
+            sample_rows=None if head is None else min(head, MAX_SAMPLE_ROWS),
             **text,
             **options,
         )

@@ -73,12 +73,14 @@ class ReadOptions(WriteOptions, TextOptions, total=False):
     - `schema`: the type of each column, by Arrow's names: `{"celsius": "double"}`. Rows then come as they arrive.
     - `infer`: what decides the types of a text file without a schema: the whole `file` (default), which is read first,
       or a `sample` of its first 64 KiB; then rows come as they arrive, and later values that do not fit become null.
+    - `sample_rows`: with `infer="sample"`, the sample ends once these rows are in it, at 4 KiB or later.
     - `batch_rows`: the most rows of a batch.
     - `on_error`: `skip` (default) counts what does not fit; `fail` raises `DataError`.
     """
 
     schema: Mapping[str, str] | None
     infer: Infer
+    sample_rows: int | None
     batch_rows: int | None
     on_error: OnError
 

@@ -101,6 +101,7 @@ OF_A_FILE = {
     "mode": _one_of("sync", "async"),
     "on_error": _one_of("skip", "fail"),
     "infer": _one_of("file", "sample"),
+    "sample_rows": {"type": "integer", "minimum": 1},
     "header": TEXT,
     "delimiter": TEXT,
     "decimal": _one_of(".", ","),

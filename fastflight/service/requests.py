@@ -157,9 +157,12 @@ class FileRequest(TextKeys, Request):
     """The keys that say which rows of a file are read, and how; the base of the requests for files.
 
     A text file (`csv`, `jsonl`) without a `schema` is read as a whole first: all of it decides the types of its
-    columns. With `infer` `sample`, its first 64 KiB do, and rows come as they arrive. With `kinds`, a text file that is
-    read as a whole gets the columns and types that hold the values of other files, too: `kinds` describes these values,
-    as the metadata `fastflight.kinds` of the schema of an answer does that has this key. It begins as an empty object.
+    columns. With `infer` `sample`, its first 64 KiB do, and rows come as they arrive. With `sample_rows`, the sample
+    ends once these rows are in it, at 4 KiB or later, so that few rows come soon.
+
+    With `kinds`, a text file that is read as a whole gets the columns and types that hold the values of other files,
+    too: `kinds` describes these values, as the metadata `fastflight.kinds` of the schema of an answer does that has
+    this key. It begins as an empty object.
 
     `transfer` and `deflate` say how the bytes are sent over the line. `deflate` compresses data that shrinks, if the
     board can decompress it. By default it does so only on a line whose speed is known and below 1 Mbaud.
@@ -172,6 +175,7 @@ class FileRequest(TextKeys, Request):
     columns: Annotated[tuple[str, ...] | None, Field(max_length=MAX_COLUMNS)] = None
     record: Annotated[str | None, Field(max_length=MAX_COLUMNS)] = None
     infer: Infer = "file"
+    sample_rows: Annotated[int | None, Field(ge=1, le=MAX_BATCH_ROWS)] = None
     kinds: Annotated[dict[str, Any] | None, Field(max_length=MAX_COLUMNS)] = None
     batch_rows: BatchRows = 4096
     flush_ms: Annotated[int, Field(ge=0, le=60_000)] = 100

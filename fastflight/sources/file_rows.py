@@ -170,6 +170,7 @@ def layout_of(request: DeviceFile) -> Layout:
         on_error=request.on_error,
         offset=request.offset,
         infer=request.infer,
+        sample_rows=request.sample_rows,
         kinds=None if request.kinds is None else shapes_from_json(request.kinds),
         text=TextOptions(**{key: getattr(request, key) for key in TEXT_KEYS}),
     )

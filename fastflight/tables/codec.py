@@ -49,7 +49,8 @@ class Layout:
 
     `format`: `csv`, `jsonl`, `packed`, `arrow` or `raw`. `schema`: column name to Arrow type name, in order; None means
     inferred (csv, jsonl), given by the file (arrow), or derived from `record` (packed). `infer`: what decides the types
-    of csv and jsonl without a schema: the whole `file`, or a `sample` of its first 64 KiB. `text`: how a csv or jsonl
+    of csv and jsonl without a schema: the whole `file`, or a `sample` of its first 64 KiB, which may end
+    after the first `sample_rows` rows. `text`: how a csv or jsonl
     file is written. `columns`: the columns to keep, in this order; for `packed`, the names of the record's fields
     instead. `record`: the `struct` format of one `packed` record. `offset`: where in the file the bytes begin, for
     `raw` rows, which carry it. `bytes_as`: what the writers of `csv` and `jsonl` do with columns of bytes, which a
@@ -65,6 +66,7 @@ class Layout:
     offset: int = 0
     bytes_as: Literal["refuse", "base64"] = "refuse"
     infer: Literal["file", "sample"] = "file"
+    sample_rows: int | None = None
     text: TextOptions = TextOptions()
     kinds: Mapping[str, Shape] | None = None
 

@@ -35,6 +35,8 @@ from fastflight.tables.transcoding import Transcoder
 # The first part of a file, from which the dialect is found, and the types if the request wants no more: some pages of
 # text, or some minutes of telemetry. It is held in memory.
 SAMPLE_BYTES = 64 * 1024
+# The least part that shows a dialect and types; a third of a second at 115200 baud.
+LEAST_SAMPLE_BYTES = 4 * 1024
 # Blocks of a file that is read whole: pyarrow is fastest at this size, and a regular expression is compiled for each.
 WHOLE_BLOCK_BYTES = 512 * 1024
 # The encoding of files that are not UTF-8 and look like text of Western Europe.
@@ -114,9 +116,10 @@ class _Opening:
 
     def _open_by_sample(self, *, ended: bool) -> int | None:
         head = self._head
-        if not ended and len(head) < SAMPLE_BYTES:
+        size = self._sample_bytes()
+        if not ended and len(head) < size:
             return None
-        end = len(head) if ended and len(head) <= SAMPLE_BYTES else head.rfind(b"\n", 0, SAMPLE_BYTES) + 1
+        end = len(head) if ended and len(head) <= size else head.rfind(b"\n", 0, size) + 1
         if not end:  # the first row is longer than the sample
             end = head.find(b"\n", 0, MAX_ROW_BYTES + 1) + 1
             if not end and not ended and len(head) <= MAX_ROW_BYTES:
@@ -130,6 +133,18 @@ class _Opening:
             self._read_as_western()
             self.sample = self.sample.decode(WESTERN, "surrogateescape").encode(errors="surrogateescape")
         return self._open_csv(sniff(self.sample, self._layout.text))
+
+    def _sample_bytes(self) -> int:
+        """Return the size of the sample: as much as the rows that are wanted take, with their header."""
+        wanted = self._layout.sample_rows
+        if wanted is None or self._head.count(b"\n", 0, SAMPLE_BYTES) < (wanted := wanted + HEADER_LINES):
+            return SAMPLE_BYTES
+        end = 0
+        for _ in range(wanted):
+            end = self._head.find(b"\n", end) + 1
+        if end < LEAST_SAMPLE_BYTES:
+            end = self._head.find(b"\n", LEAST_SAMPLE_BYTES - 1) + 1 or SAMPLE_BYTES
+        return min(end, SAMPLE_BYTES)
 
     def _open_json(self, *, ended: bool) -> int | None:
         start = 0

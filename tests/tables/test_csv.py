@@ -189,6 +189,35 @@ def test_files_without_rows(read: Any) -> None:
     assert read(b"a,b\r\n", "csv").schema == pa.schema([("a", pa.null()), ("b", pa.null())])
 
 
+@pytest.mark.parametrize(
+    ("rows", "sampled", "type_"),
+    [
+        (10, 5000, pa.int64()),  # the fraction is beyond 4 KiB and ten rows
+        (10, 1000, pa.float64()),  # it is within 4 KiB, which is read anyway
+        (4000, 5000, pa.float64()),  # it is within the rows that are wanted
+        (10**6, SAMPLE_BYTES // 2, pa.int64()),  # the sample never grows beyond its size
+    ],
+)
+def test_a_sample_is_as_small_as_the_rows_that_are_wanted(read: Any, rows: int, sampled: int, type_: Any) -> None:
+    data = b"a\n" + b"1\n" * (sampled // 2 if rows < 10**6 else SAMPLE_BYTES) + b"2.5\n" + b"3\n" * SAMPLE_BYTES
+    seen = read(data, "csv", infer="sample", sample_rows=rows)
+    assert seen.schema == pa.schema([("a", type_)])
+    assert len(seen.rows) == data.count(b"\n") - 1
+
+
+@pytest.mark.parametrize("format_", ["csv", "jsonl"])
+def test_wanted_rows_come_when_their_bytes_have(format_: str) -> None:
+    lines = [b"a,b\n", *(b"%d,text\n" % n for n in range(9000))]
+    if format_ == "jsonl":
+        lines = [b'{"a": %d, "b": "text"}\n' % n for n in range(9000)]
+    reader = open_reader(Layout(format_, infer="sample", sample_rows=10))
+    taken, rows = 0, 0
+    while not rows:
+        rows += sum(batch.num_rows for batch in reader.feed(lines[taken]))
+        taken += 1
+    assert rows >= 10 and sum(map(len, lines[:taken])) < 4200
+
+
 def test_a_sample_decides_the_types_if_asked(read: Any) -> None:
     data = b"a,b\n" + b"1,\n" * (SAMPLE_BYTES // 3) + b"2.5,x\n"
     seen = read(data, "csv", infer="sample")

@@ -47,7 +47,17 @@ MAX_DIGITS = 18
 PLACED = ("type", "device", "path", "name")
 IN_HEADERS = ("offset", "limit", "describe")
 STOP_HINT = 'Stop it with POST /actions/device.exec {"device": ..., "code": "", "interrupt": true}, or use POST /stream'
-NUMBERS = ("header", "skip_rows", "batch_rows", "flush_ms", "limit_rows", "from_seq", "to_seq", "since_seconds")
+NUMBERS = (
+    "header",
+    "skip_rows",
+    "sample_rows",
+    "batch_rows",
+    "flush_ms",
+    "limit_rows",
+    "from_seq",
+    "to_seq",
+    "since_seconds",
+)
 # Keys whose values are separated by commas.
 LISTS = ("columns", "null_values")
 
@@ -105,7 +115,9 @@ class Files:
         described = self._backend.make_request({"type": "device.file", **place, **keys, "format": declared})
         assert isinstance(described, DeviceFile)
         text = TextOptions(**{key: getattr(described, key) for key in TEXT_KEYS})
-        layout = Layout(source_format, on_error=on_error, infer=described.infer, text=text)
+        layout = Layout(
+            source_format, on_error=on_error, infer=described.infer, sample_rows=described.sample_rows, text=text
+        )
         upload = self._backend.make_request({"type": "device.file", **place, **keys, "format": target})
         caller: Caller = request.scope[CALLER]
         self._backend.permit(upload, "write", caller)  # before its content is read

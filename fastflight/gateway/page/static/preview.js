@@ -52,7 +52,7 @@ async function firstText(url, size, stop) {
 
 // Of a large file, the board sends the beginning only.
 async function firstRows(url, size, stop) {
-  const query = size > SAMPLE_BYTES ? "format=jsonl&infer=sample" : "format=jsonl";
+  const query = size > SAMPLE_BYTES ? `format=jsonl&infer=sample&sample_rows=${MAX_ROWS}` : "format=jsonl";
   const answer = await ask(`${url}?${query}`, { signal: stop.signal });
   const { rows, all } = await readRows(answer, MAX_ROWS);
   const element = tableOf(rows);
