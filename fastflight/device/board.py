@@ -238,8 +238,9 @@ class OpenBoard:
 
     def _find_aiorepl(self, *, interrupt: bool) -> Conversation[None]:
         """Find out whether the aiorepl of a program has answered to Ctrl-A. With `interrupt`, end that program."""
-        if self.repl.before.endswith(OWN_PROMPT) or self.repl.before == b"\r\n":
-            # No program has printed this.
+        before = self.repl.before
+        if before.endswith(OWN_PROMPT) or (before == b"\r\n" and not self._unread.aiorepl):
+            # The board's own prompt has answered: no program has printed this.
             if isinstance(self.repl, AioRepl):
                 self._use(RawRepl(self._paste))
         elif not isinstance(self.repl, AioRepl):

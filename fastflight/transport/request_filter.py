@@ -248,7 +248,9 @@ class RequestFilter:
         at = found.start()
         start = _answer_start(_PROMPTS, data, at)
         self._tap.feed("rx", data[:start])
-        self._entry = data[start:at], data[at:]
+        self._entry = data[start:at], found[0]
+        # Output of a program that goes on, or traffic of the request.
+        self._undecided = data[found.end() :]
         self._talking = True
         return b""
 

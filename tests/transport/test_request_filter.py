@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Iterator
+from itertools import cycle
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.protocol.raw_repl import RawRepl
+from fastflight.device.board import OpenBoard
+from fastflight.errors import TransportTimeout
+from fastflight.protocol.raw_repl import CTRL_A, CTRL_B, CTRL_D, RawRepl
 from fastflight.transport.chunk_buffer import Chunk
 from fastflight.transport.request_filter import LEAVE_SECONDS, RequestFilter
+from fastflight.transport.run import run
 from fastflight.transport.tap import AFTER_REQUEST, WITHIN_REQUEST, Tap
+from fastflight.transport.tapped import tapped
 
 BANNER = b'\r\nMicroPython v1.27.0 on 2026-01-01; a board\r\nType "help()" for more information.\r\n>>> '
 ENTER = b"\r\nraw REPL; CTRL-B to exit\r\n>"
@@ -74,6 +81,67 @@ def test_a_program_that_does_not_stop_is_heard_whole(places: list[int]) -> None:
         line.says(data)
     line.requests.end()
     assert line.text() == said
+
+
+class AioreplPort:
+    """The line of a board with aiorepl, whose program prints one of `prints` before and after each answer."""
+
+    bytes_per_second = None
+
+    def __init__(self, prints: list[bytes], sizes: list[int], newline: bytes) -> None:
+        self.printed = b""
+        self._newline = newline
+        self._prints, self._sizes = cycle(prints), cycle(sizes)
+        self._waiting = self._print()
+
+    def _print(self) -> bytes:
+        data = next(self._prints).replace(b"\n", self._newline)
+        self.printed += data
+        return data
+
+    def write(self, data: bytes, timeout: float) -> None:
+        answer = b""
+        if data.endswith(CTRL_D):
+            mark = re.search(rb"\x1f\d+\x1f", data)
+            answer = b"OK" + (mark[0] + b"True\n" if mark else b"") + b"\x04\x04>"
+        answer += b"\n--> " if CTRL_B in data else b""
+        answer += b"raw REPL; CTRL-B to exit\n>" if CTRL_A in data else b""
+        self._waiting += self._print() + answer.replace(b"\n", self._newline) + self._print()
+
+    def read(self, timeout: float) -> bytes:
+        if not self._waiting:
+            raise TransportTimeout("nothing")
+        size = next(self._sizes)
+        data, self._waiting = self._waiting[:size], self._waiting[size:]
+        return data
+
+
+PRINTS = st.sampled_from([b"", b"a row\n", b"\n", b"half", b"a row\n\nanother\n"])
+
+
+@given(st.lists(PRINTS, min_size=1), st.lists(st.integers(1, 60), min_size=1), st.sampled_from([b"\n", b"\r\n"]))
+def test_no_print_is_lost_when_a_request_begins_and_ends_beside_aiorepl(
+    prints: list[bytes], sizes: list[int], newline: bytes
+) -> None:
+    line = FilteredLine()
+    port = AioreplPort(prints, sizes, newline)
+    board = OpenBoard()
+    board._unread.aiorepl = True
+    tap = tapped(port, line.tap)
+    tap.requests = line.requests
+    for _ in range(2):
+        tap.requests.begin(board)
+        run(board.wake(interrupt=False), tap)
+        assert board.repl.beside == "aiorepl"
+        run(board.repl.execute(b"0", 1.0), tap)
+        run(board.end(), tap)
+        tap.requests.end()
+        with contextlib.suppress(TransportTimeout):
+            while True:
+                tap.read(0)
+    line.now += LEAVE_SECONDS
+    line.says(b"")
+    assert line.text() == port.printed
 
 
 def test_two_requests_in_a_row_whose_answers_come_together() -> None:
