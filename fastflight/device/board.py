@@ -17,7 +17,7 @@ from typing import TypeVar
 from fastflight.device import answers, listing
 from fastflight.device.answers import failure, own_failure
 from fastflight.device.capabilities import PROBE, Capabilities, DeviceInfo, parse
-from fastflight.device.execute import execute
+from fastflight.device.execute import can_seal, execute
 from fastflight.device.listing import FileEntry
 from fastflight.device.transfer import digest, staging
 from fastflight.device.transfer.download import download
@@ -51,7 +51,7 @@ BUSY_AGENT_ATTEMPTS = 3
 # What the friendly REPL prints before it enters the raw REPL; only the line end if its prompt was read before.
 OWN_PROMPT = b">>> \r\n"
 # The probe is a long piece of code: on a line that sometimes loses a byte it may need another attempt.
-PROBE_ATTEMPTS = 3
+PROBE_ATTEMPTS = 4
 # How often a stream delivers an empty piece while the board is silent.
 TICK_SECONDS = 0.05
 # After this much silence, the received bytes are checked for the banner of a board that was reset.
@@ -274,11 +274,22 @@ class OpenBoard:
             self._link = BoardLink(self.repl, (yield from self.guarded(self._probe())))
 
     def _probe(self) -> Conversation[Capabilities]:
-        for _ in range(PROBE_ATTEMPTS):
-            output = yield from self.repl.execute(PROBE, SHORT_SECONDS)
-            if not output.stderr:
-                return parse(output.stdout)
-        raise own_failure(output.stderr, where="")
+        # The seal shows that the code arrived unchanged. A board that cannot check it says that something is missing.
+        sealed = True
+        for attempt in range(PROBE_ATTEMPTS):
+            output = yield from self.repl.execute(PROBE, SHORT_SECONDS, sealed=sealed)
+            try:
+                if output.stderr:
+                    raise own_failure(output.stderr, where="")
+                found = parse(output.stdout)
+                if sealed or not can_seal(self.repl, found):
+                    return found
+                sealed = True
+            except (DeviceError, ProtocolError) as error:
+                if attempt == PROBE_ATTEMPTS - 1:
+                    raise
+                sealed = getattr(error, "kind", "") not in ("ImportError", "AttributeError")
+        raise ProtocolError("the board's code was changed on the line", hint="Use a lower speed or a better cable")
 
     def end(self) -> Conversation[None]:
         """Return the board to its friendly prompt. Do nothing after a reset."""

@@ -2,19 +2,23 @@
 
 `PROBE` is code that runs on the board once per connection. It tries each feature, because a board's name does not tell
 which features its firmware has. `parse` turns its output into `Capabilities`. All other modules decide by these how to
-work with the board.
+work with the board. A wrong answer would be dangerous: on a board that seems to have no folders, paths are relative to
+the working directory. So the output ends with its crc32.
 """
 
 from __future__ import annotations
 
+import binascii
 from dataclasses import dataclass
 from typing import Any
 
 from fastflight.device import answers
+from fastflight.errors import ProtocolError
 
 # Small enough for the 8 KB heap of a micro:bit. Prints a line for each feature that the board has, and `name=value` for
-# each value that it can tell.
+# each value that it can tell. The last line is the crc32 of the lines before it, if the board can compute it.
 PROBE = b"""\
+o=''
 import sys
 try:
  import os
@@ -28,13 +32,13 @@ for n in ('hashlib.sha256','binascii.crc32','binascii.a2b_base64','os.ilistdir',
   m=__import__(k[0])
   for a in k[1:]:
    m=getattr(m,a)
-  print(n)
+  o+=n+'\\n'
  except Exception:
   pass
 for m,a in (('stdin','readinto'),('stdout','write')):
  try:
   getattr(getattr(sys,m).buffer,a)
-  print(m+'.buffer')
+  o+=m+'.buffer\\n'
  except Exception:
   pass
 try:
@@ -42,7 +46,7 @@ try:
  p=select.poll()
  p.register(sys.stdin,1)
  p.poll(0)
- print('stdin.poll')
+ o+='stdin.poll\\n'
 except Exception:
  pass
 for k,f in (('platform',lambda s=sys:s.platform),('version',lambda s=sys:s.version),\
@@ -50,9 +54,15 @@ for k,f in (('platform',lambda s=sys:s.platform),('version',lambda s=sys:s.versi
 ('free_memory',lambda:__import__('gc').mem_free()),('epoch',lambda:__import__('time').gmtime(0)[0]),\
 ('unique_id',lambda:__import__('machine').unique_id())):
  try:
-  print(k+'='+repr(f()))
+  o+=k+'='+repr(f())+'\\n'
  except Exception:
   pass
+print(o,end='')
+try:
+ import binascii
+ print('crc32=%d'%(binascii.crc32(o.encode())&0xffffffff))
+except Exception:
+ pass
 """
 
 # Block sizes that leave enough free heap: (minimum of free bytes, block size in bytes).
@@ -130,10 +140,17 @@ class DeviceInfo:
 
 
 def parse(output: bytes) -> Capabilities:
-    """Parse the output of `PROBE`. Lines that cannot be parsed are ignored."""
+    """Parse the output of `PROBE`. Lines that cannot be parsed are ignored. `ProtocolError` if its crc32 is wrong."""
     features: set[str] = set()
     values: dict[str, Any] = {}
-    for line in output.decode("utf-8", "replace").split("\n"):
+    said, mark, check = output.replace(b"\r\n", b"\n").rpartition(b"\ncrc32=")
+    said = said + b"\n" if mark else check
+    if check.strip() != b"%d" % binascii.crc32(said) if mark else b"binascii.crc32" in said:
+        raise ProtocolError(
+            "what the board can do was changed or lost on the line",
+            hint="Try again; if it happens often, use a lower speed or a better cable",
+        )
+    for line in said.decode("utf-8", "replace").split("\n"):
         name, equals, value = line.strip().partition("=")
         if not equals:
             features.update([name] if name else [])

@@ -1,8 +1,14 @@
 """What the probe's answer means."""
 
+import binascii
+
 import pytest
 
+from fastflight.device.board import PROBE_ATTEMPTS, OpenBoard
 from fastflight.device.capabilities import Capabilities, parse
+from fastflight.errors import ProtocolError
+from fastflight.protocol import Receive, Send
+from fastflight.protocol.raw_repl import Output
 
 ANSWER = (
     b"os.mkdir\r\nhashlib.sha256\r\nplatform='esp32'\r\nversion='3.4.0; MicroPython v1.27'\r\nfree_memory=120000\r\n"
@@ -42,3 +48,57 @@ def test_a_flat_file_system_knows_no_slash() -> None:
 
 def test_garbage_is_no_board() -> None:
     assert parse(b"\x00=\xff\n===\n=(((((\n") == Capabilities(frozenset())
+
+
+CHECKED = b"binascii.crc32\r\nos.mkdir\r\nos.rename\r\nplatform='esp32'\r\nepoch=2000\r\n"
+CHECKED += b"crc32=%d\r\n" % binascii.crc32(CHECKED.replace(b"\r", b""))
+
+
+@pytest.mark.parametrize("change", [b"", b"x"], ids=["lost", "changed"])
+def test_an_answer_that_was_damaged_on_the_line_is_not_believed(change: bytes) -> None:
+    whole = parse(CHECKED)
+    for at in range(len(CHECKED)):
+        try:
+            assert parse(CHECKED[:at] + change + CHECKED[at + 1 :]) == whole
+        except ProtocolError:
+            pass
+    with pytest.raises(ProtocolError, match="changed or lost"):
+        parse(CHECKED.replace(b"os.mkdir\r\n", b"os.mkdr\r\n"))
+
+
+NO_CRC32 = b"ImportError: no module named 'binascii'"
+DAMAGED = b"SyntaxError: invalid syntax"
+
+
+@pytest.mark.parametrize(
+    ("outputs", "seals", "found"),
+    [
+        ([Output(CHECKED, b"")], [True], parse(CHECKED)),
+        ([Output(b"", DAMAGED), Output(CHECKED[1:], b""), Output(CHECKED, b"")], [True] * 3, parse(CHECKED)),
+        # Code without a seal may have been changed: its answer counts if the board cannot check a seal.
+        ([Output(b"", NO_CRC32), Output(b"os.stat\n", b"")], [True, False], Capabilities(frozenset({"os.stat"}))),
+        ([Output(b"", NO_CRC32), Output(CHECKED, b""), Output(CHECKED, b"")], [True, False, True], parse(CHECKED)),
+        ([Output(b"", DAMAGED)] * PROBE_ATTEMPTS, [True] * PROBE_ATTEMPTS, None),
+    ],
+)
+def test_the_probe_is_repeated_until_its_answer_can_be_believed(
+    outputs: list[Output], seals: list[bool], found: Capabilities | None
+) -> None:
+    said = iter(
+        piece
+        for output in outputs
+        for piece in (b"R\x01\xff\xff", b"\x04" + output.stdout + b"\x04" + output.stderr + b"\x04>")
+    )
+    used = []
+    probe = OpenBoard(paste=True)._probe()
+    step, result = next(probe), None
+    try:
+        while True:
+            if isinstance(step, Send) and b"exec" in step.data:
+                used.append(b"crc32(c)==" in step.data)
+            step = probe.send(next(said) if isinstance(step, Receive) else b"")
+    except StopIteration as end:
+        result = end.value
+    except ProtocolError:
+        pass
+    assert (result, used) == (found, seals)

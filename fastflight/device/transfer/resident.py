@@ -95,11 +95,18 @@ class Resident:
         return stdout
 
     def alive(self) -> Conversation[bool]:
-        """Return whether the routines are still on the board. If not, the board was reset."""
-        output = yield from self._repl.execute(f"import {NAME}".encode(), START_SECONDS)
-        if output.stderr:
-            self._installed.clear()
-        return not output.stderr
+        """Return whether the routines are still on the board. If not, the board was reset.
+
+        `ProtocolError` if the question or its answer was damaged on the line.
+        """
+        code = f"import {NAME}".encode()
+        output = yield from self._repl.execute(code, START_SECONDS, sealed=can_seal(self._repl, self._capabilities))
+        if not output.stderr:
+            return True
+        if not _MISSING.search(output.stderr):
+            raise routine_failure(output.stderr, where="", platform=self._capabilities.platform)
+        self._installed.clear()
+        return False
 
     def forget(self) -> None:
         """Note that the board was reset or the routines may be damaged: the next call installs them again."""

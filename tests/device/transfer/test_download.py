@@ -65,7 +65,8 @@ def recovered(link: BoardLink, number: int = 1) -> list[Entry]:
     ]
 
 
-ALIVE = [*pasted(wrap(f"import {NAME}".encode())), Answer(b"\x04\x04>")]
+GONE = f"\x04Traceback\r\nImportError: no module named '{NAME}'\r\n\x04>".encode()
+ALIVE = [*pasted(f"import {NAME}"), Answer(b"\x04\x04>")]
 
 
 def read(
@@ -137,7 +138,7 @@ def test_a_line_that_brings_nothing_new_is_given_up() -> None:
 def test_a_reset_board_is_an_error() -> None:
     on = link()
     script = [*called(), Answer(block(b"first")), Silence(), *recovered(on)]
-    script += [*pasted(wrap(f"import {NAME}".encode())), Answer(b"\x04Traceback\r\nImportError: no module\r\n\x04>")]
+    script += [*pasted(f"import {NAME}"), Answer(GONE)]
     with pytest.raises(ProtocolError, match="/x: the board was reset during the operation"):
         read(script, on=on)
 

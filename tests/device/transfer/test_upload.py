@@ -30,6 +30,7 @@ BLOCK = BOARD.block_bytes
 WINDOW = 256
 STEP = step_bytes(WINDOW)
 PART = "/.fastflight-part"
+GONE = f"\x04Traceback\r\nImportError: no module named '{NAME}'\r\n\x04>".encode()
 
 
 def link() -> BoardLink:
@@ -88,7 +89,7 @@ def recovered(link: BoardLink, number: int = 1) -> list[Entry]:
 
 def asked_for_the_part(size: int | None, digest: bytes = b"") -> list[Entry]:
     """Whether the routines are still there, how long the part is, and what it holds."""
-    alive: list[Entry] = [*pasted(wrap(f"import {NAME}".encode())), Answer(b"\x04\x04>")]
+    alive: list[Entry] = [*pasted(f"import {NAME}"), Answer(b"\x04\x04>")]
     code = STAT.format(path=PART)
     if size is None:
         return [*alive, *pasted(code), Answer(b"\x04Traceback\r\nOSError: [Errno 2] ENOENT\r\n\x04>")]
@@ -181,7 +182,7 @@ def test_a_line_that_brings_nothing_new_is_given_up() -> None:
         if attempt < FRUITLESS_ATTEMPTS:
             script += recovered(on, attempt + 1)
             found = asked_for_the_part(None)
-            script += found if attempt == 0 else found[len(pasted(wrap(f"import {NAME}".encode()))) + 1 :]
+            script += found if attempt == 0 else found[len(pasted(f"import {NAME}")) + 1 :]
     with pytest.raises(TransportTimeout):
         run(script, b"abc", on=on)
 
@@ -189,9 +190,24 @@ def test_a_line_that_brings_nothing_new_is_given_up() -> None:
 def test_a_reset_board_is_an_error() -> None:
     wire, on = body(b"abc"), link()
     script = [*called(), Send(header(2, len(wire)) + wire), Answer(b"?"), *recovered(on)]
-    script += [*pasted(wrap(f"import {NAME}".encode())), Answer(b"\x04Traceback\r\nImportError: no module\r\n\x04>")]
+    script += [*pasted(f"import {NAME}"), Answer(GONE)]
     with pytest.raises(ProtocolError, match="/x: the board was reset during the operation"):
         run(script, b"abc", on=on)
+
+
+def test_a_damaged_question_is_no_reset() -> None:
+    wire, on = body(b"abc"), link()
+    script = [*called(), Send(header(2, len(wire)) + wire), Silence(), *recovered(on)]
+    script += [*pasted(f"import {NAME}"), Answer(b"\x04Traceback\r\nSyntaxError: invalid syntax\r\n\x04>")]
+    # What was installed is not trusted after the second failure.
+    script += [*recovered(on, 2), *asked_for_the_part(None)[len(pasted("")) + 1 :]]
+    script += [
+        *called(block=max(128, BLOCK // 4), window=WINDOW // 4),
+        Send(header(2, len(wire)) + wire),
+        Answer(b"A"),
+        Silence(),
+    ]
+    assert run([*script, *ended(b"abc")], b"abc", on=on).verified == "crc32"
 
 
 def test_a_renaming_whose_answer_was_lost_is_done() -> None:
@@ -216,7 +232,7 @@ def test_a_board_that_is_at_its_digest_without_end_is_given_up(monkeypatch: pyte
     wire, on = body(b"abc"), link()
     script = [*called(), Send(header(2, len(wire)) + wire), Answer(b"A"), Silence(), Send(end(verify=True))]
     script += [Answer(b"." * 150 + b"D" + crc32(b"abc") + b"\x04\x04>"), *recovered(on)]
-    script += [*pasted(wrap(f"import {NAME}".encode())), Answer(b"\x04Traceback\r\nImportError: no module\r\n\x04>")]
+    script += [*pasted(f"import {NAME}"), Answer(GONE)]
     with pytest.raises(ProtocolError, match="/x: the board was reset during the operation"):
         run(script, b"abc", on=on)
 

@@ -15,7 +15,10 @@ def run(data: bytes) -> None:
     kind = material.byte() % 3
     said = material.stretched()
     if kind == 0:
-        known = parse(said)
+        try:
+            known = parse(said)
+        except ProtocolError:
+            return
         assert known.block_bytes > 0
         assert isinstance(known.epoch_offset, int) and isinstance(known.unique_id, str)
     elif kind == 1:
