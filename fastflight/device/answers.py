@@ -140,9 +140,14 @@ def failure(stderr: bytes, *, where: str, platform: str = "") -> DeviceError:
 
 
 def own_failure(stderr: bytes, *, where: str, platform: str = "") -> DeviceError | ProtocolError:
-    """As `failure`, for fastflight's own code: an exception of `GARBLED` means that the code arrived damaged."""
+    """As `failure`, for fastflight's own code.
+
+    An exception of `GARBLED` means that the code arrived damaged. So does any exception of the line that runs our code
+    (`own_code`), which is the text `<string>` for the board.
+    """
     error = failure(stderr, where=where, platform=platform)
-    if isinstance(error, DeviceException) and error.kind in GARBLED:
+    in_wrapper = b'"<stdin>"' in stderr and b'"<string>"' not in stderr
+    if isinstance(error, DeviceException) and (in_wrapper or error.kind in GARBLED):
         return ProtocolError(
             f"what was sent to the board was changed or lost on the line (it answered {error.kind})",
             where=where,

@@ -11,6 +11,7 @@ conversation breaks. The next conversation then starts with `mend`.
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import TypeVar
 
@@ -52,6 +53,8 @@ BUSY_AGENT_ATTEMPTS = 3
 OWN_PROMPT = b">>> \r\n"
 # The probe is a long piece of code: on a line that sometimes loses a byte it may need another attempt.
 PROBE_ATTEMPTS = 4
+# A board without crc32 cannot check whether code arrived unchanged.
+_MISSING = re.compile(rb"ImportError|AttributeError")
 # How often a stream delivers an empty piece while the board is silent.
 TICK_SECONDS = 0.05
 # After this much silence, the received bytes are checked for the banner of a board that was reset.
@@ -285,10 +288,10 @@ class OpenBoard:
                 if sealed or not can_seal(self.repl, found):
                     return found
                 sealed = True
-            except (DeviceError, ProtocolError) as error:
+            except (DeviceError, ProtocolError):
                 if attempt == PROBE_ATTEMPTS - 1:
                     raise
-                sealed = getattr(error, "kind", "") not in ("ImportError", "AttributeError")
+                sealed = not _MISSING.search(output.stderr)
         raise ProtocolError("the board's code was changed on the line", hint="Use a lower speed or a better cable")
 
     def end(self) -> Conversation[None]:

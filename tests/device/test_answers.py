@@ -76,14 +76,24 @@ def test_exceptions_keep_their_traceback(stderr: str, kind: str, what: str) -> N
     assert "\r" not in error.traceback
 
 
-@pytest.mark.parametrize("last", [b"SyntaxError: invalid syntax", b"NameError: name 'binasii' isn't defined"])
+@pytest.mark.parametrize(
+    "last",
+    [
+        b"SyntaxError: invalid syntax",
+        b"NameError: name 'binasii' isn't defined",
+        b"ImportError: no module named 'bultins'",
+        b"AttributeError: 'module' object has no attribute 'exc'",
+    ],
+)
 def test_code_of_ours_that_is_wrong_was_changed_on_the_line(last: bytes) -> None:
-    stderr = b'Traceback (most recent call last):\r\n  File "<stdin>", line 1\r\n' + last
+    stderr = TRACE.encode() + last
     error = own_failure(stderr, where="/x")
     assert isinstance(error, ProtocolError)
     assert str(error).startswith("/x: what was sent to the board was changed or lost on the line")
     assert isinstance(failure(stderr, where="/x"), DeviceException)
     assert isinstance(own_failure(b"OSError: 28", where="/x"), DeviceFull)
+    inside = TRACE.encode() + b'  File "<string>", line 1, in <module>\r\nAttributeError: x'
+    assert isinstance(own_failure(inside, where="/x"), DeviceException)
 
 
 def test_a_number_of_thousands_of_digits_is_no_known_error() -> None:
