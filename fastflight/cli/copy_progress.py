@@ -5,84 +5,48 @@ Also prints the result of a copy, in a line or as JSON.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import Interrupted
 from fastflight.client import Copied, CopiedTree, Report
 from fastflight.errors import TransportError
 
+if TYPE_CHECKING:
+    from fastflight.cli.drawing import CopyBar
+
 # Returns a sentence about what an interrupted copy leaves, for an amount as `screen.amount` formats it.
 DescribeRest = Callable[[str], str]
 
-BAR_COLUMNS = 20
-REDRAW_SECONDS = 0.1
+# A copy that ends sooner shows no bar: loading rich, which draws it, would take longer than the copy.
+BAR_AFTER_SECONDS = 0.5
 
 
 class Bar:
-    """The progress bar of a copy: a line on the terminal of stderr, which it redraws.
+    """The progress bar of a copy on the terminal of stderr. Its rate counts only bytes that this command has copied."""
 
-    Its rate counts only bytes that this command has copied. Plain characters suffice: rich takes longer to load than a
-    short copy takes.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._began = clock()
-        self._earlier = 0
-        self._drawn_at = -REDRAW_SECONDS
-        self._drawn = 0
-
-    def start_at(self, done: int) -> None:
-        """Begin at `done` bytes, which an earlier run has copied."""
-        self._began, self._earlier = self._clock(), done
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._drawn: CopyBar | None = None
 
     def move(self, done: int, total: int | None, label: str) -> None:
         """Set the number of bytes that are copied, and the label."""
-        now = self._clock()
-        if now - self._drawn_at >= REDRAW_SECONDS:
-            self._drawn_at = now
-            self._draw(bar_line(label, done, total, (done - self._earlier) / max(now - self._began, 0.001), _width()))
+        if self._drawn is None and time.monotonic() - self._began >= BAR_AFTER_SECONDS:
+            from fastflight.cli.drawing import CopyBar  # not at the top: it loads rich
+
+            self._drawn = CopyBar(done)
+        if self._drawn is not None:
+            self._drawn.move(done, total, label)
 
     def clear(self) -> None:
         """Remove the line."""
-        if self._drawn:
-            self._draw("")
-
-    def _draw(self, text: str) -> None:
-        with screen.best_effort(sys.stderr):
-            # Spaces cover what is left of a longer line.
-            blank = " " * max(0, self._drawn - screen.columns(text))
-            sys.stderr.write(f"\r{text}{blank}" if text else f"\r{blank}\r")
-            sys.stderr.flush()
-        self._drawn = screen.columns(text)
-
-
-def bar_line(label: str, done: int, total: int | None, rate: float, width: int) -> str:
-    """Return the line of a progress bar for a terminal of `width` columns. `rate` is in bytes per second."""
-    facts = f"{screen.amount(done, total)}  {screen.size(int(rate))}/s"
-    if total:
-        filled = min(done, total) * BAR_COLUMNS // total
-        left = f"  {(total - done) / rate:.0f} s left" if rate else ""
-        facts = f"[{'#' * filled}{'-' * (BAR_COLUMNS - filled)}] {min(done, total) / total:4.0%}  {facts}{left}"
-    label = screen.printable(label)
-    # The last column stays empty: some terminals begin a new line after it.
-    while label and screen.columns(f"{label}  {facts}") >= width:
-        label = label[:-1]
-    return f"{label}  {facts}"[: max(width - 1, 0)]
-
-
-def _width() -> int:
-    try:
-        return os.get_terminal_size(sys.stderr.fileno()).columns
-    except (OSError, ValueError):
-        return 80
+        if self._drawn is not None:
+            self._drawn.clear()
 
 
 class CopyProgress:
@@ -116,8 +80,6 @@ class CopyProgress:
         """Say that a copy continues after its first `at` bytes: the client's `Resuming` callback."""
         if not self._hidden:
             screen.complain(f"{self._label}: resuming at {screen.amount(at, total)}")
-        if self._bar is not None:
-            self._bar.start_at(at)
         self.report(0, at, total)
 
     def end(self) -> None:

@@ -10,7 +10,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.segment import Segment
+from rich.table import Column
 from rich.text import Text
 
 from fastflight.cli.screen import lines, on_stdout, printable, printable_lines
@@ -45,3 +55,31 @@ def show(content: Any) -> None:
     text = io.StringIO()
     Screen(width=PIPE_COLUMNS, file=text).print(content)
     lines("".join(f"{each.rstrip()}\n" for each in text.getvalue().splitlines()))
+
+
+class CopyBar:
+    """A progress bar on stderr, from its creation until `clear`. The rate counts bytes after the first `done`."""
+
+    def __init__(self, done: int) -> None:
+        label = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False, table_column=label),
+            BarColumn(bar_width=20),
+            TaskProgressColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(compact=True),
+            console=Screen(stderr=True),
+            transient=True,
+            expand=True,
+        )
+        self._task = self._progress.add_task("", total=None, completed=done)
+        self._progress.start()
+
+    def move(self, done: int, total: int | None, label: str) -> None:
+        """Set the number of bytes that are copied, and the label."""
+        self._progress.update(self._task, completed=done, total=total, description=printable(label))
+
+    def clear(self) -> None:
+        """Remove the bar."""
+        self._progress.stop()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fastflight.cli.copy_progress import Bar, bar_line, copy_progress
+from fastflight.cli.copy_progress import BAR_AFTER_SECONDS, copy_progress
 from fastflight.cli.exit_codes import Interrupted
 from fastflight.errors import DataError, TransportClosed
+from tests.support.terminal import terminal
 
 
 def kept(amount: str) -> str:
@@ -54,39 +55,20 @@ def test_resuming_is_said_once_and_not_to_scripts(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().err == "demo:/a: resuming at 1000 B of 20.0 kB\n"
 
 
-LINES = [
-    ("demo:/a", 0, None, 0.0, 80, "demo:/a  0 B  0 B/s"),
-    (
-        "demo:/a",
-        5_000,
-        20_000,
-        2500.0,
-        80,
-        "demo:/a  [#####---------------]  25%  5000 B of 20.0 kB  2500 B/s  6 s left",
-    ),
-    ("demo:/a", 20_000, 20_000, 0.0, 80, "demo:/a  [####################] 100%  20.0 kB of 20.0 kB  0 B/s"),
-    # A file that grew.
-    ("demo:/a", 30_000, 20_000, 0.0, 80, "demo:/a  [####################] 100%  30.0 kB of 20.0 kB  0 B/s"),
-    # The label gives way first, also by the columns that its characters take.
-    ("demo:/a", 0, None, 0.0, 18, "demo:  0 B  0 B/s"),
-    ("目目目", 0, None, 0.0, 18, "目目  0 B  0 B/s"),
-    ("demo:/a", 0, None, 0.0, 8, "  0 B  "),
-    ("a\x1bb", 0, None, 0.0, 80, "a\\x1bb  0 B  0 B/s"),
-]
+def test_a_copy_that_takes_time_shows_a_bar_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter((0.0, BAR_AFTER_SECONDS / 2, BAR_AFTER_SECONDS))
+    monkeypatch.setattr("fastflight.cli.copy_progress.time.monotonic", lambda: next(now, BAR_AFTER_SECONDS))
+    with terminal() as shown:
+        with copy_progress("demo:/a\x1b", hidden=False) as it:
+            it.report(1, 1000, 20_000)
+            it.report(1, 5000, 20_000)
+        text = shown()
+    assert "demo:/a\\x1b" in text and "25%" in text and "5.0/20.0 kB" in text and "1.0/20.0 kB" not in text
+    assert text.endswith("\x1b[2K")  # the line is removed
 
 
-@pytest.mark.parametrize(("label", "done", "total", "rate", "width", "line"), LINES)
-def test_the_line_of_a_bar(label: str, done: int, total: int | None, rate: float, width: int, line: str) -> None:
-    assert bar_line(label, done, total, rate, width) == line
-
-
-def test_a_bar_is_drawn_over_itself_now_and_then_and_removed(capsys: pytest.CaptureFixture[str]) -> None:
-    now = iter((0.0, 10.0, 11.0, 11.01, 12.0))
-    bar = Bar(clock=lambda: next(now))
-    bar.start_at(1000)
-    bar.move(2000, None, "demo:/long")
-    bar.move(2500, None, "not drawn: too soon")
-    bar.move(3000, None, "demo:/a")
-    bar.clear()
-    first, last = "demo:/long  2000 B  1000 B/s", "demo:/a  3000 B  1000 B/s"
-    assert capsys.readouterr().err == f"\r{first}\r{last}   \r{' ' * len(last)}\r"
+def test_a_copy_that_ends_at_once_shows_no_bar() -> None:
+    with terminal() as shown:
+        with copy_progress("demo:/a", hidden=False) as it:
+            it.report(1, 20_000, 20_000)
+        assert shown() == ""
