@@ -92,18 +92,9 @@ def open_gateway(
     context = None if tls is None else tls_context(tls)
     shard = Shard("gateway", offload_threads=limits.streams + limits.calls + SPARE_THREADS).start()
     try:
-        app = application(backend, CollectorRegistry(), policy, open_listener=open_listener)
-        relaying = None
-        if relay is not None:
-            relaying = Relay(
-                relay,
-                policy,
-                app.admit_to_relay,
-                check=backend.check,
-                timing=timing,
-                connections=app.connections,
-            )
-        return listen(app, shard, address[1], address[0], relaying, tls=context)
+        relaying = None if relay is None else Relay(relay, timing=timing)
+        app = application(backend, CollectorRegistry(), policy, open_listener=open_listener, relay=relaying)
+        return listen(app, shard, address[1], address[0], tls=context)
     except BaseException:
         shard.close()
         raise

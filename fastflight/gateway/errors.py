@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from http import HTTPStatus
 
 from fastflight.concurrency import failure_of, off_loop
@@ -149,11 +149,11 @@ async def send_error(send: Send, error: BaseException, kind: str = "http") -> No
     await send({"type": f"{kind}.response.body", "body": body})
 
 
-def closing_answer(error: BaseException, more: Mapping[int, str]) -> bytes:
-    """Return the whole answer for `error`, after which the connection is closed; `more`: header lines by status."""
+def closing_answer(error: BaseException) -> bytes:
+    """Return the whole answer for `error`, after which the connection is closed."""
     status, body = error_answer(error)
     described = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *EVERYWHERE]
-    head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n{more.get(status, '')}connection: close\r\n".encode()
+    head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nconnection: close\r\n".encode()
     return b"".join((head, *(b"%b: %b\r\n" % header for header in described), b"\r\n", body))
 
 

@@ -42,8 +42,6 @@ class SocketApplication(Protocol):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
-    def admit(self, query: bytes, use: str, authenticated: Caller | None) -> Caller: ...
-
     async def end(self, timeout: float) -> None: ...
 
 
@@ -142,18 +140,6 @@ class GatewayMiddleware:
             await send_error(send, error, "websocket.http")
             return
         await self._sockets(scope, receive, send)
-
-    async def admit_to_relay(self, headers: Iterable[Header], query: bytes, certificate: str) -> Caller:
-        """Return the caller that opens the relay's WebSocket, by the same rules as for the other WebSockets.
-
-        Raise the error to refuse it with otherwise.
-        """
-        if self._authenticator is None or self._sockets is None:
-            return ANYONE
-        authenticated = None
-        with contextlib.suppress(Unauthenticated):  # then it needs a ticket
-            authenticated = await self._authenticator.authenticate(headers, certificate)
-        return self._sockets.admit(query, "relay", authenticated)
 
     async def end(self, timeout: float) -> None:
         """Close the WebSockets: they have `timeout` seconds to end by themselves, then they are told and closed."""

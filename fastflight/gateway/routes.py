@@ -31,6 +31,7 @@ from fastflight.gateway.origins import OriginPolicy
 from fastflight.gateway.page.listeners import OpenListener
 from fastflight.gateway.page.page import Page
 from fastflight.gateway.page.viewers import Viewers
+from fastflight.gateway.relay.relay import Relay
 from fastflight.gateway.shared_answers import AnswerContent
 from fastflight.gateway.ws.repl import Repls
 from fastflight.gateway.ws.session import Sessions
@@ -42,7 +43,7 @@ from fastflight.service.wire import parse
 STREAM_FORMATS = ("arrow", "jsonl", "csv", "lines")
 EXEC_FORMATS = ("lines", "jsonl", "csv", "arrow")
 # What `POST /tickets` issues tickets for.
-USES = ("session", "repl", "fleet", "relay")
+USES = ("session", "repl", "fleet", "tcp")
 SERVING = "serving"
 
 
@@ -62,11 +63,13 @@ def application(
     policy: OriginPolicy | None = None,
     *,
     open_listener: OpenListener | None = None,
+    relay: Relay | None = None,
 ) -> GatewayMiddleware:
     """Build the application that `listen` serves.
 
     `registry` gets the gateway's metrics; `policy` decides which hosts and origins are accepted. `open_listener` is how
-    the live page reads the output of devices; None: through their sessions.
+    the live page reads the output of devices; None: through their sessions. `relay` serves TCP streams; None: there are
+    none.
     """
     metrics = ServerMetrics(backend, registry)
 
@@ -112,6 +115,8 @@ def application(
         "repl": Repls(backend),
         "fleet": viewers,
     }
+    if relay is not None:
+        kinds["tcp"] = relay
     page = Page(routes(backend, tickets))
     sockets = Sockets(kinds, tickets, backend.check)
     middleware = GatewayMiddleware(
@@ -158,12 +163,12 @@ def routes(backend: Backend, tickets: Tickets) -> FastAPI:
 
     @app.post("/tickets", openapi_extra=openapi.TICKET, status_code=201, tags=["rows"])
     async def ticket(request: Request) -> Response:
-        """Issue a one-time ticket for a WebSocket: `/ws/session`, or what `?for=` names: `repl`, `fleet` or `relay`."""
+        """Issue a one-time ticket for a WebSocket: `/ws/session`, or what `?for=` names: `repl`, `fleet` or `tcp`."""
         use = request.query_params.get("for", USES[0])
         if use not in USES:
             raise RequestError(f"{use[:80]!r} is not a use", where="for", hint=nearest(use, USES))
         content = await Content(request.receive).whole(MAX_REQUEST_BYTES)
-        if use in ("fleet", "relay"):
+        if use in ("fleet", "tcp"):
             if content.strip() not in (b"", b"{}"):
                 raise RequestError(f"a ticket for {use} has no request", where="content", hint="Send no content")
             decoded = None

@@ -22,7 +22,9 @@ OTHERS = {
     "fastflight.sources.recorded_rows": "the columns of a recording, for one that the benchmark makes",
     "fastflight.sql.process": "how many threads a query has, so that DuckDB beside it has as many",
     "fastflight.transport.chunk_buffer": "what a board sent, without a server between",
-    "fastflight.protocol.relay": "frames of the relay, for a client that copies nothing",
+    "fastflight.gateway.middleware": "the relay without a server, whose reads have the size that is compared",
+    "fastflight.gateway.ws.sockets": "the same",
+    "fastflight.gateway.ws.tickets": "the same",
 }
 # It runs where `fastflight` is another project.
 FOREIGN = FOLDER / "peers" / "namesake.py"

@@ -5,25 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
 
 from fastflight.app.compose import open_server
 from fastflight.app.settings import BridgeSettings, ServeSettings
 from fastflight.bridge import Ports
 from fastflight.client import FastFlightClient
 from fastflight.errors import RequestError
-from fastflight.protocol.relay import Opened, RelayConnection, RelayData
-
-
-def read_stream_until(ws: ClientConnection, side: RelayConnection, mark: bytes) -> bytes:
-    found = b""
-    while mark not in found:
-        message = ws.recv(timeout=30)
-        assert isinstance(message, bytes)
-        for event in side.feed(message):
-            assert isinstance(event, RelayData | Opened)
-            found += bytes(event.data) if isinstance(event, RelayData) else b"opened"
-    return found
+from tests.support.waiting import read_until
 
 
 def test_a_stream_to_a_bridge_is_a_session_of_its_device(tmp_path: Path) -> None:
@@ -34,13 +23,11 @@ def test_a_stream_to_a_bridge_is_a_session_of_its_device(tmp_path: Path) -> None
     with open_server(settings) as running, FastFlightClient(running.location) as client:
         assert running.http is not None
         client.info("demo")
-        side = RelayConnection(accepts=False)
-        with connect(running.http.replace("http", "ws") + "/relay") as ws:
-            ws.send(side.open(1, f"localhost:{running.bridges['demo'].socket}"))
-            read_stream_until(ws, side, b"opened")
+        port = running.bridges["demo"].socket
+        with connect(f"{running.http.replace('http', 'ws')}/ws/tcp?host=localhost&port={port}") as ws:
             typed = b"\r\x03print(6*7)\r"
-            ws.send(side.data(1, len(typed)) + typed)
-            read_stream_until(ws, side, b"\r\n42\r\n>>> ")
+            ws.send(typed)
+            read_until(lambda: ws.recv(30, decode=False), b"\r\n42\r\n>>> ")
             rows = {"tx": b"", "rx": b""}
             for batch in client.session("demo", since_seq=0, flush_ms=0):
                 for row in batch.to_pylist():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from fastflight.protocol.relay import Open, RelayConnection
 from fastflight.protocol.rfc2217 import decode
 from fastflight.protocol.telnet import Option, Telnet, TelnetData
 
@@ -34,18 +33,3 @@ def test_telnet(case: Case) -> None:
 @each(wires.RFC2217)
 def test_rfc2217(case: Case) -> None:
     check(case, lambda given: decode(*given))
-
-
-@each(wires.RELAY)
-def test_relay(case: Case) -> None:
-    def run(pieces: list[bytes]) -> int:
-        side = RelayConnection(accepts=True, window_bytes=wires.LIMIT)
-        events = 0
-        for piece in pieces:
-            for event in side.feed(piece):
-                events += 1
-                if isinstance(event, Open):
-                    side.opened(event.stream)
-        return events
-
-    either_way(case, run)

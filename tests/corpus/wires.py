@@ -1,18 +1,7 @@
-"""Bytes of the wire protocols: telnet, RFC 2217, WebSocket frames, the relay's frames."""
+"""Bytes of the wire protocols: telnet, RFC 2217, WebSocket frames."""
 
 from __future__ import annotations
 
-import struct
-
-from fastflight.protocol.relay import (
-    MAX_PAYLOAD_BYTES,
-    MAX_REASON_BYTES,
-    MAX_STREAMS,
-    MAX_TARGET_BYTES,
-    MAX_UNANSWERED,
-    FrameType,
-    RelayViolation,
-)
 from fastflight.protocol.rfc2217 import (
     CLIENT,
     SERVER,
@@ -84,48 +73,4 @@ RFC2217 = [
 ]  # fmt: skip
 
 
-def relay(kind: int, stream: int, payload: bytes = b"", flags: int = 0, size: int | None = None) -> bytes:
-    return struct.pack("!BBHI", kind, flags, stream, len(payload) if size is None else size) + payload
-
-
-def opening(stream: int = 1, target: bytes = b"h:1", credit: int = 100) -> bytes:
-    return relay(FrameType.OPEN, stream, struct.pack("!I", credit) + target)
-
-
-ONE = struct.pack("!I", 1)
-
-# What the gateway's side of a relay reads, whose streams are open once they are asked for; how many events it has.
-RELAY = [
-    Case("nothing", b"", outcome=0),
-    Case("half a header", b"\x01\x00", outcome=0),
-    Case("a type that has no meaning", relay(99, 1), RelayViolation, "99 is no type of a frame"),
-    Case("type 0", relay(0, 1), RelayViolation, "0 is no type"),
-    Case("a stream without number", opening(0), RelayViolation, "on stream 0"),
-    Case("flags where there are none", relay(FrameType.DATA, 1, b"a", 1), RelayViolation, "with flags 1"),
-    Case("a target without name", relay(FrameType.OPEN, 1, ONE), RelayViolation, "OPEN with 4 bytes"),
-    Case("a target without end", opening(target=b"h" * (MAX_TARGET_BYTES + 1)), RelayViolation, "OPEN with"),
-    Case("a target that is not UTF-8", opening(target=b"\xff"), RelayViolation, "a target that is not UTF-8"),
-    Case("a stream that is open", opening() * 2, RelayViolation, "stream 1 is open already"),
-    Case("all streams there are", b"".join(opening(i + 1) for i in range(MAX_STREAMS + MAX_UNANSWERED + 1)), RelayViolation, "most of them closed"),
-    Case("credit beyond the limit", opening(credit=0xFFFFFFFF), RelayViolation, "credit for more than"),
-    Case("credit until it overflows", opening(credit=1 << 30) + relay(FrameType.CREDIT, 1, struct.pack("!I", 1 << 30)), RelayViolation, "credit for more than"),
-    Case("credit for nobody", relay(FrameType.CREDIT, 7, ONE), RelayViolation, "stream 7, which is not open"),
-    Case("credit of three bytes", opening() + relay(FrameType.CREDIT, 1, b"abc"), RelayViolation, "CREDIT with 3 bytes"),
-    Case("an answer to what was not asked", opening() + relay(FrameType.OPENED, 1, ONE), RelayViolation, "does not wait for it"),
-    Case("data for nobody", relay(FrameType.DATA, 7, b"a"), RelayViolation, "stream 7, which is not open"),
-    Case("data of nothing", opening() + relay(FrameType.DATA, 1), RelayViolation, "DATA with 0 bytes"),
-    Case("data that says it is endless", relay(FrameType.DATA, 1, size=0xFFFFFFFF), RelayViolation, "DATA with"),
-    Case("a byte more than a frame holds", relay(FrameType.DATA, 1, size=MAX_PAYLOAD_BYTES + 1), RelayViolation, "DATA with"),
-    Case("more data than there is credit for", opening() + relay(FrameType.DATA, 1, b"a" * (LIMIT + 1)), RelayViolation, f"credit for {LIMIT}"),
-    Case("data after the end", opening() + relay(FrameType.END, 1) + relay(FrameType.DATA, 1, b"a"), RelayViolation, "after its end"),
-    Case("two ends", opening() + relay(FrameType.END, 1) * 2, RelayViolation, "not open"),
-    Case("an end with content", opening() + relay(FrameType.END, 1, b"a"), RelayViolation, "END with 1 bytes"),
-    Case("a stream that is closed twice", opening() + relay(FrameType.CLOSE, 1) * 2, RelayViolation, "not open"),
-    Case("a close of nobody", relay(FrameType.CLOSE, 7), RelayViolation, "stream 7, which is not open"),
-    Case("a reason without end", opening() + relay(FrameType.CLOSE, 1, b"x" * (MAX_REASON_BYTES + 1)), RelayViolation, "CLOSE with"),
-    Case("a reason that is not UTF-8", opening() + relay(FrameType.CLOSE, 1, b"\xff"), outcome=2),
-    Case("frames after the connection's end", relay(FrameType.CLOSE, 0) + relay(99, 1), outcome=1),
-    Case("an HTTP request", b"GET / HTTP/1.1\r\n", RelayViolation, "71 is no type"),
-]  # fmt: skip
-
-CASES = {"telnet": TELNET, "RFC 2217": RFC2217, "relay frames": RELAY}
+CASES = {"telnet": TELNET, "RFC 2217": RFC2217}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pytest
 import structlog
-import uvloop
 from playwright.sync_api import Browser
 from prometheus_client import CollectorRegistry
 
@@ -27,8 +26,6 @@ from ..server.conftest import SOON, Trial, Trials
 from .browsing import launched
 
 T = TypeVar("T")
-# Many connections come and go in some of those that `run`.
-RELAYED_SOON = 20.0
 
 
 @dataclass
@@ -74,24 +71,6 @@ def listening(running: TrialGateway) -> Iterator[Gateway]:
 @pytest.fixture(params=["sync", "async"])
 def mode(request: pytest.FixtureRequest) -> str:
     return str(request.param)
-
-
-@pytest.fixture(scope="session")
-def _uvloop_has_run() -> None:
-    """It takes a pipe for signals, once for the life of the process: no test is to be blamed for it."""
-    uvloop.run(asyncio.sleep(0))
-
-
-@pytest.fixture(params=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest, _uvloop_has_run: None) -> Callable[[Coroutine[Any, Any, None]], None]:
-    """Runs a coroutine on a loop of its own, of each kind."""
-    loops: Any = asyncio.new_event_loop if request.param == "asyncio" else uvloop.new_event_loop
-
-    def run_(work: Coroutine[Any, Any, None]) -> None:
-        with asyncio.Runner(loop_factory=loops) as runner:
-            runner.run(asyncio.wait_for(work, RELAYED_SOON))
-
-    return run_
 
 
 @pytest.fixture(scope="module")

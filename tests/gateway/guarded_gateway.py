@@ -23,7 +23,6 @@ from fastflight.gateway import (
     AllowedTargets,
     Gateway,
     LocalBackend,
-    OriginPolicy,
     Relay,
     application,
     listen,
@@ -124,8 +123,8 @@ def guarding(devices: dict[str, str] = DEVICES, relay: AllowedTargets | None = N
         actions = Actions([*state_actions(registry, shards), *on_devices], authority)
         backend = LocalBackend(catalog, actions, registry, shards, authority, authenticator)
         shard = Shard("gateway").start()
-        app = application(backend, CollectorRegistry(), open_listener=tap_listeners(inventory))
-        relaying = Relay(relay, OriginPolicy(), app.admit_to_relay, check=backend.check) if relay is not None else None
-        gateway = parts.enter_context(listen(app, shard, 0, relay=relaying))
+        relaying = None if relay is None else Relay(relay)
+        app = application(backend, CollectorRegistry(), open_listener=tap_listeners(inventory), relay=relaying)
+        gateway = parts.enter_context(listen(app, shard, 0))
         parts.callback(registry.drain)
         yield GuardedGateway(gateway, {name: text for name, (_, text) in made.items()}, books)

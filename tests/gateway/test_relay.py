@@ -1,244 +1,330 @@
-"""The relay at the gateway's port: who may come in, other people's WebSocket client, and shutdown."""
+"""The relay: what passes between a WebSocket and a TCP target, how each of them ends, and what a stalled one costs."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import errno
-import os
+import itertools
+import json
+import select
 import socket
-from collections.abc import Iterator
+import struct
+import threading
+from collections.abc import Iterator, MutableMapping
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
+from urllib.parse import quote
 
 import pytest
-from websockets.asyncio.client import connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus
-from websockets.utils import accept_key
+import structlog
+from websockets.exceptions import ConnectionClosed, ConnectionClosedOK, InvalidStatus
+from websockets.frames import Frame, Opcode
+from websockets.sync.client import ClientConnection, connect
 
 from fastflight.concurrency import Shard
-from fastflight.errors import RequestError
-from fastflight.gateway import Gateway, listen
-from fastflight.gateway.origins import OriginPolicy
-from fastflight.gateway.relay.relay import MAX_CLIENTS, Relay
-from fastflight.gateway.relay.targets import AllowedTargets
-from fastflight.protocol.relay import Closed, End, Opened, Reason, RelayConnection, RelayData
+from fastflight.gateway import AllowedTargets, Gateway, OriginPolicy, Relay, listen
+from fastflight.gateway.asgi import Receive, Scope, Send
+from fastflight.gateway.middleware import GatewayMiddleware
+from fastflight.gateway.relay import relay as relay_module
+from fastflight.gateway.ws.sockets import Sockets
+from fastflight.gateway.ws.tickets import Tickets
+from tests.support.waiting import until
 
 from ..server.conftest import SOON
-from .relay_user import LOCAL, deaf, echo, nothing, target
 
-KEY = "dGhlIHNhbXBsZSBub25jZQ=="
+MIB = 1024 * 1024
+# More than the buffers of all sockets on the way hold together.
+MUCH = 32 * MIB
+
+
+async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
+    """The application beside the WebSockets."""
+
+
+class RelayGateway:
+    """A gateway that has only a relay, to all ports of this computer, and the log of its streams."""
+
+    def __init__(self, timing: bool = False) -> None:
+        self.log: list[MutableMapping[str, Any]] = []
+        relay = Relay(AllowedTargets(["127.0.0.1:*", "[::1]:*"]), timing=timing)
+        self.sockets = Sockets({"tcp": relay}, Tickets())
+        self.app = GatewayMiddleware(OriginPolicy(), {}, nothing, self.sockets)
+        self.gateway: Gateway = listen(self.app, Shard("gateway").start(), 0)
+
+    def url(self, port: int | str, host: str = "127.0.0.1") -> str:
+        return f"{self.gateway.url.replace('http', 'ws')}/ws/tcp?host={quote(host)}&port={quote(str(port))}"
+
+    @contextmanager
+    def connect(self, listener: socket.socket, **options: Any) -> Iterator[tuple[ClientConnection, socket.socket]]:
+        """A client, and the connection of the target that it is relayed to."""
+        with connect(self.url(listener.getsockname()[1]), close_timeout=SOON, **options) as client:
+            there, _ = listener.accept()
+            with there:
+                there.settimeout(SOON)
+                yield client, there
+
+    def ended(self) -> MutableMapping[str, Any]:
+        """The log line of the next stream that ends."""
+        until(lambda: [entry for entry in self.log if entry["event"] == "relayed"])
+        return self.log.pop()
+
+
+@contextmanager
+def serving(**options: Any) -> Iterator[RelayGateway]:
+    relay = RelayGateway(**options)
+    with structlog.testing.capture_logs() as log, relay.gateway:
+        relay.log = log
+        yield relay
 
 
 @pytest.fixture
-def relay() -> Relay:
-    return Relay(AllowedTargets(LOCAL), OriginPolicy(["http://page.example"]))
+def relay() -> Iterator[RelayGateway]:
+    with serving() as relay:
+        yield relay
 
 
 @pytest.fixture
-def gateway(relay: Relay) -> Iterator[Gateway]:
-    with listen(nothing, Shard("gateway").start(), 0, relay=relay) as gateway:
-        yield gateway
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(SOON)
+        yield listener
 
 
-def handshake(gateway: Gateway, path: str = "/relay", **headers: str) -> tuple[socket.socket, bytes]:
-    """A connection, and the head of the answer."""
-    sent = {
-        "Host": f"127.0.0.1:{gateway.port}",
-        "Upgrade": "websocket",
-        "Connection": "Upgrade",
-        "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Key": KEY,
-    } | {name.replace("_", "-"): value for name, value in headers.items()}
-    lines = [f"GET {path} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items() if value)]
-    sock = socket.create_connection(("127.0.0.1", gateway.port))
-    sock.sendall("\r\n".join([*lines, "", ""]).encode())
-    answer = b""
-    while b"\r\n\r\n" not in answer and (came := sock.recv(4096)):
-        answer += came
-    return sock, answer
+def received(there: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size and (piece := there.recv(1 << 16)):
+        data += piece
+    return bytes(data)
 
 
-def test_a_handshake_is_answered_as_the_standard_says(gateway: Gateway) -> None:
-    sock, answer = handshake(gateway)
-    with sock:
-        assert answer.startswith(b"HTTP/1.1 101 ") and f"sec-websocket-accept: {accept_key(KEY)}".encode() in answer
-        assert accept_key(KEY) == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="  # RFC 6455, 1.3
+def error_of(client: ClientConnection) -> tuple[int, dict[str, Any]]:
+    """The close code and the error with which a WebSocket ends."""
+    message: Any = None
+    with pytest.raises(ConnectionClosed) as caught:
+        while True:
+            message = client.recv(SOON)
+    assert caught.value.rcvd is not None and isinstance(message, str), message
+    return caught.value.rcvd.code, json.loads(message)["error"]
 
 
-def test_one_that_comes_as_the_relay_closes_is_let_go() -> None:
-    """Cancelled before its first step, nothing of what takes care of it runs."""
-
-    async def main() -> bytes:
-        relay, loop = Relay(AllowedTargets(LOCAL), OriginPolicy()), asyncio.get_running_loop()
-        theirs, ours = socket.socketpair()
-        theirs.setblocking(False)
-        with theirs:
-            transport, _ = await loop.connect_accepted_socket(asyncio.Protocol, ours)
-            relay.take_over(transport, [])
-            await relay.aclose()
-            return await asyncio.wait_for(loop.sock_recv(theirs, 1), SOON)
-
-    assert asyncio.run(main()) == b""
-
-
-def test_one_that_is_refused_and_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastflight.gateway.relay.relay.REFUSED_SECONDS", 0.05)
-
-    async def main() -> None:
-        relay, loop = Relay(AllowedTargets(LOCAL), OriginPolicy()), asyncio.get_running_loop()
-        lost = loop.create_future()
-
-        class Answered(asyncio.Protocol):
-            def connection_lost(self, exc: Exception | None) -> None:
-                lost.set_result(None)
-
-        theirs, ours = socket.socketpair()
-        with theirs:
-            transport, _ = await loop.connect_accepted_socket(Answered, ours)
-            transport.write(bytes(16 * 1024 * 1024))
-            relay.take_over(transport, [])
-            await asyncio.wait_for(lost, SOON)
-
-    asyncio.run(main())
+def test_bytes_pass_both_ways_unchanged(relay: RelayGateway, listener: socket.socket) -> None:
+    content = bytes(range(256)) * 4096
+    with relay.connect(listener) as (client, there):
+        client.send(content[:100_000])
+        client.send("\r\x03é")
+        client.send(b"")
+        expected = content[:100_000] + "\r\x03é".encode()
+        assert received(there, len(expected)) == expected
+        threading.Thread(target=there.sendall, args=(content,)).start()
+        found = b""
+        while len(found) < len(content):
+            message = client.recv(SOON)
+            assert isinstance(message, bytes) and len(message) <= relay_module.READ_BYTES
+            found += message
+        assert found == content
+    line = relay.ended()
+    assert line["received"].startswith("1MB in ") and line["sent_bytes"] == len(expected)
 
 
-def test_no_extension_is_ever_agreed_on(gateway: Gateway) -> None:
-    sock, answer = handshake(gateway, Sec_WebSocket_Extensions="permessage-deflate")
-    with sock:
-        assert answer.startswith(b"HTTP/1.1 101 ") and b"extensions" not in answer
+def test_the_end_of_the_target_closes_the_websocket_after_its_last_bytes(
+    relay: RelayGateway, listener: socket.socket
+) -> None:
+    with relay.connect(listener) as (client, there):
+        there.sendall(b"last words")
+        there.close()
+        assert client.recv(SOON) == b"last words"
+        with pytest.raises(ConnectionClosedOK):
+            client.recv(SOON)
+    line = relay.ended()
+    assert line["ended"] == "the target has ended the connection"
+    assert line["received"].startswith("10B in ") and line["received"].endswith(" 1 reads)")
+
+
+def test_the_end_of_the_websocket_ends_the_connection_after_its_last_bytes(
+    relay: RelayGateway, listener: socket.socket
+) -> None:
+    with relay.connect(listener) as (client, there):
+        client.send(b"x" * MIB)
+        client.close()
+        assert received(there, MIB + 1) == b"x" * MIB
+    assert relay.ended()["ended"] == "the client has left"
+
+
+def test_a_client_that_vanishes_ends_the_connection(relay: RelayGateway, listener: socket.socket) -> None:
+    with relay.connect(listener) as (client, there):
+        client.socket.shutdown(socket.SHUT_RDWR)
+        assert there.recv(1) == b""
+
+
+@pytest.mark.parametrize("last", [b"", b"last words"])
+def test_a_target_that_breaks_the_connection_is_an_error(
+    relay: RelayGateway, listener: socket.socket, last: bytes
+) -> None:
+    with relay.connect(listener) as (client, there):
+        there.sendall(b"x")
+        assert client.recv(SOON) == b"x"
+        there.sendall(last)
+        there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        there.close()
+        code, error = error_of(client)
+        assert code == 4502 and error["what"] == "connection reset by peer"
+        assert error["where"] == f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_a_target_that_takes_no_more_still_sends(relay: RelayGateway, listener: socket.socket) -> None:
+    with relay.connect(listener) as (client, there):
+        there.shutdown(socket.SHUT_RD)
+        client.send(bytes(MIB))
+        there.sendall(b"still here")
+        assert client.recv(SOON) == b"still here"
 
 
 @pytest.mark.parametrize(
-    ("headers", "status"),
+    ("query", "code", "what"),
     [
-        ({"Host": "evil.example"}, 421),
-        ({"Origin": "http://evil.example"}, 403),
-        ({"Origin": "null"}, 403),
-        ({"Sec_Fetch_Site": "cross-site"}, 403),
-        ({"Sec_WebSocket_Version": "8"}, 426),
-        ({"Sec_WebSocket_Key": "c2hvcnQ="}, 400),
-        ({"Sec_WebSocket_Key": "?"}, 400),
+        ("host=192.0.2.1&port=23", 4403, "the relay may not connect there"),
+        ("host=127.0.0.1&port=0", 4400, "not a port"),
+        ("host=127.0.0.1", 4400, "not a port"),
+        ("port=23", 4400, "not a name or an address"),
+        ("host=127.1&port=23", 4400, "not an address"),
     ],
 )
-def test_who_may_not_come_in_gets_a_status_and_a_reason(
-    gateway: Gateway, relay: Relay, headers: dict[str, str], status: int
+def test_a_target_that_is_none_is_an_error_on_the_websocket(
+    relay: RelayGateway, query: str, code: int, what: str
 ) -> None:
-    sock, answer = handshake(gateway, **headers)
-    with sock:
-        rest = answer.partition(b"\r\n\r\n")[2]
-        while came := sock.recv(4096):
-            rest += came
-        assert answer.startswith(b"HTTP/1.1 %d " % status) and b'"what"' in rest
-        assert relay.clients == 0
+    with connect(relay.url(1).partition("?")[0] + "?" + query) as client:
+        found, error = error_of(client)
+    assert (found, error["what"]) == (code, what)
+    assert relay.ended()["ended"] == what
 
 
-def test_pages_of_the_gateway_and_of_allowed_origins_come_in(gateway: Gateway) -> None:
-    for origin in (gateway.url, "http://page.example"):
-        sock, answer = handshake(gateway, Origin=origin)
-        with sock:
-            assert answer.startswith(b"HTTP/1.1 101 ")
+def test_a_port_without_a_listener_is_an_error(relay: RelayGateway) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with connect(relay.url(port)) as client:
+        code, error = error_of(client)
+    assert code == 4502 and error["what"] == "connection refused" and error["where"] == f"127.0.0.1:{port}"
 
 
-def test_connections_have_a_limit(gateway: Gateway) -> None:
-    with contextlib.ExitStack() as socks:
-        for _ in range(MAX_CLIENTS):
-            sock, answer = handshake(gateway)
-            socks.enter_context(sock)
-            assert answer.startswith(b"HTTP/1.1 101 ")
-        sock, answer = handshake(gateway)
-        socks.enter_context(sock)
-        assert answer.startswith(b"HTTP/1.1 503 ")
+def test_the_gateways_own_port_is_no_target(relay: RelayGateway) -> None:
+    with connect(relay.url(relay.gateway.port)) as client:
+        assert error_of(client)[0] == 4403
 
 
-def test_where_no_descriptor_is_left_it_is_said(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    def none_left(descriptor: int) -> int:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "dup", none_left)
-        sock, answer = handshake(gateway)
-    with sock:
-        assert answer.startswith(b"HTTP/1.1 503 ")
-    sock, answer = handshake(gateway)
-    with sock:
-        assert answer.startswith(b"HTTP/1.1 101 ")
-
-
-def test_plain_requests_are_not_the_relays(gateway: Gateway) -> None:
-    sock, answer = handshake(gateway, Upgrade="", Connection="")
-    with sock:
-        assert answer.startswith(b"HTTP/1.1 204 ")
+def test_a_target_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay_module, "CONNECT_SECONDS", 0.1)
+    with serving() as relay, ExitStack() as parts:
+        full = parts.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        waiting = [parts.enter_context(closing(socket.socket())) for _ in range(8)]
+        for each in waiting:  # when the queue of a listener is full, Linux answers nobody
+            each.setblocking(False)
+            each.connect_ex(full.getsockname())
+        client = parts.enter_context(connect(relay.url(full.getsockname()[1])))
+        code, error = error_of(client)
+    assert code == 4504 and error["what"] == "no answer within 0.1 s"
 
 
-def test_the_websockets_library_gets_its_bytes(gateway: Gateway) -> None:
-    async def work() -> None:
-        side = RelayConnection(accepts=False)
-        async with target(echo) as there, connect(gateway.url.replace("http", "ws") + "/relay") as ws:
-            assert ws.protocol.extensions == []
-            await ws.send(side.open(1, there))
-            found, sent, over = bytearray(), 0, False
-            while not over:
-                message = await ws.recv()
-                assert isinstance(message, bytes)
-                for event in side.feed(message):
-                    if isinstance(event, RelayData):
-                        found += event.data
-                        if given := side.consumed(1, len(event.data)):
-                            await ws.send(given)
-                    elif isinstance(event, End):
-                        pass
-                    elif isinstance(event, Closed):
-                        assert event.reason == Reason.DONE
-                        over = True
-                    else:
-                        assert sent or event == Opened(1)
-                while size := min(side.credit(1), 1_000_000 - sent, 100_000):
-                    await ws.send(side.data(1, size) + bytes([sent % 251]) * size)
-                    sent += size
-                    if sent == 1_000_000:
-                        await ws.send(side.end(1))
-            assert len(found) == sent
-            await (await ws.ping())
-
-    asyncio.run(work())
+@pytest.mark.parametrize("path", ["/ws/tcp/127.0.0.1?port=1", "/ws/tcp?host=127.0.0.1&port=1&prot=x"])
+def test_another_path_or_key_is_refused(relay: RelayGateway, path: str) -> None:
+    with pytest.raises(InvalidStatus), connect(relay.gateway.url.replace("http", "ws") + path):
+        pass
 
 
-def test_the_websockets_library_is_told_why_it_ends(gateway: Gateway) -> None:
-    async def work() -> None:
-        async with connect(gateway.url.replace("http", "ws") + "/relay") as ws:
-            await ws.send("text")
-            with pytest.raises(ConnectionClosed) as caught:
-                await ws.recv()
-            assert caught.value.rcvd is not None and caught.value.rcvd.code == 1003
-        with pytest.raises(InvalidStatus):
-            await connect(gateway.url.replace("http", "ws") + "/relay", origin="http://evil.example")  # type: ignore[arg-type]
-
-    asyncio.run(work())
+def test_pages_of_other_origins_are_refused(relay: RelayGateway, listener: socket.socket) -> None:
+    with pytest.raises(InvalidStatus) as caught:
+        with connect(relay.url(listener.getsockname()[1]), additional_headers={"Origin": "http://evil.example"}):
+            pass
+    assert caught.value.response.status_code == 403
 
 
-def test_closing_the_gateway_ends_what_is_open(relay: Relay) -> None:
-    async def work() -> None:
-        gateway = listen(nothing, Shard("gateway").start(), 0, relay=relay)
-        side = RelayConnection(accepts=False)
-        async with target(deaf) as there, connect(gateway.url.replace("http", "ws") + "/relay") as ws:
-            await ws.send(side.open(1, there))
-            message = await ws.recv()
-            assert isinstance(message, bytes) and list(side.feed(message)) == [Opened(1)]
-            closing = asyncio.ensure_future(asyncio.to_thread(gateway.close))
-            message = await ws.recv()
-            assert isinstance(message, bytes)
-            assert list(side.feed(message)) == [Closed(0, Reason.SHUTDOWN, "the gateway shuts down")]
-            with pytest.raises(ConnectionClosed) as caught:
-                await ws.recv()
-            assert caught.value.rcvd is not None and caught.value.rcvd.code == 1001
-            await closing
-        assert relay.clients == 0
-
-    asyncio.run(work())
+def test_streams_are_limited_and_an_ended_one_makes_room(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_module, "MAX_STREAMS", 3)
+    with serving() as relay, ExitStack() as streams:
+        open_ = [streams.enter_context(relay.connect(listener)) for _ in range(3)]
+        with connect(relay.url(listener.getsockname()[1])) as client:
+            code, error = error_of(client)
+        assert code == 4503 and error["what"] == "there are 3 relayed streams, as many as there may be"
+        open_[0][0].close()
+        assert open_[0][1].recv(1) == b""
+        with relay.connect(listener) as (client, there):
+            there.sendall(b"x")
+            assert client.recv(SOON) == b"x"
 
 
-def test_it_says_at_its_start_that_it_does_not_run_on_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    policy, allowed = OriginPolicy([]), AllowedTargets(LOCAL)
-    with monkeypatch.context() as windows:
-        windows.setattr(os, "name", "nt")
-        with pytest.raises(RequestError, match="does not run on Windows"):
-            Relay(allowed, policy)
+def test_a_client_that_does_not_read_is_cut_and_costs_a_bounded_amount(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fastflight.gateway.http.connections.STALL_SECONDS", 2.0)
+    with serving() as relay, relay.connect(listener) as (reader, beside), ExitStack() as parts:
+        sock = parts.enter_context(socket.socket())
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+        sock.connect(("127.0.0.1", relay.gateway.port))
+        path = relay.url(listener.getsockname()[1]).partition(str(relay.gateway.port))[2]
+        upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13"
+        key = "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="
+        sock.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{upgrade}\r\n{key}\r\n\r\n".encode())
+        there, _ = listener.accept()
+        parts.enter_context(there)
+        sent = 0
+        with pytest.raises(ConnectionError):
+            while sent < MUCH:
+                sent += there.send(bytes(1 << 16))
+        assert MIB // 8 < sent < MUCH // 2
+        assert relay.app.connections.not_read == 1
+        beside.sendall(b"x")
+        assert reader.recv(SOON) == b"x"
+
+
+def test_a_target_that_does_not_read_pauses_the_client_and_is_given_up(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_module, "STALL_SECONDS", 2.0)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+    with serving() as relay, relay.connect(listener) as (client, there):
+        frame = Frame(Opcode.BINARY, bytes(1 << 16)).serialize(mask=True)
+        sent = 0
+        while sent < MUCH and select.select([], [client.socket], [], 0.5)[1]:
+            sent += client.socket.send(frame[sent % len(frame) :])
+        assert sent < MUCH // 2
+        assert relay.ended()["ended"] == "took nothing for 2 s"
+        assert len(received(there, MUCH)) < sent
+
+
+def test_a_client_that_waits_for_a_slow_target_is_not_taken_for_gone(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer to a ping is behind its messages."""
+    for name in ("PING_SECONDS", "PONG_SECONDS"):
+        monkeypatch.setattr(f"fastflight.gateway.http.uvicorn_overrides.{name}", 0.1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
+    with serving() as relay, relay.connect(listener, ping_interval=None) as (client, there):
+        sending = threading.Thread(target=lambda: [client.send(bytes(MIB)) for _ in range(MUCH // MIB)])
+        sending.start()
+        sending.join(1.0)
+        assert sending.is_alive()
+        assert len(received(there, MUCH)) == MUCH
+        sending.join()
+
+
+def test_times_are_logged_when_asked_for(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay_module, "READS", 2)
+    with serving(timing=True) as relay, relay.connect(listener) as (client, there):
+        for _ in range(4):
+            there.sendall(b"x" * 10)
+            assert client.recv(SOON) == b"x" * 10
+        client.close()
+        assert there.recv(1) == b""
+        lines = [entry for entry in relay.log if entry["event"] == "relay"]
+    assert [(line["reads"], line["bytes"], line["total"]) for line in lines] == [(2, 20, 20), (2, 20, 40)]
+    for line, name in itertools.product(lines, ("read_us", "pack_us", "send_us")):
+        assert line[name] >= 0 and line["log_level"] == "debug"
+
+
+def test_the_end_of_the_gateway_ends_streams_with_the_reason(listener: socket.socket) -> None:
+    with serving() as relay, relay.connect(listener) as (client, there):
+        closing_ = threading.Thread(target=relay.gateway.close)
+        closing_.start()
+        code, error = error_of(client)
+        assert code == 4503 and error["what"] == "the server shuts down"
+        assert there.recv(1) == b""
+        closing_.join()

@@ -61,7 +61,12 @@ def resolved(rules: list[str], target: str) -> list[tuple[str, int]]:
 
 
 async def _resolved(allowed: AllowedTargets, target: str) -> list[Endpoint]:
-    return await allowed.resolve(target, Asker())
+    return await resolve(allowed, target, Asker())
+
+
+async def resolve(allowed: AllowedTargets, target: str, asker: Asker) -> list[Endpoint]:
+    host, _, port = target.rpartition(":")
+    return await allowed.resolve(host, port, asker)
 
 
 @pytest.mark.parametrize(
@@ -236,9 +241,9 @@ def test_the_port_that_the_gateway_listens_at_is_no_target() -> None:
         allowed = AllowedTargets(["127.0.0.1:*", "[::1]:*", "192.0.2.1:*", "0.0.0.0:*"], lookup)
         for target in ("127.0.0.1:8000", "localhost:8000", "[::1]:8000", "[::ffff:7f00:1]:8000", "0.0.0.0:8000"):
             with pytest.raises(RequestError):
-                await allowed.resolve(target, Asker(own_port=8000))
+                await resolve(allowed, target, Asker(own_port=8000))
         for target in ("127.0.0.1:8001", "192.0.2.1:8000"):
-            assert await allowed.resolve(target, Asker(own_port=8000))
+            assert await resolve(allowed, target, Asker(own_port=8000))
 
     asyncio.run(work())
 
@@ -247,7 +252,7 @@ def test_who_may_run_code_on_a_device_may_reach_its_line_and_the_rest_is_the_ser
     async def work() -> None:
         devices = {"192.168.4.7:23": "plc", "127.0.0.1:2218": "demo"}
         allowed = AllowedTargets(["board.local:*", "127.0.0.1:*"], lookup, devices)
-        (endpoint,) = await allowed.resolve("board.local:23", Asker())
+        (endpoint,) = await resolve(allowed, "board.local:23", Asker())
         assert endpoint.device == "plc"
         reached = {
             (name, target)
@@ -266,7 +271,7 @@ def test_who_may_run_code_on_a_device_may_reach_its_line_and_the_rest_is_the_ser
 
 async def _reaches(allowed: AllowedTargets, target: str, asker: Asker) -> bool:
     try:
-        return bool(await allowed.resolve(target, asker))
+        return bool(await resolve(allowed, target, asker))
     except RequestError as error:
         assert error.what == "the relay may not connect there"
         return False
@@ -315,13 +320,13 @@ def test_names_are_not_looked_up_for_askers_without_rights(target: str) -> None:
     for granted in (("read:*",), ("exec:secret",)):
         asker = Asker(Identity("somebody", scopes(granted)))
         with pytest.raises(RequestError, match="the relay may not connect there"):
-            asyncio.run(AllowedTargets(NAMED, never, LINES).resolve(target, asker))
+            asyncio.run(resolve(AllowedTargets(NAMED, never, LINES), target, asker))
 
 
 def refusal(granted: str, target: str) -> str:
     asker = Asker(Identity("somebody", scopes((granted,))))
     with pytest.raises(FastFlightError) as caught:
-        asyncio.run(AllowedTargets(NAMED, lookup, LINES).resolve(target, asker))
+        asyncio.run(resolve(AllowedTargets(NAMED, lookup, LINES), target, asker))
     return caught.value.what
 
 

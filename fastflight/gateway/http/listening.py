@@ -21,7 +21,6 @@ from fastflight.errors import TransportError
 from fastflight.gateway.asgi import Application
 from fastflight.gateway.http.connections import Connections
 from fastflight.gateway.http.uvicorn_overrides import BACKLOG, STOP_SECONDS, Server
-from fastflight.gateway.relay.relay import Relay
 
 log = structlog.get_logger(__name__)
 
@@ -33,9 +32,8 @@ CLOSE_SECONDS = 5.0
 class Gateway:
     """A gateway that serves at `url` until it is closed. Also a context manager."""
 
-    def __init__(self, server: Server, shard: Shard, listener: socket.socket, relay: Relay | None = None) -> None:
+    def __init__(self, server: Server, shard: Shard, listener: socket.socket) -> None:
         self._server = server
-        self._relay = relay
         self._shard = shard
         host, self.port = listener.getsockname()[:2]
         scheme = "http" if server.tls is None else "https"
@@ -55,9 +53,6 @@ class Gateway:
             if end is not None:
                 _wait("websockets", lambda: submit(end(timeout)), timeout + STOP_SECONDS)
             self._server.stop(timeout)
-            relay = self._relay
-            if relay is not None:
-                _wait("relay", lambda: submit(relay.aclose()), STOP_SECONDS)
         _wait("server", lambda: self._serving, timeout + STOP_SECONDS)
         _wait("connections", lambda: submit(self._server.end_connections()), 2 * STOP_SECONDS)
         self._shard.close()
@@ -86,17 +81,16 @@ def listen(
     shard: Shard,
     port: int,
     host: str = DEFAULT_HOST,
-    relay: Relay | None = None,
     connections: Connections | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> Gateway:
     """Serve `app` on `shard`, and return the running gateway. Raises `TransportError` if the port cannot be bound.
 
-    The shard must be running; the gateway closes it. Port 0 picks a free port. `relay` serves the WebSockets at its
-    path. `connections` limits and counts connections; None: those of `app`, if it has any. With `tls` it is HTTPS.
+    The shard must be running; the gateway closes it. Port 0 picks a free port. `connections` limits and counts
+    connections; None: those of `app`, if it has any. With `tls` it is HTTPS.
     """
     limits = connections or getattr(app, "connections", None) or Connections()
-    return Gateway(Server(app, limits, relay, tls), shard, _listener(host, port), relay)
+    return Gateway(Server(app, limits, tls), shard, _listener(host, port))
 
 
 def _listener(host: str, port: int) -> socket.socket:

@@ -1,13 +1,13 @@
-"""Limits for clients: `Quota` shares a number of places fairly between names, `RateLimit` limits a rate.
+"""Shares a number of places fairly between names.
 
-In a `Quota` a name gets free places up to its own limit. When all places are taken, a name with fewer places gets one
+A name gets free places up to its own limit. When all places are taken, a name with fewer places gets one
 of the name that has most. The caller chooses which of that name's holders loses its place. So a few names cannot keep
 out the others. Clients without a name (None) count as one name, without a limit of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Generic, TypeVar
 
 from fastflight.errors import ResourceExhausted
@@ -19,7 +19,7 @@ class Quota(Generic[T]):
     """The holders of the places, by name. Belongs to one event loop."""
 
     def __init__(self, most: int, most_of_one: int, what: str, *, retry_seconds: float, hint: str) -> None:
-        """`what` names the places in errors: "connections to the relay". One may be free after `retry_seconds`."""
+        """`what` names the places in errors: "relayed streams". One may be free after `retry_seconds`."""
         self._most = most
         self._most_of_one = most_of_one
         self._what = what
@@ -73,24 +73,3 @@ class Quota(Generic[T]):
             retry_after_seconds=self._retry_seconds,
             hint=self._hint,
         )
-
-
-class RateLimit:
-    """Allows a burst of `at_once`, and then `per_second`. `clock` gives seconds."""
-
-    def __init__(self, at_once: int, per_second: float, clock: Callable[[], float]) -> None:
-        self._most = at_once
-        self._per_second = per_second
-        self._clock = clock
-        self._left = float(at_once)
-        self._then = clock()
-
-    def take(self) -> bool:
-        """Return whether one more is allowed now; if so, count it."""
-        now = self._clock()
-        self._left = min(self._most, self._left + (now - self._then) * self._per_second)
-        self._then = now
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True

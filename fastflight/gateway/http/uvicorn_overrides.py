@@ -32,7 +32,6 @@ from fastflight.gateway.http.connections import (
     origin_of,
 )
 from fastflight.gateway.http.head import MAX_HEAD_BYTES, Head
-from fastflight.gateway.relay.relay import PATH, Relay
 from fastflight.gateway.ws.channel import MAX_MESSAGE_BYTES
 from fastflight.transport.tcp_info import send_state
 
@@ -66,10 +65,9 @@ class HttpProtocol(HttpToolsProtocol):
     is next on the connection; otherwise the connection is closed without one.
     """
 
-    def __init__(self, *args: Any, limits: Connections, relay: Relay | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, limits: Connections, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._limits = limits
-        self._relay = relay
         self._head_bytes = 0
         self._head = Head()
         # The content of the current request has not come to its end.
@@ -85,13 +83,11 @@ class HttpProtocol(HttpToolsProtocol):
         self.resting = False
         self.proven = False
         self.origin = ""
-        self._certificate = ""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Count the connection, start its deadline, and pass the client's certificate on in the scope's `state`."""
         super().connection_made(transport)
-        self._certificate = certificate_name(transport.get_extra_info("ssl_object"))
-        self.app_state = {**self.app_state, CERTIFICATE: self._certificate}
+        self.app_state = {**self.app_state, CERTIFICATE: certificate_name(transport.get_extra_info("ssl_object"))}
         self.due = self.loop.time() + HEAD_SECONDS
         self.origin = origin_of((transport.get_extra_info("peername") or ("",))[0])
         if not self._limits.admit(self):
@@ -130,22 +126,17 @@ class HttpProtocol(HttpToolsProtocol):
             self.transport.abort()
 
     def handle_websocket_upgrade(self) -> None:
-        """Hand a WebSocket of the relay over to it; leave all others to uvicorn."""
+        """Keep this connection's limits for the WebSocket."""
         if self._answering is not None and not self._answering.response_complete:
             self.transport.abort()
             return
-        if self._relay is None or self.url.partition(b"?")[0] != PATH:
-            self.due = None
-            # The WebSocket library takes no line over 8 KiB. Other servers on this computer may have set many cookies.
-            self.scope["headers"] = [header for header in self.headers if header[0] != b"cookie"]
-            super().handle_websocket_upgrade()
-            upgraded = self.transport.get_protocol()
-            assert isinstance(upgraded, WebSocketProtocol)
-            upgraded.on_closed = partial(self._limits.remove, self)
-            return
-        self._limits.remove(self)
-        self.connections.discard(self)
-        self._relay.take_over(self.transport, self.headers, self.url.partition(b"?")[2], self._certificate)
+        self.due = None
+        # The WebSocket library takes no line over 8 KiB. Other servers on this computer may have set many cookies.
+        self.scope["headers"] = [header for header in self.headers if header[0] != b"cookie"]
+        super().handle_websocket_upgrade()
+        upgraded = self.transport.get_protocol()
+        assert isinstance(upgraded, WebSocketProtocol)
+        upgraded.on_closed = partial(self._limits.remove, self)
 
     def data_received(self, data: bytes) -> None:
         """Limit the bytes of heads that are not complete, and of requests that wait for previous answers."""
@@ -284,7 +275,7 @@ class HttpProtocol(HttpToolsProtocol):
         """End the connection, with an error if the answer to the current request is next on it."""
         self.due = None
         if self._is_next:
-            self.transport.write(closing_answer(error, {}))
+            self.transport.write(closing_answer(error))
             self.transport.close()
         else:
             self.transport.abort()
@@ -328,6 +319,8 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     """
 
     _abort_timer: asyncio.TimerHandle | None = None
+    # When the client was last heard, by the loop's clock.
+    _heard = 0.0
     # The answer to the newest ping, while the client does not read.
     _pong = b""
     # The fragments of the current message, joined.
@@ -336,12 +329,12 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Answer handshakes that the WebSocket library cannot read. uvicorn leaves the client without an answer."""
+        self._heard = self.loop.time()
         super().data_received(data)
         if self.conn.handshake_exc is not None and not self.handshake_initiated:
             hint = "At most 128 headers, none over 8 KiB, and no content"
-            self.transport.write(
-                closing_answer(HttpRefusal(400, "not a handshake of a WebSocket", where="head", hint=hint), {})
-            )
+            error = HttpRefusal(400, "not a handshake of a WebSocket", where="head", hint=hint)
+            self.transport.write(closing_answer(error))
             self.transport.close()
 
     def eof_received(self) -> None:
@@ -373,7 +366,14 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.send_receive_event_to_app()
 
     def keepalive_timeout(self) -> None:
-        """Abort. uvicorn would wait until a client that does not answer has read all output."""
+        """Abort. uvicorn would wait until a client that does not answer has read all output.
+
+        A client that still sends, or that the gateway does not read, is given more time: its answer may be behind its
+        messages.
+        """
+        if self.read_paused or self.loop.time() - self._heard < PONG_SECONDS:
+            self.pong_timer = self.loop.call_later(PONG_SECONDS, self.keepalive_timeout)
+            return
         super().keepalive_timeout()
         self.transport.abort()
 
@@ -394,12 +394,10 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 class Server(uvicorn.Server):
     """Serves `app` at sockets that are bound already."""
 
-    def __init__(
-        self, app: Application, connections: Connections, relay: Relay | None, tls: ssl.SSLContext | None
-    ) -> None:
+    def __init__(self, app: Application, connections: Connections, tls: ssl.SSLContext | None) -> None:
         config = uvicorn.Config(
             app,
-            http=partial(HttpProtocol, relay=relay, limits=connections),  # type: ignore[arg-type]  # called as the class is
+            http=partial(HttpProtocol, limits=connections),  # type: ignore[arg-type]  # called as the class is
             ws=WebSocketProtocol,
             ws_max_size=MAX_MESSAGE_BYTES,
             ws_ping_interval=PING_SECONDS,

@@ -1,1 +1,1 @@
-"""The relay: TCP streams to allowed targets, over a WebSocket."""
+"""The relay: a WebSocket for each TCP connection to an allowed target."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from weakref import WeakValueDictionary
 
 # Lookups of all clients together: libuv has four threads for them.
 MAX_LOOKUPS = 4
-# Lookups of one client: names without an answer then leave places for other clients.
+# Lookups of one client, by its name: names without an answer then leave places for other clients.
 MAX_LOOKUPS_PER_CLIENT = 2
 
 Lookup = Callable[[str], Awaitable[list[str]]]
@@ -25,18 +26,21 @@ class Lookups:
         """`lookup` resolves a name; None: the system's resolver."""
         self._lookup = lookup or _resolve
         self._places = asyncio.Semaphore(MAX_LOOKUPS)
+        # By client, while it has a lookup or waits for one.
+        self._places_of: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    async def addresses(self, name: str, turns: asyncio.Semaphore) -> list[str]:
-        """Return all addresses of `name`, or raise `OSError`. Waits for one of the client's `turns` and for a place."""
-        await turns.acquire()
+    async def addresses(self, name: str, client: str) -> list[str]:
+        """Return all addresses of `name`, or raise `OSError`. Waits for a place of the client and for one of all."""
+        own = self._places_of.setdefault(client, asyncio.Semaphore(MAX_LOOKUPS_PER_CLIENT))
+        await own.acquire()
         try:
             await self._places.acquire()
         except BaseException:
-            turns.release()
+            own.release()
             raise
 
         def release(lookup: asyncio.Future[list[str]]) -> None:
-            turns.release()
+            own.release()
             self._places.release()
             if not lookup.cancelled():
                 lookup.exception()  # fetched here, as asyncio logs an exception that nobody has fetched

@@ -1,257 +1,217 @@
-"""The relay: TCP streams to allowed targets, over a WebSocket at `/relay` of the gateway's own port.
+"""`/ws/tcp?host=...&port=...`: a WebSocket for each TCP connection to an allowed target.
 
-An upgrade passes the same checks as any other request. Then the relay takes its connection over from uvicorn: it
-uses the socket for a `RelayClient`, without copies and without a task. With TLS it uses the transport, which has the
-keys. The protocol is in `fastflight.protocol.relay`.
+What the target sends comes in binary messages, one for each read. Messages of the client, binary or text, are sent to
+the target unchanged. When the target ends its connection, the WebSocket closes with 1000; when the client closes the
+WebSocket, the connection to the target ends. An error comes as a text message, as on the other WebSockets.
+
+Neither end is read while the other one does not take what was read before: TCP then slows the sender. So a stream holds
+at most one read for the client, and one message for the target.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
+import contextlib
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+import time
+from collections.abc import Iterator
 
-from websockets.frames import CloseCode
-from websockets.utils import accept_key
+import structlog
 
-from fastflight.errors import FastFlightError, RequestError
-from fastflight.gateway.asgi import Header
-from fastflight.gateway.auth import ANYONE, Caller
-from fastflight.gateway.errors import HttpRefusal, closing_answer
-from fastflight.gateway.http.connections import Connections, StalledReaders
+from fastflight.errors import FastFlightError, RequestError, TransportError, TransportTimeout, nearest
+from fastflight.gateway.cancellation import cancel_when
+from fastflight.gateway.errors import HttpRefusal
 from fastflight.gateway.http.quota import Quota
-from fastflight.gateway.origins import OriginPolicy
-from fastflight.gateway.relay.client import RelayClient
-from fastflight.gateway.relay.outgoing import Buffers, unpaced
-from fastflight.gateway.relay.targets import AllowedTargets
-from fastflight.gateway.relay.wire import SocketWire, TransportWire
-from fastflight.protocol.relay import MAX_PAYLOAD_BYTES, Reason
+from fastflight.gateway.relay.targets import AllowedTargets, Asker, Endpoint
+from fastflight.gateway.ws.channel import WebSocketChannel
+from fastflight.gateway.ws.sockets import AcceptedUpgrade, Opening
 
-PATH = b"/relay"
-# The fastest of all sizes from 16 to 256 KB.
+log = structlog.get_logger(__name__)
+
+# The fastest of all sizes from 16 to 256 KB, in tens of measurements.
 READ_BYTES = 128 * 1024
-# A client that does not read costs half a megabyte; each has up to 64 streams. When all places are taken, a client of a
-# name with fewer takes the place of the newest client of the name that has most: long-lived connections stay.
-MAX_CLIENTS = 64
-# Clients of one name: enough for the pages and programs of one person, and nobody can take all places.
-MAX_CLIENTS_OF_ONE = 16
-# How long clients have to read that the relay shuts down.
-CLOSE_SECONDS = 2.5
-# How long a refused client has to read the answer.
-REFUSED_SECONDS = 5.0
-# Header lines that answers with this status require.
-_HEADERS = {401: 'www-authenticate: Bearer realm="fastflight"\r\n', 426: "sec-websocket-version: 13\r\n"}
-# When a client that was refused for want of a place may try again.
+# The system's receive buffer for a target: one read on its way to the client, and the next one.
+RECEIVE_BUFFER_BYTES = 2 * READ_BYTES
+# Streams at a time, of all clients and of one name. A stream whose client does not read holds about 0.3 MB.
+MAX_STREAMS = 256
+MAX_STREAMS_OF_ONE = 64
+# When a client that found no place may try again.
 RETRY_SECONDS = 5.0
-# How often clients are checked: their access, whether they read, and whether their targets have ended.
-LOOK_SECONDS = 1.0
-# Takes the headers, the query and the certificate's name of a WebSocket's request. Returns the caller that opens it, or
-# raises the error to refuse it with.
-Admit = Callable[[Sequence[Header], bytes, str], Awaitable[Caller]]
-
-
-async def _anyone(headers: Sequence[Header], query: bytes, certificate: str) -> Caller:
-    """Admit everybody: the default without authentication."""
-    return ANYONE
+# How long it may take to resolve a name and connect to the first address that answers. A board that wakes up takes a
+# second or two.
+CONNECT_SECONDS = 10.0
+# A target that takes less than a piece in this time is stuck. A line at 2400 baud takes 240 bytes a second.
+STALL_SECONDS = 120.0
+PIECE_BYTES = 16 * 1024
+# With times in the log: reads between two lines.
+READS = 100
+# What the log calls a MB: 6400 reads of 16 KB are 100 MB.
+MB = 1024 * 1024
+KEYS = ("host", "port", "ticket")
 
 
 class Relay:
-    """Serves the clients of the relay. Belongs to the gateway's loop."""
+    """Accepts WebSockets of the kind `tcp`."""
 
-    def __init__(
-        self,
-        allowed: AllowedTargets,
-        policy: OriginPolicy,
-        admit: Admit = _anyone,
-        *,
-        check: Callable[[Caller], None] = lambda caller: None,
-        read_bytes: int = READ_BYTES,
-        timing: bool = False,
-        connections: Connections | None = None,
-    ) -> None:
-        """`admit` authenticates a client; `check` raises when its access was revoked or changed.
-
-        `timing` logs every 100 reads.
-        Clients that are cut because they do not read are counted in `connections`. Raises `RequestError` on Windows,
-        whose sockets can neither be duplicated by their descriptor nor send several buffers in one call.
-        """
-        if os.name == "nt":
-            raise RequestError(
-                "the relay does not run on Windows",
-                where="relay",
-                hint="Run the gateway on Linux or macOS, or leave the relay's targets out",
-            )
-        assert 0 < read_bytes <= MAX_PAYLOAD_BYTES
+    def __init__(self, allowed: AllowedTargets, *, read_bytes: int = READ_BYTES, timing: bool = False) -> None:
+        """With `timing`, the log gets the times of every 100 reads, at debug level."""
         self._allowed = allowed
-        self._policy = policy
-        self._buffers = Buffers(read_bytes)
+        self._read_bytes = read_bytes
         self._timing = timing
-        self._admit = admit
-        self._check = check
-        # Including clients that are being ended and have not read this yet.
-        self._clients: dict[RelayClient, Caller] = {}
-        self._places: Quota[RelayClient] = Quota(
-            MAX_CLIENTS,
-            MAX_CLIENTS_OF_ONE,
-            "connections to the relay",
-            retry_seconds=RETRY_SECONDS,
-            hint="Close one, or wait",
-        )
-        self._opening: set[asyncio.Task[None]] = set()
-        self._next_check: asyncio.TimerHandle | None = None
-        self._readers: StalledReaders[RelayClient] = StalledReaders()
-        self._connections = connections or Connections()
-        self._empty = asyncio.Event()
-        self._closed = False
-
-    @property
-    def clients(self) -> int:
-        return len(self._clients)
-
-    def take_over(
-        self, transport: asyncio.Transport, headers: Sequence[Header], query: bytes = b"", certificate: str = ""
-    ) -> None:
-        """Answer an upgrade at `PATH`, and take its connection over from `transport`."""
-        transport.pause_reading()  # what follows is not HTTP
-        opening = asyncio.ensure_future(self._open(transport, headers, query, certificate))
-        self._opening.add(opening)
-        opening.add_done_callback(self._opening.discard)
-        # In a callback, since a task that is cancelled before its first step runs no `except` clause.
-        opening.add_done_callback(lambda done: transport.abort() if done.cancelled() else None)
-
-    async def _open(
-        self, transport: asyncio.Transport, headers: Sequence[Header], query: bytes, certificate: str
-    ) -> None:
-        try:
-            self._policy.check(headers)
-            caller = await self._admit(headers, query, certificate)
-            key, replaceable = self._checked(headers, caller)
-            if transport.is_closing():
-                return
-            wire = self._wire(transport)
-        except Exception as error:
-            transport.write(closing_answer(error, _HEADERS))
-            transport.close()
-            # No deadline applies to this connection any more, so it needs a timer: its client may not read.
-            asyncio.get_running_loop().call_later(REFUSED_SECONDS, transport.abort)
-            return
-        if replaceable:
-            self._replace(replaceable[-1])
-        client = RelayClient(
-            wire,
-            self._allowed,
-            self._buffers,
-            self._over,
-            identity=caller.identity,
-            timing=self._timing,
-        )
-        self._places.take(caller.known_name, client)
-        self._clients[client] = caller
-        if self._next_check is None:
-            self._check_clients()
-        client.start(
-            b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
-            b"sec-websocket-accept: %s\r\n\r\n" % accept_key(key).encode()
+        # The holders of places. Each is set to the error with which its stream ends, when another one needs the place.
+        self._places: Quota[asyncio.Future[Exception]] = Quota(
+            MAX_STREAMS, MAX_STREAMS_OF_ONE, "relayed streams", retry_seconds=RETRY_SECONDS, hint="Close one, or wait"
         )
 
-    def _wire(self, transport: asyncio.Transport) -> TransportWire | SocketWire:
-        if transport.get_extra_info("ssl_object") is not None:
-            return TransportWire(transport, self._buffers)
-        return SocketWire(_detached(transport), self._buffers)
-
-    def _replace(self, client: RelayClient) -> None:
-        """Free a client's place at once and end it: politely, unless too many clients are being ended already."""
-        self._places.leave(self._clients[client].known_name, client)
-        if len(self._clients) < 2 * MAX_CLIENTS:
-            client.end(CloseCode.TRY_AGAIN_LATER, Reason.LIMIT, "another has fewer connections, and gets this place")
-        else:
-            client.abort()
-
-    def _check_clients(self) -> None:
-        """End clients that do not read or whom `check` refuses, and poll the others; repeat while there are any."""
-        loop = asyncio.get_running_loop()
-        for client, caller in list(self._clients.items()):
-            if self._readers.is_stalled(client, client.waiting(), loop.time()):
-                self._connections.not_read += 1
-                client.abort()
-                continue
-            client.look_again()
-            try:
-                self._check(caller)
-            except FastFlightError as error:
-                client.end(CloseCode.POLICY_VIOLATION, Reason.REFUSED, str(error))
-        self._next_check = loop.call_later(LOOK_SECONDS, self._check_clients) if self._clients else None
-
-    async def aclose(self) -> None:
-        """Tell all clients that the relay shuts down, and end them in bounded time."""
-        self._closed = True
-        for opening in self._opening:
-            opening.cancel()
-        if self._next_check is not None:
-            self._next_check.cancel()
-        for client in list(self._clients):
-            client.end(CloseCode.GOING_AWAY, Reason.SHUTDOWN, "the gateway shuts down")
-        if self._clients:
-            self._empty.clear()
-            try:
-                async with asyncio.timeout(CLOSE_SECONDS):
-                    await self._empty.wait()
-            except TimeoutError:
-                pass
-        for client in list(self._clients):
-            client.abort()
-
-    def _over(self, client: RelayClient) -> None:
-        self._readers.forget(client)
-        caller = self._clients.pop(client, None)
-        if caller is not None:
-            self._places.leave(caller.known_name, client)
-        if not self._clients:
-            self._empty.set()
-
-    def _checked(self, headers: Sequence[Header], caller: Caller) -> tuple[str, Sequence[RelayClient]]:
-        """Check a handshake (RFC 6455, 4.2.1) of `caller`.
-
-        Returns its key, and the clients of which the last must make room; none if a place is free.
-        """
-        fields = dict(headers)
-        if fields.get(b"sec-websocket-version") != b"13":
-            raise HttpRefusal(426, "not a supported version", where="Sec-WebSocket-Version", hint="Known: 13")
-        key = fields.get(b"sec-websocket-key", b"").decode("latin-1")
-        try:
-            is_key = len(base64.b64decode(key, validate=True)) == 16
-        except binascii.Error:
-            is_key = False
-        if not is_key:
+    def __call__(self, opening: Opening) -> AcceptedUpgrade:
+        if opening.rest:
             raise HttpRefusal(
-                400, "not the key of a WebSocket", where="Sec-WebSocket-Key", hint="Send 16 bytes in base64"
+                404, "no WebSocket there", where=opening.rest[:80], hint="It is /ws/tcp?host=...&port=..."
             )
-        if self._closed:
-            raise HttpRefusal(503, "the relay takes no more connections", where="/relay", hint="Ask again later")
-        return key, self._places.replaceable(caller.known_name)
+        if unknown := next((key for key in opening.query if key not in KEYS), None):
+            raise RequestError("unknown key", where=unknown[:80], hint=nearest(unknown, KEYS))
+        host, port = opening.query.get("host", ""), opening.query.get("port", "")
+        asker = Asker(opening.caller.identity, opening.own_port)
+
+        async def talk(channel: WebSocketChannel) -> str:
+            with self._place(opening.caller.known_name) as evicted:
+                async with cancel_when(lambda: _wait(evicted)):
+                    return await self._relay(host, port, asker, channel)
+
+        return AcceptedUpgrade(talk)
+
+    @contextlib.contextmanager
+    def _place(self, name: str | None) -> Iterator[asyncio.Future[Exception]]:
+        """Hold a place for a stream of `name`. The future gets an error when the stream must give the place up."""
+        if holders := self._places.replaceable(name):
+            self._places.leave(name, holders[-1])
+            holders[-1].set_result(HttpRefusal(503, "another client has fewer streams, and gets this place"))
+        evicted: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+        self._places.take(name, evicted)
+        try:
+            yield evicted
+        finally:
+            self._places.leave(name, evicted)
+
+    async def _relay(self, host: str, port: str, asker: Asker, channel: WebSocketChannel) -> str:
+        stream = RelayedStream(f"{host}:{port}"[:100], channel, self._read_bytes, timing=self._timing)
+        ended = "stopped by the server"
+        try:
+            with await self._connect(host, port, asker, stream.target) as sock:
+                async with cancel_when(lambda: stream.send_to_target(sock)):
+                    await stream.send_to_client(sock)
+            ended = "the target has ended the connection"
+        except FastFlightError as error:
+            ended = error.what
+            raise
+        except OSError as error:
+            ended = os.strerror(error.errno).lower() if error.errno else "cannot be reached"
+            raise TransportError(ended, where=stream.target) from error
+        finally:
+            stream.log_end(ended)
+        return ended
+
+    async def _connect(self, host: str, port: str, asker: Asker, target: str) -> socket.socket:
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                return await _connect_first(await self._allowed.resolve(host, port, asker))
+        except TimeoutError as error:
+            raise TransportTimeout(f"no answer within {CONNECT_SECONDS:g} s", where=target) from error
 
 
-class _Left(asyncio.Protocol):
-    """The protocol of a transport whose connection was taken over: it ignores all events."""
+class RelayedStream:
+    """Passes bytes between the client at `channel` and a target, and measures them."""
+
+    def __init__(self, target: str, channel: WebSocketChannel, read_bytes: int, *, timing: bool) -> None:
+        self.target = target
+        self._channel = channel
+        self._read_bytes = read_bytes
+        self._timing = timing
+        self._began = time.perf_counter()
+        self._reads = self._received = self._sent = 0
+
+    async def send_to_client(self, sock: socket.socket) -> None:
+        """Send what the target sends, until it ends the connection."""
+        loop, buffer = asyncio.get_running_loop(), memoryview(bytearray(self._read_bytes))
+        read_ns = pack_ns = send_ns = since = 0
+        while True:
+            begin = time.perf_counter_ns()
+            try:  # first without the loop, which would wait for the next round even if there is data
+                size = sock.recv_into(buffer)
+            except (BlockingIOError, InterruptedError):
+                size = await loop.sock_recv_into(sock, buffer)
+            if not size:
+                return
+            read = time.perf_counter_ns()
+            message = bytes(buffer[:size])
+            packed = time.perf_counter_ns()
+            await self._channel.send(message)
+            self._reads += 1
+            self._received += size
+            if self._timing:
+                read_ns, pack_ns = read_ns + read - begin, pack_ns + packed - read
+                send_ns += time.perf_counter_ns() - packed
+                if self._reads % READS == 0:
+                    times = {"read_us": read_ns // 1000, "pack_us": pack_ns // 1000, "send_us": send_ns // 1000}
+                    size = self._received - since
+                    log.debug("relay", target=self.target, reads=READS, **times, bytes=size, total=self._received)
+                    read_ns, pack_ns, send_ns, since = 0, 0, 0, self._received
+
+    async def send_to_target(self, sock: socket.socket) -> Exception:
+        """Send what the client sends, until it leaves (then `Stopped` is raised). Return an error of the target.
+
+        If the target takes no more, what the client sends is dropped. Reading the target then tells how it ended.
+        """
+        loop, broken = asyncio.get_running_loop(), False
+        while True:
+            message = await self._channel.receive()
+            data = memoryview(message.encode(errors="replace") if isinstance(message, str) else message)
+            for at in range(0, 0 if broken else len(data), PIECE_BYTES):
+                piece = data[at : at + PIECE_BYTES]
+                try:
+                    async with asyncio.timeout(STALL_SECONDS):
+                        await loop.sock_sendall(sock, piece)
+                except TimeoutError:
+                    return TransportTimeout(f"took nothing for {STALL_SECONDS:g} s", where=self.target)
+                except OSError:
+                    broken = True
+                    break
+                self._sent += len(piece)
+
+    def log_end(self, ended: str) -> None:
+        log.info("relayed", target=self.target, ended=ended, received=self.summary(), sent_bytes=self._sent)
+
+    def summary(self) -> str:
+        """Return text such as `100MB in 2340ms (42.74 MB/s, 6400 reads)`; sizes under a MB are in bytes."""
+        seconds, size = time.perf_counter() - self._began, self._received
+        rate = size / MB / seconds if seconds else 0.0
+        text = f"{size / MB:.2f}".rstrip("0").rstrip(".") + "MB" if size >= MB else f"{size}B"
+        return f"{text} in {seconds * 1000:.0f}ms ({rate:.2f} MB/s, {self._reads} reads)"
 
 
-def _detached(transport: asyncio.Transport) -> socket.socket:
-    """Return the connection of `transport` as a socket with its own descriptor, and close the transport.
+async def _wait(evicted: asyncio.Future[Exception]) -> Exception:
+    return await evicted
 
-    Raises `HttpRefusal` (503) if the process has no descriptor left.
-    """
-    try:
-        descriptor = os.dup(transport.get_extra_info("socket").fileno())
-    except OSError as error:
-        hint = "Close other connections, or raise the server's limit of file descriptors"
-        raise HttpRefusal(503, "the server has no file descriptor left", where="/relay", hint=hint) from error
-    sock = socket.socket(fileno=descriptor)
-    sock.setblocking(False)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # notices a host that has vanished, after a long time
-    unpaced(sock)
-    transport.set_protocol(_Left())
-    transport.abort()
-    return sock
+
+async def _connect_first(endpoints: list[Endpoint]) -> socket.socket:
+    """Connect to the first endpoint that answers; return the socket, or raise the error of the last one."""
+    loop = asyncio.get_running_loop()
+    failure = OSError("no address")
+    for endpoint in endpoints:
+        sock = socket.socket(endpoint.family, socket.SOCK_STREAM)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # notices a host that has vanished, in hours
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.sock_connect(sock, endpoint.address)
+        except OSError as error:
+            sock.close()
+            failure = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise failure

@@ -12,16 +12,16 @@ only addresses outside of this computer and its link: otherwise whoever answers 
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
 import re
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from fastflight.access.identity import ANYBODY, Identity
 from fastflight.errors import RequestError, TransportError
-from fastflight.gateway.relay.lookups import MAX_LOOKUPS_PER_CLIENT, Lookup, Lookups
+from fastflight.gateway.errors import HttpRefusal
+from fastflight.gateway.relay.lookups import Lookup, Lookups
 from fastflight.service.requests import Verb
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -77,10 +77,9 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """The client that opens a stream: its identity, its share of lookups, and the port that it is connected to."""
+    """The client that opens a stream: its identity, and the port of this computer that it is connected to."""
 
     identity: Identity = ANYBODY
-    turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_LOOKUPS_PER_CLIENT))
     own_port: int | None = None
 
 
@@ -99,17 +98,18 @@ class AllowedTargets:
         self._devices = [(_rule(text), device) for text, device in devices.items()]
         self._lookups = Lookups(lookup)
 
-    async def resolve(self, target: str, asker: Asker) -> list[Endpoint]:
-        """Return the addresses of `target` that `asker` may connect to.
+    async def resolve(self, host: str, port_text: str, asker: Asker) -> list[Endpoint]:
+        """Return the addresses of a target that `asker` may connect to. An IPv6 address may be in brackets.
 
         Raises `RequestError` if there is none, with the same text whatever the reason. Raises `TransportError` if the
         name has no address, but only to an admin, or to an asker who may use the device that is listed by this name.
         """
-        host, port = _split(target)
+        target = f"{host}:{port_text}"[:100]
+        host, port = _checked_host(host, target), _checked_port(port_text)
         literal = _literal(host)
         name = "" if literal else host.lower().removesuffix(".")
         if literal is None and not (host.isascii() and _is_name(name)):
-            raise RequestError("not a name or an address", where=target[:100], hint=_EXAMPLE)
+            raise RequestError("not a name or an address", where=target, hint=_EXAMPLE)
         rules = [rule for rule in self._rules if rule.concerns(name, port)]
         identity = asker.identity
         own = [rule for rule, device in self._devices if rule.concerns(name, port) and _is_granted(identity, device)]
@@ -117,7 +117,7 @@ class AllowedTargets:
         # Names are resolved only for askers who could be allowed: nobody else may learn which names exist.
         if literal is None and rules and (own or identity.may_admin()):
             try:
-                found = await self._addresses(name, target, asker.turns)
+                found = await self._addresses(name, target, identity.name)
             except TransportError:
                 if identity.may_admin() or any(rule.host == name for rule in own):
                     raise
@@ -130,7 +130,7 @@ class AllowedTargets:
         if not granted:
             # The same text for a target that is not listed and for one that this caller may not use: nobody may learn
             # the list by trying.
-            raise RequestError("the relay may not connect there", where=target, hint=_HINT)
+            raise HttpRefusal(403, "the relay may not connect there", where=target, hint=_HINT)
         return granted[:MAX_ADDRESSES]
 
     def _device(self, name: str, address: Address, port: int) -> str:
@@ -140,11 +140,11 @@ class AllowedTargets:
                 return device
         return ""
 
-    async def _addresses(self, name: str, target: str, turns: asyncio.Semaphore) -> list[Address]:
+    async def _addresses(self, name: str, target: str, client: str) -> list[Address]:
         if name == LOCALHOST:
             return [ipaddress.IPv4Address("127.0.0.1"), ipaddress.IPv6Address("::1")]  # whatever a hosts file says
         try:
-            found = await self._lookups.addresses(name, turns)
+            found = await self._lookups.addresses(name, client)
         except OSError as error:
             raise TransportError("the name has no address", where=target, hint="Check its spelling") from error
         return list(dict.fromkeys(address for text in found if (address := _literal(text)) is not None))
@@ -229,16 +229,21 @@ def _is_tunnelled(address: ipaddress.IPv6Address) -> bool:
     return any(address in network for network in _TUNNELS) or (int(address) >> 32) & 0xFDFFFFFF == 0x5EFE
 
 
-def _split(target: str) -> tuple[str, int]:
-    """Return the host and port of a target."""
-    host, colon, port = target.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    host = host[1:-1] if bracketed else host
-    if not colon or not host or not _is_port(port) or bracketed is not (":" in host):
-        raise RequestError("not HOST:PORT", where=target[:100], hint="As in board.local:23 or [fd00::1]:23")
+def _checked_host(text: str, target: str) -> str:
+    """Return the host without brackets. Raises `RequestError` for an address that is not written in full."""
+    bracketed = text.startswith("[") and text.endswith("]")
+    host = text[1:-1] if bracketed else text
     if _literal(host) is None and (bracketed or _NUMERIC.fullmatch(host.removesuffix(".").rpartition(".")[2])):
-        raise RequestError("not an address", where=target[:100], hint="Write it in full, without a scope")
-    return host, int(port)
+        raise RequestError("not an address", where=target, hint="Write it in full, without a scope")
+    if bracketed and ":" not in host:
+        raise RequestError("not an IPv6 address", where=target, hint="Leave out the brackets")
+    return host
+
+
+def _checked_port(text: str) -> int:
+    if not _is_port(text):
+        raise RequestError("not a port", where=text[:20], hint=f"A number from 1 to {MAX_PORT}")
+    return int(text)
 
 
 def _is_port(text: str) -> bool:

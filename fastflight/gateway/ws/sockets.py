@@ -34,13 +34,14 @@ MAX_KEYS = 16
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """A request to open a WebSocket. `rest` is the part of the path after the kind."""
+    """A request to open a WebSocket. `rest` is the part of the path after the kind, `own_port` the gateway's port."""
 
     rest: str
     query: Mapping[str, str]
     subprotocols: tuple[str, ...]
     grant: Grant | None
     caller: Caller
+    own_port: int | None
 
 
 # Serves one accepted WebSocket; returns why it ends.
@@ -103,23 +104,6 @@ class Sockets:
             self._open.pop(task, None)
             self._revocations.pop(task, None)
 
-    def admit(self, query: bytes, use: str, authenticated: Caller | None) -> Caller:
-        """Return the caller that opens a WebSocket for `use`: that of the ticket in `query`, else `authenticated`.
-
-        Raise the error to refuse it with otherwise.
-        """
-        return self._redeem(_query(query), use, authenticated)[1]
-
-    def _redeem(self, query: dict[str, str], use: str, authenticated: Caller | None) -> tuple[Grant | None, Caller]:
-        """Remove the ticket from `query` and redeem it; return its grant and the caller."""
-        ticket = query.pop("ticket", None)
-        grant = None if ticket is None else self._tickets.redeem(ticket, use)
-        caller = authenticated if grant is None else grant.caller
-        if caller is None:
-            raise unproven()
-        self._check(caller)
-        return grant, caller
-
     async def end(self, timeout: float) -> None:
         """Accept no more; give open ones `timeout` seconds, at most `END_SECONDS`, then close them with an error."""
         self._ending = True
@@ -160,6 +144,7 @@ class Sockets:
         self._next_check = loop.call_later(LOOK_SECONDS, self._check_callers) if self._open else None
 
     def _accept(self, scope: Scope) -> tuple[AcceptedUpgrade, Caller]:
+        """Return how to serve an upgrade, and its caller: that of its ticket, else that of its headers."""
         kind, _, rest = scope["path"].removeprefix(PREFIX).partition("/")
         if not scope["path"].startswith(PREFIX) or kind not in self._kinds:
             if scope.get(CALLER) is None:
@@ -167,8 +152,15 @@ class Sockets:
             known = [PREFIX + name for name in self._kinds]
             raise UnknownName("no WebSocket there", where=scope["path"][:80], hint=nearest(scope["path"][:80], known))
         query = _query(scope["query_string"])
-        grant, caller = self._redeem(query, kind, scope.get(CALLER))
-        accepted = self._kinds[kind](Opening(rest, query, tuple(scope.get("subprotocols", ())), grant, caller))
+        ticket = query.pop("ticket", None)
+        grant = None if ticket is None else self._tickets.redeem(ticket, kind)
+        caller = scope.get(CALLER) if grant is None else grant.caller
+        if caller is None:
+            raise unproven()
+        self._check(caller)
+        own_port = (scope.get("server") or (None, None))[1]
+        subprotocols = tuple(scope.get("subprotocols", ()))
+        accepted = self._kinds[kind](Opening(rest, query, subprotocols, grant, caller, own_port))
         return replace(accepted, kind=kind), caller
 
 

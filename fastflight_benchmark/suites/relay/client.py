@@ -22,13 +22,10 @@ from dataclasses import asdict, dataclass
 from websockets.frames import Frame, Opcode
 
 from fastflight.errors import FastFlightError, TransportError
-from fastflight.protocol.relay import Closed, End, Opened, RelayConnection, RelayData
-from fastflight_benchmark.suites.relay.content import LONGEST_BYTES, MIB, Checked
+from fastflight_benchmark.suites.relay.content import LONGEST_BYTES, Checked
 from fastflight_benchmark.suites.relay.relays import LIBRARY, OURS, PLAIN
 
 RAW = "raw"
-# The window of a relay's client, larger than the amount that is on its way over loopback.
-WINDOW_BYTES = 4 * MIB
 # A transfer that makes no progress ends after this time.
 TIMEOUT_SECONDS = 60.0
 
@@ -72,12 +69,11 @@ class Client:
             _set_timeout(sock)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if job.kind in (OURS, LIBRARY):
-                shake_hands(sock, job.address)
+                shake_hands(sock, job.address, relay_path(job.seeder) if job.kind == OURS else "/")
             began = time.perf_counter()
-            if job.kind == OURS:
-                self._through_ours(sock, job.seeder, request, checked)
-            elif job.kind == LIBRARY:
-                say(sock, job.seeder.encode(), Opcode.TEXT)
+            if job.kind in (OURS, LIBRARY):
+                if job.kind == LIBRARY:
+                    say(sock, job.seeder.encode(), Opcode.TEXT)
                 say(sock, request)
                 while checked.size < job.size:
                     checked.take(self._frame(sock))
@@ -90,22 +86,6 @@ class Client:
         if checked.size != job.size:
             raise TransportError(f"{checked.size} bytes arrived, expected {job.size}")
         return Outcome(seconds, checked.pieces if job.kind in (OURS, LIBRARY) else 0)
-
-    def _through_ours(self, sock: socket.socket, seeder: str, request: bytes, checked: Checked) -> None:
-        side = RelayConnection(accepts=False, window_bytes=WINDOW_BYTES)
-        say(sock, side.open(1, seeder))
-        while True:
-            for event in side.feed(self._frame(sock)):
-                if isinstance(event, RelayData):
-                    checked.take(memoryview(event.data))
-                    if credit := side.consumed(1, len(event.data)):
-                        say(sock, credit)
-                elif isinstance(event, Opened):
-                    say(sock, side.data(1, len(request)) + request)
-                elif isinstance(event, End):
-                    return
-                elif isinstance(event, Closed):
-                    raise TransportError(f"closed: {event.text}")
 
     def _frame(self, sock: socket.socket) -> memoryview:
         """Return the payload of the next frame."""
@@ -145,10 +125,16 @@ def say(sock: socket.socket, payload: bytes, opcode: Opcode = Opcode.BINARY) -> 
     sock.sendall(Frame(opcode, payload).serialize(mask=True))
 
 
-def shake_hands(sock: socket.socket, address: str) -> None:
+def relay_path(target: str) -> str:
+    """Return the path of the gateway's WebSocket for a TCP connection to `target`."""
+    host, _, port = target.rpartition(":")
+    return f"/ws/tcp?host={host}&port={port}"
+
+
+def shake_hands(sock: socket.socket, address: str, path: str) -> None:
     key = base64.b64encode(os.urandom(16)).decode()
     sock.sendall(
-        f"GET /relay HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"GET {path} HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         f"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n".encode()
     )
     head = b""

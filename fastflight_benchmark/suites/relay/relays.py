@@ -38,11 +38,15 @@ def announce(ports: Sequence[int]) -> None:
 def ours(sizes: Sequence[int]) -> None:
     from fastflight.concurrency import Shard
     from fastflight.gateway import AllowedTargets, OriginPolicy, Relay, listen
+    from fastflight.gateway.middleware import GatewayMiddleware
+    from fastflight.gateway.ws.sockets import Sockets
+    from fastflight.gateway.ws.tickets import Tickets
 
     gateways = []
     for size in sizes:
-        relay = Relay(AllowedTargets([f"{HOST}:*"]), OriginPolicy(), read_bytes=size)
-        gateways.append(listen(_nothing, Shard(f"relay-{size}").start(), 0, relay=relay))
+        sockets = Sockets({"tcp": Relay(AllowedTargets([f"{HOST}:*"]), read_bytes=size)}, Tickets())
+        app = GatewayMiddleware(OriginPolicy(), {}, _nothing, sockets)
+        gateways.append(listen(app, Shard(f"relay-{size}").start(), 0))
     announce([gateway.port for gateway in gateways])
     threading.Event().wait()
 

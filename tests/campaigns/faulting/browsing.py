@@ -13,10 +13,9 @@ import random
 import ssl
 from collections.abc import Iterator
 
-from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.exceptions import ConnectionClosed, ConnectionClosedOK, InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from fastflight.protocol.relay import Closed, End, Opened, Reason, RelayConnection, RelayData
 from tests.campaigns.faulting.stage import (
     BROWSER_GATEWAY,
     FILES,
@@ -165,23 +164,14 @@ class Relayed(_Browser, Work):
 
     def carry_out(self) -> None:
         self.data.clear()
-        relay = RelayConnection(accepts=False)
-        with self.socket("/relay") as socket:
-            socket.send(relay.open(1, f"{HOST}:{self.stage.proxies[RELAY_TARGET].port}"))
+        port = self.stage.proxies[RELAY_TARGET].port
+        with self.socket(f"/ws/tcp?host={HOST}&port={port}") as socket, contextlib.suppress(ConnectionClosedOK):
             while True:
                 message = socket.recv(ANSWER_SECONDS)
-                for event in relay.feed(message if isinstance(message, bytes) else message.encode()):
-                    match event:
-                        case RelayData():
-                            self.data += event.data
-                            if credit := relay.consumed(1, len(event.data)):
-                                socket.send(credit)
-                        case End():
-                            return
-                        case Closed():
-                            raise Ended(f"relay: {Reason(event.reason).name.lower()}", event.text)
-                        case Opened():
-                            pass
+                if isinstance(message, str):
+                    error = json.loads(message)["error"]
+                    raise Ended(f"relay: {error['code']}", error["text"])
+                self.data += message
 
     def flaw(self, completed: bool) -> str:
         if not CONTENT.startswith(self.data):

@@ -46,7 +46,7 @@ PATHS = (
 )  # fmt: skip
 SOCKETS = ("/ws/session", "/ws/repl/demo", "/ws/none", "/ws/session/x", "/elsewhere")
 QUERIES = (
-    b"", b"format=jsonl", b"format=parquet", b"interrupt=true", b"columns=i,s&batch_rows=1", b"for=relay", b"as=csv",
+    b"", b"format=jsonl", b"format=parquet", b"interrupt=true", b"columns=i,s&batch_rows=1", b"for=tcp", b"as=csv",
     b"format=csv&formulas=escape",
     b"type=device.listing", b"file_format=csv&on_error=skip&schema=x", b"from_seq=1",
 )  # fmt: skip

@@ -34,7 +34,8 @@ def run(data: bytes) -> None:
     except RequestError as error:
         assert str(error)
     try:
-        endpoints = LOOP.run(allowed.resolve(target, Asker()))
+        host, _, port = target.rpartition(":")
+        endpoints = LOOP.run(allowed.resolve(host, port, Asker()))
     except (RequestError, TransportError) as error:
         assert str(error)
         return
