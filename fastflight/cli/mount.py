@@ -30,7 +30,6 @@ from fastflight.protocol.mounted_board import (
     START_LINE,
     STOP_ECHO,
     STOP_LINE,
-    STOP_PROGRAM,
     install_code,
     sizes_for,
 )
@@ -129,7 +128,7 @@ class MountedTerminal:
     def stop(self) -> None:
         """Stop the board's program, and have the board unmount the folder. Another thread must receive meanwhile."""
         self._stopping.set()
-        self._terminal.send(STOP_PROGRAM + STOP_LINE)
+        self._terminal.send(CTRL_C + STOP_LINE)
         if self._unmounted.wait(CLEAN_UP_SECONDS):
             return
         for _ in range(CTRL_C_TIMES):

@@ -276,7 +276,6 @@ RUN_LINE = MOUNTED + b".run(globals())\r"
 STOP_LINE = b'exec("try:\\n ' + MOUNTED + rb""".stop()\nexcept Exception:\n print('\x1b_ffz\x1b\\\\')")""" + b"\r"
 # What the prompt shows of it.
 STOP_ECHO = STOP_LINE[:-1]
-# Ends input that is not complete, and the program that runs: once, so that the program can clean up.
-STOP_PROGRAM = b"\r\x03"
-# Ends a program that goes on because it catches that, if it is sent often enough.
+# Drops input that is not complete, and interrupts the program that runs. One is enough for a program that cleans up.
+# Nothing comes before it: a receive buffer may have only one place left. More end a program that catches it.
 CTRL_C = b"\x03"
