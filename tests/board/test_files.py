@@ -138,6 +138,16 @@ def test_a_full_disk_keeps_the_old_file_and_its_room(board: Board) -> None:
     assert session.stat(board.path("log")).size == 500
 
 
+@pytest.mark.needs("full disk", "folders")
+def test_a_folder_for_which_there_is_no_room_leaves_nothing(board: Board, tmp_path: Path) -> None:
+    (tmp_path / "new" / "sub").mkdir(parents=True)
+    (tmp_path / "new" / "sub" / "big.bin").write_bytes(bytes(1_000_000))
+    before = board.run("ls", "-r", board.folder).stdout
+    result = board.run("cp", "-r", str(tmp_path / "new"), f"board:{board.path('new')}")
+    assert (result.exit_code, "no space left" in result.stderr) == (1, True), result.stderr
+    assert board.run("ls", "-r", board.folder).stdout == before
+
+
 @pytest.mark.needs("timers")
 def test_a_program_that_prints_during_copies_changes_nothing(board: Board) -> None:
     session, path, data = board.session(), board.path("x.bin"), content("random", 20_000)

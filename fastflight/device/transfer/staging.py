@@ -47,6 +47,14 @@ try:
 except OSError:
  pass
 """
+# Removes folders that are empty.
+RMDIR = """\
+for p in {folders!r}:
+ try:
+  os.rmdir(p)
+ except OSError:
+  pass
+"""
 RENAME = "import os\nos.rename({part!r},{path!r})\n"
 # Renames a file, and accepts that an earlier attempt may have renamed it already.
 RENAME_LEFT = """\
@@ -101,6 +109,8 @@ class StagedFile:
     direct: bool = False
     # The size of the whole file; None if it is not known.
     size: int | None = None
+    # Folders that were made for it, each before its parent.
+    made_folders: tuple[str, ...] = ()
 
     def coming(self, stored: int, fetched: int) -> int:
         """Return how many bytes are still to be written: of the whole file, or else those that were `fetched`."""
@@ -211,7 +221,7 @@ def place_all(link: BoardLink, parts: Sequence[StagedFile]) -> Conversation[None
 def clean_up(link: BoardLink, staged: StagedFile) -> Conversation[None]:
     """Clean up after a broken write: finish replacing the old file if that has begun, else remove the temporary file.
 
-    A temporary file that is to be kept stays.
+    A temporary file that is to be kept stays. Folders that were made for it go, unless there are other files in them.
     """
     part, path = (link.capabilities.native_path(name) for name in (staged.staging_path, staged.path))
     if staged.copying:
@@ -224,6 +234,7 @@ def clean_up(link: BoardLink, staged: StagedFile) -> Conversation[None]:
         file = Kept.at(FILE, link.capabilities)
         code = f"try:\n{textwrap.indent(file.load + CLOSE + file.drop, ' ')}except Exception:\n pass\n"
         code += "" if staged.keep and not staged.direct else REMOVE.format(part=part)
+        code += RMDIR.format(folders=staged.made_folders) if staged.made_folders else ""
     yield from link.repl.execute(code.encode(), WRITE_SECONDS, sealed=can_seal(link.repl, link.capabilities))
 
 

@@ -40,13 +40,17 @@ T = TypeVar("T")
 # How many paths go into one piece of code, which must fit into a small heap.
 LOT = 16
 
+# Prints the folders that were not there.
 MKDIR = """\
 import os
+a=[]
 for p in {folders!r}:
  try:
   os.mkdir(p)
+  a.append(p)
  except OSError:
   pass
+print(a)
 """
 
 
@@ -78,8 +82,8 @@ class Tree:
     def add(self, path: str) -> Conversation[None]:
         """Fetch the content of the file at `path` below the folder, and store it in a temporary file."""
         full = self._resolve(path)
-        yield from self._make_folders(full)
-        staged = StagedFile(full, number=len(self._paths))
+        made = yield from self._make_folders(full)
+        staged = StagedFile(full, number=len(self._paths), made_folders=made)
         yield from choose_place(self._link, staged)
         self._staged.append(staged)
         upload = FileUpload(self._link, staged, None, self._transfer)
@@ -109,14 +113,17 @@ class Tree:
         self._paths.add(full)
         return check_writable(full)
 
-    def _make_folders(self, path: str) -> Conversation[None]:
+    def _make_folders(self, path: str) -> Conversation[tuple[str, ...]]:
+        """Make the folders of the file at `path` that are missing. Return them, each before its parent."""
         missing = []
         while (path := posixpath.dirname(path)) not in self._folders:
             missing.append(path)
             self._folders.add(path)
-        if missing and self._link.capabilities.folders:
-            code = MKDIR.format(folders=tuple(reversed(missing)))
-            yield from execute(self._link.repl, self._link.capabilities, code, missing[0], WRITE_SECONDS)
+        if not missing or not self._link.capabilities.folders:
+            return ()
+        code = MKDIR.format(folders=tuple(reversed(missing)))
+        printed = yield from execute(self._link.repl, self._link.capabilities, code, missing[0], WRITE_SECONDS)
+        return tuple(path for path in missing if repr(path).encode() in printed)
 
     def _replace_old_files(self) -> Conversation[None]:
         stored, link = self._stored, self._link

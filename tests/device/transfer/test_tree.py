@@ -147,6 +147,27 @@ def test_a_storage_without_room_for_one_is_full(board: Callable[[str], Inventory
         assert session.exec("print(1)").stdout == b"1\r\n"
 
 
+@pytest.mark.parametrize(
+    ("files", "left"),
+    [
+        (["new/a", "new/b/c"], set()),
+        # What is complete when the storage is full stays.
+        (["small/a", "new/b/c"], {"small/a"}),
+        (["here/new/c"], set()),
+    ],
+)
+def test_folders_that_were_made_for_nothing_are_removed(
+    board: Callable[[str], Inventory], tmp_path: Path, files: list[str], left: set[str]
+) -> None:
+    (tmp_path / "here").mkdir()
+    contents = {path: b"small" if path.startswith("small") else bytes(20_000) for path in files}
+    with board("capacity=15000").device("demo").lease("test") as session:
+        with pytest.raises(DeviceFull):
+            session.write_tree("/", given(contents))
+    found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")}
+    assert found == {"old.bin", "here"} | left | {path.split("/")[0] for path in left}
+
+
 @pytest.mark.parametrize("path", ["../up", "a/../../up", "", "."])
 def test_paths_stay_below_the_folder(inventory: Inventory, path: str) -> None:
     with (
