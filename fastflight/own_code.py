@@ -32,9 +32,10 @@ REPLACEABLE = "import builtins as _ffv\n_ffv.exec({code!r},_ffv.globals().pop('_
 # Prints a token, however the program has named its variables.
 ECHO = "import builtins as _ff\n_ff.print('{token}',end='')\ndel _ff"
 
-# `_ffv` is gone before the expression begins: a tuple is evaluated in order. The end of line ends a comment.
+# `_ffv` is gone before the expression begins: its dictionary is evaluated in order. The end of line ends a comment.
 SHOW = (
-    "import builtins as _ffv;_ffv.exec('print(repr(v))',{{}},{{'v':(_ffv.globals().pop('_ffv'),({expression}\n))[1]}})"
+    "import builtins as _ffv;_ffv.exec('print(r(v))',{{}},"
+    "{{'r':_ffv.getattr(_ffv,'__dict__',{{}}).get('repr',_ffv.repr),'v':(_ffv.globals().pop('_ffv'),({expression}\n))[1]}})"
 )
 
 # To assemble code from pieces, `_ff` is a list: the text, `exec`, the names of `__main__`, and the builtins. The heap

@@ -71,3 +71,8 @@ def test_eval_shows_a_value_whatever_the_program_calls_its_variables(board: Boar
     assert (raising.exit_code, raising.stdout) == (1, "")
     # Whatever the outcome, no name of ours stays.
     assert "NameError" in board.run("eval", "_ff").stderr
+
+
+def test_eval_shows_a_value_when_the_program_has_replaced_repr(board: Board) -> None:
+    board.run("exec", "import builtins\ntry:\n builtins.repr = None\nexcept AttributeError:\n pass")
+    assert board.run("eval", "'a', 6 * 7").stdout == "('a', 42)\n"
