@@ -167,7 +167,7 @@ def _clock(client: InterruptibleClient, device: str, interrupt: bool) -> datetim
         raise DeviceError(
             "this board has no clock that can be read or set",
             where=device,
-            hint="`fastflight tail --ticks` has times of boards without a clock",
+            hint="`fastflight tail` shows when its lines came, by the server's clock",
         )
     try:
         year, month, day, _, hour, minute, second, *_ = map(int, " ".join(answer).split())

@@ -33,14 +33,6 @@ Columns = Annotated[
     str | None,
     typer.Option("--columns", metavar="A,B,...", help="Columns to keep; for packed, the names of its fields."),
 ]
-Ticks = Annotated[
-    str | None,
-    typer.Option(
-        "--ticks",
-        metavar="COLUMN",
-        help="Column with the board's ticks_ms; adds its time by the server's clock as board_time.",
-    ),
-]
 ModeOption = Annotated[
     Mode, typer.Option("--mode", help="Work in the thread of the call (sync) or on an event loop (async).")
 ]

@@ -12,7 +12,7 @@ from fastflight.cli import screen
 from fastflight.cli.arguments import device_name, schema_of
 from fastflight.cli.exit_codes import UNREACHABLE, Interrupted
 from fastflight.cli.interruption import interruptible
-from fastflight.cli.options import DeviceName, ModeOption, Ticks
+from fastflight.cli.options import DeviceName, ModeOption
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.cli.tail import CUT_SHORT
 from fastflight.client.local_names import local_name
@@ -48,7 +48,6 @@ def plot(
             "--schema", metavar="NAME=TYPE,...", help="Columns of the lines; by default the drawn ones, as double."
         ),
     ] = None,
-    ticks: Ticks = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="PNG file to write; by default DEVICE.png.")
     ] = None,
@@ -69,9 +68,8 @@ def plot(
             device := device_name(client, device),
             since_seconds=since,
             format=format,
-            schema=schema_of(schema) or {**dict.fromkeys(column, "double"), **({ticks: "int64"} if ticks else {})},
-            columns=["board_time" if ticks else "time", *column],
-            ticks=ticks,
+            schema=schema_of(schema) or dict.fromkeys(column, "double"),
+            columns=["time", *column],
             limit_seconds=seconds,
             mode=mode,
         ) as stream,

@@ -21,7 +21,7 @@ from fastflight.cli import screen
 from fastflight.cli.arguments import schema_of
 from fastflight.cli.exit_codes import usage_errors
 from fastflight.cli.interruption import interruptible
-from fastflight.cli.options import AsJson, Columns, ModeOption, Ticks
+from fastflight.cli.options import AsJson, Columns, ModeOption
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.cli.tail import SessionStream, Show, check_output_options, follow, format_missed, printer
 from fastflight.client import Missed
@@ -90,7 +90,6 @@ def replay(
     format: LineFormat = "lines",
     schema: LineSchema = None,
     columns: Columns = None,
-    ticks: Ticks = None,
     raw: Annotated[bool, typer.Option("--raw", help="Print only the device's bytes; on a terminal as text.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     json: AsJson = False,
@@ -116,7 +115,6 @@ def replay(
         columns,
         since_seconds=since,
         limit_rows=lines,
-        ticks=ticks,
         mode=mode,
     )
     if output is not None:

@@ -19,7 +19,7 @@ from fastflight.cli import drawing, screen
 from fastflight.cli.arguments import device_name, schema_of
 from fastflight.cli.exit_codes import UNREACHABLE, Interrupted
 from fastflight.cli.interruption import interruptible
-from fastflight.cli.options import AsJson, Columns, DeviceName, ModeOption, Ticks
+from fastflight.cli.options import AsJson, Columns, DeviceName, ModeOption
 from fastflight.cli.preview import rows_of
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.client import Missed
@@ -56,7 +56,6 @@ def tail(
         str | None, typer.Option("--schema", metavar="NAME=TYPE,...", help="The columns of jsonl and csv lines.")
     ] = None,
     columns: Columns = None,
-    ticks: Ticks = None,
     requests: Annotated[bool, typer.Option("--requests", help="Also show the traffic of requests, as bytes.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Print only the device's bytes; on a terminal as text.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
@@ -80,7 +79,6 @@ def tail(
             format=row_format,
             schema=schema_of(schema),
             columns=columns.split(",") if columns else None,
-            ticks=ticks,
             flush_ms=50,
             reconnect=reconnect,
             requests=requests,
@@ -215,8 +213,7 @@ def _csv_printer(schema: pa.Schema) -> Show:
 
 def _print_text(batch: pa.RecordBatch, format_time: Callable[[datetime], str]) -> None:
     for row in rows_of(batch):
-        received = row.pop("time", None)
-        time = row.pop("board_time", None) or received
+        time = row.pop("time", None)
         row.pop("seq", None)
         if row.pop("request", False):
             row["direction"] = f"request {row['direction']}"

@@ -133,8 +133,6 @@ class TrafficOptions(TypedDict, total=False):
     - `format`: `bytes` (default) as they came, or `lines`, `jsonl` or `csv`, one row per line.
     - `schema`: the type of each column, by Arrow's names. `jsonl` and `csv` need it.
     - `columns`: the names of the columns to keep.
-    - `ticks`: the column with the board's tick counter, or a mapping with the keys of `Ticks`. The rows then also have
-      a column `board_time`: the time at which the board read the counter, by the server's clock.
     - `batch_rows`: the most rows of a batch.
     - `limit_rows`: end after this many rows.
     - `since_seconds`: begin this many seconds ago.
@@ -144,7 +142,6 @@ class TrafficOptions(TypedDict, total=False):
     format: SessionFormat
     schema: Mapping[str, str] | None
     columns: Sequence[str] | None
-    ticks: str | Mapping[str, Any] | None
     batch_rows: int | None
     limit_rows: int | None
     since_seconds: float | None

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PrivateAttr
 
 from fastflight.service.choices import MAX_FILES, Decimal, Format, Infer, Method, Mode, OnError, SessionFormat
 
@@ -290,30 +290,6 @@ class DeviceExec(Request):
     interrupt: bool = False
 
 
-class Ticks(BaseModel):
-    """A column with the time of the board's clock.
-
-    The clock counts `unit`s and starts again at 0 after `period` of them; `period` is 0 if it never does. The rates of
-    the board's clock and of the host's differ by at most `drift_ppm` millionths. Lines are compared over
-    `window_seconds`.
-    """
-
-    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", frozen=True)
-
-    column: Annotated[str, Field(min_length=1)]
-    unit: Literal["s", "ms", "us", "ns"] = "ms"
-    # MicroPython's `ticks_ms` and `ticks_us` on most ports.
-    period: Annotated[int, Field(ge=0, le=2**64)] = 2**30
-    # Crystals and hosts' clocks are within 50 millionths; resonators and RC oscillators are not.
-    drift_ppm: Annotated[int, Field(ge=1, le=100_000)] = 100
-    window_seconds: Annotated[float, Field(ge=0.001, le=86_400)] = 10.0
-
-
-def _ticks(value: Any) -> Any:
-    """Accept the name of a column instead of an object."""
-    return {"column": value} if isinstance(value, str) else value
-
-
 # Ends of a live session that its client did not ask for, as its summary says them in `ended`.
 DEVICE_GONE = "device gone"
 SERVER_DRAINING = "server draining"
@@ -323,9 +299,8 @@ class DeviceSession(Request):
     """Reads the live traffic of a device, or sends bytes to it.
 
     The traffic begins now, at the sequence number `since_seq`, or `since_seconds` ago, as far as it is still in memory.
-    Formats `jsonl` and `csv` need a `schema`; `columns` selects some of the columns. With `ticks` there is another
-    column, `board_time`: the time in the `ticks` column, converted to the server's clock. A row waits for its batch for
-    at most `flush_ms`. With `reconnect` the session goes on after the device was lost and has come back, else it ends.
+    Formats `jsonl` and `csv` need a `schema`; `columns` selects some of the columns. A row waits for its batch for at
+    most `flush_ms`. With `reconnect` the session goes on after the device was lost and has come back, else it ends.
     With `requests` the traffic includes that of requests: what they send to the device, and its answers.
     """
 
@@ -338,7 +313,6 @@ class DeviceSession(Request):
     format: SessionFormat = "bytes"
     schema_: Annotated[dict[str, str] | None, Field(alias="schema")] = None
     columns: Annotated[tuple[str, ...] | None, Field(max_length=MAX_COLUMNS)] = None
-    ticks: Annotated[Ticks | None, BeforeValidator(_ticks)] = None
     batch_rows: BatchRows = 4096
     flush_ms: Annotated[int, Field(ge=0, le=60_000)] = 100
     limit_rows: Annotated[int | None, Field(ge=0, le=MAX_SEQ)] = None
@@ -367,7 +341,6 @@ class Recording(Request):
     format: SessionFormat = "bytes"
     schema_: Annotated[dict[str, str] | None, Field(alias="schema")] = None
     columns: Annotated[tuple[str, ...] | None, Field(max_length=MAX_COLUMNS)] = None
-    ticks: Annotated[Ticks | None, BeforeValidator(_ticks)] = None
     batch_rows: BatchRows = 65_536
     limit_rows: Annotated[int | None, Field(ge=0, le=MAX_SEQ)] = None
 

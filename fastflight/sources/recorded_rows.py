@@ -186,9 +186,7 @@ class _Lines:
 
     def __init__(self, request: Recording) -> None:
         keys = request.model_dump(include={"format", "columns", "batch_rows", "limit_rows"})
-        session = DeviceSession(
-            device=request.name, schema_=request.schema_, ticks=request.ticks, flush_ms=_PATIENT_MS, **keys
-        )
+        session = DeviceSession(device=request.name, schema_=request.schema_, flush_ms=_PATIENT_MS, **keys)
         self._rows = SessionRows(session)
         self.begin = self._rows.begin
         self.outage = self._rows.outage
@@ -225,8 +223,6 @@ class _ChunkRows:
             raise RequestError(
                 "the columns of bytes are fixed", where="schema", hint="Leave it out, or ask for jsonl or csv"
             )
-        if request.ticks is not None:
-            raise RequestError("bytes has no column of ticks", where="ticks", hint="Ask for jsonl or csv")
         self._request = request
         self.schema = project(BYTES_SCHEMA, request.columns).with_metadata({b"fastflight.time": TIME_METADATA})
         self._waiting: list[tuple[int, pa.RecordBatch]] = []

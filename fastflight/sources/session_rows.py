@@ -9,9 +9,6 @@ are two rows; in `jsonl` and `csv` both are set aside, since half a number still
 reason these two formats set the first line aside, unless it is known to begin where the reading begins. A note between
 the rows before and after reports the gap: `{"gap": {"first": a, "last": b}}`, with the numbers of the missing chunks,
 both included.
-
-If the request names a column of `ticks`, the column `board_time` says when the board read them. A gap begins a new
-alignment there (see `board_time.py`).
 """
 
 from __future__ import annotations
@@ -23,10 +20,9 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from fastflight.errors import RequestError, nearest
+from fastflight.errors import RequestError
 from fastflight.service.requests import DeviceSession
 from fastflight.service.source import Noted, Summary
-from fastflight.sources.board_time import BoardTime
 from fastflight.sources.misfits import MisfitNotice
 from fastflight.sources.session_lines import LineSplitter, SessionLine, known_time
 from fastflight.tables import LineParser, ReadSummary
@@ -41,8 +37,6 @@ BATCH_BYTES = 1024 * 1024
 TIME = pa.timestamp("us", tz="UTC")
 # The time is null for data that waited in the port before the line was opened: nobody knows when it was sent.
 _PLACE = [pa.field("seq", pa.uint64(), nullable=False), pa.field("time", TIME)]
-# Null if the line has no ticks, or no known time.
-BOARD_TIME = pa.field("board_time", TIME)
 BYTES_SCHEMA = pa.schema(
     [
         *_PLACE,
@@ -55,8 +49,6 @@ REQUEST = pa.field("request", pa.bool_(), nullable=False)
 LINES_SCHEMA = pa.schema([*_PLACE, pa.field("text", pa.string(), nullable=False)])
 DIRECTIONS = ("rx", "tx")
 CUT = "the line was cut by a gap"
-LOST = "the line to the device was lost"
-MISSED = "traffic is missing"
 
 Batch: TypeAlias = pa.RecordBatch | Noted
 
@@ -74,11 +66,7 @@ class SessionRows:
         self._parser = parser_of(request)
         self._lines = None if request.format == "bytes" else LineSplitter(False)
         self._all_columns = schema_of(request, self._parser)
-        self._board_time = board_time_of(request, self._parser)
-        metadata = {b"fastflight.time": TIME_METADATA}
-        if self._board_time is not None:
-            metadata[b"fastflight.ticks"] = json.dumps(self._board_time.metadata()).encode()
-        self.schema = project(self._all_columns, request.columns).with_metadata(metadata)
+        self.schema = project(self._all_columns, request.columns).with_metadata({b"fastflight.time": TIME_METADATA})
         self._waiting: list[Chunk | SessionLine] = []
         self._waiting_bytes = 0
         self._since = 0.0
@@ -159,8 +147,6 @@ class SessionRows:
         self._outages += 1
         self._outage_at = self._next
         ready += self._flush()
-        if self._board_time is not None:
-            self._board_time.restart(LOST)
         return [*ready, Noted(empty(self.schema), {"outage": {"reason": reason, "next_seq": self._next}})]
 
     def due(self) -> list[Batch]:
@@ -190,7 +176,6 @@ class SessionRows:
             "rejected": 0,
             "rejected_rows": [],
             **{key: value for key, value in self._read_summary.as_dict("seq").items() if key != "rows"},
-            **({} if self._board_time is None else {"ticks": self._board_time.summary()}),
         }
 
     @property
@@ -203,8 +188,6 @@ class SessionRows:
             for line in self._lines.end(CUT):
                 self._add(line, ready)
         ready += self._flush()
-        if self._board_time is not None:
-            self._board_time.restart(MISSED)
         self._gap = gap
         self._since = self._clock()
         self._gaps += 1
@@ -242,11 +225,8 @@ class SessionRows:
         gap, self._gap = self._gap, None
         batch = self._batch(waiting).slice(0, self._remaining_rows).select(self.schema.names)
         self._rows += batch.num_rows
-        note: dict[str, Any] = {} if gap is None else {"gap": gap.details()}
-        if self._board_time is not None:
-            note |= self._board_time.take_note()
-        if note:
-            return [Noted(batch, note)]
+        if gap is not None:
+            return [Noted(batch, {"gap": gap.details()})]
         return [batch] if batch.num_rows else []
 
     def _batch(self, rows: list[Any]) -> pa.RecordBatch:
@@ -272,13 +252,6 @@ class SessionRows:
             self._read_summary.reject(seq, reason)
         rows = [whole[index] for index in parsed.lines]
         columns = [*_line_places(rows), *parsed.rows.columns]
-        if self._board_time is not None and self._request.ticks is not None:
-            ticks = parsed.rows.column(self._request.ticks.column).to_pylist()
-            times = [
-                None if value is None or line.time_ns is None else self._board_time.feed(line.seq, line.time_ns, value)
-                for line, value in zip(rows, ticks, strict=True)
-            ]
-            columns.insert(len(_PLACE), pa.array(times, TIME))
         return pa.record_batch(columns, schema=self._all_columns)
 
 
@@ -307,36 +280,16 @@ def parser_of(request: DeviceSession) -> LineParser | None:
             where="schema",
             hint='The columns of live data cannot be inferred: give {"column": "type", ...}',
         )
-    for name in ("seq", "time", *(["board_time"] if request.ticks else [])):
+    for name in ("seq", "time"):
         if name in request.schema_:
             raise RequestError("the session's own column has this name", where=f"schema.{name}", hint="Give another")
     return LineParser(request.format, request.schema_)
 
 
-def board_time_of(request: DeviceSession, parser: LineParser | None) -> BoardTime | None:
-    """Return the converter of the board's ticks; None if the request names no column of ticks.
-
-    `RequestError` if the format has no columns, or the named column does not exist or cannot hold ticks.
-    """
-    if request.ticks is None:
-        return None
-    if parser is None:
-        raise RequestError(f"{request.format} has no column of ticks", where="ticks", hint="Ask for jsonl or csv")
-    name = request.ticks.column
-    if name not in parser.schema.names:
-        raise RequestError(
-            f"no column is named {name!r}", where="ticks.column", hint=nearest(name, parser.schema.names)
-        )
-    kind = parser.schema.field(name).type
-    if not pa.types.is_integer(kind):
-        raise RequestError(f"ticks are counted, and {name!r} is {kind}", where="ticks.column", hint="Give it as int64")
-    return BoardTime(request.ticks)
-
-
 def schema_of(request: DeviceSession, parser: LineParser | None) -> pa.Schema:
     """Return all columns of the format, before the request's `columns` selects among them."""
     if parser is not None:
-        return pa.schema([*_PLACE, *([BOARD_TIME] if request.ticks else []), *parser.schema])
+        return pa.schema([*_PLACE, *parser.schema])
     if request.format == "lines":
         return LINES_SCHEMA
     return BYTES_SCHEMA.append(REQUEST) if request.requests else BYTES_SCHEMA

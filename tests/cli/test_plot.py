@@ -31,13 +31,6 @@ def test_a_picture_of_two_columns(run: Run, tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_picture_against_the_boards_own_time(run: Run, tmp_path: Path) -> None:
-    path = tmp_path / "ticks.png"
-    result = run("plot", "demo", "--column", "temperature", "--ticks", "ms", "--seconds", "1", "-o", str(path))
-    assert (result.exit_code, result.stdout.startswith(f"{path}: ")) == (0, True), result.output
-    assert path.read_bytes().startswith(b"\x89PNG")
-
-
 def test_no_such_values(run: Run, tmp_path: Path) -> None:
     result = run("plot", "demo", "--column", "temperature", "--format", "csv", "--seconds", "0.1")
     assert (result.exit_code, "--schema" in result.output) == (2, True)

@@ -48,20 +48,6 @@ def test_columns_for_a_script(run: Run, mode: str) -> None:
     assert [len(line.split(",")) for line in shown] == [2] * 4
 
 
-def test_times_of_the_board(run: Run) -> None:
-    arguments = ["--format", "jsonl", "--schema", "ms=int64", "--ticks", "ms", "-n", "3"]
-    rows = [json.loads(line) for line in run("tail", "demo", "--json", *arguments).stdout.splitlines()]
-    assert all(row["board_time"] <= row["time"] for row in rows) and len(rows) == 3
-    shown = run("tail", "demo", *arguments).stdout.splitlines()
-    # The board's time stands where the time of receipt would, which is no column then.
-    assert [bool(re.fullmatch(r"\d\d:\d\d:\d\d\.\d{3}  \d+", line)) for line in shown] == [True] * 3
-
-
-def test_ticks_that_are_no_column(run: Run) -> None:
-    result = run("tail", "demo", "--ticks", "ms")
-    assert (result.exit_code, "no column of ticks" in result.stderr) == (1, True)
-
-
 def test_the_bytes_as_they_are(run: Run) -> None:
     assert b'{"ms"' in run("tail", "demo", "--raw", "-n", "9").stdout_bytes
 

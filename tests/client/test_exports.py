@@ -22,7 +22,7 @@ NOWHERE = "grpc://127.0.0.1:1"
 FILE = "mode transfer deflate interrupt"
 TEXT = "header delimiter decimal skip_rows comment encoding null_values"
 READ = f"{FILE} {TEXT} infer sample_rows format schema columns record batch_rows on_error progress"
-TRAFFIC = "mode format schema columns ticks batch_rows limit_rows since_seconds"
+TRAFFIC = "mode format schema columns batch_rows limit_rows since_seconds"
 # Each verb with its arguments, in order, and its options.
 VERBS = {
     "devices": ("", ""),

@@ -233,17 +233,6 @@ REFUSED = [
     Case("a session from before its beginning", ask("device.session", since_seconds=-1), RequestError, "since_seconds"),
     Case("a session from ten years back", ask("device.session", since_seconds=3e8), RequestError, "since_seconds"),
     Case("a session of columns without types", ask("device.session", format="csv"), RequestError, "schema"),
-    Case("a clock of no column", ask("device.session", ticks=""), RequestError, "ticks"),
-    Case(
-        "a clock that runs in hours",
-        ask("device.session", ticks={"column": "t", "unit": "h"}),
-        RequestError,
-        "ticks.unit",
-    ),
-    Case(
-        "a clock that runs backwards", ask("device.session", ticks={"column": "t", "period": -1}), RequestError, "ticks"
-    ),
-    Case("a clock with an unknown key", ask("device.session", ticks={"column": "t", "x": 1}), RequestError, "ticks"),
     Case("a fleet that is a list", ask("fleet.file", devices=["demo"], path="/a.csv"), RequestError, "devices"),
     Case(
         "a glob that is too long",

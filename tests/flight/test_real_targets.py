@@ -200,24 +200,6 @@ def test_a_name_that_is_too_long(small_board: BoardServer, mode: str) -> None:
     assert small_board.table(type="device.listing", device="demo", mode=mode).num_rows == 0
 
 
-def test_times_of_the_board_by_the_servers_clock(real: BoardServer, mode: str) -> None:
-    keys = {"format": "csv", "schema": {"tag": "string", "ms": "int64"}, "ticks": "ms", "limit_rows": 8, "flush_ms": 0}
-    reader = real.client.do_get(ticket(type="device.session", device="demo", mode=mode, **keys))
-    # What a request has the board say is no part of the session, so the code is called as a person would.
-    code = "import utime\ndef go():\n for i in range(8):\n  print('t,%d' % utime.ticks_ms())\n  utime.sleep_ms(20)\n"
-    real.exec(code)
-    typed = pa.table({"data": pa.array([b"go()\r"], pa.binary())})
-    assert real.put(typed, {"type": "device.session", "device": "demo", "mode": mode}).error is None
-    rows = reader.read_all().to_pylist()
-    assert len(rows) == 8
-    assert all(row["board_time"] <= row["time"] for row in rows)
-    times = [row["board_time"] for row in rows]
-    # What passed by the board's clock has passed by the server's: to the drift, and what lines were late by at first.
-    counted = (rows[-1]["ms"] - rows[0]["ms"]) % 2**30
-    passed = (times[-1] - times[0]).total_seconds() * 1000
-    assert times == sorted(times) and passed <= counted + 1
-
-
 def test_a_new_file_may_take_most_of_the_storage(small_board: BoardServer) -> None:
     """With room for one copy and not for two."""
     content = bytes(range(256)) * 46

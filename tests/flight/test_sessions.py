@@ -40,19 +40,6 @@ def test_telemetry_as_it_comes(talking: BoardServer, mode: str) -> None:
     assert again.table.to_pylist() == rows
 
 
-def test_times_of_the_board_by_the_servers_clock(talking: BoardServer, mode: str) -> None:
-    got = talking.get(**SESSION, format="jsonl", schema=TELEMETRY, ticks="ms", limit_rows=20, mode=mode)
-    assert got.error is None and got.trailer is not None and got.schema is not None
-    said = json.loads(got.schema.metadata[b"fastflight.ticks"])
-    assert (said["column"], said["period"], said["error_us"]) == ("ms", 2**30, 2002)
-    rows = got.table.to_pylist()
-    assert list(rows[0]) == ["seq", "time", "board_time", "ms", "temperature"]
-    times = [row["board_time"] for row in rows]
-    assert times == sorted(times)
-    assert all(row["board_time"] <= row["time"] for row in rows)
-    assert got.trailer["ticks"]["alignments"] == 1
-
-
 def test_a_session_goes_on_where_another_ended(talking: BoardServer, mode: str) -> None:
     first = talking.get(**SESSION, limit_rows=4, mode=mode)
     assert first.trailer is not None
@@ -268,8 +255,6 @@ def test_only_bytes_can_be_sent(board: BoardServer, mode: str) -> None:
         ({"format": "line"}, "lines"),
         ({"flush_ms": -1}, "flush_ms"),
         ({"limit_rows": "many"}, "limit_rows"),
-        ({"format": "jsonl", "schema": TELEMETRY, "ticks": {"column": "ms", "unit": "min"}}, "ticks.unit"),
-        ({"format": "jsonl", "schema": TELEMETRY, "ticks": {"column": "ms", "perod": 5}}, "ticks.perod: unknown key"),
     ],
 )
 def test_bad_requests_name_the_key(board: BoardServer, mode: str, keys: dict[str, Any], named: str) -> None:

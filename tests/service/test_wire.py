@@ -20,7 +20,6 @@ from fastflight.service.requests import (
     DeviceTree,
     Mock,
     Request,
-    Ticks,
 )
 from fastflight.service.wire import MAX_SHOWN_CHARACTERS
 from tests.support.refusals import refused
@@ -69,31 +68,6 @@ def test_the_wire_says_schema_and_python_says_schema_(catalog: Catalog) -> None:
     assert request == DeviceFile(device="d", path="p", schema_={"a": "int8"})
     with refused(RequestError, where="schema_"):
         decode(b'{"type": "device.file", "device": "d", "path": "p", "schema_": {"a": "int8"}}', catalog)
-
-
-def test_ticks_by_their_columns_name_are_those_with_all_defaults(catalog: Catalog) -> None:
-    short, long = (
-        decode(json.dumps({"type": "device.session", "device": "d", "ticks": ticks}).encode(), catalog)
-        for ticks in ("ms", {"column": "ms", "unit": "ms", "period": 2**30})
-    )
-    assert encode(short) == encode(long)
-    assert decode(encode(short), catalog) == long == DeviceSession(device="d", ticks=Ticks(column="ms"))
-
-
-@pytest.mark.parametrize(
-    ("ticks", "said"),
-    [
-        ({"column": "ms", "perod": 1}, "ticks.perod: unknown key"),
-        ({"unit": "ms"}, "ticks.column: this key is needed"),
-        ({"column": "ms", "unit": "min"}, "ticks.unit"),
-        ({"column": "ms", "period": -1}, "ticks.period"),
-        (3, "ticks"),
-    ],
-)
-def test_ticks_that_are_refused_name_the_key(catalog: Catalog, ticks: object, said: str) -> None:
-    with pytest.raises(RequestError) as raised:
-        decode(json.dumps({"type": "device.session", "device": "d", "ticks": ticks}).encode(), catalog)
-    assert said in str(raised.value)
 
 
 def test_models_shadow_nothing() -> None:

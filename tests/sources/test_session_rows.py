@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -209,57 +207,6 @@ def test_columns_are_chosen_of_all() -> None:
     ],
 )
 def test_keys_that_do_not_go_together_are_named(keys: dict[str, Any], where: str) -> None:
-    with pytest.raises(RequestError) as raised:
-        session(**keys)
-    assert raised.value.where == where
-
-
-def ticking(**keys: Any) -> SessionRows:
-    return session("csv", schema=READINGS, **{"ticks": "ms", **keys})
-
-
-def lines_at(*lines: tuple[int, bytes], first: int = 0) -> list[Chunk]:
-    """Chunks of a line each, received at so many milliseconds."""
-    return [Chunk(first + i, ms * 1_000_000, "rx", data + b"\n") for i, (ms, data) in enumerate(lines)]
-
-
-def test_board_times_stand_beside_the_times_of_receipt() -> None:
-    rows = ticking(ticks={"column": "ms", "drift_ppm": 1})
-    (batch,) = rows.feed(lines_at((1005, b"100,1"), (1120, b"200,2"), (1220, b",3")))
-    assert batch.schema.names == ["seq", "time", "board_time", "ms", "celsius"]
-    told = batch.column("board_time").cast(pa.int64()).to_pylist()
-    assert told == [1_005_000, 1_105_000, None]
-    said = json.loads(rows.schema.metadata[b"fastflight.ticks"])
-    assert (said["column"], said["error_us"], said["late_us"]) == ("ms", 22, 1002)
-    assert rows.summary()["ticks"]["alignments"] == 1
-
-
-def test_board_times_that_begin_anew_are_noted_with_their_place() -> None:
-    rows = ticking(columns=["seq", "board_time"])
-    first = told(rows.feed(lines_at((1000, b"100,1"))))
-    assert "alignments" not in first[0]
-    note, row = told(rows.feed(lines_at((1500, b"3,2"), first=1)))
-    assert note == {"alignments": [{"seq": 1, "reason": "the ticks went back"}]}
-    assert row["board_time"] == datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC)
-    note, _ = told(rows.feed([Gap(2, 4), *lines_at((1700, b"half"), (1800, b"303,2"), first=5)]))
-    assert note == {"gap": {"first": 2, "last": 4}, "alignments": [{"seq": 6, "reason": "traffic is missing"}]}
-    assert "outage" in told(rows.outage("unplugged"))[0]
-    assert told(rows.feed(lines_at((1800, b"half"), (1900, b"403,2"), first=7)))[0] == {
-        "alignments": [{"seq": 8, "reason": "the line to the device was lost"}]
-    }
-    assert rows.summary()["ticks"]["alignments"] == 4
-
-
-@pytest.mark.parametrize(
-    ("keys", "where"),
-    [
-        ({"format": "lines", "ticks": "ms"}, "ticks"),
-        ({"format": "csv", "schema": READINGS, "ticks": "millis"}, "ticks.column"),
-        ({"format": "csv", "schema": READINGS, "ticks": "celsius"}, "ticks.column"),
-        ({"format": "csv", "schema": {"board_time": "int64"}, "ticks": "board_time"}, "schema.board_time"),
-    ],
-)
-def test_ticks_that_cannot_be_are_named(keys: dict[str, Any], where: str) -> None:
     with pytest.raises(RequestError) as raised:
         session(**keys)
     assert raised.value.where == where

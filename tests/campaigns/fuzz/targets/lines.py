@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastflight.service.requests import DeviceSession, Ticks
+from fastflight.service.requests import DeviceSession
 from fastflight.service.source import Noted
 from fastflight.sources.session_rows import SessionRows
 from fastflight.transport.chunk_buffer import Chunk, Direction, Gap
@@ -14,13 +14,8 @@ REQUESTS = (
     DeviceSession(device="d", format="lines", batch_rows=3),
     DeviceSession(device="d", format="csv", schema_={"t": "int64", "v": "double", "s": "string"}),
     DeviceSession(device="d", format="jsonl", schema_={"t": "int64", "s": "string"}, limit_rows=4),
-    DeviceSession(device="d", format="csv", schema_={"t": "int64", "v": "double"}, ticks=Ticks(column="t")),
-    DeviceSession(
-        device="d",
-        format="jsonl",
-        schema_={"t": "uint64"},
-        ticks=Ticks(column="t", unit="s", period=0, window_seconds=1),
-    ),
+    DeviceSession(device="d", format="csv", schema_={"t": "int64", "v": "double"}),
+    DeviceSession(device="d", format="jsonl", schema_={"t": "uint64"}),
     DeviceSession(device="d", format="lines", columns=("text",), limit_rows=2),
 )
 

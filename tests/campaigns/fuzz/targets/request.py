@@ -67,8 +67,8 @@ TARGET = Target(
     ),
     seeds=(
         b'\x00\x00{"type": "device.file", "device": "demo", "path":"/a.csv","schema":{"t":"int64"},"columns":["t"]}',
-        b'\x00\x00{"type": "device.session", "device": "demo", "format": "csv", "ticks": "ms", "limit_rows": 5}',
-        b'\x00\x00{"type":"recording","name":"demo","from_time":"2025-01-01T00:00:00Z","ticks":{"column":"t","unit":"us"}}',
+        b'\x00\x00{"type":"device.session","device":"demo","format":"csv","schema":{"t":"int64"},"limit_rows":5}',
+        b'\x00\x00{"type":"recording","name":"demo","from_time":"2025-01-01T00:00:00Z"}',
         b'\x00\x00{"type":"fleet.file","devices":"w*","path":"/x.csv","on_error":"fail","deflate":null,"batch_rows":1}',
         b'\x00\x00{"type":"device.tree","device":"demo","path":"/","files":["a/b","c"],"transfer":"base64"}',
         b'\x00\x00{"type":"device.exec","device":"demo","code":"print(1)","timeout":1e3,"mode":"sync"}',
