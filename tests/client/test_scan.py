@@ -16,6 +16,7 @@ from polars.testing import assert_frame_equal
 from fastflight import AsyncFastFlightClient, DeviceFile, DeviceSession, FastFlightClient, FleetFile, Mock, Recording
 from fastflight.app.recording_settings import RecordingSettings
 from fastflight.client.connection import ServerConnection
+from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
 from fastflight.errors import FileMissing, RequestError, UnknownName
 from fastflight.service.requests import Request
@@ -59,9 +60,9 @@ class Wire:
 def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
     wire, stream, pieces = Wire(), ServerConnection.stream, RowStream.pieces
 
-    def noted(connection: ServerConnection, request: Request) -> RowStream:
+    def noted(connection: ServerConnection, request: Request, report: Report | None = None) -> RowStream:
         wire.requests.append(request)
-        return stream(connection, request)
+        return stream(connection, request, report)
 
     def counted(rows: RowStream) -> Iterator[Any]:
         for batch, note in pieces(rows):
