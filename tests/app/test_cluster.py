@@ -79,6 +79,19 @@ def test_a_fleet_is_read_through_any_server(cluster: Cluster) -> None:
             assert sorted(set(table["device"].to_pylist())) == BOARDS and not rows.summary.get("failed")
 
 
+def test_the_files_of_all_servers_decide_the_types_of_a_fleet(cluster: Cluster) -> None:
+    values = {board: [at] if at else [0.5] for at, board in enumerate(BOARDS)}
+    (server, *_) = cluster.servers.values()
+    with FastFlightClient(server.location) as client:
+        for board, own in values.items():
+            client.write(board, "/unlike.csv", pa.table({"v": own, f"only_{board}": own}), interrupt=True)
+        table = client.read_fleet("*", "/unlike.csv", interrupt=True, ordered=True).to_arrow()
+    assert table.schema.names == ["device", "v", *(f"only_{board}" for board in BOARDS)]
+    assert table.schema.field("v").type == pa.float64()
+    assert table["v"].to_pylist() == [own[0] for own in values.values()]
+    assert all(table[f"only_{board}"].null_count == len(BOARDS) - 1 for board in BOARDS)
+
+
 def test_sql_reads_files_of_other_servers(cluster: Cluster) -> None:
     board = BOARDS[3]
     other = cluster.other_than(cluster.owner(board))
