@@ -38,7 +38,8 @@ SEARCHED_BYTES = 512
 # The answers of the friendly REPL to Ctrl-B, and of the raw REPL to Ctrl-A.
 BANNER = re.compile(rb"MicroPython [^\n]{1,200}\n[^\n]{0,200}\n>>> |" + HEADING + rb"\r?\n>")
 # What aiorepl prints when it starts, and its usual prompt.
-AIOREPL = re.compile(rb"Starting asyncio REPL|\n--> ")
+AIOREPL_START = b"Starting asyncio REPL"
+AIOREPL = re.compile(AIOREPL_START + rb"|\n--> ")
 # What a request waits for at a board that may not answer.
 FOUND = re.compile(BANNER.pattern + b"|" + AIOREPL.pattern)
 _PROMPTS = (b">>> ", END + b">")
@@ -98,9 +99,13 @@ class UnreadInput:
 
     def received(self, data: bytes) -> None:
         """Process what the board sends."""
-        if self.reader is Reader.REPL and not self.unread:
-            return
         text = self._tail + data
+        if self.reader is Reader.REPL and not self.unread:
+            # A program with aiorepl may start here, and whoever started it then calls `forget`.
+            self.aiorepl = self.aiorepl or AIOREPL_START in text
+            start = text[max(0, text.rfind(AIOREPL_START[:1])) :]
+            self._tail = start if AIOREPL_START.startswith(start) else b""
+            return
         self._tail = text[-SEARCHED_BYTES:]
         if MARK in text and _has_announcement(text):
             self._note_answer()

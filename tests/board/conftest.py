@@ -35,6 +35,7 @@ ABILITIES = {
     "mount": "a folder of the host: stdin.buffer, os.ilistdir, os.mount",
     "raw paste": "code in raw paste mode",
     "interrupts": "Ctrl-C stops a program",
+    "asyncio": "import asyncio",
     "main.py": "main.py runs when the board starts, and tests may replace it",
     "timers": "machine.Timer",
     "hard reset": "machine.reset",

@@ -58,6 +58,19 @@ def test_what_a_board_sends_tells_who_reads(said: bytes, reader: Reader, unread:
     assert (line.input.reader, line.input.unread) == (reader, unread)
 
 
+@given(sizes=st.lists(st.integers(1, 30), max_size=20))
+def test_aiorepl_that_starts_at_a_prompt_is_known_after_a_reset(sizes: list[int]) -> None:
+    line = Line()
+    line.input.received(BANNER)
+    said = b"MPY: soft reboot\r\nrow 0\r\nStarting asyncio REPL...\r\n--> "
+    for size in sizes:
+        line.input.received(said[:size])
+        said = said[size:]
+    line.input.received(said)
+    line.input.forget()
+    assert line.input.aiorepl
+
+
 def test_a_board_that_does_not_answer_is_left_alone_for_a_pause_that_grows() -> None:
     line = Line()
     asked = []

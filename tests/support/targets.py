@@ -169,7 +169,9 @@ TARGETS = {
     ),
     "microbit": Target(
         lambda _: microbit(),
-        frozenset({"folders", "rename", "digests", "mount", "raw paste", "timers", "large files", "listings"}),
+        frozenset(
+            {"folders", "rename", "digests", "mount", "raw paste", "timers", "large files", "listings", "asyncio"}
+        ),
     ),
 }
 
