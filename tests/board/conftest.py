@@ -36,6 +36,7 @@ ABILITIES = {
     "raw paste": "code in raw paste mode",
     "interrupts": "Ctrl-C stops a program",
     "asyncio": "import asyncio",
+    "bare except": "Ctrl-C always stops a loop that catches it",
     "main.py": "main.py runs when the board starts, and tests may replace it",
     "timers": "machine.Timer",
     "hard reset": "machine.reset",
@@ -45,7 +46,7 @@ ABILITIES = {
 }
 # A board on a desk keeps its program, its files and its free storage.
 DESK_FOLDER = "/fastflight-tests"
-DESK = frozenset({"main.py", "full disk"})
+DESK = frozenset({"main.py", "full disk", "bare except"})
 # The features that a board must report to have an ability.
 FEATURES = {
     "folders": "os.mkdir",
@@ -108,14 +109,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     needed = _needed(metafunc.definition)
     able = {name: target for name, target in (boards or TARGETS).items() if not needed & target.lacks}
     metafunc.parametrize("target", able.values(), ids=able.keys())
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Expect the tests to fail that `not_yet(id, ..., reason=...)` names. One that passes fails: remove the mark."""
-    for item in items:
-        for mark in item.iter_markers("not_yet"):
-            if not mark.args or item.callspec.id in mark.args:
-                item.add_marker(pytest.mark.xfail(**{"strict": True, **mark.kwargs}))
 
 
 def _needed(test: pytest.Item) -> set[str]:

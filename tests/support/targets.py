@@ -159,8 +159,10 @@ class Target:
 
 
 TARGETS = {
-    "simulated": Target(simulated),
-    "unix": Target(lambda files: unix_port(files, run_main=True), frozenset({"timers", "hard reset", "raw reset"})),
+    "simulated": Target(simulated, frozenset({"bare except"})),
+    "unix": Target(
+        lambda files: unix_port(files, run_main=True), frozenset({"timers", "hard reset", "raw reset", "bare except"})
+    ),
     # Its root holds devices that never end.
     "webassembly": Target(
         lambda _: webassembly(refuse_raw_paste=True),
