@@ -7,7 +7,6 @@ build these for the catalog; `device_actions` and `recording_actions` build the 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from typing import Any
 
 from fastflight.device import Inventory
@@ -23,7 +22,6 @@ from fastflight.sources.device_session import DeviceSessions
 from fastflight.sources.device_tree import DeviceTrees
 from fastflight.sources.file_cache import FileCache
 from fastflight.sources.fleet_file import FleetFiles
-from fastflight.sources.listed import ListingCache
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.recording_actions import recording_actions
 from fastflight.sources.recordings import NoRecordings, Recordings
@@ -56,15 +54,15 @@ def device_sources(
     """
     names = names or inventory.names
     passed_on = passed_on or _unchanged
-    files = passed_on((device_files or DeviceFiles(inventory)).source())
+    device_files = device_files or DeviceFiles(inventory)
+    files = passed_on(device_files.source())
     assert files.requests is not None
-    listings = ListingCache(names, files.requests)
-    fleet = FleetFiles(files, names, inventory.shard_of, listings.recent)
+    fleet = FleetFiles(files, names, inventory.shard_of, files.requests)
     return [
-        replace(files, requests=listings.refresh),
+        files,
         passed_on(fleet.source()),
         passed_on(DeviceTrees(inventory).source()),
-        passed_on(DeviceListings(inventory).source()),
+        passed_on(DeviceListings(inventory, device_files.listings).source()),
         passed_on(DeviceExecs(inventory).source()),
         passed_on(DeviceSessions(inventory, idle_seconds).source()),
     ]

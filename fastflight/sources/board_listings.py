@@ -1,4 +1,8 @@
-"""Lists all files of boards, for list_flights: each board once, however many callers ask at the same time.
+"""The cache of listings of boards' folders, for list_flights and for `device.listing`.
+
+For list_flights, it lists all files of boards: each board once, however many callers ask at the same time, and once for
+the sources of one call, which run one after another. A board that did not answer is not asked again for
+`UNHEARD_SECONDS`, unless it was busy and is free now.
 
 A listing stays true until somebody may have changed the board's files (`Device.changes`), or the board says something
 by itself: its program may write files, too. What the board says is seen while its line is read for listeners. While it
@@ -26,10 +30,15 @@ TOTAL_SECONDS = 10.0
 MAX_THREADS = 32
 # Larger listings are not kept.
 MAX_KEPT_ENTRIES = 4096
+# Folders of one board: those that the panels of a page show.
+MAX_KEPT_FOLDERS = 8
 # Long enough for a page whose panels ask at the same time.
 UNHEARD_SECONDS = 1.0
 
 Entries = Sequence[FileEntry]
+# A folder, and whether the folders below it are listed as well.
+Folder = tuple[str, bool]
+ALL_FILES: Folder = ("/", True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +49,15 @@ class _Kept:
 
 
 class BoardListings:
-    """The files of boards. Any thread may call `list`."""
+    """The files of boards. Any thread may call it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         # A listing that ends at once calls `_ended` in `_listing`.
         self._lock = threading.RLock()
-        self._kept: WeakKeyDictionary[Device, _Kept] = WeakKeyDictionary()
+        self._kept: WeakKeyDictionary[Device, dict[Folder, _Kept]] = WeakKeyDictionary()
+        # The boards that were not listed, why, and when.
+        self._failed: WeakKeyDictionary[Device, tuple[FastFlightError, float]] = WeakKeyDictionary()
         # The listings that run now, and the pool that runs them while anybody waits.
         self._running: dict[Device, concurrent.futures.Future[Entries]] = {}
         self._pool: concurrent.futures.ThreadPoolExecutor | None = None
@@ -70,12 +81,13 @@ class BoardListings:
                     self._pool.shutdown(wait=False, cancel_futures=True)
                     self._pool = None
         for device, listing in zip(devices, listings, strict=True):
-            kept = self._kept.get(device)
+            kept = self._kept.get(device, {}).get(ALL_FILES)
             last = () if kept is None else kept.entries
-            if listing.cancelled() or not listing.done():
-                yield device, last, {"busy": f"it did not answer within {TOTAL_SECONDS:g} s"}
-                continue
             try:
+                if listing.cancelled() or not listing.done():
+                    error = BusyError(f"it did not answer within {TOTAL_SECONDS:g} s")
+                    self._failed[device] = error, self._clock()
+                    raise error
                 entries = listing.result()
             except BusyError as error:
                 yield device, last, {"busy": error.what}
@@ -86,6 +98,12 @@ class BoardListings:
 
     def _listing(self, device: Device) -> concurrent.futures.Future[Entries]:
         """Return the listing that runs, or a new one. The caller holds the lock."""
+        error, at = self._failed.get(device, (None, 0.0))
+        is_free = isinstance(error, BusyError) and device.holder is None
+        if error is not None and not is_free and self._clock() - at < UNHEARD_SECONDS:
+            failed: concurrent.futures.Future[Entries] = concurrent.futures.Future()
+            failed.set_exception(error)
+            return failed
         listing = self._running.get(device)
         if listing is None:
             if self._pool is None:
@@ -100,24 +118,47 @@ class BoardListings:
                 del self._running[device]
 
     def _list(self, device: Device) -> Entries:
-        if (kept := self._fresh(device)) is not None:
+        if (kept := self._true(device, ALL_FILES)) is not None and (device.is_heard or self._is_new(kept)):
             return kept.entries
-        with device.lease("listing files", timeout=LEASE_SECONDS) as session:
-            # Output during the listing makes the version differ, so that the next caller lists again.
-            version = _version(device)
-            entries = session.list("/", recursive=True)
-        if len(entries) <= MAX_KEPT_ENTRIES:
-            self._kept[device] = _Kept(entries, version, self._clock())
+        try:
+            with device.lease("listing files", timeout=LEASE_SECONDS) as session:
+                version = version_of(device)
+                entries = session.list("/", recursive=True)
+        except FastFlightError as error:
+            self._failed[device] = error, self._clock()
+            raise
+        self.store(device, ALL_FILES, version, entries)
         return entries
 
-    def _fresh(self, device: Device) -> _Kept | None:
-        """Return the last listing of the device, if it is still true. An owner may change the files at any moment."""
-        kept = self._kept.get(device)
-        if kept is None or device.holder is not None or kept.version != _version(device):
-            return None
-        return kept if device.is_heard or self._clock() - kept.at < UNHEARD_SECONDS else None
+    def find(self, device: Device, folder: Folder) -> Entries | None:
+        """Return a listing that is still true, and not older than `UNHEARD_SECONDS`."""
+        kept = self._true(device, folder)
+        return kept.entries if kept is not None and self._is_new(kept) else None
+
+    def store(self, device: Device, folder: Folder, version: Hashable, entries: Entries) -> None:
+        """Keep a listing. `version` is `version_of` the device, from before the listing and while it was leased."""
+        if len(entries) > MAX_KEPT_ENTRIES:
+            return
+        with self._lock:
+            folders = self._kept.setdefault(device, {})
+            folders.pop(folder, None)
+            folders[folder] = _Kept(entries, version, self._clock())
+            while len(folders) > MAX_KEPT_FOLDERS:
+                del folders[next(each for each in folders if each != ALL_FILES)]
+
+    def _true(self, device: Device, folder: Folder) -> _Kept | None:
+        """Return the last listing, unless the files may have changed. An owner may change them at any moment."""
+        kept = self._kept.get(device, {}).get(folder)
+        changed = kept is None or device.holder is not None or kept.version != version_of(device)
+        return None if changed else kept
+
+    def _is_new(self, kept: _Kept) -> bool:
+        return self._clock() - kept.at < UNHEARD_SECONDS
 
 
-def _version(device: Device) -> Hashable:
-    """Return a value that changes when the device's files may have changed, or it has a new line."""
+def version_of(device: Device) -> Hashable:
+    """Return a value that changes when the device's files may have changed, or it has a new line.
+
+    Output during a listing changes it, so that the next caller lists again.
+    """
     return device.changes, device.outages, device.tap.heard_ns

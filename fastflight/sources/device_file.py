@@ -79,7 +79,7 @@ class DeviceFiles:
         self.keys_of = keys_of
         self.cache = cache or FileCache(max_bytes=0)
         self._patience = patience_seconds
-        self._listings = BoardListings()
+        self.listings = BoardListings()
 
     def source(self) -> SourceFunctions[DeviceFile]:
         """Return the request type and the functions that serve it, for the catalog."""
@@ -173,7 +173,7 @@ class DeviceFiles:
         `{"busy": why}`. A device that cannot be reached is left out: its `device.listing` request is listed anyway.
         """
         devices = [each for each in self._inventory.devices() if takes(each.name)]
-        for device, entries, note in self._listings.list(devices):
+        for device, entries, note in self.listings.list(devices):
             for entry in entries:
                 if entry.kind == "file":
                     request = DeviceFile(device=device.name, path=entry.path)

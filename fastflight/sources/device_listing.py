@@ -1,21 +1,20 @@
 """`device.listing`: one row per entry of a folder on a device.
 
-A listing is cached for `CACHE_SECONDS`, but only until anyone else takes the device, for whatever purpose: reading,
-writing, running code, a reset, or a bridge. Changes that the board's own program makes may therefore stay unseen for
-that time. A request with `"interrupt": true` bypasses the cache.
+A listing is cached for a second (`board_listings`), or until somebody may have changed the files. Changes that the
+board's own program makes without a word may stay unseen for that time. A request with `"interrupt": true` bypasses the
+cache.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from fastflight.device import Device, FileEntry, Inventory
 from fastflight.service.requests import DeviceListing
-from fastflight.service.resolve import ExpiringCache
 from fastflight.service.source import AsyncReading, Estimate, Reading, SourceFunctions, Takes
+from fastflight.sources.board_listings import BoardListings, Entries, version_of
 
 # Added to the trailer of a cached listing.
 CACHED_NOTE = {"kept": True}
@@ -29,20 +28,12 @@ SCHEMA = pa.schema(
 )
 
 
-# Long enough for a page whose panels ask for the same folder at the same time.
-CACHE_SECONDS = 1.0
-# A few folders of each of some devices.
-MAX_CACHED_LISTINGS = 64
-# Larger listings are not cached: reading one takes so long that a second of caching gains little.
-MAX_CACHED_ENTRIES = 4096
-
-
 class DeviceListings:
     """The source of `device.listing` requests."""
 
-    def __init__(self, inventory: Inventory, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, inventory: Inventory, listings: BoardListings | None = None) -> None:
         self._inventory = inventory
-        self._cache: ExpiringCache[tuple[Hashable, pa.RecordBatch]] = ExpiringCache(MAX_CACHED_LISTINGS, clock)
+        self._listings = listings or BoardListings()
 
     def source(self) -> SourceFunctions[DeviceListing]:
         """Return the request type and the functions that serve it, for the catalog."""
@@ -53,20 +44,22 @@ class DeviceListings:
     def read(self, request: DeviceListing) -> Reading:
         device = self._inventory.device(request.device)
         if (cached := self._cached(device, request)) is not None:
-            return Reading(SCHEMA, summary=lambda: CACHED_NOTE, first=[cached])
+            return Reading(SCHEMA, summary=lambda: CACHED_NOTE, first=[batch(cached)])
         with device.lease(holder(request), interrupt=request.interrupt) as session:
-            rows = batch(session.list(request.path, recursive=request.recursive))
-            self._store(device, request, rows)
-        return Reading(SCHEMA, first=[rows])
+            version = version_of(device)
+            entries = session.list(request.path, recursive=request.recursive)
+        self._listings.store(device, (request.path, request.recursive), version, entries)
+        return Reading(SCHEMA, first=[batch(entries)])
 
     async def aread(self, request: DeviceListing) -> AsyncReading:
         device = self._inventory.device(request.device)
         if (cached := self._cached(device, request)) is not None:
-            return AsyncReading(SCHEMA, summary=lambda: CACHED_NOTE, first=[cached])
+            return AsyncReading(SCHEMA, summary=lambda: CACHED_NOTE, first=[batch(cached)])
         async with device.alease(holder(request), interrupt=request.interrupt) as session:
-            rows = batch(await session.list(request.path, recursive=request.recursive))
-            self._store(device, request, rows)
-        return AsyncReading(SCHEMA, first=[rows])
+            version = version_of(device)
+            entries = await session.list(request.path, recursive=request.recursive)
+        self._listings.store(device, (request.path, request.recursive), version, entries)
+        return AsyncReading(SCHEMA, first=[batch(entries)])
 
     def describe(self, request: DeviceListing) -> Estimate:
         """Return the schema, which is always the same. The device is not contacted."""
@@ -81,27 +74,11 @@ class DeviceListings:
                 note = {key: value for key, value in state.items() if value}
                 yield DeviceListing(device=device.name), Estimate(SCHEMA, note=note or None)
 
-    def _cached(self, device: Device, request: DeviceListing) -> pa.RecordBatch | None:
-        """Return the cached rows of the same listing; None if the device has had another owner since."""
-        found = None if request.interrupt else self._cache.get(_key(request))
-        return found[1] if found is not None and found[0] == _version(device) else None
-
-    def _store(self, device: Device, request: DeviceListing, rows: pa.RecordBatch) -> None:
-        """Cache `rows`. Call it while the lease is held, so that no other owner can have changed the files."""
-        if rows.num_rows <= MAX_CACHED_ENTRIES:
-            self._cache.put(_key(request), (_version(device), rows), CACHE_SECONDS)
+    def _cached(self, device: Device, request: DeviceListing) -> Entries | None:
+        return None if request.interrupt else self._listings.find(device, (request.path, request.recursive))
 
 
-def _key(request: DeviceListing) -> Hashable:
-    return request.device, request.path, request.recursive
-
-
-def _version(device: Device) -> Hashable:
-    """Return a value that changes when the name gets another device, or the device another owner or a new line."""
-    return device, device.turns, device.outages
-
-
-def batch(entries: list[FileEntry]) -> pa.RecordBatch:
+def batch(entries: Sequence[FileEntry]) -> pa.RecordBatch:
     """Return the entries as rows of `SCHEMA`."""
     microseconds = [None if entry.modified is None else round(entry.modified * 1_000_000) for entry in entries]
     return pa.record_batch(

@@ -90,6 +90,24 @@ def test_reading_does_not_end_it(device: Device, listed: list[str]) -> None:
     assert listed == ["demo"]
 
 
+def test_a_board_that_did_not_answer_is_not_asked_again_for_a_moment(
+    device: Device, listed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are listed for each source of one call, and each would wait."""
+    monkeypatch.setattr("fastflight.sources.board_listings.LEASE_SECONDS", 0.01)
+    asked, lease = [], device.lease
+    clock = Clock()
+    listings = BoardListings(clock)
+    with device.lease("a test"):
+        monkeypatch.setattr(device, "lease", lambda *args, **keys: asked.append(args) or lease(*args, **keys))
+        ((_, _, busy),) = listings.list([device])
+        assert busy is not None and busy["busy"]
+        assert list(listings.list([device])) == [(device, (), busy)] and len(asked) == 1
+        clock.now = UNHEARD_SECONDS
+        assert list(listings.list([device])) == [(device, (), busy)] and len(asked) == 2
+    assert names(listings, device) == ["/a.csv"] and listed == ["demo"]
+
+
 def test_callers_at_the_same_time_share_one_listing(device: Device, listed: list[str]) -> None:
     listings = BoardListings(Clock())
     callers = 2 * MAX_THREADS

@@ -11,7 +11,8 @@ import pytest
 from fastflight.concurrency import Shards
 from fastflight.device import Device, Inventory
 from fastflight.service.requests import DeviceListing
-from fastflight.sources.device_listing import CACHE_SECONDS, DeviceListings
+from fastflight.sources.board_listings import UNHEARD_SECONDS, BoardListings
+from fastflight.sources.device_listing import DeviceListings
 from tests.support.source_items import aitems, items
 from tests.support.waiting import ByteReader
 
@@ -23,7 +24,7 @@ class Listed:
         self.folder = folder
         self.device = inventory.device("demo")
         self.now = 0.0
-        self.listings = DeviceListings(inventory, clock=lambda: self.now)
+        self.listings = DeviceListings(inventory, BoardListings(lambda: self.now))
 
     def ask(self, mode: str, *, path: str = "/", interrupt: bool = False) -> tuple[set[str], bool]:
         """The names in a folder, and whether the listing was kept."""
@@ -65,7 +66,7 @@ def test_a_listing_is_given_again_for_a_moment(listed: Listed, mode: str) -> Non
     assert listed.ask(mode) == ({"/a.txt"}, True)
     with listed.device.listen():
         assert listed.ask(mode) == ({"/a.txt"}, True)
-    listed.now += CACHE_SECONDS
+    listed.now += UNHEARD_SECONDS
     assert listed.ask(mode) == ({"/a.txt"}, False)
 
 
@@ -73,7 +74,7 @@ def test_what_happens_behind_our_back_is_seen_after_that(listed: Listed, mode: s
     listed.ask(mode)
     (listed.folder / "b.txt").write_text("b")
     assert listed.ask(mode) == ({"/a.txt"}, True)
-    listed.now += CACHE_SECONDS
+    listed.now += UNHEARD_SECONDS
     assert listed.ask(mode) == ({"/a.txt", "/b.txt"}, False)
 
 
