@@ -289,3 +289,19 @@ def test_the_agent_takes_little_memory() -> None:
         node, _, package, *_ = shlex.split(url.removeprefix("exec:"))
         size = subprocess.run([node, str(MEMORY), package, str(path)], capture_output=True, timeout=60, check=True)
     assert 1000 < int(size.stdout) < 4096
+
+
+@pytest.mark.parametrize("leaves_with", [b"\x03", b"\r\x03"])
+def test_a_tool_that_knows_no_agent_has_the_prompt(tmp_path: Path, leaves_with: bytes) -> None:
+    """The timer of the agent goes on when its program has ended."""
+    with running(tmp_path, "timer", options="&soft-timers=1") as board:
+        with board.device.listen():
+            until(lambda: len(board.rows()) > 1)
+        with board.device.line("a tool") as line:
+            steps = [(leaves_with, b">>> "), (b"\x01", b"raw REPL; CTRL-B to exit\r\n>")]
+            steps += [(b"print('step %d')\x04" % n, b"OKstep %d\r\n\x04\x04>" % n) for n in range(20)]
+            for keys, expected in (*steps, (b"\x02", b">>> ")):
+                line.write(keys, 1.0)
+                said = b""
+                while expected not in said:
+                    said += line.read(5.0)
