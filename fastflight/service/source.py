@@ -19,7 +19,6 @@ import pyarrow as pa
 from fastflight.service.requests import Request
 
 R = TypeVar("R", bound=Request)
-R_contra = TypeVar("R_contra", bound=Request, contravariant=True)
 
 Summary = Mapping[str, Any]
 # Arrow and Python use 600 to 950 bytes for each column of a batch (measured with pyarrow 26), however few its rows.
@@ -149,14 +148,6 @@ class Refused:
 Acknowledge = Callable[[Progress | PartialUpload | Refused], None]
 
 
-class Reader(Protocol[R_contra]):
-    def __call__(self, request: R_contra) -> Reading: ...
-
-
-class AsyncReader(Protocol[R_contra]):
-    def __call__(self, request: R_contra) -> Awaitable[AsyncReading]: ...
-
-
 class Sent(Protocol):
     """A client's batches, as a sync writer gets them.
 
@@ -169,30 +160,6 @@ class Sent(Protocol):
     def __next__(self) -> pa.RecordBatch: ...
 
     def check(self) -> None: ...
-
-
-class Writer(Protocol[R_contra]):
-    """Writes all `batches` and returns the last acknowledgement, which has at least `rows` and `bytes`."""
-
-    def __call__(
-        self,
-        request: R_contra,
-        schema: pa.Schema,
-        batches: Sent,
-        acknowledge: Acknowledge,
-    ) -> Summary: ...
-
-
-class AsyncWriter(Protocol[R_contra]):
-    """As `Writer`, on an event loop."""
-
-    def __call__(
-        self,
-        request: R_contra,
-        schema: pa.Schema,
-        batches: AsyncIterator[pa.RecordBatch],
-        acknowledge: Acknowledge,
-    ) -> Awaitable[Summary]: ...
 
 
 class Incoming(Protocol):
@@ -211,16 +178,14 @@ class AsyncIncoming(Protocol):
     async def aclose(self) -> None: ...
 
 
-class Exchanger(Protocol[R_contra]):
-    """Answers while it reads `batches`. Closes `batches` when the answer ends or is closed."""
-
-    def __call__(self, request: R_contra, schema: pa.Schema, batches: Incoming) -> Reading: ...
-
-
-class AsyncExchanger(Protocol[R_contra]):
-    """As `Exchanger`, on an event loop."""
-
-    def __call__(self, request: R_contra, schema: pa.Schema, batches: AsyncIncoming) -> Awaitable[AsyncReading]: ...
+# The functions of a source. A writer writes all batches and returns the last acknowledgement, which has at least `rows`
+# and `bytes`. An exchanger answers while it reads the batches, and closes them when its answer ends or is closed.
+Reader: TypeAlias = Callable[[R], Reading]
+AsyncReader: TypeAlias = Callable[[R], Awaitable[AsyncReading]]
+Writer: TypeAlias = Callable[[R, pa.Schema, Sent, Acknowledge], Summary]
+AsyncWriter: TypeAlias = Callable[[R, pa.Schema, AsyncIterator[pa.RecordBatch], Acknowledge], Awaitable[Summary]]
+Exchanger: TypeAlias = Callable[[R, pa.Schema, Incoming], Reading]
+AsyncExchanger: TypeAlias = Callable[[R, pa.Schema, AsyncIncoming], Awaitable[AsyncReading]]
 
 
 @dataclass(frozen=True, slots=True)
