@@ -5,6 +5,7 @@ After each, the same server answers the next request, and the file that was ther
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ import pyarrow.csv
 import pyarrow.flight as flight
 import pytest
 
+from fastflight.device.unread_input import BUDGET_BYTES
 from fastflight.simulator import samples
 
 from .conftest import SOON, BoardServer, Got, Put, Serve, command, sha256, simulated, ticket
@@ -217,6 +219,30 @@ def test_a_program_that_runs_is_left_alone(serve: Serve, tmp_path: Path, mode: s
     interrupted = board.get(**FILE, path="/log.bin", format="raw", mode=mode, interrupt=True)
     assert interrupted.error is None and interrupted.trailer is not None
     assert interrupted.trailer["sha256"] == sha256(samples.log())
+
+
+def test_what_is_asked_of_a_busy_board_reaches_it_hardly_ever(serve: Serve, tmp_path: Path) -> None:
+    samples.write_samples(str(tmp_path / "board"))
+    (tmp_path / "board" / "main.py").write_text("import time\nwhile True:\n print('row')\n time.sleep(0.01)\n")
+    board = serve(simulated(tmp_path))
+    sent = board.inventory.device("demo").tap.bytes
+    asked = {
+        "list_flights": lambda: list(board.client.list_flights()),
+        "list_flights of a device": lambda: list(board.client.list_flights(b"demo/*")),
+        "devices": lambda: board.act("devices"),
+        "device.info": lambda: board.act("device.info", device="demo"),
+        "file.stat": lambda: board.act("file.stat", device="demo", path="/log.bin"),
+        "info": lambda: board.client.get_flight_info(flight.FlightDescriptor.for_path("demo", "log.csv")),
+        "listing": lambda: board.get(type="device.listing", device="demo"),
+    }
+    reached = []
+    for ask in (asked["list_flights"], *asked.values(), *asked.values(), *asked.values()):
+        with contextlib.suppress(flight.FlightUnavailableError):
+            ask()
+        reached.append(sent["tx"])
+    # The first finds out that nobody answers. The others use what is known, but for a byte after each pause.
+    assert 0 < reached[-1] <= BUDGET_BYTES, reached
+    assert len(set(reached)) <= 3, reached
 
 
 def test_code_that_hangs(board: BoardServer, mode: str) -> None:
