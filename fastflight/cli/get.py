@@ -20,7 +20,6 @@ from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import (
     AsJson,
     Columns,
-    Deflate,
     DevicePath,
     FormatOption,
     Interrupt,
@@ -85,7 +84,6 @@ def get(
         bool, typer.Option("--ordered", help="With a glob: the rows of one device after another.")
     ] = False,
     transfer: TransferOption = "auto",
-    deflate: Deflate = None,
     mode: ModeOption = "async",
     interrupt: Interrupt = False,
     json: AsJson = False,
@@ -129,7 +127,7 @@ def get(
         raise typer.BadParameter("--as is for standard output: leave it out, the ending of FILE names its format")
     is_piped = place is None and head is None and not json and not sys.stdout.isatty()
     printing = place == STDOUT or printed is not None or is_piped
-    options = FileOptions(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
+    options = FileOptions(transfer=transfer, mode=mode, interrupt=interrupt)
     with server.client() as client, nullcontext() if fleet else device_first(client, (at := at.of(client)).device):
         copies = Copies(client, options, skip_unchanged, resume, json=json)
         if recursive:

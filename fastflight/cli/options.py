@@ -66,6 +66,6 @@ Deflate = Annotated[
     bool | None,
     typer.Option(
         "--deflate/--no-deflate",
-        help="Compress on the line if the board can. By default only on lines known to be slower than 1 Mbaud.",
+        help="Compress on the line, if the board can inflate. By default not on lines known to have 1 Mbaud or more.",
     ),
 ]

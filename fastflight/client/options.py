@@ -21,7 +21,8 @@ class FileOptions(TypedDict, total=False):
 
     - `mode`: where the server handles the request: `async` (default) on an event loop, or `sync` in the call's thread.
     - `transfer`: how bytes are encoded on the line. `auto` (default) is the fastest that the board supports.
-    - `deflate`: whether to compress on the line, if the board can. By default only on lines known to be below 1 Mbaud.
+    - `deflate`: whether to compress what is written, if the board can inflate. By default not on lines known to have
+      1 Mbaud or more.
     - `interrupt`: stop the program that the device is running. By default such a device raises `BusyError`.
     """
 

@@ -25,7 +25,7 @@ try:
 except ImportError:
  import uos as os
 for n in ('hashlib.sha256','binascii.crc32','binascii.a2b_base64','os.ilistdir','os.stat','os.rename','os.mkdir',\
-'os.statvfs','struct.pack_into','micropython.kbd_intr','deflate.DeflateIO','deflate.DeflateIO.write','machine.reset',\
+'os.statvfs','struct.pack_into','micropython.kbd_intr','deflate.DeflateIO','machine.reset',\
 'machine.Timer','sys.modules'):
  try:
   k=n.split('.')

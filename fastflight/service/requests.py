@@ -164,8 +164,8 @@ class FileRequest(TextKeys, Request):
     too: `kinds` describes these values, as the metadata `fastflight.kinds` of the schema of an answer does that has
     this key. It begins as an empty object.
 
-    `transfer` and `deflate` say how the bytes are sent over the line. `deflate` compresses data that shrinks, if the
-    board can decompress it. By default it does so only on a line whose speed is known and below 1 Mbaud.
+    `transfer` and `deflate` say how the bytes are sent over the line. `deflate` compresses what is written, if it
+    shrinks and the board can inflate it. By default it does so unless the line is known to have 1 Mbaud or more.
     """
 
     demands: ClassVar[Demands] = {"read": Verb.READ}

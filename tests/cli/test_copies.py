@@ -132,9 +132,8 @@ def test_a_copy_goes_on_from_its_part(run: Run, app: Path, tmp_path: Path) -> No
 def test_bytes_cross_the_line_as_they_are_told_to(
     run: Run, app: Path, tmp_path: Path, method: str, deflate: str
 ) -> None:
-    how = ("--transfer", method, deflate)
-    assert run("put", "app/main.py", "demo:/t.py", *how).exit_code == 0
-    assert run("get", "demo:/t.py", "back.py", *how).exit_code == 0
+    assert run("put", "app/main.py", "demo:/t.py", "--transfer", method, deflate).exit_code == 0
+    assert run("get", "demo:/t.py", "back.py", "--transfer", method).exit_code == 0
     assert (tmp_path / "back.py").read_bytes() == (app / "main.py").read_bytes()
     assert run("rm", "demo:/t.py").exit_code == 0
 

@@ -18,10 +18,9 @@ from fastflight.errors import BusyError, TransportError, TransportTimeout
 from fastflight.transport import parse_url
 from fastflight.transport.chunk_buffer import Chunk
 from fastflight_benchmark.simulated import SimulatedBoard
+from tests.device.content import CONTENT
 from tests.support.chaos import ChaosProxy
 from tests.support.waiting import until
-
-CONTENT = bytes(range(256)) * 40
 
 # The smallest ring of firmware with USB.
 LINE = "telemetry=0&hold=1&ring=127"

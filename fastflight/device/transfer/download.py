@@ -1,11 +1,11 @@
 """Reads a file from a board, as a conversation that delivers its bytes in order.
 
-A routine on the board sends blocks. In binary (`routines.GET`) a block is a kind, its length, its crc32 and its bytes.
+A routine on the board sends blocks. In binary (`routines.GET`) a block is a mark, its length, its crc32 and its bytes.
 A board that cannot send binary prints a line for each block: a check, the form, and the bytes as base64 or a literal.
 
 All delivered bytes have been checked. The check of each block continues that of the previous one, and the last block is
 empty, so lost blocks and a missing end are detected. The routine's output ends with `\\x04`, as that of all code does.
-This is not a kind of block, so no byte of the file can be mistaken for the end.
+This is not the mark of a block, so no byte of the file can be mistaken for the end.
 
 A download that loses bytes continues after the last byte that was delivered. It fails after more than
 `FRUITLESS_ATTEMPTS` attempts in a row that deliver nothing new.
@@ -15,13 +15,11 @@ from __future__ import annotations
 
 import binascii
 import struct
-import zlib
 
 from fastflight.device import answers
 from fastflight.device.answers import routine_failure
 from fastflight.device.execute import Kept, can_seal, execute
 from fastflight.device.transfer import agent_download
-from fastflight.device.transfer.frames import WINDOW_BITS
 from fastflight.device.transfer.link import BoardLink
 from fastflight.device.transfer.types import AUTO, Transfer
 from fastflight.errors import ProtocolError, TransportTimeout
@@ -35,11 +33,9 @@ FRUITLESS_ATTEMPTS = 3
 PIECE_BYTES = 64 * 1024
 
 HEADER = struct.Struct("<BHI")
-PLAIN = 1
-DEFLATED = 2
+# The first byte of a block.
+MARK = 1
 END = 4
-# More than any block of a board inflates to: the limit for a block that is wrong in spite of its crc32.
-MOST_INFLATED = 64 * 1024
 
 DEFINE = """\
 def _ffd(o,l):
@@ -83,14 +79,13 @@ def download(
         yield from agent_download.download(link, link.agent, path, offset, limit)
         return
     rest = _Download(link, path, link.download_method(transfer, path), offset, limit)
-    routine = "zget" if rest.method == "binary" and link.deflate_downloads(transfer.deflate) else "get"
     fruitless = 0
     while True:
         offset = rest.offset
         try:
-            if fruitless and link.resident.has(routine) and not (yield from link.resident.alive()):
+            if fruitless and link.resident.has("get") and not (yield from link.resident.alive()):
                 break
-            yield from rest.attempt(routine)
+            yield from rest.attempt()
             return
         except (TransportTimeout, ProtocolError) as error:
             fruitless = 1 if rest.offset > offset else fruitless + 1
@@ -116,14 +111,14 @@ class _Download:
         self._path = path
         self._remaining = -1 if limit is None else limit
 
-    def attempt(self, routine: str) -> Conversation[None]:
+    def attempt(self) -> Conversation[None]:
         """Have the board send the rest, and deliver it."""
         link, repl = self._link, self._link.repl
         native_path = link.capabilities.native_path(self._path)
         size = link.statement_bytes
         if self.method == "binary":
             size = link.block
-            yield from link.resident.call(routine, native_path, self.offset, self._remaining, size, where=self._path)
+            yield from link.resident.call("get", native_path, self.offset, self._remaining, size, where=self._path)
         else:
             base64 = self.method == "base64"
             crc32 = link.capabilities.has("binascii.crc32")
@@ -196,21 +191,14 @@ def _binary_block(link: BoardLink, mark: int, path: str, before: int) -> Convers
     """
     inbox = link.repl.inbox
     within = STALL_SECONDS if link.pace is None else link.answer_timeout(link.block, True)
-    kind, length, check = HEADER.unpack(bytes([mark]) + (yield from inbox.exactly(HEADER.size - 1, within)))
-    if kind not in (PLAIN, DEFLATED):
+    mark, length, check = HEADER.unpack(bytes([mark]) + (yield from inbox.exactly(HEADER.size - 1, within)))
+    if mark != MARK:
         inbox.put_back(bytes([mark]))
         raise _damaged_error(path)
     data = yield from inbox.exactly(length, within)
     if binascii.crc32(data, before) != check:
         raise _damaged_error(path)
-    return (data if kind == PLAIN else _inflate(data, path)), check
-
-
-def _inflate(data: bytes, path: str) -> bytes:
-    try:
-        return zlib.decompressobj(-max(WINDOW_BITS, 15)).decompress(data, MOST_INFLATED)
-    except zlib.error:
-        raise _damaged_error(path) from None
+    return data, check
 
 
 def _text_block(link: BoardLink, mark: int, path: str, before: int) -> Conversation[tuple[bytes, int]]:

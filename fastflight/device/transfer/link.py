@@ -30,8 +30,9 @@ READING_SECONDS = 1.0
 # A line of unknown speed may be a network connection, with retransmissions of its own.
 NETWORK_SECONDS = 5.0
 
-# By default blocks are deflated only on lines that are known to be slower than this: 1 Mbaud, at ten bits a byte. A
-# faster line may carry the bytes sooner than a board compresses or decompresses them.
+# By default blocks are not deflated on lines that are known to be this fast: 1 Mbaud, at ten bits a byte. Such a line
+# may carry the bytes sooner than a board inflates them. Behind a network connection of unknown speed is a slower line,
+# or a fast computer.
 DEFLATED_BELOW_BYTES_PER_SECOND = 100_000
 
 
@@ -88,18 +89,13 @@ class BoardLink:
             hint="Check its power supply and what its program does",
         )
 
-    def deflate_uploads(self, requested: bool | None) -> bool:
+    def deflates(self, requested: bool | None) -> bool:
         """Return whether to send deflated blocks. `requested` is `Transfer.deflate`."""
-        return self.capabilities.has("deflate.DeflateIO") and self._should_deflate(requested)
-
-    def deflate_downloads(self, requested: bool | None) -> bool:
-        """Return whether the board is to send deflated blocks. Most firmware can only inflate: `write` is missing."""
-        return self.capabilities.has("deflate.DeflateIO.write") and self._should_deflate(requested)
-
-    def _should_deflate(self, requested: bool | None) -> bool:
+        if not self.capabilities.has("deflate.DeflateIO"):
+            return False
         if requested is not None:
             return requested
-        return self.pace is not None and self.pace < DEFLATED_BELOW_BYTES_PER_SECOND
+        return self.pace is None or self.pace < DEFLATED_BELOW_BYTES_PER_SECOND
 
     def upload_method(self, transfer: Transfer, where: str) -> str:
         """Return the method for an upload: `binary`, `base64` or `literal`.

@@ -54,7 +54,7 @@ NEEDS = {"put": ("sum", "put"), "show": ("sum", "show"), "tree": ("sum", "tree")
 
 _VERSION = hashlib.sha256(
     "".join(
-        (routines.PUT, routines.SUM, repr(routines.SHA256), repr(routines.CRC32), routines.GET, routines.ZGET)
+        (routines.PUT, routines.SUM, repr(routines.SHA256), repr(routines.CRC32), routines.GET)
         + (routines.SHOW, routines.TREE, routines.TAKE_IN_TIME, routines.ROOM, RUN)
     ).encode()
 ).hexdigest()[:4]
@@ -180,7 +180,5 @@ def source(routine: str, capabilities: Capabilities) -> str:
             if capabilities.digest and capabilities.has("binascii.a2b_base64"):
                 digest = f"str(binascii.b2a_base64({digest}),'ascii')"
             return routines.TREE.format(name=NAME, depth=64, digest=digest)
-        case "get":
-            return routines.GET
         case _:
-            return routines.ZGET
+            return routines.GET

@@ -9,21 +9,17 @@ started, or raises before that. `size` is how many bytes it reads or holds at on
 `offset` on. It refuses to start if the storage has no room for `coming` bytes, which is how much the host has so far.
 It answers `A` after every `step` bytes, and after the last bytes of a block once the block is written. On a failure it
 sends `E`, the traceback and `\x04`. Then it discards its input until Ctrl-C, because the board's prompt would run the
-rest as code. Meanwhile it answers `E` to each Ctrl-A, so that the next host recognises it (`orphaned_transfer`). On
-some ports, such as unix, Ctrl-C does not interrupt this routine, but is a byte of its input. Content never contains
-that byte, so a step that ends with it is an interrupt. A host that recovers such a board sends enough of these bytes to
-fill a step (`RawRepl.recover`).
+rest as code. On some ports, such as unix, Ctrl-C does not interrupt this routine, but is a byte of its input. Content
+never contains that byte, so a step that ends with it is an interrupt. A host that recovers such a board sends enough of
+these bytes to fill a step (`RawRepl.recover`).
 
 After the last block, if asked to verify, `put` reads the part back from the storage and sends its digest. It renames
 the part only if the answer is the beginning of that digest, 8 hexadecimal characters. A board that lost bytes may
 mistake content for the end and for an answer, and must not replace a file because of that.
 
-`get(path, offset, count, size)` sends blocks: a kind (1 plain, 2 deflated), a length (2 bytes) and a crc32 (4 bytes),
-both little endian, then the bytes. Each crc32 continues the one before, and the last block is empty, so that lost
-blocks or a missing end are detected. A negative `count` means all of the file.
-
-`zget` is `get` with blocks deflated if that saves an eighth. After a block that does not shrink it sends some blocks
-plain without trying: 1, then 3, 7, 15, at most 31.
+`get(path, offset, count, size)` sends blocks: the byte 1, a length (2 bytes) and a crc32 (4 bytes), both little endian,
+then the bytes. Each crc32 continues the one before, and the last block is empty, so that lost blocks or a missing end
+are detected. A negative `count` means all of the file.
 
 `sum(path, count, size)` returns the digest of a file or of its first `count` bytes. It prints a dot every 32 blocks, to
 show that it is still at work.
@@ -92,8 +88,6 @@ def _ff(p,t,o,z,k,n):
    i(m[:1])
    if m[0]==3:
     raise
-   if m[0]==1:
-    w(b'E')
  finally:
   f.close()
  if g&8:
@@ -176,40 +170,6 @@ def _ff(p,o,l,z):
    c=binascii.crc32(m[7:7+n],c)&0xffffffff
    struct.pack_into('<BHI',b,0,1,n,c)
    w(m[:n+7])
-"""
-ZGET = """\
-def _ff(p,o,l,z):
- import sys,struct,binascii,io,deflate
- w=sys.stdout.buffer.write
- m=memoryview(bytearray(z))
- j=s=c=0
- n=1
- with open(p,'rb') as f:
-  if o:
-   f.seek(o)
-  w(b'R')
-  while n:
-   n=l and f.readinto(m if l<0 or l>z else m[:l])
-   l-=n
-   x=m[:n]
-   g=1
-   if j or not n:
-    j-=1
-   else:
-    y=io.BytesIO()
-    d=deflate.DeflateIO(y,deflate.RAW,10)
-    d.write(x)
-    d.close()
-    y=y.getvalue()
-    if len(y)*8<n*7:
-     x=y
-     g=2
-     s=0
-    else:
-     j=s=min(2*s+1,31)
-   c=binascii.crc32(x,c)&0xffffffff
-   w(struct.pack('<BHI',g,len(x),c))
-   w(x)
 """
 
 SHOW = """\

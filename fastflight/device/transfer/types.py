@@ -20,8 +20,8 @@ class Transfer:
     """How to move bytes. The defaults choose by what the board can do.
 
     `method` is the form of the bytes on the line: `binary` through a routine on the board, `base64` or `literal` as
-    text. `RequestError` for a method that the board does not support. `deflate`: whether to compress blocks that
-    shrink, if the board supports it. None: only in binary, on a line whose speed is known and below 1 Mbaud.
+    text. `RequestError` for a method that the board does not support. `deflate`: whether to send compressed blocks, if
+    they shrink and the board can inflate. None: only in binary, and not on a line that is known to have 1 Mbaud or more.
     """
 
     method: Method = "auto"

@@ -27,7 +27,7 @@ from fastflight.protocol import Conversation, Fetch, Receive, Send
 # The upload fails after more attempts in a row than this that store nothing new.
 FRUITLESS_ATTEMPTS = 3
 # A read with this timeout returns what has already arrived, and costs no noticeable time.
-GLANCE_SECONDS = 0.001
+GLANCE_SECONDS = 0.0001
 
 # The board replaces the old file only when it receives this many characters of its digest back.
 CONFIRMATION_CHARACTERS = 8
@@ -90,7 +90,7 @@ class FileUpload:
             yield from agent_upload.send(self._link, self._link.agent, self._staged, self._stored, self._piece)
             return
         # Boards that receive files as text have little memory: deflate only on request.
-        deflating = self._link.deflate_uploads(bool(self._transfer.deflate))
+        deflating = self._link.deflates(bool(self._transfer.deflate))
         has_base64 = self._link.capabilities.has("binascii.a2b_base64")
         base64 = has_base64 if self._method == "binary" else self._method == "base64"
         form = {"base64": base64, "deflating": deflating}
@@ -134,7 +134,7 @@ class FileUpload:
         part = link.capabilities.native_path(self._staged.staging_path)
         if self._piece is None:
             self._piece = yield Fetch()
-        deflating = link.deflate_uploads(self._transfer.deflate)
+        deflating = link.deflates(self._transfer.deflate)
         size, step = frames.buffer_bytes(link.block), frames.step_bytes(link.window)
         coming = self._staged.coming(self._position, len(self._piece) - self._done)
         yield from link.resident.call("put", path, part, self._position, size, step, coming, where=self._staged.path)
@@ -165,12 +165,18 @@ class FileUpload:
         link = self._link
         unanswered: deque[frames.UploadStep] = deque()
         in_flight = 0
+        # Steps that fit into the window together are sent together: each call to the system costs as much as many bytes.
+        unsent = bytearray()
         for each in frames.steps(self._piece or b"", self._done, link.block, step, deflating):
-            while unanswered and in_flight + len(each.wire) > link.window:
-                in_flight -= yield from self._read_answer(unanswered, in_flight)
-            yield Send(each.wire)
+            if in_flight + len(each.wire) > link.window:
+                yield Send(bytes(unsent))
+                unsent.clear()
+                while unanswered and (in_flight + len(each.wire) > link.window or len(link.repl.inbox)):
+                    in_flight -= yield from self._read_answer(unanswered, in_flight)
+            unsent += each.wire
             unanswered.append(each)
             in_flight += len(each.wire)
+        yield Send(bytes(unsent))
         while unanswered:
             in_flight -= yield from self._read_answer(unanswered, in_flight)
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from fastflight_benchmark.report import LOSS, NOISE, Target, show_met, table
+from fastflight_benchmark.suites.transfer.contents import UPLOAD
 from fastflight_benchmark.suites.transfer.summary import FIRST, STEADY, TUNING, WITHOUT_PACE
 
 # The targets of the project: the least share of the limit for random bytes, and the smallest file by line speed.
@@ -113,6 +114,7 @@ def _show_targets(console: Console, ran: pd.DataFrame) -> None:
     large = paced[paced["size"] >= paced["line"].map(LIMIT_FROM).fillna(LIMIT_FROM_ELSE)]
     small = random[(random["line"] == 115_200) & (random["size"] == 1_000)]
     text = steady[(steady["content"] != "random") & (steady["line"] != WITHOUT_PACE) & (steady["size"] >= 10_000)]
+    text = text[text["operation"] == UPLOAD]  # boards send plain blocks
     slow = random[(random["line"] == 115_200) & (random["size"] == 10_000)]
     unpaced = random[(random["line"] == WITHOUT_PACE) & (random["size"] == 1_000_000)]
     for name, cells, figure, target, least in (

@@ -17,9 +17,7 @@ from tests.campaigns.fuzz.target import Target
 FULL = parse(SAYS["features"])
 BOARDS = (
     FULL,
-    Capabilities(
-        FULL.features - {"hashlib.sha256", "deflate.DeflateIO.write", "stdin.poll"}, "esp8266", free_memory=25_000
-    ),
+    Capabilities(FULL.features - {"hashlib.sha256", "stdin.poll"}, "esp8266", free_memory=25_000),
     Capabilities(frozenset({"os.stat", "os.ilistdir", "binascii.a2b_base64"}), free_memory=40_000),
     Capabilities(frozenset(), "microbit", free_memory=5_000),
 )
