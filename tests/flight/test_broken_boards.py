@@ -83,7 +83,7 @@ def _lives_on(board: BoardServer) -> None:
 @pytest.mark.parametrize("fault", ["exit-after-tx", "unplug-after-rx", "reset-after-tx"])
 def test_other_calls_on_a_board_that_breaks_off(faulty: Callable[[str], BoardServer], fault: str) -> None:
     # Past what opening the board takes, and before the end of a look into a file.
-    board = faulty(f"fault={fault}={900 if fault.endswith('tx') else 1500}")
+    board = faulty(f"fault={fault}={900 if fault.endswith('tx') else 1680}")
     kinds = (UNAVAILABLE, INTERNAL)
     with pytest.raises(kinds) as raised:
         board.client.get_flight_info(flight.FlightDescriptor.for_path("demo", "/readings.csv"))
@@ -93,7 +93,7 @@ def test_other_calls_on_a_board_that_breaks_off(faulty: Callable[[str], BoardSer
 
 
 def test_a_board_that_is_reset_before_it_answers_is_asked_again(faulty: Callable[[str], BoardServer]) -> None:
-    board = faulty("fault=reset-after-rx=1550")
+    board = faulty("fault=reset-after-rx=1730")
     request = command(**FILE, path="/readings.csv", infer="sample")
     info = board.client.get_flight_info(request)
     assert info.total_bytes == len(samples.readings())
@@ -113,7 +113,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("impatient")
 def test_a_board_that_falls_silent_while_it_is_read(faulty: Callable[[str], BoardServer], mode: str) -> None:
     # It gets no further than the code that would read.
-    board = faulty("fault=stall-after-rx=1350")
+    board = faulty("fault=stall-after-rx=1530")
     got = board.get(**FILE, path="/readings.csv", mode=mode, infer="sample")
     refused(got.error, TIMED_OUT, "demo: the program on the board does not end", "plugging it in again")
     _lives_on(board)

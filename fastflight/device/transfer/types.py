@@ -21,7 +21,7 @@ class Transfer:
 
     `method` is the form of the bytes on the line: `binary` through a routine on the board, `base64` or `literal` as
     text. `RequestError` for a method that the board does not support. `deflate`: whether to send compressed blocks, if
-    they shrink and the board can inflate. None: only in binary, and not on a line that is known to have 1 Mbaud or more.
+    they shrink and the board can inflate. None: only in binary, and not on a line that is known to have 1 Mbaud.
     """
 
     method: Method = "auto"

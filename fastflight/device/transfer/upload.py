@@ -165,7 +165,7 @@ class FileUpload:
         link = self._link
         unanswered: deque[frames.UploadStep] = deque()
         in_flight = 0
-        # Steps that fit into the window together are sent together: each call to the system costs as much as many bytes.
+        # Steps that fit into the window together are sent together: each call to the system costs time.
         unsent = bytearray()
         for each in frames.steps(self._piece or b"", self._done, link.block, step, deflating):
             if in_flight + len(each.wire) > link.window:

@@ -125,22 +125,13 @@ def board(sent: bytes, material: Material) -> bytes:
 
 FEATURES = (
     b"hashlib.sha256\r\nbinascii.crc32\r\nbinascii.a2b_base64\r\nos.ilistdir\r\nos.stat\r\nos.rename\r\nos.mkdir\r\n"
-    b"os.statvfs\r\nstruct.pack_into\r\ndeflate.DeflateIO\r\ndeflate.DeflateIO.write\r\n"
+    b"os.statvfs\r\nstruct.pack_into\r\ndeflate.DeflateIO\r\n"
     b"stdin.buffer\r\nstdout.buffer\r\nstdin.poll\r\n"
     b"platform='rp2'\r\nfree_memory=180000\r\nepoch=1970\r\nunique_id=b'\\x01'\r\n"
 )
 # What scripts of ours print on a board.
 SAYS = {
-<<<<<<< HEAD
     "features": FEATURES + b"crc32=%d\r\n" % crc32(FEATURES.replace(b"\r", b"")),
-=======
-    "features": (
-        b"hashlib.sha256\r\nbinascii.crc32\r\nbinascii.a2b_base64\r\nos.ilistdir\r\nos.stat\r\nos.rename\r\nos.mkdir\r\n"
-        b"os.statvfs\r\nstruct.pack_into\r\ndeflate.DeflateIO\r\n"
-        b"stdin.buffer\r\nstdout.buffer\r\nstdin.poll\r\n"
-        b"platform='rp2'\r\nfree_memory=180000\r\nepoch=1970\r\nunique_id=b'\\x01'\r\n"
-    ),
->>>>>>> 01f66aaf (device: boards send plain blocks, and uploads are compressed unless the line is fast)
     "entries": b"('a',32768,5,0)\r\n('lib',16384,0,1700000000)\r\n",
     "entry": b"('',32768,5,1700000000)\r\n",
     "sizes": b"(1441792, 1000000)\r\n",
