@@ -1,7 +1,7 @@
-"""The servers that are measured: how each is asked for the benchmark's table, and what its answer must contain.
+"""The servers of the suites `flight` and `requests`: how each is asked for the table, and what its answer must have.
 
-`sync` and `async` are fastflight's two paths. The others are peers, each in a process of its own. The names stand in
-the column `mode` of a result.
+`sync` and `async` are fastflight's two paths. The others are peers, each in a process of its own. The names are the
+contenders of a result.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ Mode = Literal["sync", "async"]
 
 SYNC: Final = "sync"
 ASYNC: Final = "async"
-BARE, AIO = "bare", "grpc.aio"
-# The bare server that reads what each request asks for.
-PARSING = "bare-parsing"
+BARE = "bare"
 NAMESAKE_SYNC, NAMESAKE_ASYNC = "fastflight-0.4-sync", "fastflight-0.4-async"
 MODES: tuple[Mode, ...] = (SYNC, ASYNC)
 NAMESAKES = (NAMESAKE_SYNC, NAMESAKE_ASYNC)
-PEERS = (BARE, PARSING, *NAMESAKES, AIO)
+PEERS = (BARE, *NAMESAKES)
+# In the order in which they take turns.
+SERVERS = (BARE, *MODES, *NAMESAKES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,6 @@ CONTENDERS: Mapping[str, Contender] = {
     SYNC: Contender(SYNC, ours(SYNC), has_trailer=True),
     ASYNC: Contender(ASYNC, ours(ASYNC), has_trailer=True),
     BARE: Contender("", encode),
-    PARSING: Contender("", encode),
     NAMESAKE_SYNC: Contender(SYNC, namesake("SyncTable")),
     NAMESAKE_ASYNC: Contender(ASYNC, namesake("AsyncTable")),
-    AIO: Contender("", encode),
 }

@@ -3,60 +3,60 @@
     python performance_page.py
 
 A table stands between `<!-- table: NAME -->` and `<!-- end -->`; the rest of the page is not changed. A test compares
-the page with the results.
+the pages with the results.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from statistics import fmean, median
+from typing import Any
 
-import pandas as pd
 import typer
 
-from fastflight_benchmark import machine, output, targets
-from fastflight_benchmark.contenders import AIO, ASYNC, BARE, MODES, NAMESAKE_ASYNC, NAMESAKE_SYNC, SYNC
-from fastflight_benchmark.report import batch_title, delay_title
-from fastflight_benchmark.suites import beside
-from fastflight_benchmark.suites.commands import suite as commands
-from fastflight_benchmark.suites.flight import summary
-from fastflight_benchmark.suites.sql import suite as sql
-from fastflight_benchmark.targets import Judged
+from fastflight_benchmark import machine
+from fastflight_benchmark.contenders import ASYNC, MODES, SERVERS, SYNC
+from fastflight_benchmark.plots import LIMIT, difference
+from fastflight_benchmark.result import Result, Row, load, ratios
+from fastflight_benchmark.suites import sql
+from fastflight_benchmark.tasks import BOARD, MPREMOTE, SERVER, TASKS
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "performance.md"
-PAGES = (PAGE, DOCS / "concepts" / "mpremote.md", DOCS / "agent.md", DOCS / "sql.md")
+PAGES = (PAGE, DOCS / "concepts" / "mpremote.md", DOCS / "sql.md")
 TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
-ORDER = (SYNC, ASYNC, BARE, NAMESAKE_SYNC, NAMESAKE_ASYNC, AIO)
-# The connections that the tables show; the CSVs have more.
+# In the order of the tables. The stored result of `requests` has a second bare server, which the suite no longer has.
+ORDER = (SYNC, ASYNC, *(name for name in SERVERS if name not in MODES), "bare-parsing")
+# The batches and connections that the tables show; the results have more.
+SHOWN_ROWS = (40, 1_000, 10_000)
 SHOWN_CONNECTIONS = (1, 16)
+BATCHES = {40: "8 kB", 1_000: "190 kB", 5_000: "950 kB", 10_000: "2 MB"}
+ROW_BYTES = 50 * 4
+# The most that SQL may take, by the time of the other contender: the project's targets.
+SQL_TARGETS = (
+    (sql.AGGREGATE, sql.SQL, sql.DUCKDB, 1 / 0.7),
+    (sql.AGGREGATE, sql.RESTRICTED, sql.DUCKDB, 1 / 0.7),
+    (sql.FIRST, sql.SQL, sql.DO_GET, 1.3),
+    (sql.FETCH, sql.ADBC, sql.DO_GET, 1 / 0.8),
+)
 
 
-class Results:
-    """The stored results, by suite and part."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def frame(self, suite: str, part: str = "") -> pd.DataFrame:
-        """Return the main table of a suite's result, or another part of it."""
-        path = self._folder / f"{suite}.csv"
-        return pd.read_csv(output.beside(path, part) if part else path)
-
-    def described(self, suite: str) -> dict[str, object]:
-        """Return the description of a result."""
-        return output.described(self._folder / f"{suite}.csv")
+@functools.cache
+def stored(suite: str, folder: Path = DOCS / "results") -> Result:
+    """Return the stored result of a suite."""
+    return load(folder / f"{suite}.json")
 
 
-def filled(page: str, results: Results, tables: Mapping[str, Callable[[Results], str]] | None = None) -> str:
-    """Return the page with new tables. `KeyError` for an unknown table. Default: the tables of this page."""
-    makers = TABLES if tables is None else tables
-    return TABLE.sub(lambda found: f"{found[1]}{makers[found[2]](results)}\n{found[3]}", page)
+def filled(page: str) -> str:
+    """Return the page with new tables. `KeyError` for an unknown table."""
+    return TABLE.sub(lambda found: f"{found[1]}{TABLES[found[2]]()}\n{found[3]}", page)
 
 
-def markdown_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table; all columns but the first are aligned right."""
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table. All columns but the first are aligned right."""
     ruled = "|" + "|".join("---" if place == 0 else "---:" for place in range(len(headings))) + "|"
     return "\n".join([_row(headings), ruled, *map(_row, rows)])
 
@@ -65,168 +65,153 @@ def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _machines(results: Results) -> str:
+def _machines() -> str:
     lines = []
     for suite in ("flight", "requests"):
-        description = results.described(suite)
-        measured = description["machine"]
-        assert isinstance(measured, Mapping)
-        missing = description.get("missing") or "none"
-        lines.append(
-            f"- `{suite}`, `--runs {description['runs']}`: {machine.in_one_line(measured)}. Missing peers: {missing}."
-        )
+        description = stored(suite).description
+        missing = ", ".join(description["missing"]) or "none"
+        measured = machine.in_one_line(description["machine"])
+        lines.append(f"- `{suite}`, `--runs {description['runs']}`: {measured}. Missing peers: {missing}.")
     return "\n".join(lines)
 
 
-def _targets(results: Results) -> str:
-    compared = summary.compare(results.frame("flight"))
-    judged = [
-        *(("flight", one) for one in targets.flight(compared, results.frame("flight", "ratios"))),
-        *(("requests", one) for one in targets.requests(results.frame("requests", "ratios"))),
-    ]
-    return markdown_table(
-        ("what", "target", "reached", "", "suite"),
-        ((one.title, one.target, _reached(one), _verdict(one), f"`{suite}`") for suite, one in judged),
-    )
+def _cell(measure: str, rows: int, clients: int, delay: int) -> dict[str, Row]:
+    """Return the rows of a cell of the suite `flight`, by contender."""
+    of = stored("flight").of(measure, variant="default", rows=rows, clients=clients, delay=delay)
+    return {row.contender: row for row in of}
 
 
-def _reached(one: Judged) -> str:
-    return "-" if one.reached is None else f"{one.reached:.3g}{one.unit}"
-
-
-def _verdict(one: Judged) -> str:
-    return "not measured" if one.met is None else "met" if one.met else "**missed**"
-
-
-def _peers(results: Results) -> str:
-    servers, ratios = results.frame("flight", "servers"), results.frame("flight", "ratios")
-    rows = []
-    for size in targets.BATCHES:
-        cell = _free(servers, size)
-        pairs = _free(ratios, size).set_index(["mode", "peer"])["median_ratio"]
-        for name in _in_order(cell.index):
-            own = [f"{pairs[mode, name]:.2f}" if (mode, name) in pairs.index else "-" for mode in MODES]
-            rows.append(
+def _peers() -> str:
+    lines = []
+    for rows in SHOWN_ROWS:
+        measures = ("throughput", "first row", "messages", "server CPU", "readers' cores")
+        throughput, first, messages, cpu, cores = (_cell(measure, rows, 1, 0) for measure in measures)
+        for name in _in_order(throughput):
+            own = [
+                f"{median(ratios(throughput[mode], throughput[name])):.2f}" if (mode, name) in _pairs() else "-"
+                for mode in MODES
+            ]
+            lines.append(
                 [
-                    f"{batch_title(size)}, {name}",
-                    f"{_float(cell, name, 'throughput_mbps'):,.0f}",
+                    f"{BATCHES[rows]}, {name}",
+                    f"{throughput[name].median:,.0f}",
                     *own,
-                    f"{1e3 * _float(cell, name, 'first_batch_seconds'):.1f}",
-                    f"{_float(cell, name, 'messages'):,.0f}",
-                    f"{_float(cell, name, 'server_cpu_seconds_per_gib'):.2f}",
-                    f"{_float(cell, name, 'reader_cores'):.1f}",
+                    f"{first[name].median:.1f}",
+                    f"{messages[name].median:,.0f}",
+                    f"{fmean(cpu[name].known):.2f}",
+                    f"{cores[name].median:.1f}",
                 ]
             )
     headings = ("batch, server", "MiB/s", "sync by it", "async by it", "first row, ms", "messages", "CPU s/GiB")
-    return markdown_table((*headings, "readers' cores"), rows)
+    return table((*headings, "readers' cores"), lines)
 
 
-def _free(frame: pd.DataFrame, size: int) -> pd.DataFrame:
-    """Return the rows of one reader of the default table, without delay."""
-    chosen = frame[
-        (frame["variant"] == "default")
-        & (frame["rows_per_batch"] == size)
-        & (frame["delay_per_row"] == 0)
-        & (frame["concurrent_requests"] == 1)
-    ]
-    return chosen if "peer" in chosen else chosen.set_index("mode")
+def _pairs() -> set[tuple[str, str]]:
+    """Return the compared pairs: both paths with each peer, and async with sync."""
+    return {(mode, peer) for mode in MODES for peer in ORDER if peer not in MODES} | {(ASYNC, SYNC)}
 
 
-def _float(frame: pd.DataFrame, row: str, column: str) -> float:
-    return float(frame.at[row, column])  # type: ignore[arg-type]
-
-
-def _in_order(names: Iterable[object]) -> list[str]:
+def _in_order(names: Iterable[str]) -> list[str]:
     found = set(names)
     return [name for name in ORDER if name in found]
 
 
-def _sweep(results: Results) -> str:
-    compared = summary.compare(results.frame("flight")).sort_values(
-        ["delay_per_row", "rows_per_batch", "concurrent_requests"]
-    )
-    rows = [
+def gains() -> dict[tuple[int, int, int], float]:
+    """Return by delay, rows in a batch and clients how many percent async is faster than sync."""
+    return {key: difference(by[SYNC], by[ASYNC])[0] for key, by in _sweep_cells().items()}
+
+
+def _sweep_cells() -> dict[tuple[int, int, int], dict[str, Row]]:
+    cells = stored("flight").cells("throughput", variant="default")
+    keyed = {tuple(int(dict(cell)[key]) for key in ("delay", "rows", "clients")): by for cell, by in cells.items()}
+    return {key: keyed[key] for key in sorted(keyed) if key[0]}  # type: ignore[misc]
+
+
+def _sweep() -> str:
+    lines = [
         [
-            delay_title(float(cell["delay_per_row"])),
-            batch_title(int(cell["rows_per_batch"])),
-            f"{cell['concurrent_requests']}",
-            f"{cell['sync_mbps']:,.1f}",
-            f"{cell['async_mbps']:,.1f}",
-            f"{cell['limit_mbps']:,.1f}",
-            f"{cell['improvement']:+.1f} %",
+            f"{delay} µs per row",
+            BATCHES[rows],
+            f"{clients}",
+            *(f"{fmean(by[name].known):,.1f}" for name in (SYNC, ASYNC, LIMIT)),
+            f"{difference(by[SYNC], by[ASYNC])[0]:+.1f} %",
         ]
-        for cell in compared[compared["delay_per_row"] > 0].to_dict("records")
+        for (delay, rows, clients), by in _sweep_cells().items()
     ]
-    return markdown_table(
-        ("source", "batch", "readers", "sync MiB/s", "async MiB/s", "limit MiB/s", "async to sync"), rows
-    )
+    return table(("source", "batch", "readers", "sync MiB/s", "async MiB/s", "limit MiB/s", "async to sync"), lines)
 
 
-def _claims(results: Results) -> str:
-    servers = results.frame("flight", "servers")
-    rows = []
-    for delay in (1e-6, 1e-5):
-        alone = servers[
-            (servers["variant"] == "default")
-            & (servers["delay_per_row"] == delay)
-            & (servers["rows_per_batch"] == targets.LARGE)
-            & (servers["concurrent_requests"] == 1)
-        ].set_index("mode")
-        rows.append(
-            [
-                delay_title(delay),
-                f"{50 * 4 / delay / 2**20:.2f}",
-                *(
-                    f"{_float(alone, name, 'throughput_mbps'):.1f}" if name in alone.index else "-"
-                    for name in ORDER[:-1]
-                ),
-            ]
-        )
-    return markdown_table(("source", "ceiling MiB/s", *ORDER[:-1]), rows)
+def _claims() -> str:
+    lines = []
+    names = [name for name in ORDER if name in SERVERS]
+    for delay in (1, 10):
+        by = _cell("throughput", 10_000, 1, delay)
+        figures = [f"{by[name].median:.1f}" if name in by else "-" for name in names]
+        lines.append([f"{delay} µs per row", f"{ROW_BYTES / (delay / 1e6) / 2**20:.2f}", *figures])
+    return table(("source", "ceiling MiB/s", *names), lines)
 
 
-def _requests(results: Results) -> str:
-    frame = results.frame("requests")
-    frame = frame[frame["connections"].isin(SHOWN_CONNECTIONS)]
-    frame = frame.assign(place=frame["mode"].map({name: place for place, name in enumerate(ORDER)}))
-    rows = [
-        [
-            f"{row['operation']}, {row['load']}, {row['connections']}",
-            str(row["mode"]),
-            f"{row['per_second']:,.0f}",
-            f"{row['p50_ms']:.2f}",
-            f"{row['p99_ms']:.2f}",
-            f"{row['server_cpu_us']:.0f}",
-        ]
-        for row in frame.sort_values(["operation", "load", "connections", "place"]).to_dict("records")
-    ]
-    return markdown_table(
-        ("operation, load, connections", "server", "per second", "p50 ms", "p99 ms", "server CPU µs"), rows
-    )
+def _requests() -> str:
+    rate, p50, p99, cpu = (stored("requests").cells(name) for name in ("rate", "median", "99 %", "server CPU"))
+    lines = []
+    for cell in sorted(rate, key=lambda cell: tuple(dict(cell).values())):
+        label = dict(cell)
+        if label["connections"] in SHOWN_CONNECTIONS:
+            for name in _in_order(rate[cell]):
+                figures = (rate[cell][name], p50[cell][name], p99[cell][name], cpu[cell][name])
+                shown = (f"{row.median:{how}}" for row, how in zip(figures, (",.0f", ".2f", ".2f", ".0f"), strict=True))
+                lines.append([", ".join(map(str, label.values())), name, *shown])
+    headings = ("operation, load, connections", "server", "per second", "p50 ms", "p99 ms", "server CPU µs")
+    return table(headings, lines)
 
 
-def _rates(results: Results) -> str:
-    frame = results.frame("requests")
-    rows = []
-    for operation, of in frame.groupby("operation"):
-        best = {str(row["mode"]): row for row in of.sort_values("per_second").to_dict("records")}
-        for name in _in_order(best):
-            row = best[name]
-            rows.append([str(operation), name, f"{row['per_second']:,.0f}", f"{row['connections']}", str(row["load"])])
-    return markdown_table(("operation", "server", "per second", "connections", "load"), rows)
+def _rates() -> str:
+    best: dict[tuple[str, str], Row] = {}
+    for row in stored("requests").of("rate"):
+        key = str(row.cell["operation"]), row.contender
+        if row.contender in SERVERS and (key not in best or row.median > best[key].median):
+            best[key] = row
+    lines = []
+    for operation, name in sorted(best, key=lambda key: (key[0], ORDER.index(key[1]))):
+        row = best[operation, name]
+        lines.append([operation, name, f"{row.median:,.0f}", f"{row.cell['connections']}", f"{row.cell['load']}"])
+    return table(("operation", "server", "per second", "connections", "load"), lines)
 
 
-TABLES: Mapping[str, Callable[[Results], str]] = {
+def _commands() -> str:
+    times = {dict(cell)["task"]: by for cell, by in stored("commands").cells("time").items()}
+    lines = []
+    for task in TASKS:
+        by: Mapping[str, Any] = times[task.name]
+        took = {tool: f"{by[tool].median:.2f} s" if tool in by else "" for tool in (SERVER, BOARD, MPREMOTE)}
+        theirs = "no command" if task.theirs is None else f"`{task.theirs}`"
+        lines.append([task.name, f"`{task.ours}`", took[SERVER], took[BOARD], theirs, took[MPREMOTE]])
+    headings = ("task", "`fastflight` ...", "with a server", "without one", "`mpremote` ...", "time")
+    ruled = "|---|---|---:|---:|---|---:|"
+    return "\n".join([_row(headings), ruled, *map(_row, lines)])
+
+
+def _sql() -> str:
+    lines = []
+    for task, ours, other, most in SQL_TARGETS:
+        by = {row.contender: row for row in stored("sql").of("time", task=task)}
+        ratio = median(ratios(by[ours], by[other]))
+        reached = f"{ratio:.2f}{'' if ratio <= most else ' **missed**'}"
+        own, its = f"{by[ours].median:,.0f}", f"{by[other].median:,.0f}"
+        lines.append([f"{task}, {ours}", own, other, its, reached, f"{most:.2f}"])
+    headings = ("task", "time, ms", "beside", "its time, ms", "ratio, median of pairs", "at most")
+    return "\n".join([_row(headings), "|---|---:|---|---:|---:|---:|", *map(_row, lines)])
+
+
+TABLES: Mapping[str, Callable[[], str]] = {
     "machines": _machines,
-    "targets": _targets,
     "peers": _peers,
     "sweep": _sweep,
     "claims": _claims,
     "requests": _requests,
     "rates": _rates,
-    "commands": lambda results: commands.markdown(results.frame("commands")),
-    "beside": lambda results: beside.markdown(results.frame("beside")),
-    "sql": lambda results: sql.markdown(results.frame("sql", "ratios")),
+    "commands": _commands,
+    "sql": _sql,
 }
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -236,7 +221,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def main() -> None:
     """Fill the tables of the documentation from docs/results."""
     for page in PAGES:
-        page.write_text(filled(page.read_text(encoding="utf-8"), Results(DOCS / "results")), encoding="utf-8")
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")
         typer.echo(page)
 
 

@@ -1,200 +1,242 @@
-"""The plots of a flight result, as matplotlib figures: frames in, figures out.
+"""The plots of a result, as matplotlib figures.
 
-All heatmaps use the same scale of colours (`draw_cells`): white is equal, blue is more, red is less. The scale is
-symmetric, so a loss is as visible as a win, and a colour means the same in every plot.
+All heatmaps use the same scale of colours: white is equal, blue is faster, red is slower. The scale is symmetric, so a
+loss is as visible as a win, and a colour means the same in every plot.
 """
 
 from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean, stdev
 from typing import Any
 
 import matplotlib
 
 matplotlib.use("Agg")  # before pyplot: there may be no display
 
-import pandas as pd
-import seaborn as sns
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from fastflight_benchmark import machine
-from fastflight_benchmark.report import delay_title
+from fastflight_benchmark.contenders import ASYNC, BARE, NAMESAKE_ASYNC, NAMESAKE_SYNC, SYNC
+from fastflight_benchmark.result import NEUTRAL, Result, Row, ratios
 
 # Percent at which the colours of all heatmaps end, so that one cell far above (small batches that are joined) does not
-# make the others pale. The bar of colours has points at both ends.
+# make the others pale.
 SCALE = 50.0
 # Blue for better and red for worse: colour-blind readers can distinguish them.
-COLOURS = "vlag_r"
-# A cell whose difference is within the spread of its runs, and its text.
-MUTED, MUTED_TEXT = "#ececec", "#666666"
-LIMIT, REFERENCE = "limit: the source's pace", "reference: bare pyarrow"
-SYNC_COLOUR, ASYNC_COLOUR, LIMIT_COLOUR = "#8c8c8c", "#2f6f9f", "#1a1a1a"
+COLOURS = "RdBu"
+# A cell whose difference is within the spread of its runs.
+MUTED, MUTED_TEXT = "#ececec", "#555555"
+# Above this share of the scale, a heatmap's colour needs white letters.
+DARK = 0.6
+LIMIT, LIMIT_COLOUR = "limit", "#1a1a1a"
+CONTENDER_COLOURS = {
+    BARE: "#1a1a1a",
+    SYNC: "#7fb0d6",
+    ASYNC: "#2f6f9f",
+    NAMESAKE_SYNC: "#d9b382",
+    NAMESAKE_ASYNC: "#b5651d",
+    LIMIT: "#999999",
+}
+TITLES = {
+    BARE: "bare pyarrow",
+    SYNC: "fastflight sync",
+    ASYNC: "fastflight async",
+    NAMESAKE_SYNC: "FastFlight 0.4 sync",
+    NAMESAKE_ASYNC: "FastFlight 0.4 async",
+    LIMIT: "limit: the source's pace, or bare pyarrow",
+}
 # Characters of the footer that fit into a width of ten inches.
 FOOTER_CHARACTERS = 185
 DPI = 150
-# The background of a number at a bar, which hides lines behind it.
-BACKED: Mapping[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
-# Above this share of the scale, a heatmap's colour needs white letters.
-DARK = 0.7
+# Cells of a plot of bars. More cannot be read.
+MOST_CELLS = 24
 
 
-def heatmap(compared: pd.DataFrame, delay: float, description: Mapping[str, Any]) -> Figure:
-    """Draw async against sync at one delay: rows are concurrent requests, columns are batch sizes."""
-    cells = compared[compared["delay_per_row"] == delay]
-    improvement = _grid(cells, "improvement")
-    muted = improvement.abs() <= _grid(cells, "noise")
-    texts = _grid(cells.assign(text=[_cell_text(cell) for cell in cells.to_dict("records")]), "text")
-    figure, axes = plt.subplots(figsize=(8.6, 1.9 + 0.95 * len(improvement)))
-    draw_cells(axes, improvement, texts, muted, label="async to sync, % (blue: async faster)")
-    axes.set_xlabel("rows per batch")
-    axes.set_ylabel("concurrent requests")
-    axes.set_xticklabels([f"{rows:,}" for rows in improvement.columns])
-    axes.set_yticklabels(axes.get_yticklabels(), rotation=0)
-    _finish(figure, axes, f"Throughput of async against sync, {delay_title(delay)}", description)
-    return figure
+def figures(result: Result) -> dict[str, Figure]:
+    """Return the plots of a result, by the end of their names."""
+    suite = str(result.description["suite"])
+    return PLOTS.get(suite, _bars)(result)
 
 
-def draw_cells(
-    axes: Axes, difference: pd.DataFrame, texts: pd.DataFrame, muted: pd.DataFrame | None = None, label: str = ""
-) -> None:
-    """Colour the cells by `difference` in percent, grey where `muted`, and write `texts` into them.
-
-    With a `label` there is a bar of colours. A cell without a value stays white.
-    """
-    grey = difference.isna() & False if muted is None else muted
-    sns.heatmap(
-        difference.mask(grey),
-        ax=axes,
-        cmap=COLOURS,
-        vmin=-SCALE,
-        vmax=SCALE,
-        linewidths=1.5,
-        cbar=bool(label),
-        cbar_kws={"label": label, "format": _signed, "pad": 0.03, "extend": "both"} if label else None,
-    )
-    for row, values in enumerate(difference.to_numpy()):
-        for column, value in enumerate(values):
-            is_grey = bool(grey.iat[row, column])
-            if is_grey:
-                axes.add_patch(Rectangle((column, row), 1, 1, facecolor=MUTED, edgecolor="white", lw=1.5))
-            unknown = is_grey or math.isnan(value)
-            colour = MUTED_TEXT if unknown else "white" if abs(value) > DARK * SCALE else "black"
-            axes.text(
-                column + 0.5,
-                row + 0.5,
-                str(texts.iat[row, column]),
-                color=colour,
-                ha="center",
-                va="center",
-                fontsize=8,
-                linespacing=1.4,
-            )
-    axes.tick_params(left=False, bottom=False)
-
-
-def throughput(compared: pd.DataFrame, result: pd.DataFrame, description: Mapping[str, Any]) -> Figure:
-    """Draw sync and async of every cell, with limit and reference: a row of axes per delay, a column per batch size."""
-    delays = sorted(compared["delay_per_row"].unique())
-    sizes = sorted(compared["rows_per_batch"].unique())
-    figure, grid = plt.subplots(
-        len(delays), len(sizes), figsize=(3.4 * len(sizes) + 0.8, 2.5 * len(delays) + 1.2), squeeze=False
-    )
-    for delay, row in zip(delays, grid, strict=True):
-        for size, axes in zip(sizes, row, strict=True):
-            at = {"delay_per_row": delay, "rows_per_batch": size}
-            _bars(axes, _at(compared, at), _at(result, at))
-            axes.set_title(f"{delay_title(delay)}, {size:,} rows per batch", fontsize=9)
-        row[0].set_ylabel("MiB/s, all requests together", fontsize=9)
-        row[0].set_ylim(bottom=0)
-    for axes in grid[-1]:
-        axes.set_xlabel("concurrent requests")
-    # The first axes of a delay may have no limit, or no reference.
-    named = {
-        label: handle for axes in grid.flat for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    figure.legend(list(named.values()), list(named), loc="upper right", ncols=4, frameon=False, fontsize=9)
-    _finish(figure, grid[0][0], "", description)
-    figure.suptitle("Throughput, with the lowest and highest run", x=0.02, ha="left", fontsize=12)
-    return figure
-
-
-def _bars(axes: Axes, compared: pd.DataFrame, result: pd.DataFrame) -> None:
-    width = 0.36
-    for mode, colour, shift in (("sync", SYNC_COLOUR, -width / 2), ("async", ASYNC_COLOUR, width / 2)):
-        rows = result[result["mode"] == mode].sort_values("concurrent_requests")
-        average = rows["avg_throughput_mbps"]
-        spread = [average - rows["min_throughput_mbps"], rows["max_throughput_mbps"] - average]
-        places = [place + shift for place in range(len(rows))]
-        axes.bar(places, average, width, label=mode, color=colour, yerr=spread, error_kw={"lw": 0.8, "capsize": 2})
-    cells = compared.sort_values("concurrent_requests")
-    for place, cell in enumerate(cells.to_dict("records")):
-        paced, ends = _paced(cell), (place - 0.46, place + 0.46)
-        axes.hlines(
-            cell["limit_mbps"],
-            *ends,
-            colors=LIMIT_COLOUR,
-            lw=1.4,
-            linestyles="-" if paced else "--",
-            label=LIMIT if paced else REFERENCE,
+def _flight(result: Result) -> dict[str, Figure]:
+    cells = result.cells("throughput", variant="default")
+    delays = sorted({dict(cell)["delay"] for cell in cells})
+    drawn: dict[str, Figure] = {}
+    for delay in delays:
+        both = {
+            (int(dict(cell)["clients"]), int(dict(cell)["rows"])): by
+            for cell, by in cells.items()
+            if dict(cell)["delay"] == delay and {SYNC, ASYNC} <= by.keys()
+        }
+        if both:
+            drawn[f"heatmap_{delay}us"] = heatmap(both, int(delay), result.description)
+    free = {cell: by for cell, by in cells.items() if not dict(cell)["delay"]}
+    for delay in delays:
+        paced = {cell: by for cell, by in cells.items() if delay and dict(cell)["delay"] == delay}
+        if paced:
+            columns = [("clients", "throughput", "MiB/s of all readers")]
+            drawn[f"limits_{delay}us"] = _lines(result, paced, "rows", columns, f"Throughput, {delay} µs for a row")
+    if free:
+        drawn["peers"] = _lines(
+            result, free, "rows", [("clients", "throughput", "MiB/s of all readers")], "Throughput without delay"
         )
-    axes.set_xticks(range(len(cells)), [str(count) for count in cells["concurrent_requests"]])
+        drawn["first_batch"] = _lines(
+            result, free, "rows", [("clients", "first row", "ms to the first row")], "Time to the first row, no delay"
+        )
+    return drawn
+
+
+def _requests(result: Result) -> dict[str, Figure]:
+    columns = [("connections", "rate", "per second"), ("connections", "99 %", "99 % within, ms")]
+    cells = {
+        cell: by for cell, by in result.cells("rate").items() if dict(cell)["load"] == "flight-client"
+    } or result.cells("rate")
+    return {"rates": _lines(result, cells, "operation", columns, "Small requests")}
+
+
+def difference(sync: Row, other: Row) -> tuple[float, float]:
+    """Return in percent how much faster async is on average, and the standard deviation of the runs' difference."""
+    mean = fmean(sync.known)
+    spread = math.hypot(*(stdev(row.known) if len(row.known) > 1 else 0.0 for row in (sync, other)))
+    return 100 * (fmean(other.known) / mean - 1), 100 * spread / mean
+
+
+def heatmap(cells: Mapping[tuple[int, int], Mapping[str, Row]], delay: int, description: Mapping[str, Any]) -> Figure:
+    """Draw async against sync at one delay: rows are clients at once, columns are rows in a batch."""
+    clients = sorted({cell[0] for cell in cells})
+    sizes = sorted({cell[1] for cell in cells})
+    figure, axes = plt.subplots(figsize=(1.9 * len(sizes) + 2.2, 0.95 * len(clients) + 2.0))
+    colours, norm = plt.get_cmap(COLOURS), Normalize(-SCALE, SCALE)
+    for (count, rows), by in cells.items():
+        gain, spread = difference(by[SYNC], by[ASYNC])
+        x, y, is_muted = sizes.index(rows), clients.index(count), abs(gain) <= spread
+        face = MUTED if is_muted else colours(norm(gain))
+        axes.add_patch(Rectangle((x, y), 1, 1, facecolor=face, edgecolor="white", lw=2))
+        ink = MUTED_TEXT if is_muted else "white" if abs(gain) > DARK * SCALE else "black"
+        axes.text(x + 0.5, y + 0.44, f"{gain:+.0f}", color=ink, ha="center", va="center", fontsize=20)
+        if spread:
+            axes.text(x + 0.5, y + 0.82, f"± {spread:.0f}", color=ink, ha="center", va="center", fontsize=8)
+    axes.set_xlim(0, len(sizes))
+    axes.set_ylim(len(clients), 0)
+    axes.set_xticks([place + 0.5 for place in range(len(sizes))], [f"{rows:,}" for rows in sizes], fontsize=12)
+    axes.set_yticks([place + 0.5 for place in range(len(clients))], [str(count) for count in clients], fontsize=12)
+    axes.tick_params(length=0)
+    for side in axes.spines.values():
+        side.set_visible(False)
+    axes.set_xlabel("rows in a batch", fontsize=12)
+    axes.set_ylabel("clients at once", fontsize=12)
+    bar = figure.colorbar(ScalarMappable(norm, colours), ax=axes, extend="both", pad=0.03, format="%+g")
+    bar.outline.set_visible(False)
+    pace = f"{delay} µs for a row" if delay else "no delay"
+    axes.set_title(f"async to sync, % of throughput, {pace}", loc="left", fontsize=14)
+    _finish(figure, "Blue: async is faster. Grey: within the spread of the runs (±)", description)
+    return figure
+
+
+def _lines(
+    result: Result,
+    cells: Mapping[tuple[Any, ...], object],
+    rows_by: str,
+    columns: Sequence[tuple[str, str, str]],
+    title: str,
+) -> Figure:
+    """Draw a line for each contender: a row of axes for each value of `rows_by`, a column for each measure."""
+    values = list(dict.fromkeys(dict(cell)[rows_by] for cell in cells))
+    wide = len(columns) == 1
+    shape = (1, len(values)) if wide else (len(values), len(columns))
+    figure, grid = plt.subplots(*shape, figsize=(3.1 * shape[1] + 1.2, 2.7 * shape[0] + 1.3), squeeze=False)
+    for place, value in enumerate(values):
+        for number, (x, measure, unit) in enumerate(columns):
+            axes = grid[0][place] if wide else grid[place][number]
+            names = [name for name in CONTENDER_COLOURS if name != LIMIT or dict(next(iter(cells))).get("delay")]
+            for name in names:
+                found = [
+                    (float(dict(cell)[x]), row[name].median)
+                    for cell, row in result.cells(measure).items()
+                    if cell in cells and dict(cell)[rows_by] == value and name in row
+                ]
+                if found:
+                    style: dict[str, Any] = {"ls": ":" if name == LIMIT else "-", "color": CONTENDER_COLOURS[name]}
+                    axes.plot(*zip(*sorted(found), strict=True), marker="o", ms=4, label=TITLES[name], **style)
+            _scaled(axes, x, sorted({float(dict(cell)[x]) for cell in cells}))
+            named = f"{value:,} {rows_by}" if isinstance(value, int) else str(value)
+            axes.set_title(f"{named}: {unit}" if not wide else named, fontsize=10)
+    if wide:
+        grid[0][0].set_ylabel(columns[0][2])
+    _legend(figure, grid[0][0], title)
+    _finish(figure, "Medians of all runs", result.description)
+    return figure
+
+
+def _bars(result: Result) -> dict[str, Figure]:
+    """Draw, for each measure that is better or worse, the ratio of each contender to the reference of its cell."""
+    drawn: dict[str, Figure] = {}
+    pairs = [
+        (row, reference)
+        for row, reference in result.compared()
+        if reference is not None and row.better != NEUTRAL and ratios(row, reference)
+    ]
+    for measure in dict.fromkeys(row.measure for row, _ in pairs):
+        of = [(row, reference) for row, reference in pairs if row.measure == measure][:MOST_CELLS]
+        figure, axes = plt.subplots(figsize=(10, 0.32 * len(of) + 1.6))
+        for place, (row, reference) in enumerate(of):
+            found = ratios(row, reference)
+            colour = CONTENDER_COLOURS[ASYNC] if row.contender in result.description["ours"] else "#b0b0b0"
+            axes.barh(place, sorted(found)[len(found) // 2], color=colour)
+            axes.hlines(place, min(found), max(found), colors="#333333", lw=1)
+        labels = [
+            f"{', '.join(map(str, row.cell.values()))}: {row.contender} of {reference.contender}"
+            for row, reference in of
+        ]
+        axes.set_yticks(range(len(of)), labels, fontsize=8)
+        axes.invert_yaxis()
+        axes.axvline(1, color=LIMIT_COLOUR, lw=1)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_title(f"{measure}, by that of the reference ({of[0][0].better} is better)", loc="left", fontsize=12)
+        _finish(figure, "Median, lowest and highest of the rounds", result.description)
+        drawn[measure.replace(" ", "_")] = figure
+    return drawn
+
+
+def _scaled(axes: Axes, label: str, ticks: Sequence[float]) -> None:
+    """Use a logarithmic axis with these ticks."""
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks], fontsize=8)
+    axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(f"{label} at once" if label == "clients" else label, fontsize=9)
+    axes.tick_params(labelsize=8)
+    axes.grid(axis="y", lw=0.4, alpha=0.5)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _grid(cells: pd.DataFrame, column: str) -> pd.DataFrame:
-    return cells.pivot(index="concurrent_requests", columns="rows_per_batch", values=column)
+def _legend(figure: Figure, axes: Axes, title: str) -> None:
+    """Write the title, and below it the legend."""
+    height = figure.get_figheight()
+    figure.suptitle(title, x=0.02, y=1 - 0.1 / height, ha="left", va="top", fontsize=13)
+    handles, labels = axes.get_legend_handles_labels()
+    place = (0.012, 1 - 0.36 / height)
+    figure.legend(handles, labels, loc="upper left", bbox_to_anchor=place, ncols=5, frameon=False, fontsize=9)
 
 
-def _at(frame: pd.DataFrame, values: Mapping[str, float]) -> pd.DataFrame:
-    for column, value in values.items():
-        frame = frame[frame[column] == value]
-    return frame
-
-
-def _cell_text(cell: Mapping[Hashable, Any]) -> str:
-    lines = [
-        # A single run has no noise.
-        f"{cell['improvement']:+.1f} %" + (f" ± {cell['noise']:.1f}" if cell["noise"] else ""),
-        f"of {'limit' if _paced(cell) else 'reference'}: sync {cell['sync_of_limit']:.0f} %,",
-        f"async {cell['async_of_limit']:.0f} %",
-    ]
-    if cell["success_rate"] < 1:
-        lines.append(f"up to {100 * (1 - cell['success_rate']):.0f} % of requests failed")
-    return "\n".join(lines)
-
-
-def _paced(cell: Mapping[Hashable, Any]) -> bool:
-    """Whether the source's own pace is the limit of the cell, which nothing can exceed, and not bare pyarrow."""
-    return bool(cell["ceiling_mbps"] <= cell["limit_mbps"])
-
-
-def _signed(value: float, _place: int | None = None) -> str:
-    return f"{value:+g}" if value else "0"
-
-
-def _finish(figure: Figure, axes: Axes, title: str, description: Mapping[str, Any]) -> None:
-    if title:
-        axes.set_title(title, loc="left", fontsize=12)
-    note = (
-        "Rows of 50 int32. Limit: the source's own pace, which nothing can pass. Reference: bare pyarrow in the same "
-        "run, where that is slower. "
-        + ("Grey: within the spread of the runs. " if title else "")
-        + "Readers, server and sources share the cores: with many readers they wait for a core, and for each other"
-    )
-    finish(figure, note, description, bool(title))
-
-
-def finish(figure: Figure, note: str, description: Mapping[str, Any], has_title: bool = False) -> None:
-    """Write `note`, the command and the machine below the plot. Leave room for a title unless the axes have one."""
+def _finish(figure: Figure, note: str, description: Mapping[str, Any]) -> None:
+    """Write `note`, the command and the machine below the plot."""
     command = f"run_benchmark.py --suite {description['suite']} --runs {description['runs']}"
     quick = " --quick (shows that it runs, not how fast)" if description["quick"] else ""
     foot = f"{note}. {command}{quick}. {machine.in_one_line(description['machine'])}"
     lines = textwrap.wrap(foot, int(FOOTER_CHARACTERS * figure.get_figwidth() / 10))
-    height = (0.13 * len(lines) + 0.1) / figure.get_figheight()
+    height = figure.get_figheight()
     figure.text(0.02, 0.012, "\n".join(lines), fontsize=6.5, color="#555555", va="bottom", ha="left")
-    figure.tight_layout(rect=(0, height, 1, 1 if has_title else 0.96))
+    top = 1 - 0.62 / height if figure.legends else 1.0
+    figure.tight_layout(rect=(0, (0.13 * len(lines) + 0.1) / height, 1, top))
+
+
+PLOTS: Mapping[str, Callable[[Result], dict[str, Figure]]] = {"flight": _flight, "requests": _requests}

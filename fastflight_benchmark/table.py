@@ -44,15 +44,34 @@ class BarePeer(flight.FlightServerBase):  # type: ignore[misc]
     def __init__(self, location: str) -> None:
         self._catalog = Catalog()
         self._catalog.add(mock.SOURCE)
+        # Schema and bytes of each table. Only the first flight info computes them.
+        self._sizes: dict[tuple[str, int, int], tuple[pa.Schema, int]] = {}
         super().__init__(location)
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
-        request = decode(ticket.ticket, self._catalog)
-        if not isinstance(request, Mock):
-            raise TypeError(f"the catalog holds one type, and this is {type(request).__name__}")
-        reading = mock.read(request)
+        reading = mock.read(self._decode(ticket.ticket))
         batches = chain.from_iterable(reading.all_lots())
         return flight.RecordBatchStream(pa.RecordBatchReader.from_batches(reading.schema, batches))
+
+    def get_flight_info(
+        self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
+    ) -> flight.FlightInfo:
+        request = self._decode(descriptor.command)
+        endpoint = flight.FlightEndpoint(descriptor.command, [])
+        key = request.variant, request.rows_per_batch, request.total_rows
+        if key not in self._sizes:
+            self._sizes[key] = mock.schema(request.variant), expected_bytes(request)
+        schema, size = self._sizes[key]
+        return flight.FlightInfo(schema, descriptor, [endpoint], request.total_rows, size)
+
+    def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> list[bytes]:
+        return [b"{}"]
+
+    def _decode(self, command: bytes) -> Mock:
+        request = decode(command, self._catalog)
+        if not isinstance(request, Mock):
+            raise TypeError(f"the catalog holds one type, and this is {type(request).__name__}")
+        return request
 
 
 def expected_bytes(request: Mock) -> int:

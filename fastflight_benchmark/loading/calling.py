@@ -15,7 +15,7 @@ from pyarrow import flight
 
 from fastflight_benchmark.loading.reading import PATH_KEY
 
-DO_GET, GET_FLIGHT_INFO, DO_ACTION = OPERATIONS = ("do_get", "get_flight_info", "do_action")
+DO_GET, GET_FLIGHT_INFO, DO_ACTION = ("do_get", "get_flight_info", "do_action")
 # An error is shortened to this length.
 SHOWN_CHARACTERS = 200
 
@@ -34,21 +34,16 @@ class Calls:
     ended: float = 0.0
 
 
-def call(
-    operation: str, client: flight.FlightClient, payload: bytes, rows: int, path: str, token: str = ""
-) -> Callable[[], None]:
+def call(operation: str, client: flight.FlightClient, payload: bytes, rows: int, path: str) -> Callable[[], None]:
     """Return one request as a function. It raises `WrongAnswer` unless the answer has `rows` rows and names `path`.
 
-    `payload` is a ticket, the command of a descriptor, or the name of an action. An action must have one result. Each
-    request carries `token`, if there is one.
+    `payload` is a ticket, the command of a descriptor, or the name of an action. An action must have one result.
     """
-    headers = [(b"authorization", b"Bearer " + token.encode())] if token else []
-    options = flight.FlightCallOptions(headers=headers)
     if operation == DO_GET:
         ticket = flight.Ticket(payload)
 
         def do_get() -> None:
-            stream = client.do_get(ticket, options)
+            stream = client.do_get(ticket)
             table = stream.read_all()
             served_path = (stream.schema.metadata or {}).get(PATH_KEY, b"").decode()
             _expect((table.num_rows, served_path), (rows, path))
@@ -56,9 +51,9 @@ def call(
         return do_get
     if operation == GET_FLIGHT_INFO:
         descriptor = flight.FlightDescriptor.for_command(payload)
-        return lambda: _expect(client.get_flight_info(descriptor, options).total_records, rows)
+        return lambda: _expect(client.get_flight_info(descriptor).total_records, rows)
     action = flight.Action(payload.decode(), b"")
-    return lambda: _expect(len(list(client.do_action(action, options))), 1)
+    return lambda: _expect(len(list(client.do_action(action))), 1)
 
 
 def repeat(request: Callable[[], None], until: float) -> Calls:

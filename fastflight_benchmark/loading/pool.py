@@ -108,13 +108,8 @@ class Loaders:
         path: str,
         connections: int,
         seconds: float,
-        token: str = "",
-        roots: str = "",
     ) -> Calls:
-        """Repeat a small request for `seconds` on each of `connections`, each request after the answer to the last one.
-
-        If they are given, each request carries `token`, and the connections trust the certificates `roots` (PEM).
-        """
+        """Repeat a small request for `seconds` on each of `connections`, each after the answer to the last one."""
         parts = self._all(
             connections,
             {
@@ -125,8 +120,6 @@ class Loaders:
                 "rows": rows,
                 "path": path,
                 "seconds": seconds,
-                "token": token,
-                "roots": roots,
             },
         )
         errors: Counter[str] = Counter()

@@ -2,10 +2,10 @@
 
     {"do": "read", "location": URL, "ticket": BASE64, "count": readers, "at": time}
     {"do": "call", "location": URL, "operation": NAME, "payload": BASE64, "rows": N, "path": PATH,
-     "count": connections, "at": time, "seconds": S, "token": TOKEN, "roots": PEM}
+     "count": connections, "at": time, "seconds": S}
 
 Its first line says that it is ready. `at` is when to begin, by `time.perf_counter`, which all processes of a machine
-share. `token` and `roots` may be empty. Each of `count` threads has a client and a connection of its own, which are
+share. Each of `count` threads has a client and a connection of its own, which are
 kept for the next task. The process ends when its input does.
 """
 
@@ -39,7 +39,7 @@ class Load:
     def do(self, task: dict[str, Any]) -> dict[str, Any]:
         """Carry out one task. `cpu_seconds` of the answer is the processor time that this process used for it."""
         count = int(task["count"])
-        clients = self._clients_of(task["location"], count, task.get("roots", ""))
+        clients = self._clients_of(task["location"], count)
         began = time.process_time()
         if task["do"] == "read":
             ticket = base64.b64decode(task["ticket"])
@@ -57,10 +57,9 @@ class Load:
             for client in clients:
                 client.close()
 
-    def _clients_of(self, location: str, count: int, roots: str) -> Sequence[flight.FlightClient]:
+    def _clients_of(self, location: str, count: int) -> Sequence[flight.FlightClient]:
         clients = self._clients.setdefault(location, [])
-        trusted = {"tls_root_certs": roots.encode()} if roots else {}
-        clients.extend(flight.FlightClient(location, **trusted) for _ in range(count - len(clients)))
+        clients.extend(flight.FlightClient(location) for _ in range(count - len(clients)))
         return clients[:count]
 
     def _all(self, clients: Sequence[flight.FlightClient], work: Callable[[flight.FlightClient], Any]) -> list[Any]:
@@ -84,9 +83,7 @@ def _reading(client: flight.FlightClient, ticket: bytes, at: float) -> dict[str,
 
 
 def _calling(client: flight.FlightClient, task: dict[str, Any]) -> Calls:
-    request = call(
-        task["operation"], client, base64.b64decode(task["payload"]), task["rows"], task["path"], task["token"]
-    )
+    request = call(task["operation"], client, base64.b64decode(task["payload"]), task["rows"], task["path"])
     _wait(task["at"])
     return repeat(request, task["at"] + task["seconds"])
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -16,13 +15,14 @@ from fastflight import Mock
 from fastflight.client import FastFlightClient
 from fastflight.errors import DataError, TransportError
 from fastflight.sources import pacer
-from fastflight_benchmark.contenders import AIO, BARE, MODES, NAMESAKES, PARSING
+from fastflight_benchmark.contenders import BARE, MODES, NAMESAKES
 from fastflight_benchmark.cores import cpu_seconds
 from fastflight_benchmark.peers import environment
 from fastflight_benchmark.peers.environment import Missing, Say
 from fastflight_benchmark.spawned import Spawned, spawned, spawned_by
 
 SERVER = "fastflight_benchmark.start_flight_server"
+TABLE = "fastflight_benchmark.table"
 FREE_PORT = "grpc://127.0.0.1:0"
 NAMESAKE_SCRIPT = Path(__file__).with_name("namesake.py")
 
@@ -43,10 +43,9 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """How to start each server of a run. `modules` has module and options of each peer that this package contains."""
+    """The wanted servers. `namesake` is the interpreter of the environment that has PyPI's fastflight."""
 
-    modules: Mapping[str, Sequence[str]]
-    # The interpreter of the environment that has PyPI's fastflight.
+    wanted: Set[str]
     namesake: Path | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
 
@@ -59,40 +58,24 @@ class Servers:
         with contextlib.ExitStack() as stack:
             own = Served(named) if named else _served(stack.enter_context(spawned(SERVER, "--server", FREE_PORT)))
             found: dict[str, Served] = dict.fromkeys(MODES, own)
-            for name, (module, *options) in self.modules.items():
-                found[name] = _served(stack.enter_context(spawned(module, "--server", FREE_PORT, *options)))
+            if BARE in self.wanted:
+                found[BARE] = _served(stack.enter_context(spawned(TABLE, "--server", FREE_PORT)))
             if self.namesake is not None:
                 command = [str(self.namesake), "-I", str(NAMESAKE_SCRIPT), "--pacer", str(pacer.__file__)]
                 peer = _served(stack.enter_context(spawned_by(command, NAMESAKE_SCRIPT.name)))
                 found |= dict.fromkeys(NAMESAKES, peer)
             yield found
 
-    def described(self) -> dict[str, Any]:
-        """Return what the JSON file of the result says about the peers."""
-        versions = {} if self.namesake is None else {"fastflight": environment.installed(self.namesake, "fastflight")}
-        return {"peers": [*self.modules, *(NAMESAKES if self.namesake else ())], "missing": dict(self.missing)} | (
-            {"peer_versions": versions} if versions else {}
-        )
 
-
-def prepared(wanted: Set[str], modules: Mapping[str, Sequence[str]], say: Say) -> Servers:
+def prepared(wanted: Set[str], say: Say) -> Servers:
     """Prepare the `wanted` peers. `say` gets the name of each missing peer, with the reason."""
-    missing: dict[str, str] = {}
-    python = None
-    if wanted & set(NAMESAKES):
-        try:
-            python = environment.namesake(say)
-        except Missing as error:
-            missing = dict.fromkeys(NAMESAKES, str(error))
-    if AIO in wanted:
-        try:
-            import grpc  # type: ignore[import-untyped]  # noqa: F401
-        except ImportError:
-            missing[AIO] = "grpcio is not installed: it is in the extra `benchmark`"
-    for name, reason in missing.items():
-        say(f"missing peer {name}: {reason}")
-    available = {name: how for name, how in modules.items() if name in wanted and name not in missing}
-    return Servers(available, python, missing)
+    if not wanted & set(NAMESAKES):
+        return Servers(wanted)
+    try:
+        return Servers(wanted, environment.namesake(say))
+    except Missing as error:
+        say(f"missing peers {', '.join(NAMESAKES)}: {error}")
+        return Servers(wanted, missing=dict.fromkeys(NAMESAKES, str(error)))
 
 
 def named_server(location: str, say: Say) -> str | None:
@@ -112,17 +95,6 @@ def named_server(location: str, say: Say) -> str | None:
 
 def _served(spawned: Spawned) -> Served:
     return Served(spawned.location, spawned.pid)
-
-
-TABLE_MODULES: Mapping[str, Sequence[str]] = {
-    BARE: ("fastflight_benchmark.table",),
-    AIO: ("fastflight_benchmark.peers.aio",),
-}
-CONSTANT_MODULES: Mapping[str, Sequence[str]] = {
-    BARE: ("fastflight_benchmark.peers.constant",),
-    PARSING: ("fastflight_benchmark.peers.constant", "--parse"),
-    AIO: ("fastflight_benchmark.peers.aio", "--constant"),
-}
 
 
 def add_token(file: Path, name: str, scope: str) -> str:

@@ -1,4 +1,4 @@
-"""The parts of protobuf and of Flight's messages that peers without Arrow's server need.
+"""Describes Flight's methods in protobuf, for load tools that know neither Arrow nor Flight.
 
 A protobuf message is a sequence of fields. A field is a key (`number << 3 | kind`) and a value, both as variable-length
 integers; strings, bytes and nested messages begin with their length (kind 2). Numbers and names are those of the Flight
@@ -9,16 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pyarrow as pa
-
 SERVICE = "arrow.flight.protocol.FlightService"
 PACKAGE, _, SERVICE_NAME = SERVICE.rpartition(".")
 
 VARINT, LENGTH = 0, 2
-# FlightData: the metadata of an Arrow IPC message, and its body.
-DATA_HEADER, DATA_BODY = 2, 1000
-# An encapsulated IPC message begins with four bytes of ones and the length of its metadata in four more.
-IPC_PREFIX = 8
 
 # google.protobuf.FieldDescriptorProto.Type and Label.
 ENUM_AS_INT32, STRING, BYTES = 5, 9, 12
@@ -30,7 +24,7 @@ MESSAGES: dict[str, Sequence[tuple[str, int, int]]] = {
     "Action": [("type", 1, STRING), ("body", 2, BYTES)],
     "Result": [("body", 1, BYTES)],
     "FlightInfo": [("schema", 1, BYTES)],
-    "FlightData": [("data_header", DATA_HEADER, BYTES), ("data_body", DATA_BODY, BYTES)],
+    "FlightData": [("data_header", 2, BYTES), ("data_body", 1000, BYTES)],
 }
 # Name, request, answer, and whether the answer is a stream.
 METHODS = (
@@ -56,15 +50,6 @@ def field(number: int, value: int | bytes | str) -> bytes:
         return varint(number << 3 | VARINT) + varint(value)
     content = value.encode() if isinstance(value, str) else value
     return varint(number << 3 | LENGTH) + varint(len(content)) + content
-
-
-def frame(message: pa.Schema | pa.RecordBatch) -> bytes:
-    """Encode a schema or a batch as FlightData."""
-    encoded = memoryview(message.serialize())
-    length = int.from_bytes(encoded[4:IPC_PREFIX], "little")
-    body = encoded[IPC_PREFIX + length :]
-    header = field(DATA_HEADER, bytes(encoded[IPC_PREFIX : IPC_PREFIX + length]))
-    return header + field(DATA_BODY, bytes(body)) if len(body) else header
 
 
 def description() -> bytes:

@@ -12,23 +12,23 @@ import asyncio
 import json
 import time
 from collections.abc import Iterator
+from functools import partial
 from statistics import median
 from typing import Any
 
-import pandas as pd
+import numpy as np
 
 from fastflight import Source
 from fastflight.app.own_sources import load_sources
 from fastflight.client import FastFlightClient
 from fastflight.errors import DataError, RequestError
 from fastflight.service import Catalog, encode, make_request
-from fastflight_benchmark import output, report
 from fastflight_benchmark.contenders import MODES
 from fastflight_benchmark.cores import MIB
+from fastflight_benchmark.engine import LESS, MORE, Bench, Measure, Suite
 from fastflight_benchmark.loading.calling import DO_GET
 from fastflight_benchmark.loading.pool import Loaders
 from fastflight_benchmark.loading.reading import Answer
-from fastflight_benchmark.options import Options
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER
 from fastflight_benchmark.spawned import spawned
 
@@ -37,37 +37,53 @@ SMALL_BYTES = 256 * 1024
 CLIENTS, QUICK_CLIENTS = (1, 4, 16), (1, 4)
 ROUNDS = 3
 SECONDS, QUICK_SECONDS = 1.0, 0.3
-UNITS = {True: "answers/s", False: "MiB/s"}
-COLUMNS = ["clients", "mode", "run", "unit", "rate", "p50_ms", "p99_ms", "first_batch_ms", "rows", "bytes", "error"]
+ALONE = "alone"
 
 
-def run(options: Options, name: str, keys: str) -> int:
-    """Measure the source MODULE:NAME with a request of these `keys` (JSON). Return how many requests failed."""
+def suite(name: str, keys: str) -> Suite:
+    """Return the suite that measures the source MODULE:NAME with a request of these `keys` (JSON)."""
+    return Suite(
+        name="source",
+        title="Your source behind a server, and alone",
+        measures={
+            "rate": Measure("answers/s", MORE),
+            "throughput": Measure("MiB/s", MORE),
+            "median": Measure("ms", LESS),
+            "99 %": Measure("ms"),
+            "first row": Measure("ms"),
+        },
+        ours=MODES,
+        references=(ALONE,),
+        run=partial(_run, name=name, keys=keys),
+    )
+
+
+def _run(bench: Bench, name: str, keys: str) -> None:
     source = next(each for each in reversed(load_sources([name])))
     request = _request(source, keys)
-    rows: list[dict[str, Any]] = []
+    bench.facts["request"] = json.loads(encode(request))
     with spawned(SERVER, "--server", FREE_PORT, "--source", name) as server, Loaders() as loaders:
         first = {mode: _read_once(server.location, request.model_copy(update={"mode": mode})) for mode in MODES}
         paths = {answer.path: mode for mode, answer in first.items()}
         is_small = all(answer.bytes < SMALL_BYTES for answer in first.values())
-        options.say(f"{source.name} at {server.location}: {first[MODES[0]].rows} rows, {' and '.join(paths)}")
-        for number in range(1, options.runs * (1 if options.quick else ROUNDS) + 1):
-            rows += _alone(source, request, number, is_small)
-            for clients in QUICK_CLIENTS if options.quick else CLIENTS:
-                for path in paths if number % 2 else reversed(paths):
+        bench.say(f"{source.name} at {server.location}: {first[MODES[0]].rows} rows, {' and '.join(paths)}")
+        for round_ in bench.rounds(1 if bench.quick else ROUNDS):
+            for clients in QUICK_CLIENTS if bench.quick else CLIENTS:
+                if clients == 1 and bench.wants({"clients": 1}, ALONE):
+                    bench.add({"clients": 1}, ALONE, round_, **_alone(source, request, is_small))
+                for path in bench.order(list(paths), round_):
+                    if not bench.wants({"clients": clients}, path):
+                        continue
                     ticket = encode(request.model_copy(update={"mode": paths[path]}))
-                    measure = _calls if is_small else _reads
-                    measured = measure(loaders, server.location, ticket, first[paths[path]], clients, options)
-                    rows.append({"clients": clients, "mode": path, "run": number, "unit": UNITS[is_small], **measured})
-    raw = pd.DataFrame(rows, columns=COLUMNS)
-    result = raw.groupby(["clients", "mode", "unit"], as_index=False)[["rate", "p50_ms", "p99_ms", "first_batch_ms"]]
-    medians = result.median()
-    description = options.describe("source", {"source": name, "request": json.loads(encode(request))})
-    output.save(options.output, medians, {"raw": raw}, description)
-    _show(options, medians)
-    failed = raw.loc[raw["error"] != "", "error"]
-    report.show_end(options.console, description, failed, options.output)
-    return len(failed)
+                    answer = first[paths[path]]
+                    with bench.attempt({"clients": clients}, path):
+                        seconds = QUICK_SECONDS if bench.quick else SECONDS
+                        figures = (
+                            _calls(loaders, server.location, ticket, answer, clients, seconds)
+                            if is_small
+                            else _reads(loaders, server.location, ticket, answer, clients)
+                        )
+                        bench.add({"clients": clients}, path, round_, **figures)
 
 
 def _request(source: Source[Any], keys: str) -> Any:
@@ -92,7 +108,7 @@ def _read_once(location: str, request: Any) -> Answer:
         return Answer(table.num_rows, table.nbytes, path)
 
 
-def _alone(source: Source[Any], request: Any, run: int, is_small: bool) -> Iterator[dict[str, Any]]:
+def _alone(source: Source[Any], request: Any, is_small: bool) -> dict[str, float]:
     """Iterate the source here."""
     functions = source.functions()
     began = time.perf_counter()
@@ -102,8 +118,7 @@ def _alone(source: Source[Any], request: Any, run: int, is_small: bool) -> Itera
     else:
         size = asyncio.run(_aread(functions.aread, request))
     seconds = time.perf_counter() - began
-    rate = 1 / seconds if is_small else size / MIB / seconds
-    yield {"clients": 1, "mode": "alone", "run": run, "unit": UNITS[is_small], "rate": rate, "bytes": size, "error": ""}
+    return {"rate": 1 / seconds} if is_small else {"throughput": size / MIB / seconds}
 
 
 async def _aread(aread: Any, request: Any) -> int:
@@ -111,45 +126,27 @@ async def _aread(aread: Any, request: Any) -> int:
 
 
 def _calls(
-    loaders: Loaders, location: str, ticket: bytes, first: Answer, clients: int, options: Options
-) -> dict[str, Any]:
-    seconds = QUICK_SECONDS if options.quick else SECONDS
+    loaders: Loaders, location: str, ticket: bytes, first: Answer, clients: int, seconds: float
+) -> dict[str, float]:
     calls = loaders.call(
         location, DO_GET, ticket, rows=first.rows, path=first.path, connections=clients, seconds=seconds
     )
-    milliseconds = pd.Series(calls.latencies, dtype=float) * 1e3
-    return {
-        "rate": len(calls.latencies) / calls.seconds,
-        "p50_ms": milliseconds.quantile(0.5),
-        "p99_ms": milliseconds.quantile(0.99),
-        "rows": first.rows,
-        "bytes": first.bytes,
-        "error": next(iter(calls.errors), ""),
-    }
+    if calls.errors:
+        raise DataError(calls.errors.most_common(1)[0][0], where="an answer of the source")
+    p50, p99 = np.percentile(1e3 * np.asarray(calls.latencies), (50, 99))
+    return {"rate": len(calls.latencies) / calls.seconds, "median": float(p50), "99_%": float(p99)}
 
 
-def _reads(
-    loaders: Loaders, location: str, ticket: bytes, first: Answer, clients: int, options: Options
-) -> dict[str, Any]:
+def _reads(loaders: Loaders, location: str, ticket: bytes, first: Answer, clients: int) -> dict[str, float]:
     burst = loaders.read(location, ticket, clients)
-    errors = [outcome.error for outcome in burst.outcomes if outcome.error]
-    for answer in (outcome.answer for outcome in burst.outcomes if outcome.answer is not None):
-        if (answer.rows, answer.path) != (first.rows, first.path):
-            raise DataError(f"{answer.rows} rows arrived by {answer.path}, expected {first.rows} by {first.path}")
+    for outcome in burst.outcomes:
+        if outcome.answer is None:
+            raise DataError(outcome.error, where="an answer of the source")
+        found = outcome.answer.rows, outcome.answer.path
+        if found != (first.rows, first.path):
+            raise DataError(f"{found[0]} rows arrived by {found[1]}, expected {first.rows} by {first.path}")
     return {
-        "rate": burst.throughput_mbps,
-        "p50_ms": median(outcome.latency_seconds for outcome in burst.outcomes) * 1e3,
-        "first_batch_ms": median(outcome.first_batch_seconds for outcome in burst.outcomes) * 1e3,
-        "rows": first.rows,
-        "bytes": first.bytes,
-        "error": errors[0] if errors else "",
+        "throughput": burst.throughput_mbps,
+        "median": 1e3 * median(outcome.latency_seconds for outcome in burst.outcomes),
+        "first_row": 1e3 * median(outcome.first_batch_seconds for outcome in burst.outcomes),
     }
-
-
-def _show(options: Options, medians: pd.DataFrame) -> None:
-    table = report.table("Medians", ("clients", "mode", "rate", "unit", "p50 ms", "p99 ms", "first batch ms"))
-    for row in medians.to_dict("records"):
-        figures = (row["p50_ms"], row["p99_ms"], row["first_batch_ms"])
-        shown = ("" if pd.isna(figure) else f"{figure:.3g}" for figure in figures)
-        table.add_row(str(row["clients"]), row["mode"], f"{row['rate']:.0f}", row["unit"], *shown)
-    options.console.print(table)

@@ -21,7 +21,6 @@ OTHERS = {
     "fastflight.sources.pacer": "the pace of the table, for a peer without this project",
     "fastflight.sources.recorded_rows": "the columns of a recording, for one that the benchmark makes",
     "fastflight.sql.process": "how many threads a query has, so that DuckDB beside it has as many",
-    "fastflight.transport.chunk_buffer": "what a board sent, without a server between",
     "fastflight.gateway.middleware": "the relay without a server, whose reads have the size that is compared",
     "fastflight.gateway.ws.sockets": "the same",
     "fastflight.gateway.ws.tickets": "the same",

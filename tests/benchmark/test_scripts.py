@@ -10,16 +10,21 @@ from pathlib import Path
 
 import psutil
 import pytest
-from typer.testing import CliRunner
 
 import fastflight_benchmark
 from fastflight.errors import TransportError
-from fastflight_benchmark import plot_benchmark_results, run_benchmark
+from fastflight_benchmark import result
 from fastflight_benchmark.spawned import spawned
 
 SOON = 30.0
 FOLDER = Path(fastflight_benchmark.__file__).parent
-SCRIPTS = ["start_flight_server", "table", "run_benchmark", "plot_benchmark_results"]
+RESULTS = FOLDER.parent / "docs" / "results"
+SAID = {
+    "start_flight_server": ["--device"],
+    "table": ["pyarrow alone"],
+    "run_benchmark": ["--suite", "--quick", "--runs", "--rows", "--clients", "--delays", "--compare", "--against"],
+    "plot_benchmark_results": ["--output-dir"],
+}
 
 
 def started(script: str, *arguments: str) -> subprocess.Popen[str]:
@@ -30,70 +35,52 @@ def started(script: str, *arguments: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "120"},
+        env={**os.environ, "NO_COLOR": "1", "COLUMNS": "160", "TERMINAL_WIDTH": "160"},
     )
 
 
-def unwrapped(text: str) -> str:
-    """`text` without what a narrow terminal adds: typer takes its width from whoever imports it first."""
-    return "".join(text.replace("│", "").split())
-
-
 def test_each_script_explains_itself() -> None:
-    running = {script: started(script, "--help") for script in SCRIPTS}
-    said = {script: process.communicate()[0] for script, process in running.items()}
-
-    assert [process.returncode for process in running.values()] == [0] * len(SCRIPTS)
-    assert "--device" in said["start_flight_server"]
-    assert "pyarrow alone" in said["table"]
-    for option in ("--suite", "--quick", "--runs", "--output", "--server", "--rows", "--clients", "--delays"):
-        assert option in said["run_benchmark"]
-    assert "CSV" in said["plot_benchmark_results"]
+    running = {script: started(script, "--help") for script in SAID}
+    for script, process in running.items():
+        text = process.communicate()[0]
+        assert process.returncode == 0
+        assert all(word in text for word in SAID[script])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--rows", "40,many"], "'many' is not a whole number"),
-        (["--rows", ""], "'' is not a whole number"),
-        (["--rows", "0"], "0 is not between 1 and 1000000"),
-        (["--clients", "1,-1"], "-1 is not between 1 and 1000"),
-        (["--delays", "1000001"], "1000001 is not between 0 and 1000000"),
-        (["--total-rows", "0"], "Invalid value for '--total-rows'"),
-        (["--suite", "memory", "--rows", "40", "--delays", "1"], "only the suite flight has it, not memory"),
-    ],
-)
-def test_sizes_that_cannot_be_measured_are_refused(arguments: list[str], says: str) -> None:
-    result = CliRunner(env={"NO_COLOR": "1"}).invoke(run_benchmark.app, arguments)
-    assert result.exit_code == 2
-    assert unwrapped(says) in unwrapped(result.output)
+def test_wrong_arguments_are_said_in_words() -> None:
+    flight, sql = str(RESULTS / "flight.json"), str(RESULTS / "sql.json")
+    cases = [
+        (["--rows", "40,many"], "--rows: 'many' is not a whole number"),
+        (["--clients", "1,-1"], "--clients: -1 is not between 1 and 1000"),
+        (["--suite", "sql", "--rows", "40"], "only the suite flight has it, not sql"),
+        (["--suite", "flihgt"], "'flihgt' is not one of flight, requests, transfer"),
+        (["--only", "rows"], "'rows' is not KEY=VALUE"),
+        (["--output", str(FOLDER)], "cannot be written: Is a directory"),
+        (["--compare", flight, sql], "a result of flight and one of sql have nothing in common"),
+        (["--compare", flight, "missing.json"], "missing.json: cannot be read: No such file"),
+        (["--against", "no-such-commit"], "--against no-such-commit: no such commit"),
+        (["--against", "--upload-pack=x"], "no such commit"),
+    ]
+    running = [(started("run_benchmark", *arguments), says) for arguments, says in cases]
+    for process, says in running:
+        text = process.communicate()[0]
+        assert (process.returncode, says in text, "Traceback" in text) == (2, True, False), text
 
 
-def test_a_size_that_is_given_twice_is_measured_once() -> None:
-    assert run_benchmark.integers("--rows", "40, 1000,40", 1, 5000) == (40, 1000)
-    assert run_benchmark.integers("--rows", None, 1, 5000) == ()
-
-
-def test_wrong_arguments_are_said_in_words(tmp_path: Path) -> None:
-    no_result = tmp_path / "no_result.csv"
-    no_result.write_text("a,b\n1,2\n")
-    no_result.with_suffix(".json").write_text("{}")
-
-    for app, argument, says in (
-        (run_benchmark.app, "--suite=flihgt", "is not one of flight, requests, memory, transfer, boards, bridge"),
-        (run_benchmark.app, f"--output={tmp_path}", "cannot be written: Is a directory"),
-        (run_benchmark.app, f"--output={no_result}/file.csv", "cannot be written"),
-        (plot_benchmark_results.app, str(tmp_path / "missing.csv"), "No such file"),
-        (plot_benchmark_results.app, str(no_result), "is not a result"),
-    ):
-        result = CliRunner(env={"NO_COLOR": "1"}).invoke(app, [argument])
-        assert result.exit_code == 2
-        assert unwrapped(says) in unwrapped(result.output)
+def test_the_exit_code_says_whether_a_row_is_slower(tmp_path: Path) -> None:
+    kept = result.load(RESULTS / "sql.json")
+    for row in kept.rows:
+        row.values = [None if value is None else 2 * value for value in row.values]
+    result.save(tmp_path / "slower.json", kept)
+    for new, code, says in ((RESULTS / "sql.json", 0, "0 of"), (tmp_path / "slower.json", 1, "are slower by more")):
+        process = started("run_benchmark", "--compare", str(RESULTS / "sql.json"), str(new))
+        text = process.communicate()[0]
+        assert (process.returncode, says in text) == (code, True), text
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT for one process")
 def test_a_run_that_is_stopped_ends_what_it_started(tmp_path: Path) -> None:
-    output = tmp_path / "never.csv"
+    output = tmp_path / "never.json"
     arguments = ("--quick", "--server", "grpc://127.0.0.1:1", "--output", str(output), "--only", "server=sync,bare")
     running = {stop: started("run_benchmark", *arguments) for stop in (signal.SIGINT, signal.SIGTERM)}
     for stop, process in running.items():

@@ -28,7 +28,7 @@ from websockets.sync.client import connect
 from fastflight.client import AsyncFastFlightClient, FastFlightClient
 from fastflight.client.failure import typed
 from fastflight.errors import BusyError, FastFlightError
-from fastflight_benchmark.suites.sessions.counting import JSON_SCHEMA
+from fastflight_benchmark.loading.counting import JSON_SCHEMA
 
 READINGS, WRITTEN, SILENT = "/readings.csv", "/written.csv", "/silent.bin"
 READ_ROWS, WRITTEN_ROWS = 2000, 400

@@ -9,8 +9,58 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import dataclass
 
-from fastflight_benchmark.suites.cluster.placement import simulate
+import numpy as np
+
+from fastflight.cluster.placement import Hashes, hashes, scores
+
+# The target: moves, by the least possible number.
+LIMIT = 1.05
+
+
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """How many devices moved, and the least possible, over all joins and over all deaths."""
+
+    joined: int
+    least_joined: float
+    died: int
+    least_died: int
+    # The devices of the fullest server, in shares of the mean.
+    fullest: float
+
+    @property
+    def holds(self) -> bool:
+        return self.joined <= LIMIT * self.least_joined and self.died <= LIMIT * self.least_died
+
+
+def simulate(devices: int, servers: int, changes: int) -> Moves:
+    """Place devices on servers. Let `changes` new servers join, each alone, and then as many of the old ones die."""
+    of_devices = hashes([f"device-{n}" for n in range(devices)])
+    names = hashes([f"server-{n}" for n in range(servers)])
+    best, owner = _place(of_devices, names)
+    load = np.bincount(owner, minlength=servers)
+    new = hashes([f"new-{n}" for n in range(changes)])
+    joined = sum(int(np.count_nonzero(scores(of_devices, each) > best)) for each in new)
+    _, left = _place(of_devices, names[changes:])
+    return Moves(
+        joined,
+        changes * devices / (servers + 1),
+        int(np.count_nonzero(left + changes != owner)),
+        int(load[:changes].sum()),
+        float(load.max() / load.mean()),
+    )
+
+
+def _place(devices: Hashes, servers: Hashes) -> tuple[Hashes, Hashes]:
+    """Return for each device the highest score, and the index of the server that has it."""
+    best, owner = np.zeros(len(devices), np.uint64), np.zeros(len(devices), np.int64)
+    for index, server in enumerate(servers):
+        score = scores(devices, server)
+        wins = score > best
+        best[wins], owner[wins] = score[wins], index
+    return best, owner
 
 
 def main() -> None:

@@ -33,11 +33,12 @@ import typer
 from fastflight.app.nats_servers import free_ports
 from fastflight.client import FastFlightClient
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
-from fastflight_benchmark import ending, machine, output
+from fastflight_benchmark import ending, machine
+from fastflight_benchmark.loading.recorded import Replayed, replayed
 from fastflight_benchmark.printing import printing
 from fastflight_benchmark.printing_boards import Options
 from fastflight_benchmark.spawned import spawned
-from fastflight_benchmark.suites.sessions.recorded import Replayed, replayed
+from tests.campaigns import result_files
 from tests.campaigns.soaking.plot import drawn
 from tests.campaigns.soaking.sampling import FLAT_MB_PER_HOUR, Sample, Sampling, Slope, slope
 from tests.campaigns.soaking.visitors import Coming, VisitOutcome
@@ -214,7 +215,7 @@ def main(
 ) -> None:
     """Soak a server, and print whether everything held."""
     seconds = (hours * 60 + (0 if hours and minutes == 10.0 else minutes)) * 60
-    path = path or output.default_path("soak")
+    path = path or result_files.default_path("soak")
     typer.echo(f"{boards} boards, {clients} clients, {seconds:.0f} s")
     found = soak(seconds, boards, clients, seed, max(INTERVAL_SECONDS, seconds / MOST_SAMPLES), tides=tides)
     verdicts = found.verdicts()
@@ -239,7 +240,7 @@ def main(
         "verdicts": verdicts,
         "machine": machine.describe(),
     }
-    output.save(path, frame, {}, description)
+    result_files.save(path, frame, {}, description)
     if found.samples:
         drawn(frame, warm_up_of(found.samples) or TAPS_FULL_SECONDS, description).savefig(path.with_suffix(".png"))
     typer.echo(f"{found.outcome.visits.total()} visits: {dict(found.outcome.visits)}")

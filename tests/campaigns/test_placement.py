@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastflight_benchmark.suites.cluster.placement import simulate
+from tests.campaigns.placement import simulate
 
 
 def test_few_devices_move_when_servers_come_and_go() -> None:

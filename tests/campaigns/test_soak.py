@@ -25,7 +25,7 @@ from fastflight.log.disk import LocalDisk
 from fastflight.log.sections import Sections
 from fastflight.log.segment import segment_name
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
-from fastflight_benchmark.suites.sessions.recorded import Replayed
+from fastflight_benchmark.loading.recorded import Replayed
 from tests.campaigns import soak
 from tests.campaigns.soaking import visitors, visits
 from tests.campaigns.soaking.sampling import FLAT_MB_PER_HOUR, Sample, Sampling, Slope, compaction, slope

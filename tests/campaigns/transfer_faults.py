@@ -23,8 +23,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from fastflight_benchmark import ending, machine, output
+from fastflight_benchmark import ending, machine
 from fastflight_benchmark.report import LOSS, NOISE, PIPE_COLUMNS, WIN, table
+from tests.campaigns import result_files
 from tests.campaigns.transfer_trial import BAD, COMPLETED, FAULTS, TYPED, Station, TransferCase, TransferOutcome, case
 
 TRANSFERS = 1_000
@@ -62,12 +63,14 @@ def main(
     only: Annotated[list[int] | None, typer.Option(metavar="NUMBER", help="Only this transfer; repeatable.")] = None,
     output_file: Annotated[
         Path | None,
-        typer.Option("--output", metavar="FILE", help=f"The CSV to write. Default: a new one in {output.RESULTS}."),
+        typer.Option(
+            "--output", metavar="FILE", help=f"The CSV to write. Default: a new one in {result_files.RESULTS}."
+        ),
     ] = None,
 ) -> None:
     """Carry out a campaign, and write the outcome of each transfer."""
-    path = output_file or output.default_path("faults")
-    output.prepare(path)
+    path = output_file or result_files.default_path("faults")
+    result_files.prepare(path)
     console = Console()
     if not console.is_terminal:
         console = Console(width=PIPE_COLUMNS)
@@ -92,7 +95,7 @@ def carry_out(console: Console, path: Path, seed: int, numbers: Sequence[int], b
         outcomes = campaign([case(seed, number) for number in numbers], boards, lambda: bar.advance(task))
     raw = pd.DataFrame([_row(outcome) for outcome in outcomes], columns=RAW_COLUMNS)
     result = summarize(raw)
-    output.save(path, result, {"raw": raw}, description)
+    result_files.save(path, result, {"raw": raw}, description)
     show(console, result, raw)
     console.print(f"{machine.in_one_line(description['machine'])}\n{path}", style="dim", soft_wrap=True)
     return int(raw["ended"].isin(BAD).sum())
@@ -152,8 +155,7 @@ def show(console: Console, result: pd.DataFrame, raw: pd.DataFrame) -> None:
     """Show the table, and the numbers of transfers that ended badly."""
     shown = table(
         "Transfers by fault. Typed: failed with an error of ours, old file whole, and the next one completed",
-        ("fault", "transfers", "struck", "completed", "typed", *BAD, "longest"),
-        "next one",
+        ("fault", "transfers", "struck", "completed", "typed", *BAD, "longest", "next one"),
     )
     for row in result.to_dict("records"):
         shown.add_row(

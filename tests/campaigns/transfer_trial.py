@@ -23,8 +23,7 @@ from typing import Self
 
 from fastflight.device import Device, Inventory
 from fastflight.errors import FastFlightError
-from fastflight_benchmark.simulated import SimulatedBoard
-from fastflight_benchmark.suites.transfer.contents import (
+from fastflight_benchmark.contents import (
     ASYNC,
     DOWNLOAD,
     HOLDER,
@@ -35,6 +34,7 @@ from fastflight_benchmark.suites.transfer.contents import (
     make,
     pieces,
 )
+from fastflight_benchmark.simulated import SimulatedBoard
 
 # From call to end, whatever strikes: more than all the time limits of a transfer and its recovery together.
 DEADLINE_SECONDS = 90.0

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from statistics import fmean
+
 import pytest
 
-from fastflight_benchmark import targets
-from fastflight_benchmark.performance_page import DOCS, Results
-from fastflight_benchmark.suites.flight import summary
+from fastflight_benchmark.performance_page import DOCS, gains, stored
 
 README = " ".join((DOCS.parent / "README.md").read_text(encoding="utf-8").split())
 MPREMOTE = (DOCS / "concepts" / "mpremote.md").read_text(encoding="utf-8")
@@ -16,50 +15,38 @@ BYTES = 10_000
 WORDS = {"download": "from the board", "upload": "to the board"}
 
 
-@pytest.fixture(scope="module")
-def results() -> Results:
-    return Results(DOCS / "results")
-
-
-def cell(results: Results, line: int, operation: str) -> pd.Series:
+def seconds(line: int, operation: str, contender: str) -> float:
     """The transfer of a small file of random bytes."""
-    frame = results.frame("transfer")
-    chosen = frame[
-        (frame["kind"] == "steady")
-        & (frame["line"] == line)
-        & (frame["content"] == "random")
-        & (frame["size"] == BYTES)
-        & (frame["operation"] == operation)
-        & (frame["path"] == "sync")
-    ]
-    assert len(chosen) == 1
-    return chosen.iloc[0]
+    labels = {"part": "file", "baud": line, "content": "random", "bytes": BYTES, "operation": operation}
+    (row,) = stored("transfer").of("time", contender=contender, **labels)  # type: ignore[arg-type]
+    return row.median
 
 
 @pytest.mark.parametrize("operation", WORDS)
 @pytest.mark.parametrize("line", [115_200, 921_600])
-def test_the_comparison_with_mpremote(results: Results, line: int, operation: str) -> None:
-    row = cell(results, line, operation)
-    times = (10 * BYTES / line, row["seconds"], row["mpremote_seconds"], row["mpremote_pty_seconds"])
+def test_the_comparison_with_mpremote(line: int, operation: str) -> None:
+    times = (10 * BYTES / line, *(seconds(line, operation, name) for name in ("sync", "mpremote", "mpremote-pty")))
     assert f"| {line} baud | {WORDS[operation]} | {' | '.join(f'{time:.2f}' for time in times)} |" in MPREMOTE
 
 
 @pytest.mark.parametrize("line", [115_200, 921_600])
-def test_readme_quotes_the_comparison(results: Results, line: int) -> None:
-    row = cell(results, line, "download")
-    assert f"{row['seconds']:.2f} s at {line} baud; mpremote takes {row['mpremote_seconds']:.2f} s" in README
+def test_readme_quotes_the_comparison(line: int) -> None:
+    ours, theirs = (seconds(line, "download", name) for name in ("sync", "mpremote"))
+    assert f"{ours:.2f} s at {line} baud; mpremote takes {theirs:.2f} s" in README
 
 
-def test_the_comparison_of_sync_and_async(results: Results) -> None:
-    compared = summary.compare(results.frame("flight"))
-    average, worst, *_ = targets.flight(compared, results.frame("flight", "ratios"))
-    requests = results.frame("requests")
-    small = requests[requests["operation"] == "do_get"].groupby("mode")["per_second"].max()
-    assert average.reached is not None and worst.reached is not None
+def test_the_comparison_of_sync_and_async() -> None:
+    found = gains()
+    average = fmean(gain for (_, rows, clients), gain in found.items() if rows >= 1_000 and clients <= 10)
+    worst = min(found, key=lambda cell: found[cell])
+    small = {
+        name: max(row.median for row in stored("requests").of("rate", operation="do_get", contender=name))
+        for name in ("sync", "async")
+    }
     # The page says which cell is the worst.
-    assert "10,000 rows, 64 readers" in worst.title
-    assert f"async is ahead by {average.reached:.1f} % on average" in ASYNC
-    assert f"async is behind by {-worst.reached:.1f} %" in ASYNC
+    assert worst == (10, 10_000, 64)
+    assert f"async is ahead by {average:.1f} % on average" in ASYNC
+    assert f"async is behind by {-found[worst]:.1f} %" in ASYNC
     assert f"{small['sync']:,.0f} per second sync, {small['async']:,.0f} async" in ASYNC
-    assert f"{average.reached:.1f} % faster on average" in README
+    assert f"{average:.1f} % faster on average" in README
     assert f"{small['async']:,.0f} instead of {small['sync']:,.0f} per second" in README

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fastflight_benchmark import performance_page
-from fastflight_benchmark.performance_page import DOCS, PAGE, PAGES, TABLES, Results
+from fastflight_benchmark.performance_page import DOCS, PAGE, PAGES, TABLES
 
 TEXT = PAGE.read_text(encoding="utf-8")
 
@@ -16,16 +16,12 @@ TEXT = PAGE.read_text(encoding="utf-8")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_tables_are_those_of_the_kept_results(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    assert performance_page.filled(text, Results(DOCS / "results")) == text
+    assert performance_page.filled(text) == text
 
 
 def test_each_table_is_shown_once_and_is_not_empty() -> None:
     text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
-    names = re.findall(r"<!-- table: (\S+) -->\n", text)
-    kept = {path.stem for path in (DOCS / "results").glob("*.csv")}
-
-    # The table of agent.md is older than the kept results: it is made from them as soon as there are some.
-    assert sorted(names) == sorted(TABLES.keys() - ({"beside"} - kept))
+    assert sorted(re.findall(r"<!-- table: (\S+) -->\n", text)) == sorted(TABLES)
     assert not re.search(r"-->\n<!-- end", text)
 
 
@@ -33,14 +29,17 @@ def test_a_figure_that_was_changed_by_hand_is_found() -> None:
     changed = re.sub(r"\| 190\.73 \|", "| 190.74 |", TEXT, count=1)
 
     assert changed != TEXT
-    assert performance_page.filled(changed, Results(DOCS / "results")) == TEXT
+    assert performance_page.filled(changed) == TEXT
 
 
 def test_a_table_that_nobody_can_make_is_refused() -> None:
     with pytest.raises(KeyError, match="wishes"):
-        performance_page.filled("<!-- table: wishes -->\n<!-- end -->", Results(DOCS / "results"))
+        performance_page.filled("<!-- table: wishes -->\n<!-- end -->")
 
 
-def test_the_plots_that_are_shown_are_there() -> None:
-    for plot in re.findall(r"!\[[^]]*\]\(([^)]+)\)", TEXT):
-        assert (DOCS / plot).is_file(), plot
+def test_results_and_plots_are_those_that_pages_show() -> None:
+    plots = set(re.findall(r"!\[[^]]*\]\(results/([^)]+)\)", TEXT))
+    kept = {path.name for path in (DOCS / "results").iterdir()} - {"README.md"}
+    assert plots == {name for name in kept if name.endswith(".png")}
+    listed = (DOCS / "results" / "README.md").read_text(encoding="utf-8")
+    assert all(f"`{name}`" in listed for name in kept if name.endswith(".json"))

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError
-from fastflight_benchmark.suites.transfer.contents import KINDS, make
+from fastflight_benchmark.contents import KINDS, make
 from tests.campaigns.faulting.program import LEASH
 from tests.campaigns.faulting.stage import CLIENT_SERVER, FILES, TALKER, Stage
 from tests.campaigns.faulting.talker import Kept, flaw, stretches

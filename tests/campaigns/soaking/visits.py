@@ -20,7 +20,7 @@ from websockets.sync.client import connect
 from fastflight.client import AsyncFastFlightClient, FastFlightClient, Missed
 from fastflight.errors import FastFlightError
 from fastflight.service.requests import Mock
-from fastflight_benchmark.suites.sessions.counting import JSON_SCHEMA
+from fastflight_benchmark.loading.counting import JSON_SCHEMA
 
 FILE = "/readings.csv"
 WRITTEN_ROWS = 500

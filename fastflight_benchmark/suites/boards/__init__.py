@@ -1,1 +1,0 @@
-"""Suite `boards`: files to and from many simulated boards at once."""

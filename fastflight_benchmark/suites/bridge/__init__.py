@@ -1,1 +1,0 @@
-"""What the suite `bridge` measures with: devices that only move bytes, servers in front of them, and clients."""

@@ -1,1 +1,0 @@
-"""Suite `commands`: daily tasks at the command line, beside mpremote."""

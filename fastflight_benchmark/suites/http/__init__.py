@@ -1,1 +1,0 @@
-"""Suite `http`: the gateway beside a plain FastAPI endpoint, and beside Flight."""

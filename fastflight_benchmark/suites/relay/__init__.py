@@ -1,1 +1,0 @@
-"""The parts of the suite `relay`: a seeder, relays, and a client, each in a process of its own."""

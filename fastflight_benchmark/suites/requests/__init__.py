@@ -1,1 +1,0 @@
-"""Suite `requests`: small requests per second, and what they cost."""

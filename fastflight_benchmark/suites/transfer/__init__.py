@@ -1,1 +1,0 @@
-"""Suite `transfer`: files to and from a simulated board."""

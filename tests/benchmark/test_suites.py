@@ -1,0 +1,118 @@
+"""One quick run of each suite, with a few cells: it measures its contenders, and nothing fails."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import adbc_driver_flightsql.dbapi as adbc
+import adbc_driver_manager
+import duckdb
+import pytest
+from matplotlib import pyplot as plt
+from rich.console import Console
+
+from fastflight_benchmark import machine, plot_benchmark_results, plots, report, result
+from fastflight_benchmark.engine import Bench, Suite
+from fastflight_benchmark.run_benchmark import SUITES
+from fastflight_benchmark.suites import source
+
+NOWHERE = "grpc://127.0.0.1:1"
+SWEEP = {"rows": (1_000,), "clients": (1, 2), "delays": (0, 10), "total_rows": 2_000}
+# By suite: its sizes, the chosen cells, and contenders that must have figures.
+RUNS: Mapping[str, tuple[Mapping[str, str], Mapping[str, Sequence[str]], Sequence[str]]] = {
+    "flight": (
+        {"files": "100000", "rounds_alone": "1"},
+        {"server": ("bare", "sync", "async", "limit")},
+        ("bare", "sync", "async", "limit"),
+    ),
+    "requests": (
+        {"connections": "1", "seconds": "0.1"},
+        {"server": ("bare", "sync", "async"), "load": ("flight-client",)},
+        ("bare", "sync", "async"),
+    ),
+    "transfer": (
+        {"lines": "921600", "sizes": "1000"},
+        {"part": ("file", "first transfer"), "content": ("random",)},
+        ("sync", "async", "line", "mpremote"),
+    ),
+    "sessions": (
+        {"boards": "2", "readers": "2", "recorded": "2", "sampled": "1", "seconds": "0.3", "log_bytes": "1000000"},
+        {"part": ("recorded", "log")},
+        ("async", "recording log", "plain file"),
+    ),
+    "bridge": (
+        {"round_trips": "20", "socket_bytes": "1000000"},
+        {"part": ("round trip", "bulk"), "device": ("socket",), "server": ("device alone", "fastflight raw")},
+        ("device alone", "fastflight raw"),
+    ),
+    "relay": ({"sizes": "1", "chunks": "64", "reads": "16"}, {}, ("raw", "plain", "ours", "library")),
+    "http": ({"rows": "20000"}, {"work": ("table",)}, ("gateway", "flight")),
+    "sql": ({"rows": "2000"}, {"task": ("aggregate", "fetch")}, ("sql", "DuckDB", "do_get", "ADBC")),
+    "cluster": (
+        {"servers": "0", "devices": "4", "silent": "0", "viewers": "2", "seconds": "1"},
+        {"part": ("scale",)},
+        ("cluster",),
+    ),
+    "commands": ({"tasks": "1"}, {}, ("fastflight with a server", "fastflight without a server", "mpremote")),
+}
+
+
+def quick(suite: Suite, settings: Mapping[str, str], only: Mapping[str, Sequence[str]]) -> result.Result:
+    chosen = {key: frozenset(values) for key, values in only.items()}
+    bench = Bench(suite, Console(file=io.StringIO()), NOWHERE, True, 1, settings, chosen)
+    bench.facts |= {"sweep": SWEEP, "own_sizes": False}
+    suite.run(bench)
+    return bench.result(machine.describe())
+
+
+def test_each_suite_has_a_run() -> None:
+    assert list(RUNS) == list(SUITES)
+
+
+@pytest.fixture(scope="session")
+def fonts() -> None:
+    """Draws once: matplotlib keeps the files of its fonts open, which is no leak of the test that draws first."""
+    figure, axes = plt.subplots()
+    axes.set_title("any text")
+    figure.savefig(io.BytesIO(), dpi=plots.DPI)
+    plt.close(figure)
+
+
+@pytest.fixture(scope="session")
+def queries() -> None:
+    """Queries once: DuckDB and the driver of ADBC open descriptors when they are first used, and keep them."""
+    with duckdb.connect() as local:
+        local.execute("select 1").fetchall()
+    with adbc.connect("grpc+tcp://127.0.0.1:1", autocommit=True) as connection, connection.cursor() as cursor:
+        with pytest.raises(adbc_driver_manager.Error):
+            cursor.execute("select 1")
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_suite_runs(name: str, tmp_path: Path, fonts: None, queries: None) -> None:
+    settings, only, contenders = RUNS[name]
+    found = quick(SUITES[name], settings, only)
+
+    assert found.description["errors"] == []
+    assert set(contenders) <= {row.contender for row in found.rows}
+    assert all(value > 0 for row in found.rows for value in row.known if row.better == result.MORE)
+    # The result is stored, read back, shown and drawn.
+    result.save(tmp_path / "a.json", found)
+    assert result.load(tmp_path / "a.json").rows == found.rows
+    screen = io.StringIO()
+    report.show(Console(file=screen, width=200), SUITES[name].title, found)
+    assert all(contender in screen.getvalue() for contender in contenders)
+    drawn = plot_benchmark_results.draw(tmp_path / "a.json", tmp_path)
+    assert drawn or name == "cluster"  # which has one contender here
+    assert all(path.stat().st_size > 10_000 for path in drawn)
+
+
+def test_a_source_of_the_users_own_is_measured_beside_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(result.HERE)
+    monkeypatch.syspath_prepend(str(result.HERE))
+    found = quick(source.suite("mock_data_service:NUMBERS", '{"total_rows": 10, "rows_per_batch": 10}'), {}, {})
+
+    assert found.description["errors"] == []
+    assert {row.contender for row in found.of("rate")} == {"alone", "sync", "async"}
