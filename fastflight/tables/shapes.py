@@ -140,13 +140,10 @@ class Shape:
         whole = Shape(self.depth, self.kinds | other.kinds, too_large=self.too_large or other.too_large)
         whole.items = other.items if self.items is None else self.items.joined(other.items)
         if self.fields is None or other.fields is None:
-            whole.fields = self.fields or other.fields
+            whole.fields = other.fields if self.fields is None else self.fields
         else:
-            names = {**self.fields, **other.fields}
-            whole.fields = {
-                name: other.fields.get(name, each).joined(self.fields.get(name)) for name, each in names.items()
-            }
-            whole.too_large = whole.too_large or len(names) > MAX_STRUCT_FIELDS
+            whole.fields = _together(self.fields, other.fields)
+            whole.too_large = whole.too_large or len(whole.fields) > MAX_STRUCT_FIELDS
         return whole
 
     def as_json(self) -> dict[str, Any]:
@@ -190,11 +187,15 @@ def shapes_from_json(found: Mapping[str, Any]) -> dict[str, Shape]:
 
 def joined(these: Mapping[str, Shape], others: Mapping[str, Shape]) -> dict[str, Shape]:
     """Return the columns of two files. Those of `these` come first."""
-    columns = {name: shape.joined(others.get(name)) for name, shape in these.items()}
-    columns |= {name: shape for name, shape in others.items() if name not in these}
+    columns = _together(these, others)
     if len(columns) > MAX_COLUMNS:
         raise DataError(f"more than {MAX_COLUMNS} different columns", hint="Name the columns to read in a schema")
     return columns
+
+
+def _together(these: Mapping[str, Shape], others: Mapping[str, Shape]) -> dict[str, Shape]:
+    whole = {name: shape.joined(others.get(name)) for name, shape in these.items()}
+    return whole | {name: shape for name, shape in others.items() if name not in these}
 
 
 def columns_of(shapes: Mapping[str, Shape], empty: pa.DataType | None = None) -> pa.Schema:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fastflight.tables import Layout, TextOptions, open_reader, open_whole
+from fastflight.tables.shapes import Shape, joined, shapes_from_json
 
 NAN = "nan"
 
@@ -274,3 +276,46 @@ def test_every_value_of_any_dialect_comes_back(
     layout = Layout("csv", text=TextOptions(**options))
     pieces = open_whole(layout, lambda: (data[start : start + piece] for start in range(0, len(data), piece)))
     assert pa.Table.from_batches(list(pieces.batches()), pieces.schema).equals(seen)
+
+
+JSON_VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**65), 2**65)
+    | st.floats(allow_nan=False)
+    | st.sampled_from(["", "N/A", "2026-01-02", "2026-01-02T03:04:05Z", "nan", "text"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("xy"), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+def files_of(format_: str, rows: list[dict[str, Any]], columns: list[str]) -> bytes:
+    if format_ == "jsonl":
+        return "".join(json.dumps(row) + "\n" for row in rows).encode()
+    lines = [",".join(columns), *(",".join(cell(row.get(name), ",", ".") for name in columns) for row in rows)]
+    return "".join(line + "\n" for line in lines).encode()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data(), st.sampled_from(["csv", "jsonl"]))
+def test_files_that_are_read_together_have_the_types_of_one_file(data: st.DataObject, format_: str) -> None:
+    """As long as their columns have the same order."""
+    value = JSON_VALUES if format_ == "jsonl" else st.none() | st.one_of(*VALUES.values())
+    row = st.fixed_dictionaries({"a": value, "b": value})
+    rows = data.draw(st.lists(row, min_size=2, max_size=8))
+    at = data.draw(st.integers(1, len(rows) - 1))
+    text = TextOptions(delimiter=",", decimal=".", header=1) if format_ == "csv" else TextOptions()
+
+    def read(rows: list[dict[str, Any]], kinds: dict[str, Shape] | None = None) -> tuple[Any, pa.Table]:
+        content = files_of(format_, rows, ["a", "b"])
+        file = open_whole(Layout(format_, text=text, kinds=kinds), lambda: iter([content]))
+        return file.kinds, pa.Table.from_batches(list(file.batches()), file.schema)
+
+    _, together = read(rows)
+    kinds: dict[str, Shape] = {}
+    for part in (rows[:at], rows[at:]):
+        sent = {name: shape.as_json() for name, shape in read(part)[0].items()}
+        kinds = joined(kinds, shapes_from_json(json.loads(json.dumps(sent))))
+    parts = [read(part, kinds)[1] for part in (rows[:at], rows[at:])]
+    assert [part.schema for part in parts] == [together.schema] * 2
+    assert repr(pa.concat_tables(parts).to_pylist()) == repr(together.to_pylist())

@@ -30,8 +30,8 @@ READABLE = ("arrow", "jsonl", "csv")
 
 # How long a small request that is read whole may take to arrive, even if its bytes keep coming one by one.
 WHOLE_SECONDS = 30.0
-# A text that is kept on the server's disk until its end: larger than the flash of any board, and of most cards' logs.
-MAX_SPOOLED_BYTES = 1 << 30
+# A text that is kept on the server's disk until its end: more than the flash of nearly any board holds.
+MAX_SPOOLED_BYTES = 64 * 1024 * 1024
 
 
 def format_of_content(media_type: str) -> str:
