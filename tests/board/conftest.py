@@ -17,7 +17,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
+from fastflight.app.settings import RecordingSettings, ServeSettings
 from fastflight.cli.main import app
 from fastflight.client import FastFlightClient
 from fastflight.device import Inventory, Session
@@ -67,6 +67,8 @@ class Board:
     lacks: frozenset[str]
     folder: str
     stack: ExitStack = field(repr=False)
+    # Where its server keeps recordings, if it does.
+    recordings: Path | None = None
     _location: str = ""
 
     def path(self, name: str) -> str:
@@ -81,7 +83,9 @@ class Board:
     def location(self) -> str:
         """The address of a server with the device `board`. It holds the board's line until the test ends."""
         if not self._location:
-            server = self.stack.enter_context(open_server(ServeSettings("grpc://127.0.0.1:0", {"board": self.url})))
+            recordings = RecordingSettings(self.recordings) if self.recordings else None
+            settings = ServeSettings("grpc://127.0.0.1:0", {"board": self.url}, recordings=recordings)
+            server = self.stack.enter_context(open_server(settings))
             self._location = server.location
         return self._location
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from pathlib import Path
@@ -103,6 +104,38 @@ def test_tail_shows_a_program_until_ctrl_c_and_leaves_it_alone(board: Board) -> 
     code, shown = board.type("tail", keys=[("row", CTRL_C)])
     assert code in (0, INTERRUPTED), shown
     assert int(board.run("eval", "n", "--interrupt").stdout) > 0
+
+
+TALKS = "import time\nn = 0\nwhile True:\n n += 1\n print('{\"n\": %d}' % n)\n time.sleep_ms(20)\n"
+# Each command, what is pressed when it has printed what, its exit code, and what it prints at the end.
+COMMANDS: list[tuple[str, list[tuple[str, str]], int, str]] = [
+    ("collect board:/log.csv --to logs --every 0.01", [("1 part, 8 B", CTRL_C)], INTERRUPTED, "interrupted"),
+    ("agent install", [], 0, "/fastflight_agent.py is there"),
+    ("agent remove", [], 0, "/fastflight_agent.py is gone"),
+    ("deploy app --healthy begun --within 20", [], 0, "accepted"),
+    ("plot --column n --seconds 0.5 -o whole.png", [], 0, "whole.png: "),
+    ("plot --column n --seconds 60 -o cut.png", [("until then", CTRL_C)], INTERRUPTED, "the plot shows the rows until"),
+    ("record board", [], 0, "board"),
+    ("record board --stop", [], 0, "board"),
+]
+
+
+@pytest.mark.needs("folders", "digests", "main.py", "interrupts")
+def test_commands_for_programs(board: Board, here: Path) -> None:
+    (here / "app").mkdir()
+    (here / "app" / "main.py").write_text(f"print('begun')\n{TALKS}")
+    board.recordings = here / "recordings"
+    board.run("exec", "f = open('/log.csv', 'w')\nf.write('1,a\\n2,b\\n')\nf.close()")
+    for command, keys, exit_code, printed in COMMANDS:
+        code, shown = board.type(*command.split(), keys=keys)
+        assert (code, printed in shown, "Traceback" in shown) == (exit_code, True, False), (command, shown)
+    logs = [path for path in (here / "logs").rglob("*.csv") if path.is_file()]
+    assert [path.read_text() for path in logs] == ["1,a\n2,b\n"]
+    assert (here / "whole.png").read_bytes()[:4] == (here / "cut.png").read_bytes()[:4] == b"\x89PNG"
+    rows = [
+        json.loads(line) for line in board.run("replay", "board", "--format", "lines", "--json").stdout.splitlines()
+    ]
+    assert any(row["text"].startswith('{"n"') for row in rows)
 
 
 @pytest.mark.needs("folders", "digests")
