@@ -86,7 +86,9 @@ def places(folder: Path) -> Iterator[Mapping[str, Place]]:
         server = stack.enter_context(
             spawned("fastflight", "serve", "--server", FREE_PORT, "--device", f"board={boards[SERVER].path}")
         )
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("FASTFLIGHT_", "VISUAL"))}
+        # Python stores what it compiles, as it does for users.
+        left_out = ("FASTFLIGHT_", "VISUAL", "PYTHONDONTWRITEBYTECODE")
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         clean["EDITOR"] = EDITOR
         yield {
             SERVER: Place(boards[SERVER].folder, (), (), {**clean, "FASTFLIGHT_SERVER": server.location}),

@@ -253,7 +253,9 @@ def _copied(bench: Bench, tool: str, folder: Folder, line: int, round_: int) -> 
 
 def _timed(words: Sequence[str], folder: Path) -> float:
     """Run a command of this environment. Return the seconds."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("FASTFLIGHT_")}
+    # Python stores what it compiles, as it does for users.
+    left_out = ("FASTFLIGHT_", "PYTHONDONTWRITEBYTECODE")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     began = time.perf_counter()
     try:
         ended = subprocess.run(
