@@ -109,10 +109,6 @@ class Stage:
         """Return the address of a server; numbers go round."""
         return [*self.servers.values()][number % len(self.servers)].location
 
-    def name(self, number: int) -> str:
-        """Return the name of the server at `location`."""
-        return [*self.servers][number % len(self.servers)]
-
     def owners(self) -> dict[str, str]:
         """Return the owner of each device that has one, as the first server says that answers. Empty if none does."""
         if self._nats is None:

@@ -69,6 +69,7 @@ class Bench:
     errors: list[str] = field(default_factory=list)
     _rows: dict[tuple[object, ...], Row] = field(default_factory=dict)
     _seen: dict[str, set[str]] = field(default_factory=dict)
+    # Shows what is measured now; without a text, that there is one more figure.
     _step: Callable[[str], None] = lambda text: None
 
     def say(self, text: str) -> None:
@@ -111,6 +112,7 @@ class Bench:
             if row is None:
                 row = self._rows[key] = Row(dict(cell), contender, name, measure.unit, measure.better)
             row.put(round_, value)
+            self._step("")
 
     def fail(self, where: str, error: object) -> None:
         """Note a failed measurement; the others go on, and the exit code will be 1."""
@@ -127,22 +129,29 @@ class Bench:
     @contextlib.contextmanager
     def progress(self) -> Iterator[None]:
         """Show what is measured while the context lasts."""
-        columns = (TextColumn("{task.completed} measured"), BarColumn(), TimeElapsedColumn())
+        columns = (TextColumn("{task.completed} figures"), BarColumn(), TimeElapsedColumn())
         with Progress(*columns, TextColumn("{task.description}"), console=self.console, transient=True) as bar:
             task = bar.add_task("starting", total=None)
-            self._step = lambda text: bar.update(task, advance=1, description=text)
+            self._step = lambda text: bar.update(task, description=text) if text else bar.advance(task)
             yield
 
     def result(self, machine: Mapping[str, Any]) -> Result:
-        """Return the result. `RequestError` if `--only` chose nothing, or a key or value that no cell has."""
+        """Return the result. `RequestError` if `--only` chose nothing. Say which of its keys and values no cell has."""
+        problems = []
         for key, values in self.only.items():
             if key not in self._seen:
-                raise RequestError(f"no cell has {key!r}", where="--only", hint=f"Keys: {', '.join(self._seen)}")
-            if unknown := sorted(values - self._seen[key]):
-                known = ", ".join(sorted(self._seen[key]))
-                raise RequestError(f"no cell has {key}={unknown[0]}", where="--only", hint=f"Use one of: {known}")
+                hint = f"Keys: {', '.join(self._seen)}"
+                problems.append(RequestError(f"no cell has {key!r}", where="--only", hint=hint))
+            elif unknown := sorted(values - self._seen[key]):
+                hint = f"Use one of: {', '.join(sorted(self._seen[key]))}"
+                problems.append(RequestError(f"no cell has {key}={unknown[0]}", where="--only", hint=hint))
         if not self._rows and not self.errors:
-            raise RequestError("no cell was measured", where=self.suite.name, hint="Choose other values with --only")
+            nothing = RequestError(
+                "no cell was measured", where=self.suite.name, hint="Choose other values with --only"
+            )
+            raise (*problems, nothing)[0]
+        for problem in problems:
+            self.say(str(problem))
         only = {key: sorted(values) for key, values in self.only.items()}
         description = {
             "suite": self.suite.name,

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 import psutil
@@ -35,8 +35,6 @@ from fastflight_benchmark.peers.running import FREE_PORT, SERVER, Served, named_
 from fastflight_benchmark.result import Label
 from fastflight_benchmark.spawned import spawned
 from fastflight_benchmark.table import MIB, ceiling_mbps, check
-
-Variant = Literal["default", "simple", "complex"]
 
 LIMIT = "limit"
 # How often a run reads without delay. Such a read takes a fraction of a second, and the ratio of a single pair is
