@@ -20,7 +20,6 @@ from fastflight.gateway.backend import Backend
 from fastflight.gateway.http.connections import Connections
 from fastflight.gateway.page.viewers import Viewers
 from fastflight.gateway.shared_answers import AnswerContent
-from fastflight.gateway.ws.session import Sessions
 from fastflight.gateway.ws.sockets import Sockets
 from fastflight.runtime.metrics import from_json
 
@@ -60,13 +59,11 @@ class EdgeMetrics(Collector):
         answers: Counter[tuple[str, int]],
         connections: Connections,
         sockets: Sockets,
-        sessions: Sessions,
         viewers: Viewers,
     ) -> None:
         self._answers = answers
         self._connections = connections
         self._sockets = sockets
-        self._sessions = sessions
         self._viewers = viewers
 
     def collect(self) -> Iterator[Metric]:
@@ -98,11 +95,6 @@ class EdgeMetrics(Collector):
             "fastflight_websockets_put_out",
             "WebSockets that were ended because the caller's access was revoked or changed.",
             value=self._sockets.revoked,
-        )
-        yield CounterMetricFamily(
-            "fastflight_websocket_missed_chunks",
-            "Chunks of live sessions that slow WebSocket clients missed.",
-            value=self._sessions.missed,
         )
         viewers = list(self._viewers.all())
         yield GaugeMetricFamily(

@@ -34,8 +34,7 @@ from fastflight.gateway.page.viewers import Viewers
 from fastflight.gateway.relay.relay import Relay
 from fastflight.gateway.shared_answers import AnswerContent
 from fastflight.gateway.ws.repl import Repls
-from fastflight.gateway.ws.session import Sessions
-from fastflight.gateway.ws.sockets import AcceptedUpgrade, Opening, Sockets
+from fastflight.gateway.ws.sockets import Opening, Sockets, Talk
 from fastflight.gateway.ws.tickets import LIFETIME_SECONDS, Grant, Tickets
 from fastflight.service.choices import MAX_REQUEST_BYTES
 from fastflight.service.wire import parse
@@ -43,7 +42,7 @@ from fastflight.service.wire import parse
 STREAM_FORMATS = ("arrow", "jsonl", "csv", "lines")
 EXEC_FORMATS = ("lines", "jsonl", "csv", "arrow")
 # What `POST /tickets` issues tickets for.
-USES = ("session", "repl", "fleet", "tcp")
+USES = ("repl", "fleet", "tcp")
 SERVING = "serving"
 
 
@@ -109,9 +108,7 @@ def application(
     }
     tickets = Tickets()
     viewers = Viewers(backend, open_listener)
-    live = Sessions(backend)
-    kinds: dict[str, Callable[[Opening], AcceptedUpgrade]] = {
-        "session": live,
+    kinds: dict[str, Callable[[Opening], Talk]] = {
         "repl": Repls(backend),
         "fleet": viewers,
     }
@@ -127,7 +124,7 @@ def application(
         RequestAuthenticator(backend),
         {"/health", "/health/ready", *page.paths},
     )
-    registry.register(EdgeMetrics(middleware.answers, middleware.connections, sockets, live, viewers))
+    registry.register(EdgeMetrics(middleware.answers, middleware.connections, sockets, viewers))
     return middleware
 
 
@@ -163,19 +160,17 @@ def routes(backend: Backend, tickets: Tickets) -> FastAPI:
 
     @app.post("/tickets", openapi_extra=openapi.TICKET, status_code=201, tags=["rows"])
     async def ticket(request: Request) -> Response:
-        """Issue a one-time ticket for a WebSocket: `/ws/session`, or what `?for=` names: `repl`, `fleet` or `tcp`."""
+        """Issue a one-time ticket for the WebSocket that `?for=` names: `repl` (the default), `fleet` or `tcp`."""
         use = request.query_params.get("for", USES[0])
         if use not in USES:
             raise RequestError(f"{use[:80]!r} is not a use", where="for", hint=nearest(use, USES))
         content = await Content(request.receive).whole(MAX_REQUEST_BYTES)
-        if use in ("fleet", "tcp"):
-            if content.strip() not in (b"", b"{}"):
-                raise RequestError(f"a ticket for {use} has no request", where="content", hint="Send no content")
-            decoded = None
-        else:
+        decoded = None
+        if use == "repl":
             decoded = backend.make_request(parse(content, "request"))
-        if decoded is not None:
-            backend.permit(decoded, "exchange" if use == "repl" else "read", caller_of(request))
+            backend.permit(decoded, "exchange", caller_of(request))
+        elif content.strip() not in (b"", b"{}"):
+            raise RequestError(f"a ticket for {use} has no request", where="content", hint="Send no content")
         issued = tickets.issue(Grant(use, decoded, caller_of(request)))
         return JSONResponse({"ticket": issued, "expires_seconds": LIFETIME_SECONDS}, 201)
 

@@ -219,15 +219,6 @@ def test_http_and_the_page_are_the_same(pair: Pair) -> None:
 
 def test_websockets_and_the_feed_of_the_page_have_live_rows(pair: Pair) -> None:
     address = str(pair.other.http).replace("http", "ws", 1)
-    with connect(f"{address}/ws/session?as=json") as socket:
-        socket.send(json.dumps({"type": "device.session", "device": BOARD, "format": "lines", "limit_rows": 3}))
-        rows: list[Any] = []
-        while len(rows) < 3:
-            rows += json.loads(socket.recv(60)).get("rows", [])
-        assert all(row["text"] for row in rows)
-    with connect(f"{address}/ws/session?as=json") as socket:
-        socket.send(json.dumps(BAD[0]))
-        assert json.loads(socket.recv(60))["error"]["code"] == "device.file_missing"
     with connect(f"{address}/ws/repl/{BOARD}") as socket:
         assert json.loads(socket.recv(60)) == {"ready": {"device": BOARD}}
         socket.send(b"\x03\x03print(6 * 7)\r")

@@ -39,7 +39,7 @@ BEGUN_BYTES = 4096
 HTTP_SECONDS = 60.0
 # Of a client whose connection was ended without a word.
 CUT = "cut"
-# How a WebSocket is closed at a shutdown: a live session, and what is asked for then.
+# How a WebSocket is closed at a shutdown: the feed of the page, and what is asked for then.
 GOING_AWAY, UNAVAILABLE = 1001, 4503
 INTERNAL = FastFlightError.code
 # Clients that are told of an end by nothing but their connection: all others have words for it, and must use them.
@@ -120,7 +120,7 @@ class DrainCrowd:
             add(STALLED, lambda name: self._stall("async"), "")
             add(HTTP, self._fetch, board)
             add(HTTP_STALLED, self._fetch_nothing, "")
-            add(WEBSOCKET, self._watch, printer)
+            add(WEBSOCKET, lambda name: self._watch(), "")
         for board in boards:
             add("writer", self._write, board)
         add(SILENT_WRITER, self._write_nothing, place.silent)
@@ -288,11 +288,11 @@ class DrainCrowd:
                 pass
             raise ShortAnswer("a table without end")
 
-    def _watch(self, board: str) -> None:
-        with connect(self._place.http.replace("http", "ws") + "/ws/session?as=json") as socket:
-            socket.send(json.dumps({"type": "device.session", "device": board}))
+    def _watch(self) -> None:
+        with connect(self._place.http.replace("http", "ws") + "/ws/fleet") as socket:
             while True:
-                self._count(len(json.loads(socket.recv()).get("rows", ())))
+                socket.recv()
+                self._begun()
 
     def _ask(self) -> None:
         with FastFlightClient(self._place.location) as client:

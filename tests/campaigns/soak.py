@@ -5,7 +5,7 @@
     python -m tests.campaigns.soak --minutes 60 --clients 200 --tides   # three of four clients pause for 90 s in 180
 
 One board in ten is a simulated one, with files and a REPL; the others print rows, many to a process. All are recorded.
-Clients (`soaking.visits`) read files, follow sessions, write and verify, use a REPL, come by HTTP and WebSocket, read
+Clients (`soaking.visits`) read files, follow sessions, write and verify, use a REPL, come by HTTP, read
 slowly, and hang up. The server's process is sampled into a CSV beside a plot. Exit code 1: memory grew after the
 warm-up, descriptors or threads were not given back, a row is unaccounted for, or an error had no code.
 

@@ -19,7 +19,7 @@ from websockets.http11 import Response
 
 from fastflight.errors import FastFlightError, TransportClosed
 from tests.campaigns.faulting import report, trial
-from tests.campaigns.faulting.browsing import BROKEN, HttpPut, WebSession, unfinished
+from tests.campaigns.faulting.browsing import BROKEN, HttpPut, HttpSession, unfinished
 from tests.campaigns.faulting.campaign import Campaign
 from tests.campaigns.faulting.program import Program
 from tests.campaigns.faulting.stage import BROWSER_GATEWAY, SOCKET, Stage
@@ -86,7 +86,7 @@ def test_rows_are_whole_between_places_where_something_may_be_missing() -> None:
     assert list(stretches(kept)) == [b"ab", b"c", b"de"]
 
 
-@pytest.mark.parametrize("made", [Session, WebSession])
+@pytest.mark.parametrize("made", [Session, HttpSession])
 def test_a_session_that_ends_in_order_with_fewer_rows_has_a_flaw(made: type[Rows]) -> None:
     work = made(cast(Stage, None), random.Random(1))
     work.kept = Kept(dict.fromkeys(range(ROWS), b""))

@@ -144,7 +144,7 @@ def stalled_http(scene: Scene, child: Child) -> Check:
     assert answer.recv(12) == b"HTTP/1.1 200"
     upgrade = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13")
     key = "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="
-    for path in ("/ws/fleet", "/ws/session", "/ws/repl/demo", "/ws/tcp?host=127.0.0.1&port=9"):
+    for path in ("/ws/fleet", "/ws/repl/demo", "/ws/tcp?host=127.0.0.1&port=9"):
         opened = scene.connection(url, f"GET {path} HTTP/1.1", here, *upgrade, key, "")
         assert opened.recv(12) == b"HTTP/1.1 101"
     return lambda: None

@@ -182,18 +182,17 @@ def ended(client: ClientConnection) -> tuple[int | None, list[Any]]:
 
 
 def test_a_websocket_wants_a_ticket_or_the_header(guarded: GuardedGateway) -> None:
-    for path in ("/ws/session", "/ws/repl/lab-1", "/ws/fleet", "/ws/none"):
+    for path in ("/ws/repl/lab-1", "/ws/fleet", "/ws/none"):
         assert refused(guarded.ws + path) == 401
         assert refused(f"{guarded.ws}{path}?ticket=x.y") == (401 if path == "/ws/none" else 403)
-    request = {"type": "device.session", "device": "lab-1", "limit_rows": 1}
-    ticket = guarded.ticket("listener", "session", **request)
-    with connect(f"{guarded.ws}/ws/session?ticket={ticket}") as client:
-        assert ended(client)[0] == 1000
-    assert refused(f"{guarded.ws}/ws/session?ticket={ticket}") == 403
+    ticket = guarded.ticket("operator", "repl", type="device.session", device="lab-1")
+    with connect(f"{guarded.ws}/ws/repl/lab-1?ticket={ticket}") as client:
+        assert "ready" in str(client.recv(SOON))
+    assert refused(f"{guarded.ws}/ws/repl/lab-1?ticket={ticket}") == 403
+    operator = {"authorization": f"Bearer {guarded.tokens['operator']}"}
+    with connect(f"{guarded.ws}/ws/repl/lab-1", additional_headers=operator) as client:
+        assert "ready" in str(client.recv(SOON))
     shown = {"authorization": f"Bearer {guarded.tokens['listener']}"}
-    with connect(f"{guarded.ws}/ws/session", additional_headers=shown) as client:
-        client.send(json.dumps(request))
-        assert ended(client)[0] == 1000
     with connect(f"{guarded.ws}/ws/repl/lab-1", additional_headers=shown) as client:
         assert ended(client)[0] == 4403
     with connect(f"{guarded.ws}/ws/repl/secret", additional_headers=shown) as client:
@@ -244,7 +243,7 @@ def test_whose_token_is_good_no_more_is_put_out(how: str) -> None:
         assert guarded.ask("operator", "GET", "/devices/lab-1/info").status == 200
         request = {"type": "device.session", "device": "lab-1"}
         paths = [
-            f"/ws/session?ticket={guarded.ticket('operator', 'session', **request)}",
+            f"/ws/repl/lab-1?ticket={guarded.ticket('operator', 'repl', **request)}",
             f"/ws/fleet?ticket={guarded.ticket('operator', 'fleet')}",
         ]
         unused = guarded.ticket("operator", "fleet")

@@ -29,10 +29,12 @@ from fastflight.gateway.ws.tickets import Tickets
 from tests.support.waiting import until
 
 from ..server.conftest import SOON
+from .raw_websocket import BINARY, CONTINUATION, PING, accepted, frame, opened
 
 MIB = 1024 * 1024
 # More than the buffers of all sockets on the way hold together.
 MUCH = 32 * MIB
+PINGS, PING_BYTES = 160_000, 125
 
 
 async def nothing(scope: Scope, receive: Receive, send: Send) -> None:
@@ -51,6 +53,9 @@ class RelayGateway:
 
     def url(self, port: int | str, host: str = "127.0.0.1") -> str:
         return f"{self.gateway.url.replace('http', 'ws')}/ws/tcp?host={quote(host)}&port={quote(str(port))}"
+
+    def path(self, listener: socket.socket) -> str:
+        return f"/ws/tcp?host=127.0.0.1&port={listener.getsockname()[1]}"
 
     @contextmanager
     def connect(self, listener: socket.socket, **options: Any) -> Iterator[tuple[ClientConnection, socket.socket]]:
@@ -256,13 +261,7 @@ def test_a_client_that_does_not_read_is_cut_and_costs_a_bounded_amount(
 ) -> None:
     monkeypatch.setattr("fastflight.gateway.http.connections.STALL_SECONDS", 2.0)
     with serving() as relay, relay.connect(listener) as (reader, beside), ExitStack() as parts:
-        sock = parts.enter_context(socket.socket())
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 * 1024)
-        sock.connect(("127.0.0.1", relay.gateway.port))
-        path = relay.url(listener.getsockname()[1]).partition(str(relay.gateway.port))[2]
-        upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13"
-        key = "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="
-        sock.sendall(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{upgrade}\r\n{key}\r\n\r\n".encode())
+        parts.enter_context(opened(relay.gateway, relay.path(listener)))
         there, _ = listener.accept()
         parts.enter_context(there)
         sent = 0
@@ -304,6 +303,43 @@ def test_a_client_that_waits_for_a_slow_target_is_not_taken_for_gone(
         assert sending.is_alive()
         assert len(received(there, MUCH)) == MUCH
         sending.join()
+
+
+def test_a_client_that_sends_no_more_and_does_not_read_has_left(relay: RelayGateway, listener: socket.socket) -> None:
+    with accepted(relay.gateway, relay.path(listener)) as raw:
+        there, _ = listener.accept()
+        with there:
+            there.setblocking(False)
+            while select.select([], [there], [], 0.5)[1]:
+                there.send(bytes(1 << 16))
+            raw.shutdown(socket.SHUT_WR)
+            there.settimeout(SOON)
+            with pytest.raises(ConnectionError):
+                there.recv(1)
+
+
+def test_a_message_may_come_in_any_number_of_fragments(relay: RelayGateway, listener: socket.socket) -> None:
+    content = bytes(range(100))
+    with accepted(relay.gateway, relay.path(listener)) as raw:
+        there, _ = listener.accept()
+        with there:
+            raw.sendall(frame(BINARY, final=False) + frame(CONTINUATION, final=False) * 10_000)
+            raw.sendall(b"".join(frame(CONTINUATION, content[at : at + 1], final=False) for at in range(len(content))))
+            raw.sendall(frame(CONTINUATION))
+            assert received(there, len(content)) == content
+
+
+def test_pings_of_one_that_does_not_read_are_not_kept(relay: RelayGateway, listener: socket.socket) -> None:
+    with accepted(relay.gateway, relay.path(listener)) as raw:
+        for start in range(0, PINGS, 1000):
+            raw.sendall(b"".join(frame(PING, b"%0*d" % (PING_BYTES, start + number)) for number in range(1000)))
+        last = b"%0*d" % (PING_BYTES, PINGS - 1)
+        said, rest = 0, b""
+        while last not in rest:
+            data = raw.recv(1 << 20)
+            said, rest = said + len(data), (rest + data)[-2 * PING_BYTES :]
+    # The rest is what the system's own buffers hold.
+    assert said < PINGS * PING_BYTES // 2
 
 
 def test_times_are_logged_when_asked_for(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,13 +144,11 @@ class Asker:
             own = {name: value for name, value in answer.headers.items() if name not in BY_CHANCE}
             return str(answer.status), json.dumps(own), answer.read().decode()
 
-    def by_websocket(self, path: str, first: bytes = b"") -> tuple[str, ...]:
+    def by_websocket(self, path: str) -> tuple[str, ...]:
         url = f"ws://127.0.0.1:{self.both.gateway.port}{path}"
         heard: list[str] = []
         try:
             with connect(url, additional_headers={"authorization": f"Bearer {self.token}"}) as ws:
-                if first:
-                    ws.send(first.decode())
                 while True:
                     heard.append(str(ws.recv(SOON)))
         except InvalidStatus as refused:
@@ -189,7 +187,6 @@ def every_way(asker: Asker, device: str) -> Iterator[tuple[str, str, tuple[str, 
         yield f"do_get {name}", verb, asker.by_flight(lambda client, o, t=ticket: client.do_get(t, o).read_all())
         yield f"info {name}", verb, asker.by_flight(lambda client, o, c=command: client.get_flight_info(c, o))
         yield f"/stream {name}", verb, asker.by_http("POST", "/stream", request)
-        yield f"/ws/session {name}", verb, asker.by_websocket("/ws/session", request)
         if name in WRITES:
             yield f"do_put {name}", WRITES[name], asker.by_flight(lambda client, o, c=command: put(client, o, c))
     session = flight.FlightDescriptor.for_command(json.dumps({"type": "device.session", "device": device}))

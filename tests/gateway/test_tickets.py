@@ -14,16 +14,16 @@ from fastflight.gateway.ws.tickets import LIFETIME_SECONDS, MAX_TICKETS, MAX_TIC
 from fastflight.service.requests import DeviceSession
 from tests.support.clock import ManualClock
 
-GRANT = Grant("session", DeviceSession(device="demo"), ANYONE)
+GRANT = Grant("repl", DeviceSession(device="demo"), ANYONE)
 
 
 def test_a_ticket_is_good_once() -> None:
     tickets = Tickets()
     first, second = tickets.issue(GRANT), tickets.issue(GRANT)
-    assert tickets.redeem(first, "session") == GRANT
+    assert tickets.redeem(first, "repl") == GRANT
     with pytest.raises(HttpRefusal, match="unknown, used or expired"):
-        tickets.redeem(first, "session")
-    assert tickets.redeem(second, "session") == GRANT
+        tickets.redeem(first, "repl")
+    assert tickets.redeem(second, "repl") == GRANT
 
 
 def test_a_ticket_is_good_for_its_time() -> None:
@@ -31,32 +31,32 @@ def test_a_ticket_is_good_for_its_time() -> None:
     tickets = Tickets(clock)
     late, in_time = tickets.issue(GRANT), tickets.issue(GRANT)
     clock.now = LIFETIME_SECONDS - 0.01
-    assert tickets.redeem(in_time, "session") == GRANT
+    assert tickets.redeem(in_time, "repl") == GRANT
     clock.now = LIFETIME_SECONDS
     with pytest.raises(HttpRefusal, match="expired"):
-        tickets.redeem(late, "session")
+        tickets.redeem(late, "repl")
 
 
 def test_a_ticket_for_another_use_is_used_up() -> None:
     tickets = Tickets()
     ticket = tickets.issue(GRANT)
     with pytest.raises(HttpRefusal, match="another request"):
-        tickets.redeem(ticket, "repl")
+        tickets.redeem(ticket, "fleet")
     with pytest.raises(HttpRefusal, match="unknown"):
-        tickets.redeem(ticket, "session")
+        tickets.redeem(ticket, "repl")
 
 
 @pytest.mark.parametrize("guess", ["", ".", "x", "x.y", "é.é", "\udc80"])
 def test_a_guess_is_refused(guess: str) -> None:
     with pytest.raises(HttpRefusal, match="unknown"):
-        Tickets().redeem(guess, "session")
+        Tickets().redeem(guess, "repl")
 
 
 def test_a_number_without_its_secret_is_refused() -> None:
     tickets = Tickets()
     number, _, secret = tickets.issue(GRANT).partition(".")
     with pytest.raises(HttpRefusal, match="unknown"):
-        tickets.redeem(f"{number}.{secret[:-1]}", "session")
+        tickets.redeem(f"{number}.{secret[:-1]}", "repl")
 
 
 def test_no_more_wait_than_there_may_be() -> None:
@@ -118,14 +118,14 @@ def test_any_order_of_asking_showing_and_waiting(steps: list[str | float]) -> No
             ticket, until = waiting.popitem()
             used.append(ticket)
             if step == "redeem" and clock.now < until:
-                assert tickets.redeem(ticket, "session") == GRANT
+                assert tickets.redeem(ticket, "repl") == GRANT
             else:
                 with pytest.raises(HttpRefusal):
-                    tickets.redeem(ticket, "repl" if step == "other use" else "session")
+                    tickets.redeem(ticket, "fleet" if step == "other use" else "repl")
         else:
             # A guess of the number uses the ticket up: it cannot be tried again and again.
             guess = next(iter(waiting), "") + "x" if step == "guess" else used[-1]
             waiting.pop(guess[:-1], None)
             with pytest.raises(HttpRefusal):
-                tickets.redeem(guess, "session")
+                tickets.redeem(guess, "repl")
         assert len(tickets._open) <= len(waiting) + sum(until <= clock.now for until in waiting.values())

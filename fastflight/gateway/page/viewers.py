@@ -15,7 +15,7 @@ from fastflight.gateway.page.fleet import Fleet
 from fastflight.gateway.page.listeners import MAX_SESSIONS, OpenListener, session_listeners
 from fastflight.gateway.page.view import PageViewer
 from fastflight.gateway.ws.channel import WebSocketChannel
-from fastflight.gateway.ws.sockets import AcceptedUpgrade, Opening
+from fastflight.gateway.ws.sockets import Opening, Talk
 from fastflight.service.requests import SERVER_DRAINING
 
 
@@ -27,7 +27,7 @@ class Viewers:
         self._fleet = Fleet(backend, open_listener or session_listeners(backend, asyncio.Semaphore(MAX_SESSIONS)))
         self._skipped_before = 0
 
-    def __call__(self, opening: Opening) -> AcceptedUpgrade:
+    def __call__(self, opening: Opening) -> Talk:
         if opening.rest:
             raise HttpRefusal(404, "no WebSocket there", where=opening.rest[:80], hint="It is /ws/fleet")
 
@@ -42,7 +42,7 @@ class Viewers:
                     viewer.skipped = 0
             return SERVER_DRAINING
 
-        return AcceptedUpgrade(talk)
+        return talk
 
     def all(self) -> Iterator[PageViewer]:
         """Yield all viewers."""

@@ -25,7 +25,7 @@ from fastflight.gateway.errors import HttpRefusal
 from fastflight.gateway.http.quota import Quota
 from fastflight.gateway.relay.targets import AllowedTargets, Asker, Endpoint
 from fastflight.gateway.ws.channel import WebSocketChannel
-from fastflight.gateway.ws.sockets import AcceptedUpgrade, Opening
+from fastflight.gateway.ws.sockets import Opening, Talk
 
 log = structlog.get_logger(__name__)
 
@@ -64,7 +64,7 @@ class Relay:
             MAX_STREAMS, MAX_STREAMS_OF_ONE, "relayed streams", retry_seconds=RETRY_SECONDS, hint="Close one, or wait"
         )
 
-    def __call__(self, opening: Opening) -> AcceptedUpgrade:
+    def __call__(self, opening: Opening) -> Talk:
         if opening.rest:
             raise HttpRefusal(
                 404, "no WebSocket there", where=opening.rest[:80], hint="It is /ws/tcp?host=...&port=..."
@@ -79,7 +79,7 @@ class Relay:
                 async with cancel_when(lambda: _wait(evicted)):
                     return await self._relay(host, port, asker, channel)
 
-        return AcceptedUpgrade(talk)
+        return talk
 
     @contextlib.contextmanager
     def _place(self, name: str | None) -> Iterator[asyncio.Future[Exception]]:

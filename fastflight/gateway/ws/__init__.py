@@ -1,1 +1,1 @@
-"""WebSockets: the rows of a request, a terminal, and the one-time tickets that open them."""
+"""WebSockets: what they have in common, a terminal, and the one-time tickets that open them."""

@@ -2,8 +2,8 @@
 
 The message `{"ready": {"device": ...}}` says that the client has the device. If somebody else holds it, the client gets
 an error that names the holder. After `ready`, each message of the client, binary or text, is sent to the device
-unchanged, Ctrl-C included. The device's output comes in binary messages. Text messages are those of a session: a note
-about missed data, the trailer, an error.
+unchanged, Ctrl-C included. The device's output comes in binary messages. Other text messages are `{"note": ...}` about
+missed data, then `{"trailer": ...}` at the end, or `{"error": ...}` instead.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from fastflight.errors import RequestError, nearest
 from fastflight.gateway.backend import Backend, StreamedAnswer
 from fastflight.gateway.cancellation import cancel_when
 from fastflight.gateway.ws.channel import WebSocketChannel
-from fastflight.gateway.ws.session import AHEAD_BYTES
-from fastflight.gateway.ws.sockets import AcceptedUpgrade, Opening
+from fastflight.gateway.ws.sockets import Opening, Talk
 from fastflight.gateway.ws.terminal_input import TerminalInput
 from fastflight.gateway.ws.tickets import wrong_ticket
 from fastflight.service.requests import DeviceSession
+
+# Bytes that wait between a device and its terminal. As many may be in the sender, and each may be one batch over.
+AHEAD_BYTES = 128 * 1024
 
 
 class Repls:
@@ -25,7 +27,7 @@ class Repls:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    def __call__(self, opening: Opening) -> AcceptedUpgrade:
+    def __call__(self, opening: Opening) -> Talk:
         if opening.query:
             unknown = next(iter(opening.query))
             raise RequestError("unknown key", where=unknown[:80], hint=nearest(unknown, ["ticket"]))
@@ -44,7 +46,7 @@ class Repls:
                     await channel.tell(ready={"device": opening.rest})
                     return await _send_output(answer, channel)
 
-        return AcceptedUpgrade(talk)
+        return talk
 
 
 async def _receive_input(channel: WebSocketChannel, terminal_input: TerminalInput) -> Exception:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import parse_qsl
 
@@ -38,26 +38,13 @@ class Opening:
 
     rest: str
     query: Mapping[str, str]
-    subprotocols: tuple[str, ...]
     grant: Grant | None
     caller: Caller
     own_port: int | None
 
 
-# Serves one accepted WebSocket; returns why it ends.
+# Serves one accepted WebSocket until it ends; returns why.
 Talk: TypeAlias = Callable[[WebSocketChannel], Awaitable[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class AcceptedUpgrade:
-    """How to serve an accepted upgrade: `talk` runs until the WebSocket ends.
-
-    `subprotocol` is the one to accept, or None. `Sockets` sets `kind`, the name in the path, and counts by it.
-    """
-
-    talk: Talk
-    subprotocol: str | None = None
-    kind: str = ""
 
 
 class Sockets:
@@ -65,7 +52,7 @@ class Sockets:
 
     def __init__(
         self,
-        kinds: Mapping[str, Callable[[Opening], AcceptedUpgrade]],
+        kinds: Mapping[str, Callable[[Opening], Talk]],
         tickets: Tickets,
         check: Callable[[Caller], None] = lambda caller: None,
     ) -> None:
@@ -90,16 +77,16 @@ class Sockets:
         try:
             if self._ending:
                 raise _shutting_down()
-            accepted, caller = self._accept(scope)
+            talk, kind, caller = self._accept(scope)
         except Exception as error:
             await send_error(send, error, "websocket.http")
             return
-        self._open[task] = caller, accepted.kind
+        self._open[task] = caller, kind
         if self._next_check is None:
             self._check_callers()
         try:
-            await send({"type": "websocket.accept", "subprotocol": accepted.subprotocol})
-            await self._carry_out(accepted.talk, WebSocketChannel(receive, send), task)
+            await send({"type": "websocket.accept"})
+            await self._carry_out(talk, WebSocketChannel(receive, send), task)
         finally:
             self._open.pop(task, None)
             self._revocations.pop(task, None)
@@ -143,8 +130,8 @@ class Sockets:
         loop = asyncio.get_running_loop()
         self._next_check = loop.call_later(LOOK_SECONDS, self._check_callers) if self._open else None
 
-    def _accept(self, scope: Scope) -> tuple[AcceptedUpgrade, Caller]:
-        """Return how to serve an upgrade, and its caller: that of its ticket, else that of its headers."""
+    def _accept(self, scope: Scope) -> tuple[Talk, str, Caller]:
+        """Return how to serve an upgrade, its kind, and its caller: that of its ticket, else that of its headers."""
         kind, _, rest = scope["path"].removeprefix(PREFIX).partition("/")
         if not scope["path"].startswith(PREFIX) or kind not in self._kinds:
             if scope.get(CALLER) is None:
@@ -159,9 +146,7 @@ class Sockets:
             raise unproven()
         self._check(caller)
         own_port = (scope.get("server") or (None, None))[1]
-        subprotocols = tuple(scope.get("subprotocols", ()))
-        accepted = self._kinds[kind](Opening(rest, query, subprotocols, grant, caller, own_port))
-        return replace(accepted, kind=kind), caller
+        return self._kinds[kind](Opening(rest, query, grant, caller, own_port)), kind, caller
 
 
 def _query(text: bytes) -> dict[str, str]:

@@ -1,11 +1,10 @@
-"""The work of a browser: files by HTTP, rows by WebSocket, and a TCP stream by the relay.
+"""The work of a browser: files and rows by HTTP, and a TCP stream by the relay.
 
 The hop leads to the server's own gateway or, for `by_gateway`, from a separate gateway to the server.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import http.client
 import json
@@ -13,6 +12,7 @@ import random
 import ssl
 from collections.abc import Iterator
 
+import pyarrow as pa
 from websockets.exceptions import ConnectionClosed, ConnectionClosedOK, InvalidStatus, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
@@ -50,26 +50,34 @@ class _Browser:
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         """The content of the answer. `Ended` for one that says why not, and for one that broke off."""
+        with self.answer(method, path, body) as answer:
+            return answer.read()
+
+    @contextlib.contextmanager
+    def answer(self, method: str, path: str, body: bytes | None = None) -> Iterator[http.client.HTTPResponse]:
+        """The answer, whose content is read in the block. `Ended` for one that says why not, and if it breaks off."""
         verifying = self.verifying()
         connection = (
             http.client.HTTPConnection(HOST, self.port(), timeout=ANSWER_SECONDS)
             if verifying is None
             else http.client.HTTPSConnection(HOST, self.port(), timeout=ANSWER_SECONDS, context=verifying)
         )
+        answer: http.client.HTTPResponse | None = None
         try:
             connection.request(method, path, body, self.stage.guard.headers)
             answer = connection.getresponse()
-            content = answer.read()
+            if answer.status >= 300:
+                content = answer.read()
+                refusal = code_of_answer(answer.status, content)
+                raise refusal or RuntimeError(f"HTTP {answer.status}: {content[:500]!r}")
+            yield answer
         except TimeoutError:
             raise  # nobody answered: that is a hang, and is judged as one
-        except (http.client.HTTPException, OSError) as error:
-            began = method == "GET" and isinstance(error, http.client.IncompleteRead)
+        except (http.client.HTTPException, OSError, StopIteration, pa.ArrowInvalid) as error:
+            began = answer is not None and method != "PUT" and not isinstance(error, OSError)
             raise Ended(BROKEN_OFF if began else BROKEN, type(error).__name__) from error
         finally:
             connection.close()
-        if answer.status < 300:
-            return content
-        raise code_of_answer(answer.status, content) or RuntimeError(f"HTTP {answer.status}: {content[:500]!r}")
 
     @contextlib.contextmanager
     def socket(self, path: str) -> Iterator[ClientConnection]:
@@ -121,26 +129,26 @@ class HttpPut(_Browser, Put):
         self.ask("PUT", f"/devices/{FILES}/files/t.bin?mode={self.mode}", self.given["t.bin"].read_bytes())
 
 
-class WebSession(_Browser, Rows):
-    name = "ws session"
+class HttpSession(_Browser, Rows):
+    name = "http session"
     way = BROWSER_GATEWAY
 
     def carry_out(self) -> None:
         self.kept.rows.clear()
         self.kept.missing.clear()
-        with self.socket("/ws/session?as=json") as socket:
-            request = {"type": "device.session", "device": TALKER, "limit_rows": ROWS, "mode": self.mode}
-            socket.send(json.dumps(request))
+        request = {"type": "device.session", "device": TALKER, "limit_rows": ROWS, "mode": self.mode}
+        with self.answer("POST", "/stream", json.dumps(request).encode()) as answer:
+            rows = pa.ipc.open_stream(answer)
             while True:
-                told = json.loads(socket.recv(ANSWER_SECONDS))
-                rows = told.get("rows", [])
-                data = (base64.b64decode(row["data"]) for row in rows)
-                self.take((row["seq"] for row in rows), (row["direction"] for row in rows), data)
-                if gap := told.get("note", {}).get("gap"):
+                batch, said = rows.read_next_batch_with_custom_metadata()
+                told = {key.decode(): json.loads(value) for key, value in (said or {}).items()}
+                columns = (batch[key].to_pylist() for key in ("seq", "direction", "data"))
+                self.take(*columns)
+                if gap := told.get("fastflight.note", {}).get("gap"):
                     self.kept.missing.append((gap["first"], gap["last"]))
-                if error := told.get("error"):
+                if error := told.get("fastflight.error"):
                     raise code_of_answer(503, json.dumps(error).encode()) or RuntimeError(f"told {error}")
-                if trailer := told.get("trailer"):
+                if trailer := told.get("fastflight.trailer"):
                     if trailer["ended"] != "limit reached":
                         raise Ended(f"ended: {trailer['ended']}")
                     return

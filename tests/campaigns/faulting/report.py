@@ -20,7 +20,7 @@ KINDS = {
     "get -r": "files from boards",
     "GET": "files from boards",
     "session": "sessions",
-    "ws session": "sessions",
+    "http session": "sessions",
     "recording": "recordings",
     "relay": "relay",
 }

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from tests.campaigns.faulting.browsing import BROKEN, HttpGet, HttpPut, Relayed, WebSession
+from tests.campaigns.faulting.browsing import BROKEN, HttpGet, HttpPut, HttpSession, Relayed
 from tests.campaigns.faulting.stage import TALKER, Stage
 from tests.campaigns.faulting.strikes import FULL, FULL_DISK, Strike, strike
 from tests.campaigns.faulting.talker import flaw, recorded, stretches
@@ -61,7 +61,7 @@ WORKS: Sequence[tuple[float, type[Work]]] = (
     (2, Recording),
     (1, HttpGet),
     (1, HttpPut),
-    (1, WebSession),
+    (1, HttpSession),
     (1, Relayed),
     (0.6, PutProcess),
 )

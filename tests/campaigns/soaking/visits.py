@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-from websockets.sync.client import connect
 
 from fastflight.client import AsyncFastFlightClient, FastFlightClient, Missed
 from fastflight.errors import FastFlightError
@@ -59,7 +58,7 @@ class Counted:
 
 
 class Told(FastFlightError):
-    """An error from a WebSocket, by its code."""
+    """An error among the rows of an answer, by its code."""
 
     def __init__(self, code: str, what: str) -> None:
         super().__init__(what)
@@ -165,7 +164,7 @@ def lines(http: str, board: str) -> bytes:
 
 
 def watching(place: Place, chance: random.Random, own: str) -> Counted:
-    """Follow a live session over a WebSocket."""
+    """Follow a live session over HTTP."""
     asked = {
         "type": "device.session",
         "device": chance.choice(place.printing),
@@ -174,22 +173,21 @@ def watching(place: Place, chance: random.Random, own: str) -> Counted:
         "schema": JSON_SCHEMA,
     }
     counted, last, ended = Counted(), -1, False
-    with connect(place.http.replace("http", "ws") + "/ws/session?as=json") as socket:
-        socket.send(json.dumps(asked))
-        for message in socket:
-            told = json.loads(message)
-            if error := told.get("error"):
+    with urllib.request.urlopen(f"{place.http}/stream", json.dumps(asked).encode(), timeout=HTTP_SECONDS) as answer:
+        rows = pa.ipc.open_stream(answer)
+        while not ended:
+            batch, said = rows.read_next_batch_with_custom_metadata()
+            told = {key.decode(): json.loads(value) for key, value in (said or {}).items()}
+            if error := told.get("fastflight.error"):
                 raise Told(error.get("code", INTERNAL), str(error))
-            ended = ended or "trailer" in told
-            for row in told.get("rows", ()):
-                counted.read += 1
-                counted.wrong += last >= 0 and row["n"] != last + 1
-                last = row["n"]
-            if "gap" in told.get("note", {}):
+            ended = "fastflight.trailer" in told
+            if "gap" in told.get("fastflight.note", {}):
                 counted.told_missing += 1
                 last = -1
-    if not ended:
-        raise EOFError("a session without a last word")
+            for number in batch["n"].to_pylist():
+                counted.read += 1
+                counted.wrong += last >= 0 and number != last + 1
+                last = number
     return counted
 
 

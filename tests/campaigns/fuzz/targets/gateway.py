@@ -44,7 +44,7 @@ PATHS = (
     "/devices/demo/info", "/devices/demo/exec", "/stream", "/tickets", "/actions/health", "/recordings/demo", "/health",
     "/metrics", "/", "/openapi.json", "/health/ready", "/recordings", "/cluster", "/docs", "/live",
 )  # fmt: skip
-SOCKETS = ("/ws/session", "/ws/repl/demo", "/ws/none", "/ws/session/x", "/elsewhere")
+SOCKETS = ("/ws/fleet", "/ws/repl/demo", "/ws/none", "/ws/fleet/x", "/elsewhere")
 QUERIES = (
     b"", b"format=jsonl", b"format=parquet", b"interrupt=true", b"columns=i,s&batch_rows=1", b"for=tcp", b"as=csv",
     b"format=csv&formulas=escape",
@@ -199,7 +199,7 @@ def run(data: bytes) -> None:
     if kind & 16:
         body = body[: material.byte()] + material.rest()
     if kind & 2:
-        scope.update(type="websocket", scheme="ws", subprotocols=["json"] if leaves else [])
+        scope.update(type="websocket", scheme="ws")
         said: list[Message] = [{"type": "websocket.connect"}]
         for number, piece in enumerate(cut(body, pattern, 2)):
             text = number & 1 or pattern & 1
@@ -252,7 +252,6 @@ TARGET = Target(
         "fastflight.gateway.origins",
         "fastflight.gateway.content.files",
         "fastflight.gateway.routes",
-        "fastflight.gateway.ws.session",
         "fastflight.gateway.ws.sockets",
     ),
     seeds=(

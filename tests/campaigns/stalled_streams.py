@@ -1,21 +1,21 @@
-"""Measures what WebSocket clients that stop reading cost the gateway.
+"""Measures what HTTP clients that stop reading cost the gateway.
 
-    python -m tests.campaigns.stalled_sockets
+    python -m tests.campaigns.stalled_streams
 
-Clients of `/ws/session` ask for a table without end and never read. The server's memory is taken before, and when it no
-longer grows.
+Clients of `POST /stream` ask for a table without end and never read. The server's memory is taken before, and when it
+no longer grows.
 """
 
 from __future__ import annotations
 
+import http.client
 import json
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Annotated
 
 import psutil
 import typer
-from websockets.sync.client import connect
 
 from fastflight.app.nats_servers import free_ports
 from fastflight.client import FastFlightClient
@@ -47,13 +47,11 @@ def main(clients: Annotated[int, typer.Option(min=1, metavar="N", help="How many
 
 
 def _stall(port: int, clients: int, parts: ExitStack) -> None:
-    """Start clients that send their request, and whose library stops reading when one message waits."""
+    """Start clients that send their request, and read no more than the head of the answer."""
     for _ in range(clients):
-        address = f"ws://127.0.0.1:{port}/ws/session"
-        client = parts.enter_context(
-            connect(address, max_queue=1, ping_interval=None, compression=None, close_timeout=0)
-        )
-        client.send(REQUEST)
+        connection = parts.enter_context(closing(http.client.HTTPConnection("127.0.0.1", port)))
+        connection.request("POST", "/stream", REQUEST)
+        connection.getresponse()
 
 
 def _refuse_fewer(location: str, streams: int) -> None:
