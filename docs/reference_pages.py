@@ -307,9 +307,8 @@ def _gateway_metrics() -> EdgeMetrics:
     """Return the collector of a gateway that has done nothing. Its parts are not needed to name the metrics."""
     connections: Any = SimpleNamespace(open=0, unasked=0, refused=0, crowded_out=0, late=0, not_read=0)
     sockets: Any = SimpleNamespace(open=dict, revoked=0)
-    sessions: Any = SimpleNamespace(missed=0)
     viewers: Any = SimpleNamespace(all=list, skipped=0)
-    return EdgeMetrics(Counter(), connections, sockets, sessions, viewers)
+    return EdgeMetrics(Counter(), connections, sockets, viewers)
 
 
 def _metric(row: tuple[str, str, Sequence[str], str]) -> tuple[str, str, str, str]:
