@@ -44,7 +44,7 @@ PATHS = (
     "/devices/demo/info", "/devices/demo/exec", "/stream", "/tickets", "/actions/health", "/recordings/demo", "/health",
     "/metrics", "/", "/openapi.json", "/health/ready", "/recordings", "/cluster", "/docs", "/live",
 )  # fmt: skip
-SOCKETS = ("/ws/fleet", "/ws/repl/demo", "/ws/none", "/ws/fleet/x", "/elsewhere")
+SOCKETS = ("/ws/repl/x", "/ws/repl/demo", "/ws/none", "/ws/fleet/x", "/elsewhere")
 QUERIES = (
     b"", b"format=jsonl", b"format=parquet", b"interrupt=true", b"columns=i,s&batch_rows=1", b"for=tcp", b"as=csv",
     b"format=csv&formulas=escape",
