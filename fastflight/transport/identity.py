@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from serial.tools import list_ports
-
 
 class FoundPort(Protocol):
     """A port of this computer, as `serial.tools.list_ports` describes it."""
@@ -39,6 +37,9 @@ LIST_ATTEMPTS = 5
 
 def system_ports() -> list[FoundPort]:
     """Return the serial ports that the system has now. Empty if they change during every attempt to list them."""
+    # Not at the top: a board that is named by its URL needs no listing of ports.
+    from serial.tools import list_ports
+
     for _ in range(LIST_ATTEMPTS):
         # pyserial reads a port's files one by one, and fails if the port is unplugged meanwhile.
         with contextlib.suppress(TypeError, ValueError, OSError):

@@ -20,7 +20,7 @@ SERVER = {"fastapi", "matplotlib", "prometheus_client", "serial", "structlog", "
 # What only styled text and previews need.
 DRAWING = {"rich"}
 # The kinds of devices that a command on a simulated board does not open.
-OTHER_KINDS = {f"fastflight.transport.{name}" for name in ("exec", "rfc2217", "serial", "webrepl")}
+OTHER_KINDS = {"serial"} | {f"fastflight.transport.{name}" for name in ("exec", "rfc2217", "serial", "webrepl")}
 # The parts of fastflight that only a server, or a command that opens a device itself, needs.
 SERVER |= {f"fastflight.{name}" for name in ("bridge", "device", "gateway", "log", "server", "sources", "transport")}
 # Commands that open devices, or read and write files of a server.
