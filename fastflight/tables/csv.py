@@ -15,17 +15,16 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 
 from fastflight.errors import RequestError
-from fastflight.tables.bare import empty, one_content
+from fastflight.tables.bare import empty
 from fastflight.tables.casting import PLAIN_CELLS, TEXT, cast, is_castable
 from fastflight.tables.codec import Layout
+from fastflight.tables.column_kinds import learn_column
 from fastflight.tables.dialect import Dialect, require_names
-from fastflight.tables.kinds import Kind, kind_of, kinds_of, pattern_of
+from fastflight.tables.kinds import Kind
 from fastflight.tables.rows import BLOCK_BYTES, RowBlock, RowSplitter, cell_pattern
 from fastflight.tables.schemas import project, schema_from_names
 from fastflight.tables.shapes import Shape, columns_of, joined
@@ -34,8 +33,6 @@ from fastflight.tables.transcoding import BOM
 
 # pyarrow's reader starts a thread for each call. Up to so many rows and bytes, Python is faster.
 FEW_ROWS, FEW_BYTES = 16, 4096
-# In a table of more columns, each column is matched with a regular expression of its own.
-MATCHED_COLUMNS = 64
 # Larger than any block that is passed to pyarrow, so that pyarrow never splits one.
 _ONE_BLOCK = 4 * 1024 * 1024
 _BARE_CR = re.compile(rb"\r(?!\n)")
@@ -58,7 +55,6 @@ class CsvGrammar:
         # pyarrow needs a name for each column; those that are always empty have none.
         self._names = [name or f"\0{place}" for place, name in enumerate(dialect.names)]
         self._surplus = [place for place, name in enumerate(dialect.names) if not name]
-        self._matches = True
         self._kinds = [Kind(0)] * len(self._names)
         self._cells = re.compile(cell_pattern(self._delimiter, self._quote))
         self._quoted = re.compile(
@@ -93,21 +89,17 @@ class CsvGrammar:
     def splitter(self, marks: int = 0, block_bytes: int = BLOCK_BYTES) -> RowSplitter:
         return RowSplitter(self._delimiter, self._quote, self._dialect.start, marks, block_bytes)
 
-    def learn(self, block: RowBlock, summary: ReadSummary) -> int:
-        data = block.data
-        if self._is_regular(data):
-            rows = self._dialect.normalised(_ended(data))
-            pattern = self._matches and _row_pattern(tuple(self._kinds), self._dialect)
-            if pattern and pc.match_substring_regex(one_content(rows), pattern)[0].as_py():
-                return int(np.count_nonzero(np.frombuffer(rows, np.uint8) == ord("\n")))
+    def learn(self, block: RowBlock, summary: ReadSummary) -> tuple[int, list[pa.RecordBatch | RowBlock]]:
         texts = self._split(block, summary)
-        before = list(self._kinds)
-        for place, column in enumerate(texts.columns):
-            if Kind.TEXT not in self._kinds[place]:
-                self._kinds[place] |= _kinds_in(column, self._kinds[place], self._dialect.decimal)
-        # Cells that no pattern matches, such as numbers of 17 digits, will come again.
-        self._matches = self._matches and self._kinds != before
-        return int(texts.num_rows)
+        names, columns = [], []
+        for place, name in enumerate(self._dialect.names):
+            if name and (self._columns is None or name in self._columns):
+                self._kinds[place], values = learn_column(
+                    texts.column(place), self._kinds[place], self._dialect.decimal
+                )
+                names.append(name)
+                columns.append(values)
+        return texts.num_rows, [pa.RecordBatch.from_arrays(columns, names)] if columns and texts.num_rows else []
 
     def shapes(self) -> dict[str, Shape]:
         named = zip(self._dialect.names, self._kinds, strict=True)
@@ -303,56 +295,6 @@ def _lines(data: bytes) -> list[bytes]:
 def _row_regex(delimiter: bytes, quote: bytes) -> re.Pattern[bytes]:
     cell = cell_pattern(delimiter, quote)
     return re.compile(cell + rb"(?:" + re.escape(delimiter) + cell + rb")*+\n?")
-
-
-@lru_cache(maxsize=256)
-def _row_pattern(kinds: tuple[Kind, ...], dialect: Dialect) -> str:
-    """Return a regular expression of whole rows whose cells are of these kinds; empty if there is none.
-
-    One match of all rows of a block takes a fifth of the time that splitting them takes.
-    """
-    if not any(kinds) or len(kinds) > MATCHED_COLUMNS:
-        return ""
-    mark = re.escape(dialect.delimiter)
-    cells = [
-        f"[^{mark}{dialect.quote}\\r\\n]*" if Kind.TEXT in each else _cell_pattern(each, dialect.decimal)
-        for each in kinds
-    ]
-    return f"\\A(?:{mark.join(cells)}\\r?\\n)*\\z"
-
-
-def _cell_pattern(kinds: Kind, decimal: str) -> str:
-    """Return a regular expression of cells of these kinds, the empty cell included."""
-    return f"{pattern_of(kinds, decimal)}?"
-
-
-def _kinds_in(column: pa.Array, known: Kind, decimal: str) -> Kind:
-    """Return `known` and the kinds of the cells of a column of text."""
-    rest = column.drop_null()
-    if known == Kind.FLOAT and decimal == ".":
-        rest = _without_shortest(rest)
-    while len(rest):
-        if known:
-            rest = rest.filter(pc.invert(pc.match_substring_regex(rest, f"\\A{_cell_pattern(known, decimal)}\\z")))
-        if not len(rest):
-            break
-        kind = kind_of(rest[0].as_py(), decimal)
-        if Kind.TEXT in kind:
-            return Kind.TEXT
-        if not kind & ~known:  # a form that no pattern has
-            rest = _without_shortest(rest) if Kind.FLOAT in known else rest
-            return known | kinds_of(rest.unique().to_pylist(), decimal)
-        known |= kind
-    return known
-
-
-def _without_shortest(numbers: pa.Array) -> pa.Array:
-    """Return the cells without the fractions that are the shortest text of a double, which a double holds exactly."""
-    try:
-        doubles = pc.if_else(pc.match_substring(numbers, "."), numbers, None).cast(pa.float64())
-    except pa.ArrowInvalid:
-        return numbers
-    return numbers.filter(pc.fill_null(pc.not_equal(doubles.cast(TEXT), numbers), True))
 
 
 @lru_cache(maxsize=64)

@@ -201,7 +201,8 @@ def _delimited(texts: Sequence[str], options: TextOptions) -> Dialect:
     single = '"' not in "".join(texts) and sum(len(_SINGLE_QUOTED.findall(text)) for text in texts) > 1
     quote = "'" if single else '"'
     best, best_score = _dialect(options.delimiter or _plain_delimiter(texts), first, options), 0.25
-    for delimiter in () if options.delimiter else DELIMITERS:
+    joined = "\n".join(texts)
+    for delimiter in () if options.delimiter else filter(joined.__contains__, DELIMITERS):
         dialect = replace(_dialect(delimiter, first, options), quote=quote)
         rows = [dialect.texts(text) for text in texts[1:] or texts]
         width, count = max(Counter(map(len, rows)).items(), key=lambda item: (item[1], item[0]), default=(1, 0))

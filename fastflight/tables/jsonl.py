@@ -19,13 +19,13 @@ from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json
 
 from fastflight.errors import DataError, RequestError
 from fastflight.tables.bare import empty
 from fastflight.tables.casting import TEXT, cast, is_castable, is_text
 from fastflight.tables.codec import Layout
+from fastflight.tables.exact import are_exact, has_negative_zero
 from fastflight.tables.kinds import INFINITIES, MINUS_INFINITIES, NANS, NULLS, Kind, kind_of
 from fastflight.tables.rows import BLOCK_BYTES, RowBlock, RowSplitter
 from fastflight.tables.schemas import (
@@ -38,7 +38,6 @@ from fastflight.tables.schemas import (
 )
 from fastflight.tables.shapes import Number, Shape, columns_of, joined
 from fastflight.tables.summary import ReadSummary, shorten
-from fastflight.tables.templates import row_template
 
 # Deeper rows are rejected. Far below Python's recursion limit, which the caller's own depth counts against, too.
 MAX_TEXT_NESTING = 200
@@ -48,13 +47,12 @@ MAX_BATCH_VALUES = 4 * 1024 * 1024
 # pyarrow's reader starts a thread for each call. Up to this many rows, Python is faster.
 FEW_ROWS = 16
 
-# Rows of which templates are made, and their keys: a regular expression of them all is compiled for each block.
-MAX_TEMPLATES, MAX_TEMPLATE_KEYS = 8, 64
+# The fewest and the most bytes of rows that are read in one step while the types are not known.
+FEW_BYTES, LEARN_BYTES = 1024, 512 * 1024
 
 _BLANK = b" \t\r\n"
 # Numbers of so many characters are exact in a double, whatever their digits.
 _SHORT_NUMBER = 16
-_NEGATIVE_ZEROS = (b"-0,", b"-0}", b"-0]", b"-0 ", b"-0\t", b"-0e", b"-0E")
 _CLASSES: dict[pa.DataType, type] = {pa.int64(): int, pa.float64(): float, pa.bool_(): bool, pa.string(): str}
 
 
@@ -72,8 +70,8 @@ class JsonGrammar:
         # What a sample does not show may have any value.
         self._unknown = TEXT if layout.infer == "sample" else None
         self._shapes: dict[str, Shape] = {}
-        # Rows with different keys, of which templates are made.
-        self._templates: dict[tuple[str, ...], dict[str, Any]] = {}
+        # Bytes of the next rows to learn from in one step.
+        self._learn_bytes = FEW_BYTES
         self._json_text: frozenset[str] = frozenset()
         self.schema: pa.Schema | None = None
         if layout.schema is not None:
@@ -94,25 +92,45 @@ class JsonGrammar:
     def rows(self, data: bytes) -> Iterator[bytes]:
         return (line + b"\n" for line in data.removesuffix(b"\n").split(b"\n"))
 
-    def learn(self, block: RowBlock, summary: ReadSummary) -> int:
-        pattern = self._row_pattern()
-        if not pattern or not _is_utf8(block.data):
-            return self._learn_rows(block, summary)
-        if _matches(pa.array([block.data], pa.binary()), rf"\A(?:{pattern}\n)*\z")[0].as_py():
-            return block.data.count(b"\n")
-        rows, offset = 0, block.offset
-        lines = block.data.split(b"\n")
-        for line, known in zip(
-            lines, _matches(pa.array(lines, pa.binary()), rf"\A{pattern}\z").to_pylist(), strict=True
-        ):
-            rows += known or self._learn_rows(RowBlock(offset, line), summary)
-            offset += len(line) + 1
-        return rows
+    def learn(self, block: RowBlock, summary: ReadSummary) -> tuple[int, list[pa.RecordBatch | RowBlock]]:
+        """Read as much as possible with the types of the rows so far; where that fails, parse a few rows in Python."""
+        rows, start, size = 0, 0, self._learn_bytes
+        learned: list[pa.RecordBatch | RowBlock] = []
+        while start < len(block.data):
+            end = block.data.find(b"\n", start + size - 1) + 1 or len(block.data)
+            data = block.data if end - start == len(block.data) else block.data[start:end]
+            batch = self._read_exactly(data) if self._shapes else None
+            if batch is not None:
+                rows += batch.num_rows
+                learned.append(batch)
+            elif size > FEW_BYTES and data.count(b"\n") > 1:
+                size = max(size // 8, FEW_BYTES)
+                continue
+            else:
+                few = RowBlock(block.offset + start, data)
+                rows += self._learn_rows(few, summary)
+                learned.append(few)
+            start, size = end, size * 8
+        self._learn_bytes = min(size, LEARN_BYTES)
+        return rows, learned
 
-    def _row_pattern(self) -> str:
-        """Return a regular expression of rows that show nothing new; empty if there is none."""
-        templates = filter(None, (row_template(row, self._shapes) for row in self._templates.values()))
-        return f"(?:{'|'.join(templates)})" if self._templates else ""
+    def _read_exactly(self, data: bytes) -> pa.RecordBatch | None:
+        """Read rows with the types of the shapes so far; None if that shows something new, or may change a value."""
+        types = {name: shape.type() for name, shape in self._shapes.items()}
+        if any(shape.is_json_text for shape in self._shapes.values()):
+            return None
+        if data.count(b"\n") * (1 + sum(map(values_in, types.values()))) > MAX_BATCH_VALUES:
+            return None
+        batch = self._parsed_by_arrow(data, pa.schema(list(types.items())), strict=True)
+        if batch is None or not are_exact(data, batch):
+            return None
+        columns = []
+        for shape, column in zip(self._shapes.values(), batch.columns, strict=True):
+            values = shape.learn(column)
+            if values is None:
+                return None
+            columns.append(values)
+        return pa.RecordBatch.from_arrays(columns, list(types))
 
     def _learn_rows(self, block: RowBlock, summary: ReadSummary) -> int:
         objects, _ = self._parse(block, summary)
@@ -126,8 +144,6 @@ class JsonGrammar:
                         )
                     shape = self._shapes[name] = Shape()
                 shape.add(value)
-            if len(self._templates) < MAX_TEMPLATES and len(row) <= MAX_TEMPLATE_KEYS:
-                self._templates.setdefault(tuple(row), row)
         return len(objects)
 
     def shapes(self) -> dict[str, Shape]:
@@ -157,17 +173,36 @@ class JsonGrammar:
 
     def _read_regular(self, data: bytes) -> pa.RecordBatch | None:
         """Read a block in which each line is an object that pyarrow reads in the same way; None for any other."""
-        rows = data.count(b"\n")
-        if self._wire is None or not FEW_ROWS < rows <= self._rows_at_once or self._nulls:
+        if (
+            self._wire is None
+            or not FEW_ROWS < data.count(b"\n") <= self._rows_at_once
+            or self._nulls
+            or self._json_text
+        ):
             return None
+        batch = self._parsed_by_arrow(data, self._wire, strict=self._tells_ignored)
+        if batch is None or has_negative_zero(data):
+            return None
+        columns = []
+        for field in self.schema or ():
+            column, misfits = cast(batch.column(field.name), field.type)
+            if misfits is not None:
+                return None
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _parsed_by_arrow(self, data: bytes, schema: pa.Schema, *, strict: bool) -> pa.RecordBatch | None:
+        """Return one row of `schema` for each line; None if a line is no object of it. `strict`: with no other key."""
+        rows = data.count(b"\n")
         if not (data.startswith(b"{") and data.endswith(b"}\n") and data.count(b"}\n{") == rows - 1):
             return None
         # Every line starts with "{" and ends with "}", so no object continues on the next line ("}" and "{" can only
         # meet between two objects). If there are also as many rows as lines, each line is one row.
-        if self._json_text or _is_special(data) or not (data.isascii() or _is_utf8(data)):
+        if b"\\u" in data or not (data.isascii() or _is_utf8(data)):
             return None
+        wire = pa.schema([(field.name, TEXT if pa.types.is_temporal(field.type) else field.type) for field in schema])
         parse = pyarrow.json.ParseOptions(
-            explicit_schema=self._wire, unexpected_field_behavior="error" if self._tells_ignored else "ignore"
+            explicit_schema=wire, unexpected_field_behavior="error" if strict else "ignore"
         )
         # A single block, so that pyarrow never splits the data.
         whole = pyarrow.json.ReadOptions(use_threads=False, block_size=len(data) + 1)
@@ -177,13 +212,7 @@ class JsonGrammar:
             return None
         if table.num_rows != rows:
             return None
-        columns = []
-        for field in self.schema or ():
-            column, misfits = cast(table.column(field.name).combine_chunks(), field.type)
-            if misfits is not None:
-                return None
-            columns.append(column)
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        return table.select(wire.names).combine_chunks().to_batches()[0]
 
     def _parse(self, block: RowBlock, summary: ReadSummary) -> tuple[list[dict[str, Any]], list[str]]:
         """Return the objects of all rows and their text. Reject rows that are no objects."""
@@ -461,15 +490,6 @@ def _skip(text: str, at: int) -> int:
     while at < len(text) and text[at] in " \t\r\n":
         at += 1
     return at
-
-
-def _matches(lines: pa.Array, pattern: str) -> pa.Array:
-    return pc.match_substring_regex(lines, pattern)
-
-
-def _is_special(data: bytes) -> bool:
-    """Whether Python's reader and pyarrow's may differ: for half a surrogate pair, and a negative zero."""
-    return b"\\u" in data or any(zero in data for zero in _NEGATIVE_ZEROS)
 
 
 def _is_utf8(data: bytes) -> bool:

@@ -96,6 +96,7 @@ _WORDS = {
 }
 
 
+@lru_cache(maxsize=4096)  # the cells of a file's first lines are looked at several times
 def kind_of(cell: str, decimal: str = ".") -> Kind:
     """Return the kind of a cell that is not null."""
     if not cell:

@@ -13,6 +13,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from fastflight.errors import DataError, RequestError
+from fastflight.tables.column_kinds import kinds_of_integers, learn_column
 from fastflight.tables.kinds import (
     INFINITIES,
     MINUS_INFINITIES,
@@ -102,6 +103,17 @@ class Shape:
                     return
                 self.fields[name] = Shape(self.depth + 1)
             self.fields[name].add(value)
+
+    def learn(self, column: pa.Array) -> pa.Array | None:
+        """Add the values of a column that were read as `type`, times as text. Returns them; None if some are new."""
+        if self.items is not None or self.fields is not None or Kind.TEXT in self.kinds:
+            return column
+        if pa.types.is_string(column.type):
+            kinds, values = learn_column(column, self.kinds)
+            return values if kinds == self.kinds and kinds & ~Kind.SPELLED else None
+        if pa.types.is_integer(column.type):
+            self.kinds |= kinds_of_integers(column)
+        return column
 
     def type(self) -> pa.DataType:
         """Return the type of a column of these values."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -31,16 +31,23 @@ from fastflight.tables.rows import BLOCK_BYTES, MAX_ROW_BYTES, RowBlock, RowSpli
 from fastflight.tables.shapes import Shape
 from fastflight.tables.summary import ReadSummary, RejectedRow
 from fastflight.tables.transcoding import Transcoder
+from fastflight.tables.widening import can_widen, widen
 
 # The first part of a file, from which the dialect is found, and the types if the request wants no more: some pages of
 # text, or some minutes of telemetry. It is held in memory.
 SAMPLE_BYTES = 64 * 1024
 # The least part that shows a dialect and types; a third of a second at 115200 baud.
 LEAST_SAMPLE_BYTES = 4 * 1024
-# Blocks of a file that is read whole: pyarrow is fastest at this size, and a regular expression is compiled for each.
-WHOLE_BLOCK_BYTES = 512 * 1024
+# Blocks of a file that is read whole: pyarrow is fastest at this size.
+WHOLE_BLOCK_BYTES = 1024 * 1024
+# Rows that are held in memory between finding their types and sending them: a larger file is read twice.
+DECODED_BYTES = 16 * 1024 * 1024
 # The encoding of files that are not UTF-8 and look like text of Western Europe.
 WESTERN = "cp1252"
+
+
+# Rows of known types, or as text.
+Learned: TypeAlias = pa.RecordBatch | RowBlock
 
 
 class Grammar(Protocol):
@@ -52,8 +59,11 @@ class Grammar(Protocol):
     def rows(self, data: bytes) -> Iterator[bytes]:
         """Split whole rows. Joined, they are `data`, with a line feed at its end."""
 
-    def learn(self, block: RowBlock, summary: ReadSummary) -> int:
-        """Take whole rows into account for the types of the columns, reject bad ones, and return their number."""
+    def learn(self, block: RowBlock, summary: ReadSummary) -> tuple[int, list[Learned]]:
+        """Take whole rows into account for the types of the columns, and reject bad ones.
+
+        Returns the number of rows, and the rows: with the types of the columns so far, or as text.
+        """
 
     def learned(self) -> None:
         """Set the schema, of the rows so far."""
@@ -328,14 +338,18 @@ class TextFile:
         self.summary = ReadSummary(fail=layout.on_error == "fail")
         self._read = read
         opening = _Opening(layout, self.summary)
-        last = b""
+        last, size = b"", 0
+        decoded: list[Learned] = []
         for item in self._first_pass(opening):
             if isinstance(item, RejectedRow):
                 self.summary.reject(item.offset, item.reason)
                 continue
             assert opening.grammar is not None
-            self.summary.rows += opening.grammar.learn(item, self.summary)
+            rows, learned = opening.grammar.learn(item, self.summary)
+            self.summary.rows += rows
             last = item.data[-2:]
+            size += sum(len(each.data) if isinstance(each, RowBlock) else each.nbytes for each in learned)
+            decoded = [*decoded, *learned] if size <= DECODED_BYTES else []
         assert opening.grammar is not None
         self._grammar: Grammar = opening.grammar
         self._grammar.learned()
@@ -346,6 +360,9 @@ class TextFile:
         self.kinds = self._grammar.shapes()
         if not self.schema.names:
             self.summary.rows = 0
+        batches = [each for each in decoded if isinstance(each, pa.RecordBatch)]
+        # The rows, unless there are too many, or of types from which the final types cannot be made.
+        self._decoded = decoded if all(can_widen(batch.schema, self.schema) for batch in batches) else []
 
     def _first_pass(self, opening: _Opening) -> Iterator[RowBlock | RejectedRow]:
         splitter: RowSplitter | None = None
@@ -362,11 +379,16 @@ class TextFile:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         summary = ReadSummary()
-        for item in self._second_pass():
-            if isinstance(item, RowBlock):
-                for batch in self._grammar.read(item, summary):
-                    summary.rows += batch.num_rows
-                    yield batch
+        decoded, self._decoded = self._decoded, []
+        for item in decoded or self._second_pass():
+            batches: list[pa.RecordBatch] = []
+            if isinstance(item, pa.RecordBatch):
+                batches = [widen(item, self.schema)] if self.schema.names else []
+            elif isinstance(item, RowBlock):
+                batches = self._grammar.read(item, summary)
+            for batch in batches:
+                summary.rows += batch.num_rows
+                yield batch
         if summary.rows != self.summary.rows or summary.null_cells:
             raise DataError("the file has changed while it was read", hint="Read it again")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from collections.abc import Iterable
 from typing import Any
 
@@ -319,3 +320,57 @@ def test_files_that_are_read_together_have_the_types_of_one_file(data: st.DataOb
     parts = [read(part, kinds)[1] for part in (rows[:at], rows[at:])]
     assert [part.schema for part in parts] == [together.schema] * 2
     assert repr(pa.concat_tables(parts).to_pylist()) == repr(together.to_pylist())
+
+
+WIDER = {
+    "1.5": ("double", 1.0, 1.5),
+    "": ("int64", 1, None),
+    "9007199254740993": ("int64", 1, 2**53 + 1),
+    "18446744073709551615": ("uint64", 1, 2**64 - 1),
+    "x": ("string", "1", "x"),
+    "007": ("string", "1", "007"),
+    "2026-01-01": ("string", "1", "2026-01-01"),
+}
+
+
+@pytest.mark.parametrize("rows", [100, 400_000])
+@pytest.mark.parametrize(("last", "type_", "first_value", "last_value"), [(k, *v) for k, v in WIDER.items()])
+def test_the_last_row_of_a_file_of_any_size_can_change_a_type(
+    rows: int, last: str, type_: str, first_value: Any, last_value: Any
+) -> None:
+    """Rows are held from the first pass only if they are few, and of types from which the last types can be made."""
+    types, table, _ = whole(b"a,b\n" + b"1,2\n" * rows + last.encode() + b",0.1\n")
+    assert types == {"a": type_, "b": "double"}
+    assert table.column("a").unique().to_pylist() == [first_value, last_value]
+    assert table.num_rows == rows + 1
+    assert table.column("b").unique().to_pylist() == [2.0, 0.1]
+
+
+JSON_TEXTS = [
+    ["1", "-2", "null"], ["0.5", "-0.25", "1e3"], ["9007199254740993", "-9007199254740992", "9223372036854775808"],
+    ["-0", "0", "-0.0"], ["0.1234567890123456", "0.12345678901234567", "12345678901234567e-5", "1.7e-5", "1e-400"],
+    ["true", "false"], ['"x"', '"N/A"', '""'], ['"2026-01-31"', '"2026-01-31T23:59:59Z"', '"2026-01-31 23:59:59.5"'],
+    ["[]", "[1,2]", "[0.5,null]"], ["{}", '{"a":1}', '{"a":0.5,"b":"x"}'], ["NaN", "nan", "-inf"], ['"-0"', '"7"'],
+]  # fmt: skip
+
+
+def test_json_lines_have_the_same_types_and_values_whichever_parser_reads_them() -> None:
+    """Rows with an escaped character are all parsed in Python."""
+    chance = random.Random(12)
+    for _ in range(150):
+        pools = chance.choices(JSON_TEXTS, k=chance.choice((1, 1, 2)))
+        first, others = pools[0], sum(pools, [])
+        rows = [chance.choice(first) for _ in range(chance.choice((10, 600)))]
+        rows += [chance.choice(others) for _ in range(chance.choice((0, 3, 600)))]
+        lines = [f'"v":{row}' for row in rows]
+        if chance.random() < 0.3:
+            lines[-1] += ',"late":1'
+        quick, table, told = whole("".join(f"{{{line}}}\n" for line in lines).encode(), "jsonl")
+        slow, expected, expected_told = whole(
+            "".join(f'{{{line},"u":"\\u0041"}}\n' for line in lines).encode(), "jsonl"
+        )
+        assert {**quick, "u": "string"} == {**slow}, rows
+        assert {name: repr(table[name].to_pylist()) for name in quick} == {
+            name: repr(expected[name].to_pylist()) for name in quick
+        }, rows
+        assert told.get("rejected") == expected_told.get("rejected")

@@ -1,0 +1,143 @@
+"""Finds the kinds of all cells in a column of text, and the values that they are.
+
+Most cells are plain: a cast and a few comparisons of bytes prove what they are. Regular expressions, and `kind_of` at
+last, look only at the others.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import or_
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fastflight.tables.casting import cast
+from fastflight.tables.exact import SHORT_NUMBER, Flags, cell_bytes, without_exact
+from fastflight.tables.kinds import NULLS, Kind, kind_of, kind_of_whole, kinds_of, pattern_of, type_of
+
+# Cells that show what the others of a column probably are.
+_FIRST_CELLS = 64
+_WHOLE = Kind.WHOLE | Kind.NEGATIVE | Kind.BIG | Kind.NEGATIVE_BIG | Kind.HUGE
+_NUMBER = _WHOLE | Kind.FLOAT | Kind.NOT_FINITE
+_TIME = Kind.DATE | Kind.MOMENT | Kind.ZONED
+# Microseconds from 1970 to the first and last moment whose kind is not `FAR`.
+_NEAR = (-292 * 365 * 86_400_000_000, 291 * 365 * 86_400_000_000)
+
+_FINE = (pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
+
+
+def learn_column(column: pa.Array, known: Kind, decimal: str = ".") -> tuple[Kind, pa.Array]:
+    """Return `known` and the kinds of the cells of a column, and the column as the type of these kinds."""
+    if not known & ~Kind.SPELLED:
+        known |= kinds_of(column.slice(0, _FIRST_CELLS).drop_null().to_pylist(), decimal)
+    if Kind.TEXT in known:
+        return Kind.TEXT, column
+    if known & ~Kind.SPELLED and (found := _learn_plain(column, known, decimal)):
+        return found
+    kinds = kinds_in(column, known, decimal)
+    return kinds, cast(column, type_of(kinds), decimal)[0]
+
+
+def _learn_plain(column: pa.Array, known: Kind, decimal: str) -> tuple[Kind, pa.Array] | None:
+    """Do the same if a cast to the type of the known kinds succeeds; else return None."""
+    type_ = type_of(known)
+    plain_cells = _plain_times if not known & ~(_TIME | Kind.SPELLED) else _plain_numbers
+    if known & ~(_TIME | _NUMBER | Kind.SPELLED) or pa.types.is_string(type_):
+        return None
+    cells = column
+    if Kind.SPELLED in known:
+        cells = pc.if_else(pc.is_in(column, value_set=pa.array(NULLS, column.type)), None, column)
+    if decimal != "." and Kind.FLOAT in known:
+        if pc.any(pc.match_substring(cells, ".")).as_py():
+            return None
+        cells = pc.replace_substring(cells, decimal, ".")
+    try:
+        values = cells.cast(type_)
+    except pa.ArrowInvalid:
+        return None
+    present = cells.drop_null() if cells.null_count else cells
+    if len(present):
+        plain = plain_cells(present, values)
+        if not plain.all():
+            rest, numbers = present, values.drop_null()
+            if plain.any():
+                rest, numbers = rest.filter(pa.array(~plain)), numbers.filter(pa.array(~plain))
+            if pa.types.is_floating(type_):
+                rest = without_exact(rest, numbers)
+            known = kinds_in(rest, known)
+            if type_of(known) != type_:
+                return known, (column if Kind.TEXT in known else cast(column, type_of(known), decimal)[0])
+    return (known | kinds_of_integers(values) if pa.types.is_integer(type_) else known), values
+
+
+def kinds_of_integers(column: pa.Array) -> Kind:
+    """Return the kinds of the smallest and the largest number, which decide the type."""
+    ends = [end for end in pc.min_max(column).as_py().values() if end is not None]
+    return reduce(or_, map(kind_of_whole, ends), Kind(0))
+
+
+def _plain_numbers(cells: pa.Array, values: pa.Array) -> Flags:
+    """Return for each cell, all of which are numbers to a cast, whether its number is exact for sure."""
+    starts, lengths, data = cell_bytes(cells)
+    if not lengths.all() or (pa.types.is_floating(values.type) and lengths.mean() > SHORT_NUMBER):
+        return np.zeros(len(cells), np.bool_)
+    first = data[starts]
+    negative = first == ord("-")
+    if negative.any():
+        starts, lengths = starts + negative, lengths - negative
+        first = data.take(starts, mode="clip")
+    plain: Flags = first - np.uint8(ord("1")) < 9
+    zeros = np.flatnonzero(first == ord("0"))
+    if pa.types.is_integer(values.type):
+        plain[zeros] = (lengths[zeros] == 1) & ~negative[zeros]
+        return plain
+    plain[zeros] = (lengths[zeros] == 1) | (data.take(starts[zeros] + 1, mode="clip") == ord("."))
+    plain &= lengths <= SHORT_NUMBER
+    exponents = np.flatnonzero((data[starts[0] : starts[-1] + lengths[-1]] | 0x20) == ord("e")) + starts[0]
+    plain[np.searchsorted(starts, exponents, "right") - 1] = False
+    return plain
+
+
+def _plain_times(cells: pa.Array, values: pa.Array) -> Flags:
+    """Return for each cell, all of which are times to a cast, whether it is a date, or a moment with seconds."""
+    starts, lengths, data = cell_bytes(cells)
+    plain: Flags = lengths == len("2026-01-31")
+    if not pa.types.is_date32(values.type):
+        zone = 0 if values.type.tz is None else len("Z")
+        moment = (lengths >= len("2026-01-31 23:59:59") + zone) & (lengths <= len("2026-01-31 23:59:59.123456") + zone)
+        for place in (len("2026-01-31 23"), len("2026-01-31 23:59")):
+            moment &= data.take(starts + place, mode="clip") == ord(":")
+        if zone:
+            moment &= data.take(starts + lengths - 1, mode="clip") == ord("Z")
+        plain = moment if zone else plain | moment
+    ends = pc.min_max(values.cast(pa.timestamp("us"), safe=False).cast(pa.int64())).as_py()
+    near = _NEAR[0] < ends["min"] and ends["max"] < _NEAR[1] and values.type not in _FINE
+    return plain if near else np.zeros(len(cells), np.bool_)
+
+
+def kinds_in(column: pa.Array, known: Kind, decimal: str = ".") -> Kind:
+    """Return `known` and the kinds of the cells of a column of text."""
+    rest = column.drop_null()
+    while len(rest):
+        if known:
+            rest = rest.filter(pc.invert(pc.match_substring_regex(rest, f"\\A{pattern_of(known, decimal)}?\\z")))
+        if not len(rest):
+            break
+        kind = kind_of(rest[0].as_py(), decimal)
+        if Kind.TEXT in kind:
+            return Kind.TEXT
+        if not kind & ~known:  # a form that no pattern has
+            if Kind.FLOAT in known and decimal == ".":
+                rest = _without_exact(rest)
+            return known | kinds_of(rest.unique().to_pylist(), decimal)
+        known |= kind
+    return known
+
+
+def _without_exact(cells: pa.Array) -> pa.Array:
+    try:
+        return without_exact(cells, cells.cast(pa.float64()))
+    except pa.ArrowInvalid:  # other values are among them
+        return cells

@@ -1,0 +1,68 @@
+"""The kinds of whole columns are those of their cells, one by one."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+
+import pyarrow as pa
+
+from fastflight.tables.casting import cast
+from fastflight.tables.column_kinds import learn_column
+from fastflight.tables.exact import without_exact
+from fastflight.tables.kinds import Kind, kinds_of, type_of
+
+CELLS = {
+    "whole": ["0", "7", "-3", "12345678", "999999999999999", "-999999999999999"],
+    "beyond a double": ["9007199254740992", "9007199254740993", "9223372036854775807", "-9223372036854775808"],
+    "beyond int64": ["9223372036854775808", "18446744073709551615"],
+    "beyond uint64": ["18446744073709551616", "99999999999999999999999"],
+    "odd whole": ["-0", "007", "00", "+5", "0x1F", "-007", "1_0", " 5", "5 "],
+    "fraction": ["0.5", "-0.25", ".5", "5.", "-.5", "0.0", "-0.0", "00.5", "-00.5", "+1.5", "1234567.125"],
+    "long fraction": ["0.1234567890123456", "0.8593923279108644", "0.85939232791086440", "737.73631735531802",
+                      "0.30000000000000004", "0.30000000000000003", "4503599627370497.5", "0.1000000000000000055511"],
+    "exponent": ["1e5", "1E-5", "1.5e+300", "12e456", "1e-400", "5e-324", "1.2345678901234567e-05", "1e005"],
+    "not finite": ["nan", "NaN", "-nan", "inf", "-inf", "Infinity", "nan(1)", "iNf"],
+    "missing": ["N/A", "--", "None", ""],
+    "bool": ["true", "False"],
+    "date": ["2026-01-31", "1700-02-28", "0001-01-01", "9999-12-31", "2026-02-30"],
+    "moment": ["2026-01-31 23:59:59", "2026-01-31T23:59", "2026-01-31 23:59:59.123456", "1600-01-01 00:00:00"],
+    "odd moment": ["2026-01-31 23", "2026-01-31 235959", "2026-01-31 24:00:00", "2026-01-31 23:59:59."],
+    "fine moment": ["2026-01-31 23:59:59.123456789"],
+    "moment with a zone": ["2026-01-31T23:59:59Z", "2026-01-31T23:59:59.5Z", "2026-01-31 23:59+01:00"],
+    "odd zone": ["2026-01-31T23:59:59z", "2026-01-31T23:59:59+01", "2026-01-31T23Z"],
+}  # fmt: skip
+
+
+def test_a_column_has_the_kinds_of_its_cells_in_any_mixture_and_order() -> None:
+    chance = random.Random(40)
+    for _ in range(3000):
+        pools = chance.sample(list(CELLS.values()), chance.choice((1, 1, 2, 3)))
+        cells = [chance.choice(pool) for pool in pools for _ in range(chance.randrange(1, 6))]
+        chance.shuffle(cells)
+        cut = chance.randrange(len(cells))
+        known, _ = learn_column(pa.array(cells[:cut], pa.string()), Kind(0))
+        kinds, values = learn_column(pa.array(cells[cut:], pa.string()), known)
+        assert type_of(kinds) == type_of(kinds_of(cells)), cells
+        expected, misfits = cast(pa.array(cells[cut:], pa.string()), type_of(kinds))
+        assert misfits is None
+        assert repr(values.to_pylist()) == repr(expected.to_pylist()), cells
+
+
+def test_numbers_are_exact_if_they_are_the_shortest_text_of_their_double() -> None:
+    chance = random.Random(17)
+    cells = []
+    for _ in range(50_000):
+        number = chance.choice(
+            (chance.random(), chance.gauss(0, 100), chance.random() * 10.0 ** chance.randrange(-4, 14))
+        )
+        text = repr(number)
+        cells += [text, f"{number:.{chance.choice((15, 16, 17, 18))}g}", text[:-1] + chance.choice("0123456789")]
+    cells = [cell for cell in cells if "." in cell[:-1] and "e" not in cell]
+    column = pa.array(cells, pa.string())
+    for array in (column, column.slice(0, 3), column.slice(7, 1)):
+        doubtful = set(without_exact(array, array.cast(pa.float64())).to_pylist())
+        inexact = {cell for cell in array.to_pylist() if Decimal(cell) != Decimal(repr(float(cell)))}
+        assert inexact <= doubtful
+        shortest = {cell for cell in array.to_pylist() if cell == repr(float(cell)) and not cell.endswith(".0")}
+        assert len(doubtful & shortest) <= len(shortest) / 100  # such as those in the middle between two doubles
