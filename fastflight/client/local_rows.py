@@ -56,7 +56,7 @@ def pieces(path: Path, offset: int = 0) -> Iterator[pa.RecordBatch]:
 
 
 def _table_rows(path: Path) -> UploadRows:
-    """Open a local table in the format of its ending. Raises `DataError` for a row that does not fit its schema."""
+    """Open a local table in the format of its ending. Raises `DataError` for a row or value that would be lost."""
     # Not at the top: a copy of bytes starts in half the time without the formats.
     import pyarrow.parquet as pq
 
@@ -72,7 +72,7 @@ def _table_rows(path: Path) -> UploadRows:
             where=str(path),
             hint="Convert from .csv, .jsonl, .arrow or .parquet; format raw copies any file as it is",
         )
-    layout = Layout(format_of(path.name), on_error="fail")
+    layout = Layout(format_of(path.name), on_error="lossless")
     if needs_whole_file(layout):
         with errors_of(path):
             file = open_whole(layout, lambda: (data for _, data in pieces_of(path)))

@@ -13,7 +13,7 @@ import io
 import pyarrow as pa
 import pyarrow.ipc
 
-from fastflight.errors import DataError, RequestError
+from fastflight.errors import RequestError
 from fastflight.tables.bare import decoded
 from fastflight.tables.codec import Layout
 from fastflight.tables.ipc import (
@@ -62,8 +62,7 @@ class ArrowReader:
                 "an arrow file brings its own schema", where="schema", hint="Leave it out; choose with columns"
             )
         self._columns = layout.columns
-        self._fail = layout.on_error == "fail"
-        self.summary = ReadSummary()
+        self.summary = ReadSummary(layout.on_error)
         self._splitter = MessageSplitter()
         self._source = _MessageSource()
         self._dictionaries = Dictionaries()
@@ -82,7 +81,7 @@ class ArrowReader:
 
     def finish(self) -> list[pa.RecordBatch]:
         if self._splitter.left:
-            self._reject(self._splitter.offset, "the file ends in the middle of a message")
+            self.summary.reject(self._splitter.offset, "the file ends in the middle of a message")
         if self._schema is None:
             self._schema = project(pa.schema([]), self._columns)
         return []
@@ -108,7 +107,7 @@ class ArrowReader:
             vet_batch(batch)
             return [self._decoded(batch)]
         except _UNREADABLE as error:
-            self._reject(message.offset, f"the batch is not valid: {_first_line(error)}")
+            self.summary.reject(message.offset, f"the batch is not valid: {_first_line(error)}")
             return []
 
     def _open(self, message: IpcMessage) -> None:
@@ -129,11 +128,6 @@ class ArrowReader:
             batch = batch.select(self._schema.names)
         columns = [decoded(column) if pa.types.is_dictionary(column.type) else column for column in batch.columns]
         return pa.RecordBatch.from_arrays(columns, schema=self._schema) if columns else batch
-
-    def _reject(self, offset: int, reason: str) -> None:
-        if self._fail:
-            raise DataError(reason, where=f"byte {offset}", hint="Write the file anew, or leave on_error at 'skip'")
-        self.summary.reject(offset, reason)
 
 
 def _first_line(error: BaseException) -> str:

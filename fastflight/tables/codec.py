@@ -1,8 +1,8 @@
 """The interfaces of every codec: rows from bytes, and bytes from rows.
 
 A `RowReader` takes the bytes of one file in pieces of any size and returns the rows that are complete so far. How the
-bytes are split never changes the rows. `finish()` returns the rest. Whatever is lost is counted in `summary`; with
-`on_error="fail"` it raises `DataError` instead.
+bytes are split never changes the rows. `finish()` returns the rest. Whatever is lost is counted in `summary`, or is a
+`DataError`, as `on_error` says.
 
 A `WholeFile` is a file without a schema all of whose bytes were read once, to find the type of each column.
 
@@ -19,9 +19,7 @@ from typing import Literal, Protocol
 import pyarrow as pa
 
 from fastflight.tables.shapes import Shape
-from fastflight.tables.summary import ReadSummary
-
-OnError = Literal["skip", "fail"]
+from fastflight.tables.summary import OnError, ReadSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +50,11 @@ class Layout:
     of csv and jsonl without a schema: the whole `file`, or a `sample` of its first 64 KiB, which may end
     after the first `sample_rows` rows. `text`: how a csv or jsonl
     file is written. `columns`: the columns to keep, in this order; for `packed`, the names of the record's fields
-    instead. `record`: the `struct` format of one `packed` record. `offset`: where in the file the bytes begin, for
-    `raw` rows, which carry it. `bytes_as`: what the writers of `csv` and `jsonl` do with columns of bytes, which a
-    reader would take for text. `kinds`: the values of the same columns in other files, for a csv or
-    jsonl file that is read as a whole: its rows get the columns and types of all these files.
+    instead. `record`: the `struct` format of one `packed` record. `on_error`: what to do with what the summary would
+    tell: count it (`skip`), raise `DataError` for a row or value that would be lost (`lossless`), or for anything
+    (`fail`). `offset`: where in the file the bytes begin, for `raw` rows, which carry it. `bytes_as`: what the writers
+    of `csv` and `jsonl` do with columns of bytes, which a reader would take for text. `kinds`: the values of the same columns in other
+    files, for a csv or jsonl file that is read as a whole: its rows get the columns and types of all these files.
     """
 
     format: str

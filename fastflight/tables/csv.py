@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from fastflight.errors import RequestError
@@ -205,7 +206,7 @@ class CsvGrammar:
         return self._without_surplus(pa.RecordBatch.from_arrays(columns, self._names))
 
     def _without_surplus(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if any(batch.column(place).null_count < batch.num_rows for place in self._surplus):
+        if any(pc.sum(pc.binary_length(batch.column(place))).as_py() for place in self._surplus):
             raise pa.ArrowInvalid("a cell without a column")
         return batch
 
@@ -222,7 +223,7 @@ class CsvGrammar:
         for row in self.rows(block.data):
             line = row.rstrip(b"\n").removesuffix(b"\r")
             if line in self._headers:
-                summary.headers += 1
+                summary.skip_header(offset)
             elif not (self._dialect.comment and line.startswith(self._dialect.comment.encode())):
                 good = self._good_row(line)
                 if isinstance(good, bytes):

@@ -39,8 +39,7 @@ class PackedReader:
     def __init__(self, layout: Layout) -> None:
         self._record = _record(layout)
         self._dtype = self._record.dtype
-        self._fail = layout.on_error == "fail"
-        self.summary = ReadSummary()
+        self.summary = ReadSummary(layout.on_error)
         self._pending = bytearray()
         self._offset = 0
         self._schema = self._schema_of(layout)
@@ -83,7 +82,7 @@ class PackedReader:
     def finish(self) -> list[pa.RecordBatch]:
         if self._pending:
             reason = f"the file ends after {len(self._pending)} of the {self._record.size} bytes of a record"
-            self._reject(self._offset, reason)
+            self.summary.reject(self._offset, reason)
             self._pending.clear()
         return []
 
@@ -94,7 +93,7 @@ class PackedReader:
         parts, failed = read_in_runs(batch.num_rows, lambda run: self._convert(batch[run]))
         for row in failed:
             reason = self._explain(batch.slice(row, 1)) if self.summary.wants_reason else "the record does not fit"
-            self._reject(offset + row * self._record.size, reason)
+            self.summary.reject(offset + row * self._record.size, reason)
         return [pa.concat_batches(parts)] if len(parts) > 1 else parts
 
     def _convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -109,11 +108,6 @@ class PackedReader:
             except pa.ArrowInvalid:
                 return f"column {shorten(field.name)}: {shorten(column[0].as_py())} is not {field.type}"
         return "the record does not fit"
-
-    def _reject(self, offset: int, reason: str) -> None:
-        if self._fail:
-            raise DataError(reason, where=f"byte {offset}", hint="Check the record format, or leave on_error at 'skip'")
-        self.summary.reject(offset, reason)
 
 
 def _column(values: np.ndarray[Any, Any], field: Field) -> pa.Array:

@@ -1,7 +1,8 @@
 """What a reader has to say about a file besides its rows.
 
 A reader fills one `ReadSummary`. It is sent in the trailer of an answer (`as_dict`), printed as one line (`one_line`),
-and kept in the metadata of files. With `fail=True`, the first loss is a `DataError` instead.
+and kept in the metadata of files. With `on_error="fail"`, the first thing to tell is a `DataError` instead; with
+`"lossless"`, the first row or value that would be lost is.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fastflight.errors import DataError
+
+OnError = Literal["skip", "lossless", "fail"]
 
 # Rejected rows kept for the metadata; all are counted. A trailer of 20 examples stays below gRPC's 8 KiB of headers.
 MAX_REJECTED_EXAMPLES = 20
@@ -38,7 +41,7 @@ class ReadSummary:
     `torn`: the last line has no end, so its last value may be cut. `notes`: plain sentences.
     """
 
-    fail: bool = False
+    on_error: OnError = "skip"
     rows: int = 0
     rejected: int = 0
     rejected_rows: list[RejectedRow] = field(default_factory=list)
@@ -53,7 +56,7 @@ class ReadSummary:
     @property
     def wants_reason(self) -> bool:
         """Whether the next row would become an example. If not, callers skip the costly search for a reason."""
-        return self.fail or len(self.rejected_rows) < MAX_REJECTED_EXAMPLES
+        return self.on_error != "skip" or len(self.rejected_rows) < MAX_REJECTED_EXAMPLES
 
     @property
     def is_empty(self) -> bool:
@@ -62,8 +65,7 @@ class ReadSummary:
 
     def reject(self, offset: int, reason: str) -> None:
         """Count a line that is no row."""
-        if self.fail:
-            raise _failure(reason, f"byte {offset}")
+        self._refuse_loss(reason, f"byte {offset}")
         self.rejected += 1
         self.latest = RejectedRow(offset, reason)
         if len(self.rejected_rows) < MAX_REJECTED_EXAMPLES:
@@ -71,22 +73,41 @@ class ReadSummary:
 
     def add_null_cells(self, column: str, cells: int, reason: str, where: str = "") -> None:
         """Count cells of a column that became null. `reason` is that of the first of them."""
-        if self.fail:
-            raise _failure(reason, where or f"column {column}")
+        self._refuse_loss(reason, where or f"column {column}")
         self.null_cells[column] = self.null_cells.get(column, 0) + cells
         self.null_cell_reasons.setdefault(column, reason)
 
     def ignore(self, name: str, where: str = "") -> None:
         """Count a key that has no column."""
-        if self.fail:
-            raise _failure(f"the key {shorten(name)} has no column", where)
+        self._refuse_loss(f"the key {shorten(name)} has no column", where)
         if name in self.ignored or len(self.ignored) < LISTED_NAMES:
             self.ignored[name] = self.ignored.get(name, 0) + 1
 
     def note(self, sentence: str) -> None:
         """Add a sentence, unless it is there."""
+        self._refuse(sentence)
         if sentence not in self.notes and len(self.notes) < LISTED_NAMES:
             self.notes.append(sentence)
+
+    def skip_header(self, offset: int) -> None:
+        """Count a header that is repeated among the rows."""
+        self._refuse("the header is repeated", f"byte {offset}")
+        self.headers += 1
+
+    def mark_torn(self) -> None:
+        """Note that the last line has no end."""
+        self._refuse("the last line may be torn: it has no line end")
+        self.torn = True
+
+    def _refuse_loss(self, reason: str, where: str) -> None:
+        if self.on_error != "skip":
+            hint = "Mend the file, give a schema that fits, or leave on_error at 'skip'"
+            raise DataError(reason, where=where, hint=hint)
+
+    def _refuse(self, what: str, where: str = "") -> None:
+        if self.on_error == "fail":
+            hint = "Mend the file, say in the request how it is written, or leave on_error at 'skip'"
+            raise DataError(what, where=where, hint=hint)
 
     def as_dict(self, place: Literal["offset", "seq"] = "offset") -> dict[str, Any]:
         """Return the summary as a JSON object, without empty entries. `place` is the key of a rejected row's offset."""
@@ -157,7 +178,3 @@ def shorten(value: object) -> str:
 
 def _plural(word: str, count: int) -> str:
     return word if count == 1 else word + "s"
-
-
-def _failure(reason: str, where: str) -> DataError:
-    return DataError(reason, where=where, hint="Mend the file, give a schema that fits, or leave on_error at 'skip'")

@@ -256,7 +256,7 @@ class TextReader:
     """`RowReader` of csv and jsonl: with a schema, or with the types of the first `SAMPLE_BYTES`."""
 
     def __init__(self, layout: Layout) -> None:
-        self.summary = ReadSummary(fail=layout.on_error == "fail")
+        self.summary = ReadSummary(layout.on_error)
         self._opening = _Opening(layout, self.summary)
         self._splitter: RowSplitter | None = None
         self._schema = None if layout.schema is None else _readable_schema(layout)
@@ -335,7 +335,7 @@ class TextFile:
     """`WholeFile` of csv and jsonl."""
 
     def __init__(self, layout: Layout, read: Callable[[], Iterator[bytes]]) -> None:
-        self.summary = ReadSummary(fail=layout.on_error == "fail")
+        self.summary = ReadSummary(layout.on_error)
         self._read = read
         opening = _Opening(layout, self.summary)
         last, size = b"", 0
@@ -418,7 +418,7 @@ def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
 def _note_end(last: bytes, grammar: Grammar | None, summary: ReadSummary) -> None:
     """Note that the last line may be torn: it has no end, and is no whole object."""
     if last.strip() and not last.endswith(b"\n") and not (isinstance(grammar, JsonGrammar) and last.endswith(b"}")):
-        summary.torn = True
+        summary.mark_torn()
 
 
 def _readable_schema(layout: Layout) -> pa.Schema:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fastflight.errors import DataError
 from fastflight.tables import Layout, TextOptions, open_reader, open_whole
 from fastflight.tables.shapes import Shape, joined, shapes_from_json
 
@@ -374,3 +375,23 @@ def test_json_lines_have_the_same_types_and_values_whichever_parser_reads_them()
             name: repr(expected[name].to_pylist()) for name in quick
         }, rows
         assert told.get("rejected") == expected_told.get("rejected")
+
+
+@pytest.mark.parametrize("name", CSV)
+def test_with_on_error_fail_the_first_thing_to_tell_is_an_error(name: str) -> None:
+    """With `lossless`, only rows and values that would be lost are."""
+    data, _, _, told = CSV[name]
+    for layout, refused in (
+        (Layout("csv", on_error="lossless"), "rejected" in told),
+        (Layout("csv", on_error="fail"), told),
+    ):
+        if refused:
+            with pytest.raises(DataError):
+                open_whole(layout, lambda: iter([data]))
+        else:
+            assert open_whole(layout, lambda: iter([data])).summary.is_empty == (not told)
+
+
+def test_a_quoted_empty_cell_beyond_the_header_is_no_value() -> None:
+    data = b'a,b\n1,2\n3,4,""\n5,6\n'
+    assert whole(data)[1].to_pydict() == {"a": [1, 3, 5], "b": [2, 4, 6]}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from fastapi import Request
@@ -112,11 +112,12 @@ class Files:
         on_error = keys.pop("on_error", "fail")
         if on_error not in ("skip", "fail"):
             raise RequestError(f"{format_value(on_error)} is not allowed", where="on_error", hint="Known: fail, skip")
+        losses: Literal["skip", "lossless"] = "skip" if on_error == "skip" else "lossless"  # a note stops no upload
         described = self._backend.make_request({"type": "device.file", **place, **keys, "format": declared})
         assert isinstance(described, DeviceFile)
         text = TextOptions(**{key: getattr(described, key) for key in TEXT_KEYS})
         layout = Layout(
-            source_format, on_error=on_error, infer=described.infer, sample_rows=described.sample_rows, text=text
+            source_format, on_error=losses, infer=described.infer, sample_rows=described.sample_rows, text=text
         )
         upload = self._backend.make_request({"type": "device.file", **place, **keys, "format": target})
         caller: Caller = request.scope[CALLER]
