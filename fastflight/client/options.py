@@ -76,7 +76,8 @@ class ReadOptions(WriteOptions, TextOptions, total=False):
       or a `sample` of its first 64 KiB; then rows come as they arrive, and later values that do not fit become null.
     - `sample_rows`: with `infer="sample"`, the sample ends once these rows are in it, at 4 KiB or later.
     - `batch_rows`: the most rows of a batch.
-    - `on_error`: `skip` (default) counts what does not fit; `fail` raises `DataError`.
+    - `on_error`: `skip` (default) counts what does not fit; `fail` raises `DataError` for
+      all that the summary would tell.
     """
 
     schema: Mapping[str, str] | None

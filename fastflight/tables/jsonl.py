@@ -48,7 +48,7 @@ MAX_BATCH_VALUES = 4 * 1024 * 1024
 FEW_ROWS = 16
 
 # The fewest and the most bytes of rows that are read in one step while the types are not known.
-FEW_BYTES, LEARN_BYTES = 1024, 512 * 1024
+FEW_BYTES, LEARN_BYTES = 1024, 1024 * 1024
 
 _BLANK = b" \t\r\n"
 # Numbers of so many characters are exact in a double, whatever their digits.
@@ -99,11 +99,12 @@ class JsonGrammar:
         while start < len(block.data):
             end = block.data.find(b"\n", start + size - 1) + 1 or len(block.data)
             data = block.data if end - start == len(block.data) else block.data[start:end]
-            batch = self._read_exactly(data) if self._shapes else None
+            lines = data.count(b"\n")
+            batch = self._read_exactly(data, lines)
             if batch is not None:
                 rows += batch.num_rows
                 learned.append(batch)
-            elif size > FEW_BYTES and data.count(b"\n") > 1:
+            elif size > FEW_BYTES and lines > 1:
                 size = max(size // 8, FEW_BYTES)
                 continue
             else:
@@ -114,14 +115,14 @@ class JsonGrammar:
         self._learn_bytes = min(size, LEARN_BYTES)
         return rows, learned
 
-    def _read_exactly(self, data: bytes) -> pa.RecordBatch | None:
+    def _read_exactly(self, data: bytes, lines: int) -> pa.RecordBatch | None:
         """Read rows with the types of the shapes so far; None if that shows something new, or may change a value."""
-        types = {name: shape.type() for name, shape in self._shapes.items()}
-        if any(shape.is_json_text for shape in self._shapes.values()):
+        if not self._shapes or self._nulls or any(shape.is_json_text for shape in self._shapes.values()):
             return None
-        if data.count(b"\n") * (1 + sum(map(values_in, types.values()))) > MAX_BATCH_VALUES:
+        schema = pa.schema([(name, shape.type()) for name, shape in self._shapes.items()])
+        if lines * (1 + sum(map(values_in, schema.types))) > MAX_BATCH_VALUES:
             return None
-        batch = self._parsed_by_arrow(data, pa.schema(list(types.items())), strict=True)
+        batch = self._parsed_by_arrow(data, lines, schema, strict=True)
         if batch is None or not are_exact(data, batch):
             return None
         columns = []
@@ -130,7 +131,7 @@ class JsonGrammar:
             if values is None:
                 return None
             columns.append(values)
-        return pa.RecordBatch.from_arrays(columns, list(types))
+        return pa.RecordBatch.from_arrays(columns, schema.names)
 
     def _learn_rows(self, block: RowBlock, summary: ReadSummary) -> int:
         objects, _ = self._parse(block, summary)
@@ -173,14 +174,10 @@ class JsonGrammar:
 
     def _read_regular(self, data: bytes) -> pa.RecordBatch | None:
         """Read a block in which each line is an object that pyarrow reads in the same way; None for any other."""
-        if (
-            self._wire is None
-            or not FEW_ROWS < data.count(b"\n") <= self._rows_at_once
-            or self._nulls
-            or self._json_text
-        ):
+        lines = data.count(b"\n")
+        if self._wire is None or self._nulls or self._json_text or not FEW_ROWS < lines <= self._rows_at_once:
             return None
-        batch = self._parsed_by_arrow(data, self._wire, strict=self._tells_ignored)
+        batch = self._parsed_by_arrow(data, lines, self._wire, strict=self._tells_ignored)
         if batch is None or has_negative_zero(data):
             return None
         columns = []
@@ -191,10 +188,9 @@ class JsonGrammar:
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _parsed_by_arrow(self, data: bytes, schema: pa.Schema, *, strict: bool) -> pa.RecordBatch | None:
+    def _parsed_by_arrow(self, data: bytes, lines: int, schema: pa.Schema, *, strict: bool) -> pa.RecordBatch | None:
         """Return one row of `schema` for each line; None if a line is no object of it. `strict`: with no other key."""
-        rows = data.count(b"\n")
-        if not (data.startswith(b"{") and data.endswith(b"}\n") and data.count(b"}\n{") == rows - 1):
+        if not (data.startswith(b"{") and data.endswith(b"}\n") and data.count(b"}\n{") == lines - 1):
             return None
         # Every line starts with "{" and ends with "}", so no object continues on the next line ("}" and "{" can only
         # meet between two objects). If there are also as many rows as lines, each line is one row.
@@ -210,7 +206,7 @@ class JsonGrammar:
             table = pyarrow.json.read_json(pa.BufferReader(data), whole, parse)
         except pa.ArrowInvalid:
             return None
-        if table.num_rows != rows:
+        if table.num_rows != lines:
             return None
         return table.select(wire.names).combine_chunks().to_batches()[0]
 

@@ -60,6 +60,7 @@ _TIME = Kind.DATE | Kind.MOMENT | Kind.FINE | Kind.FAR
 _ZONED = Kind.ZONED | Kind.FINE | Kind.FAR
 
 
+@lru_cache(maxsize=1024)
 def type_of(kinds: Kind) -> pa.DataType:
     """Return the narrowest type that holds values of these kinds."""
     kinds &= ~Kind.SPELLED

@@ -395,3 +395,9 @@ def test_with_on_error_fail_the_first_thing_to_tell_is_an_error(name: str) -> No
 def test_a_quoted_empty_cell_beyond_the_header_is_no_value() -> None:
     data = b'a,b\n1,2\n3,4,""\n5,6\n'
     assert whole(data)[1].to_pydict() == {"a": [1, 3, 5], "b": [2, 4, 6]}
+
+
+@pytest.mark.parametrize("rows", [3, 3000])
+def test_json_strings_that_a_request_calls_null_are_null_in_every_row(rows: int) -> None:
+    _, table, _ = whole(b'{"a":"x","b":1}\n{"a":"?","b":2}\n' * rows, "jsonl", null_values=("?",))
+    assert table.column("a").to_pylist() == ["x", None] * rows
