@@ -53,8 +53,9 @@ class Layout:
     instead. `record`: the `struct` format of one `packed` record. `on_error`: what to do with what the summary would
     tell: count it (`skip`), raise `DataError` for a row or value that would be lost (`lossless`), or for anything
     (`fail`). `offset`: where in the file the bytes begin, for `raw` rows, which carry it. `bytes_as`: what the writers
-    of `csv` and `jsonl` do with columns of bytes, which a reader would take for text. `kinds`: the values of the same columns in
-    other files, for a csv or jsonl file that is read as a whole: its rows get the columns and types of all these files.
+    of `csv` and `jsonl` do with columns of bytes, which a reader would take for text. `kinds`: the values of the same
+    columns in other files, for a csv or jsonl file that is read as a whole: its rows get the columns and types of all
+    these files.
     """
 
     format: str
