@@ -19,18 +19,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from fastflight.errors import RequestError
 from fastflight.tables.bare import empty
-from fastflight.tables.casting import PLAIN_CELLS, TEXT, cast, is_castable
+from fastflight.tables.casting import PLAIN_CELLS, TEXT, cast
 from fastflight.tables.codec import Layout
 from fastflight.tables.column_kinds import learn_column
 from fastflight.tables.dialect import Dialect, require_names
 from fastflight.tables.kinds import Kind
 from fastflight.tables.rows import BLOCK_BYTES, RowBlock, RowSplitter, cell_pattern
-from fastflight.tables.schemas import project, schema_from_names
+from fastflight.tables.schemas import project
 from fastflight.tables.shapes import Shape, columns_of, joined
 from fastflight.tables.summary import ReadSummary, shorten
-from fastflight.tables.transcoding import BOM
+from fastflight.tables.text_schema import readable_schema
+from fastflight.tables.transcoding import BOM, is_utf8
 
 # pyarrow's reader starts a thread for each call. Up to so many rows and bytes, Python is faster.
 FEW_ROWS, FEW_BYTES = 16, 4096
@@ -71,7 +71,7 @@ class CsvGrammar:
         self.schema: pa.Schema | None = None
         if layout.schema is not None:
             require_names(dialect, list(layout.schema))
-            self._set_schema(csv_schema(layout))
+            self._set_schema(readable_schema(layout))
 
     def _set_schema(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -162,7 +162,7 @@ class CsvGrammar:
         """Whether all bytes are UTF-8, and no row needs a look of its own, apart from its cells."""
         if b"\0" in data or (b"\r" in data and _BARE_CR.search(data)):
             return False
-        if not data.isascii() and not _is_utf8(data):
+        if not data.isascii() and not is_utf8(data):
             return False
         comment = self._dialect.comment
         if comment and (data.startswith(comment.encode()) or b"\n" + comment.encode() in data):
@@ -261,29 +261,8 @@ class CsvGrammar:
         return self._dialect.delimiter.join(texts).encode() + b"\n"
 
 
-def csv_schema(layout: Layout) -> pa.Schema:
-    """Return the columns to read by a layout's schema. `RequestError` if a cell cannot hold one of the types."""
-    schema = project(schema_from_names(layout.schema or {}), layout.columns)
-    for field in schema:
-        if not is_castable(field.type):
-            raise RequestError(
-                f"a CSV cell can not hold {field.type}",
-                where=f"schema.{field.name}",
-                hint="Read it as string, or keep such columns in a jsonl or arrow file",
-            )
-    return schema
-
-
 def _ended(data: bytes) -> bytes:
     return data if data.endswith(b"\n") else data + b"\n"
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _lines(data: bytes) -> list[bytes]:

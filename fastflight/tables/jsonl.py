@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any
@@ -21,26 +20,23 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.json
 
-from fastflight.errors import DataError, RequestError
+from fastflight.errors import DataError
 from fastflight.tables.bare import empty
-from fastflight.tables.casting import TEXT, cast, is_castable, is_text
+from fastflight.tables.casting import TEXT, cast, is_text
 from fastflight.tables.codec import Layout
 from fastflight.tables.exact import are_exact, has_negative_zero
-from fastflight.tables.kinds import INFINITIES, MINUS_INFINITIES, NANS, NULLS, Kind, kind_of
+from fastflight.tables.json_objects import parse_object, raw_values
 from fastflight.tables.rows import BLOCK_BYTES, RowBlock, RowSplitter
 from fastflight.tables.schemas import (
     MAX_COLUMNS,
-    MAX_LIST_VALUES,
-    has_large_list,
     project,
-    schema_from_names,
     values_in,
 )
 from fastflight.tables.shapes import Number, Shape, columns_of, joined
 from fastflight.tables.summary import ReadSummary, shorten
+from fastflight.tables.text_schema import readable_schema
+from fastflight.tables.transcoding import is_utf8
 
-# Deeper rows are rejected. Far below Python's recursion limit, which the caller's own depth counts against, too.
-MAX_TEXT_NESTING = 200
 # Values that one batch of a table with nested columns has room for. Arrow makes room for missing keys as well: `{}`
 # would take some megabytes in a table of a million values per row.
 MAX_BATCH_VALUES = 4 * 1024 * 1024
@@ -51,8 +47,6 @@ FEW_ROWS = 16
 FEW_BYTES, LEARN_BYTES = 1024, 1024 * 1024
 
 _BLANK = b" \t\r\n"
-# Numbers of so many characters are exact in a double, whatever their digits.
-_SHORT_NUMBER = 16
 _CLASSES: dict[pa.DataType, type] = {pa.int64(): int, pa.float64(): float, pa.bool_(): bool, pa.string(): str}
 
 
@@ -75,7 +69,7 @@ class JsonGrammar:
         self._json_text: frozenset[str] = frozenset()
         self.schema: pa.Schema | None = None
         if layout.schema is not None:
-            self._set_schema(jsonl_schema(layout))
+            self._set_schema(readable_schema(layout))
 
     def _set_schema(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -194,7 +188,7 @@ class JsonGrammar:
             return None
         # Every line starts with "{" and ends with "}", so no object continues on the next line ("}" and "{" can only
         # meet between two objects). If there are also as many rows as lines, each line is one row.
-        if b"\\u" in data or not (data.isascii() or _is_utf8(data)):
+        if b"\\u" in data or not (data.isascii() or is_utf8(data)):
             return None
         wire = pa.schema([(field.name, TEXT if pa.types.is_temporal(field.type) else field.type) for field in schema])
         parse = pyarrow.json.ParseOptions(
@@ -217,7 +211,7 @@ class JsonGrammar:
         for line in block.data.split(b"\n"):
             row = line.strip(_BLANK)
             if row and not (self._comment and row.startswith(self._comment.encode())):
-                found = _object(row)
+                found = parse_object(row)
                 if isinstance(found, str):
                     summary.reject(offset, found)
                 else:
@@ -243,7 +237,7 @@ class JsonGrammar:
                 values = [None if type(value) is str and value in self._nulls else value for value in values]
             if is_text(field.type):
                 values = [
-                    value if value is None or type(value) is str else _raw_values(line)[field.name]
+                    value if value is None or type(value) is str else raw_values(line)[field.name]
                     for value, line in zip(values, lines, strict=True)
                 ]
             column, misfits = _column(values, field.type)
@@ -267,32 +261,6 @@ class JsonGrammar:
             if not (wanted is float and kind is int and -(2**53) <= value <= 2**53):
                 return False
         return True
-
-
-def jsonl_schema(layout: Layout) -> pa.Schema:
-    """Return the columns to read by a layout's schema. `RequestError` if JSON cannot hold one of the types."""
-    schema = project(schema_from_names(layout.schema or {}), layout.columns)
-    for field in schema:
-        if not _is_readable(field.type):
-            raise RequestError(
-                f"a JSON value can not hold {field.type}",
-                where=f"schema.{field.name}",
-                hint="Read it as string, or keep such columns in an arrow or packed file",
-            )
-        if has_large_list(field.type):
-            raise RequestError(
-                f"a list of objects with more than {MAX_LIST_VALUES} values",
-                where=f"schema.{field.name}",
-                hint="Read it as string, which is its JSON text, or name fewer of its fields",
-            )
-    return schema
-
-
-def _is_readable(type_: pa.DataType) -> bool:
-    if pa.types.is_list(type_) or pa.types.is_struct(type_):
-        return all(_is_readable(type_.field(index).type) for index in range(type_.num_fields))
-    unreadable = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_time, pa.types.is_duration)
-    return is_castable(type_) and not any(test(type_) for test in unreadable)
 
 
 def _wire_type(type_: pa.DataType) -> pa.DataType | None:
@@ -372,125 +340,3 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return repr(value)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _object(row: bytes) -> tuple[dict[str, Any], str] | str:
-    """Return an object and its text, or the reason why the row is none."""
-    try:
-        text = row.decode()
-    except UnicodeDecodeError as error:
-        return f"byte {error.start} of the row, 0x{row[error.start]:02x}, is not UTF-8"
-    if not (row.startswith(b"{") and row.endswith(b"}")):
-        return f"{shorten(text)} is not a JSON object"
-    deep = f"nested deeper than {MAX_TEXT_NESTING} levels"
-    if (
-        len(row) > MAX_TEXT_NESTING
-        and row.count(b"[") + row.count(b"{") > MAX_TEXT_NESTING
-        and _depth(row) > MAX_TEXT_NESTING
-    ):
-        return deep
-    try:
-        try:
-            value = _decode(text)
-        except json.JSONDecodeError:
-            value = _decode(text := _FOREIGN_WORD.sub(_json_word, text))
-    except json.JSONDecodeError as error:
-        return f"not JSON: {error.msg} at character {error.pos} of {shorten(row.decode())}"
-    except RecursionError:
-        return deep
-    except _RepeatedKey as error:
-        return f"the key {shorten(error.args[0])} occurs twice"
-    if b"\\u" in row and _HALF_PAIR.search(json.dumps(value, ensure_ascii=False)):
-        return "half a surrogate pair in a string"
-    return value, text
-
-
-_HALF_PAIR = re.compile("[\ud800-\udfff]")
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
-
-
-def _depth(row: bytes) -> int:
-    """Return how deep lists and objects are nested."""
-    depth = deepest = 0
-    for mark in re.findall(rb"[\[\]{}]", _STRING.sub(b"", row)):
-        depth += 1 if mark in b"[{" else -1
-        deepest = max(deepest, depth)
-    return deepest
-
-
-# Words for numbers and nulls that are not JSON, outside of strings.
-_WORDS = (
-    dict.fromkeys(NANS, "NaN")
-    | dict.fromkeys(INFINITIES, "Infinity")
-    | dict.fromkeys(MINUS_INFINITIES, "-Infinity")
-    | dict.fromkeys(NULLS, "null")
-)
-_FOREIGN_WORD = re.compile(r'"(?:[^"\\]++|\\.)*+"|(?<=[\[:,\s])[-+#]?[A-Za-z/-]++(?=[\]},\s])')
-
-
-def _json_word(match: re.Match[str]) -> str:
-    return _WORDS.get(match[0], match[0])
-
-
-class _RepeatedKey(Exception):
-    """An object holds a key twice."""
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise _RepeatedKey(next(name for name in names if names.count(name) > 1))
-    return value
-
-
-def _number(text: str) -> float:
-    if len(text) < _SHORT_NUMBER and "e" not in text and "E" not in text:
-        return float(text)
-    kind = kind_of(text)
-    return float(text) if kind == Kind.FLOAT else Number(text, kind)
-
-
-def _decode(text: str) -> Any:
-    try:
-        return _DECODER.decode(text)
-    except json.JSONDecodeError:
-        raise
-    except ValueError:  # a whole number of thousands of digits
-        return _LONG_DECODER.decode(text)
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_float=_number)
-_LONG_DECODER = json.JSONDecoder(
-    object_pairs_hook=_unique, parse_float=_number, parse_int=lambda text: Number(text, kind_of(text))
-)
-_VALUES = json.JSONDecoder(parse_float=str, parse_int=str)
-
-
-def _raw_values(text: str) -> dict[str, str]:
-    """Return the JSON text of each value of an object, as it stands in the row."""
-    values: dict[str, str] = {}
-    at = _skip(text, 1)
-    while text[at] == '"':
-        name, at = _VALUES.raw_decode(text, at)
-        start = _skip(text, _skip(text, at) + 1)
-        _, at = _VALUES.raw_decode(text, start)
-        values[name] = text[start:at]
-        at = _skip(text, _skip(text, at) + 1)
-        if at >= len(text):
-            break
-    return values
-
-
-def _skip(text: str, at: int) -> int:
-    while at < len(text) and text[at] in " \t\r\n":
-        at += 1
-    return at
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

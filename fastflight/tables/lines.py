@@ -24,12 +24,13 @@ import pyarrow.compute as pc
 
 from fastflight.tables.bare import empty
 from fastflight.tables.codec import Layout, TextOptions
-from fastflight.tables.csv import CsvGrammar, csv_schema
+from fastflight.tables.csv import CsvGrammar
 from fastflight.tables.dialect import Dialect
 from fastflight.tables.jsonl import JsonGrammar
 from fastflight.tables.rows import RowBlock
 from fastflight.tables.schemas import schema_from_names
 from fastflight.tables.summary import ReadSummary
+from fastflight.tables.text_schema import readable_schema
 from fastflight.tables.writing import CsvWriter
 
 LineFormat = Literal["csv", "jsonl"]
@@ -64,7 +65,7 @@ class LineParser:
         if not self._is_csv:
             self._grammar = JsonGrammar(layout)
             return
-        csv_schema(layout)
+        readable_schema(layout)
         delimiter = options.delimiter or ","
         dialect = Dialect(delimiter, trim=delimiter == " ", decimal=options.decimal or ".", names=tuple(schema))
         self._grammar = CsvGrammar(layout, dialect)

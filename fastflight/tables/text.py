@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from fastflight.errors import DataError
 from fastflight.tables.codec import Layout
-from fastflight.tables.csv import CsvGrammar, csv_schema
+from fastflight.tables.csv import CsvGrammar
 from fastflight.tables.dialect import (
     DELIMITERS,
     HEADER_LINES,
@@ -26,11 +26,12 @@ from fastflight.tables.dialect import (
     sniff,
     sniff_line,
 )
-from fastflight.tables.jsonl import JsonGrammar, jsonl_schema
+from fastflight.tables.jsonl import JsonGrammar
 from fastflight.tables.rows import BLOCK_BYTES, MAX_ROW_BYTES, RowBlock, RowSplitter
 from fastflight.tables.shapes import Shape
 from fastflight.tables.summary import ReadSummary, RejectedRow
-from fastflight.tables.transcoding import Transcoder
+from fastflight.tables.text_schema import readable_schema
+from fastflight.tables.transcoding import Transcoder, is_utf8
 from fastflight.tables.widening import can_widen, widen
 
 # The first part of a file, from which the dialect is found, and the types if the request wants no more: some pages of
@@ -236,20 +237,12 @@ def _is_western(text: bytes) -> bool:
     Then it is not UTF-8 anywhere, holds letters and signs of that encoding only, in its first lines or in several.
     """
     lines = [line for line in text.splitlines(keepends=True) if not line.isascii() and line.endswith((b"\n", b"\r"))]
-    if not lines or any(_NOT_WESTERN.search(line) or _is_utf8(line) for line in lines):
+    if not lines or any(_NOT_WESTERN.search(line) or is_utf8(line) for line in lines):
         return False
     return len(lines) > 2 or any(not line.isascii() for line in text.splitlines()[:HEADER_LINES])
 
 
 _NOT_WESTERN = re.compile(rb"[\x80-\x9f\xfe\xff]")
-
-
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 class TextReader:
@@ -259,7 +252,7 @@ class TextReader:
         self.summary = ReadSummary(layout.on_error)
         self._opening = _Opening(layout, self.summary)
         self._splitter: RowSplitter | None = None
-        self._schema = None if layout.schema is None else _readable_schema(layout)
+        self._schema = None if layout.schema is None else readable_schema(layout)
         self._last = b""
 
     @property
@@ -419,7 +412,3 @@ def _note_end(last: bytes, grammar: Grammar | None, summary: ReadSummary) -> Non
     """Note that the last line may be torn: it has no end, and is no whole object."""
     if last.strip() and not last.endswith(b"\n") and not (isinstance(grammar, JsonGrammar) and last.endswith(b"}")):
         summary.mark_torn()
-
-
-def _readable_schema(layout: Layout) -> pa.Schema:
-    return csv_schema(layout) if layout.format == "csv" else jsonl_schema(layout)

@@ -107,3 +107,11 @@ class Transcoder:
                 else:
                     self._line_end = b"\r"
         return data.replace(b"\r", b"\n") if self._line_end == b"\r" else data
+
+
+def is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

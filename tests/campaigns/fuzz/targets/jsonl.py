@@ -35,6 +35,8 @@ TARGET = Target(
     run,
     modules=(
         "fastflight.tables.jsonl",
+        "fastflight.tables.json_objects",
+        "fastflight.tables.exact",
         "fastflight.tables.casting",
         "fastflight.tables.text",
         "fastflight.tables.kinds",
