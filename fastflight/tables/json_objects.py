@@ -39,7 +39,7 @@ def parse_object(row: bytes) -> tuple[dict[str, Any], str] | str:
         try:
             value = _decode(text)
         except json.JSONDecodeError:
-            value = _decode(text := _FOREIGN_WORD.sub(_json_word, text))
+            value = _decode(text := with_json_words(text.encode()).decode())
     except json.JSONDecodeError as error:
         return f"not JSON: {error.msg} at character {error.pos} of {shorten(row.decode())}"
     except RecursionError:
@@ -72,6 +72,11 @@ _WORDS = (
     | dict.fromkeys(NULLS, "null")
 )
 _FOREIGN_WORD = re.compile(r'"(?:[^"\\]++|\\.)*+"|(?<=[\[:,\s])[-+#]?[A-Za-z/-]++(?=[\]},\s])')
+
+
+def with_json_words(lines: bytes) -> bytes:
+    """Return lines with words that JSON has, and the `NaN` and `Infinity` of its readers, in place of other words."""
+    return _FOREIGN_WORD.sub(_json_word, lines.decode()).encode()
 
 
 def _json_word(match: re.Match[str]) -> str:

@@ -25,7 +25,7 @@ from fastflight.tables.bare import empty
 from fastflight.tables.casting import TEXT, cast, is_text
 from fastflight.tables.codec import Layout
 from fastflight.tables.exact import are_exact, has_negative_zero
-from fastflight.tables.json_objects import parse_object, raw_values
+from fastflight.tables.json_objects import parse_object, raw_values, with_json_words
 from fastflight.tables.rows import BLOCK_BYTES, RowBlock, RowSplitter
 from fastflight.tables.schemas import (
     MAX_COLUMNS,
@@ -199,7 +199,8 @@ class JsonGrammar:
         try:
             table = pyarrow.json.read_json(pa.BufferReader(data), whole, parse)
         except pa.ArrowInvalid:
-            return None
+            plain = with_json_words(data)
+            return None if plain == data else self._parsed_by_arrow(plain, lines, schema, strict=strict)
         if table.num_rows != lines:
             return None
         return table.select(wire.names).combine_chunks().to_batches()[0]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fastflight.errors import DataError, RequestError
 from fastflight.tables.column_kinds import kinds_of_integers, learn_column
@@ -108,6 +109,9 @@ class Shape:
         """Add the values of a column that were read as `type`, times as text. Returns them; None if some are new."""
         if self.items is not None or self.fields is not None or Kind.TEXT in self.kinds:
             return column
+        if self.kinds == Kind.SPELLED:
+            spelled = pc.is_in(column, value_set=pa.array(_SPELLED, pa.string()))
+            return column if pc.all(pc.or_(spelled, pc.is_null(column))).as_py() else None
         if pa.types.is_string(column.type):
             kinds, values = learn_column(column, self.kinds)
             return values if kinds == self.kinds and kinds & ~Kind.SPELLED else None
