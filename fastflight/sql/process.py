@@ -1,7 +1,8 @@
-"""Starts worker processes and keeps them for later queries. POSIX only.
+"""Starts worker processes and keeps them for later queries of the same client. POSIX only.
 
-A worker whose query has ended by itself is used again. One that was stopped in the middle is killed. Starting a worker
-takes half a second, mostly for importing DuckDB and Arrow, so all workers are kept until the server ends.
+A worker whose query has ended by itself is used again, but never for a client with another name: a query may have taken
+over the process. One that was stopped in the middle is killed. Starting a worker takes half a second, mostly for
+importing DuckDB and Arrow, so workers are kept until the server ends, or another client needs their place.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ class SqlLimits:
 class Worker:
     """One process and the server's end of its pipe."""
 
-    def __init__(self, limits: SqlLimits) -> None:
+    def __init__(self, limits: SqlLimits, owner: str) -> None:
+        """`owner` is the name of the client."""
+        self.owner = owner
         ours, theirs = socket.socketpair()
         with theirs:
             try:
@@ -154,8 +157,7 @@ class Workers:
                 hint="Try again later",
             ) from None
         try:
-            with self._lock:
-                worker = self._idle.pop() if self._idle else Worker(self.limits)
+            worker = self._idle_or_new("" if identity is ANYBODY else identity.name)
             worker.ticket = ticket
             try:
                 worker.wait_ready()
@@ -166,6 +168,20 @@ class Workers:
         except BaseException:
             self._admission.release(ticket)
             raise
+
+    def _idle_or_new(self, owner: str) -> Worker:
+        """Return a worker of this client, which may still be starting."""
+        with self._lock:
+            for worker in self._idle:
+                if worker.owner == owner:
+                    self._idle.remove(worker)
+                    return worker
+            # As many processes as there may be queries: those of other clients give way. This query counts already.
+            ended = self._idle[: max(0, len(self._idle) + len(self._admission.streams) - self.limits.queries)]
+            del self._idle[: len(ended)]
+        for worker in ended:
+            worker.close()
+        return Worker(self.limits, owner)
 
     def give_back(self, worker: Worker) -> None:
         """Take back a worker whose dialogue has ended."""

@@ -1,12 +1,12 @@
 """Checks a query before it runs: it is one statement that only reads, and calls no function that reaches beyond it.
 
 DuckDB parses the query; this module looks at the tree that it returns as JSON. The check allows statements, table
-functions and kinds of nodes by name, so what a later DuckDB adds is refused. Scalar functions are refused by name: the
-worker process, which may open no file, is the boundary for those that are not known here.
+functions, functions of values and kinds of nodes by name, so what a later DuckDB adds is refused.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from collections.abc import Iterator
@@ -17,6 +17,7 @@ import duckdb
 
 from fastflight.errors import RequestError, nearest
 from fastflight.sql.databases import CLOCKS
+from fastflight.sql.functions import FUNCTIONS
 from fastflight.sql.names import CATALOG, shown
 
 # The schema with the standard's views of all tables. Only these two of its views are served.
@@ -25,16 +26,11 @@ STANDARD_VIEWS = frozenset(("tables", "schemata"))
 TABLE_FUNCTIONS = frozenset(
     ("generate_series", "json_each", "json_tree", "range", "repeat", "repeat_row", "unnest", "generate_subscripts")
 )
-# They read settings, logs or the plans of other statements, or only take time.
-REFUSED_FUNCTIONS = frozenset(
-    """
-    current_setting currval getenv getvariable json_deserialize_sql json_serialize_plan json_serialize_sql nextval
-    pg_sleep query query_table setseed sleep_ms txid_current write_log
-    """.split()
-)
 # What the names of DuckDB's own views begin with, those that need no schema.
 DUCKDB_NAMES = ("duckdb_", "pg_", "pragma_", "sqlite_")
 QUERIES = frozenset(("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"))
+# Names of operators, which any query may use, have other characters.
+_WORD = re.compile(r"\w+")
 EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)
 SHOW_TABLES = 'select "schema", "name", "type", sql_name from fastflight."tables" order by all'
 WRITES = "SQL only reads: write a file with `fastflight put` or do_put, run code with `fastflight exec`"
@@ -122,8 +118,10 @@ def _inspect(statement: Statement, tree: Any) -> None:
             _refuse_unless(_function(node["function"]), TABLE_FUNCTIONS)
         elif node.get("class") == "FUNCTION":
             name = _function(node)
-            if name in REFUSED_FUNCTIONS or name.startswith(("__", "pragma_")):
-                raise RequestError("this function is not allowed", where=f"function {name}")
+            if _WORD.fullmatch(name) and name not in FUNCTIONS | TABLE_FUNCTIONS:
+                alike = difflib.get_close_matches(name, FUNCTIONS, 1)
+                hint = f"Did you mean {alike[0]}?" if alike else "DuckDB's functions of values, groups and windows are"
+                raise RequestError("this function is not allowed", where=f"function {name}", hint=hint)
             if name in (*CLOCKS, "age") and len(node.get("qualified_name", {}).get("path", ())) > 1:
                 raise RequestError("this function has no schema", where=f"function {name}", hint=f"Write {name}(...)")
         elif kind == "BASE_TABLE":

@@ -18,14 +18,21 @@ from fastflight.access.identity import ANYBODY, Identity, scopes
 from fastflight.errors import AccessError, QueryLimit, RequestError, SourceError
 from fastflight.sql.databases import CLOCKS
 from fastflight.sql.frames import Kind, Pipe
+from fastflight.sql.functions import FUNCTIONS
 from fastflight.sql.process import SqlLimits
 from fastflight.sql.run import Run
-from fastflight.sql.statement import DUCKDB_NAMES, REFUSED_FUNCTIONS
+from fastflight.sql.statement import DUCKDB_NAMES, TABLE_FUNCTIONS
 from tests.support.refusals import refused
 from tests.support.sql_engine import Sql
 
 NOBODY = Identity("eve", scopes(["read:zzz"]))
 ROW_BYTES = 1 << 20
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _process(sql: Sql) -> None:
+    """Each client has a process of its own, which stays: it is not a test's."""
+    sql.rows("select 1", identity=NOBODY)
 
 
 @pytest.mark.parametrize("clock", [*(f"{name}()" for name in CLOCKS), "current_timestamp", "localtimestamp"])
@@ -58,7 +65,17 @@ def test_no_other_function_of_duckdb_tells_the_time() -> None:
         found = database.execute(
             "select distinct function_name from duckdb_functions() where stability = 'CONSISTENT_WITHIN_QUERY'"
         ).fetchall()
-    assert {name for (name,) in found} <= {*CLOCKS, *REFUSED_FUNCTIONS, *same}
+    assert {name for (name,) in found} & FUNCTIONS <= {*CLOCKS, *same}
+
+
+def test_each_function_is_known_to_duckdb_and_all_others_are_refused(sql: Sql) -> None:
+    with closing(duckdb.connect()) as database:
+        found = database.execute("select distinct lower(function_name) from duckdb_functions()").fetchall()
+    known = {name for (name,) in found}
+    assert FUNCTIONS <= known
+    for name in sorted(name for name in known - FUNCTIONS - TABLE_FUNCTIONS if name.isidentifier())[::20]:
+        with refused(RequestError, where=f"function {name}"):
+            sql.rows(f"select {name}(1)", identity=NOBODY)
 
 
 class Peer:

@@ -143,6 +143,13 @@ READER = Identity("ada", scopes(["read:demo"]))
 LISTENER = Identity("bob", scopes(["session:*"]))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _processes(sql: Sql) -> None:
+    """Each client has a process of its own, which stays: it is not a test's."""
+    for identity in (READER, LISTENER):
+        sql.rows("select 1", identity=identity)
+
+
 def test_each_table_takes_the_right_of_its_request(sql: Sql) -> None:
     assert sql.rows('select count(*) as n from demo."a.csv"', identity=READER) == [{"n": 3}]
     assert sql.rows("select count(*) as n from demo.recording", identity=LISTENER) == [{"n": RECORDED}]
@@ -291,3 +298,15 @@ def test_an_answer_that_is_closed_ends_its_query(tmp_path: Path) -> None:
         with closing(reading.lots) as lots:  # type: ignore[type-var]
             assert any(lots)
         assert sql.rows("select 1 as x") == [{"x": 1}]
+
+
+def test_the_process_of_a_client_is_for_no_other(tmp_path: Path) -> None:
+    with engine_over(tmp_path, SqlLimits(queries=2)) as sql:
+
+        def owners() -> list[str]:
+            return [worker.owner for worker in sql.engine._workers._idle]
+
+        assert owners() == [""]
+        for identity, expected in ((READER, ["", "ada"]), (READER, ["", "ada"]), (LISTENER, ["ada", "bob"])):
+            sql.rows("select 1", identity=identity)
+            assert owners() == expected
