@@ -111,7 +111,9 @@ def plot(
 
 def draw(rows: pa.Table, columns: list[str], title: str, path: Path) -> None:
     """Plot `columns` against the first column of `rows`, a time, and write a PNG file."""
-    from matplotlib.figure import Figure  # not at the top: importing it takes a second
+    # Not at the top: importing it takes a second.
+    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+    from matplotlib.figure import Figure
 
     figure = Figure(figsize=SIZE, dpi=DPI, layout="constrained")
     axes = figure.subplots()
@@ -126,5 +128,7 @@ def draw(rows: pa.Table, columns: list[str], title: str, path: Path) -> None:
     if len(columns) > 1:
         axes.legend()
     axes.grid(alpha=0.3)
-    figure.autofmt_xdate()
+    locator = AutoDateLocator()  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     figure.savefig(path, format="png")

@@ -159,8 +159,7 @@ class FleetFiles:
 
         undo = contextlib.AsyncExitStack()
         try:
-            if rows.of_all:
-                await self._ajoin_kinds(rows)
+            await self._ajoin_kinds(rows)
             for name in rows.until_schema_known():
                 lots = lots_of(name)
                 undo.push_async_callback(lots.aclose)
@@ -200,7 +199,9 @@ class FleetFiles:
         rows.join()
 
     async def _ajoin_kinds(self, rows: FleetRows) -> None:
-        """As `_join_kinds`, on an event loop, if the files of all devices have to decide."""
+        """As `_join_kinds`, on an event loop."""
+        if not rows.of_all:
+            return
         open_file = dispatch.async_reader(self._files)
 
         async def look(name: str) -> AsyncGenerator[Lot, None]:

@@ -1,7 +1,7 @@
 """The functions of DuckDB that a query may call, beside its operators.
 
-These are the functions of values, groups and windows of DuckDB 2.0, without those that read settings, variables, logs
-or the plans of other statements, that only take time, or that take internal states of DuckDB as bytes.
+These are the scalar, aggregate and window functions of DuckDB 2.0. Left out are those that read settings, variables,
+logs or the plans of other statements, those that only wait, and those that take DuckDB's internal states as bytes.
 """
 
 from __future__ import annotations

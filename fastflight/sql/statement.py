@@ -1,7 +1,7 @@
 """Checks a query before it runs: it is one statement that only reads, and calls no function that reaches beyond it.
 
 DuckDB parses the query; this module looks at the tree that it returns as JSON. The check allows statements, table
-functions, functions of values and kinds of nodes by name, so what a later DuckDB adds is refused.
+functions, scalar, aggregate and window functions, and kinds of nodes by name, so what a later DuckDB adds is refused.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ TABLE_FUNCTIONS = frozenset(
 # What the names of DuckDB's own views begin with, those that need no schema.
 DUCKDB_NAMES = ("duckdb_", "pg_", "pragma_", "sqlite_")
 QUERIES = frozenset(("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"))
+# How much of a name must be the same for a hint: `avgg` is like `avg`, and `getenv` like no allowed function.
+ALIKE = 0.8
 # Names of operators, which any query may use, have other characters.
 _WORD = re.compile(r"\w+")
 EXPLAIN = re.compile(r"\s*explain\s+(analyze\s+)?", re.IGNORECASE)
@@ -119,8 +121,10 @@ def _inspect(statement: Statement, tree: Any) -> None:
         elif node.get("class") == "FUNCTION":
             name = _function(node)
             if _WORD.fullmatch(name) and name not in FUNCTIONS | TABLE_FUNCTIONS:
-                alike = difflib.get_close_matches(name, FUNCTIONS, 1)
-                hint = f"Did you mean {alike[0]}?" if alike else "DuckDB's functions of values, groups and windows are"
+                alike = difflib.get_close_matches(name, FUNCTIONS, 1, ALIKE)
+                hint = (
+                    f"Did you mean {alike[0]}?" if alike else "DuckDB's functions that compute with values are allowed"
+                )
                 raise RequestError("this function is not allowed", where=f"function {name}", hint=hint)
             if name in (*CLOCKS, "age") and len(node.get("qualified_name", {}).get("path", ())) > 1:
                 raise RequestError("this function has no schema", where=f"function {name}", hint=f"Write {name}(...)")

@@ -37,7 +37,7 @@ def _can_widen(narrow: pa.DataType, wide: pa.DataType) -> bool:
 
 
 def widen(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with the columns of `schema`; those that it lacks are null."""
+    """Return `batch` with the columns and types of `schema`. Columns that it does not have are null."""
     if batch.schema.equals(schema):
         return batch
     columns = []

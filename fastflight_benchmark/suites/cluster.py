@@ -246,7 +246,7 @@ def _stored(running: Stage, printed: Sequence[Printed]) -> tuple[float, int]:
 
 
 def _differing(running: Stage, numbers: Sequence[int], printed: Sequence[Printed]) -> list[int]:
-    """Read the recordings of these boards. Return those that are not what the board printed."""
+    """Read the recordings of these boards. Return the boards whose recording differs from what they printed."""
     clients = [flight.connect(running.location(number)) for number in range(READERS)]
 
     def is_wrong(number: int) -> bool:
