@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -56,7 +57,12 @@ def write(folder: Path, files: dict[str, str]) -> None:
 
 
 def files(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
+    """What is in `folder`. While a board writes there, a partial file may vanish before it is read."""
+    found = {}
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+            found[str(path.relative_to(folder))] = path.read_text()
+    return found
 
 
 def test_only_what_differs_is_written(run: Run, board: Path, here: Path) -> None:
