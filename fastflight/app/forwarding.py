@@ -5,7 +5,7 @@
 over Flight (`fastflight.app.forwarded`). A device that is being moved is waited for.
 
 The owner sees the identity of the cluster and not that of the caller: this server has already decided what the caller
-may do, with the same token file (docs/decisions/0073).
+may do, with the same token file (docs/decisions/0072).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ On the board, a launcher in `/main.py` starts the program in one of the folders 
 - else `/deploy/before.py`, the `main.py` from before the first deployment.
 
 Each step of a deployment is one rename of a complete, verified file, and no step changes what the launcher would start.
-So a board that loses its power at any moment starts the old program or the new one, as a whole. See decision 0089.
+So a board that loses its power at any moment starts the old program or the new one, as a whole. See decision 0086.
 """
 
 from __future__ import annotations

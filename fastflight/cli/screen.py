@@ -3,7 +3,7 @@
 Much of the text comes from boards, from servers, or from names of files. A terminal obeys the escape sequences in such
 text: they can set its title, move the cursor, and make some terminals type. So all text is printed through `printable`:
 stderr and tables always, other text if stdout is a terminal. In a pipe or a file other text stays unchanged. JSON
-writes such characters as `\\u00XX`, which is the same value (docs/decisions/0053-text-from-elsewhere.md).
+writes such characters as `\\u00XX`, which is the same value (docs/decisions/0028-input.md).
 
 Everything here starts fast. What needs rich, such as colours and previews of rows, is in `drawing`.
 """

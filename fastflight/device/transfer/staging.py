@@ -6,7 +6,7 @@ An interrupted copy is repeated, and the temporary file is removed only after th
 but between a power cut and the next write the file may be incomplete.
 
 Such a board writes a new file directly under its own name, which needs room for one copy instead of two. The file is
-verified there, and removed if the write fails (`docs/decisions/0047`).
+verified there, and removed if the write fails (`docs/decisions/0004`).
 
 A write calls `choose_place`, uploads, then calls `verify` and `place`. `explain_errors` adds hints to the errors of
 these steps. After a broken write, `clean_up` removes its files, and `find_partial_write` finds a part to resume.
