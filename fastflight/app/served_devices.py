@@ -157,10 +157,18 @@ class ServedDevices:
             with _logged(device):
                 self._open_bridge(device, bridge)
 
-    def give(self, device: str) -> None:
-        """End the use of a device. Its live sessions with `reconnect` go on at the next owner."""
+    def disconnect(self, device: str) -> None:
+        """Begin to close the line of a device, and return at once. `give` comes next."""
+        if (found := self._inventory.find(device)) is not None:
+            found.shard.submit(self._inventory.retire(found))
+
+    def give(self, device: str, lost: bool = False) -> None:
+        """End the use of a device. Its live sessions with `reconnect` go on at the next owner.
+
+        `lost`: another server may own it already, so what was recorded is handed over in the background.
+        """
         if self._inventory.find(device) is not None:
-            self._remove(device, MOVED, lambda stream: not _follows(stream))
+            self._remove(device, MOVED, lambda stream: not _follows(stream), drains=not lost)
 
     def is_idle(self, device: str) -> bool:
         """Whether nothing is transferred from or to a device. Live sessions do not count: they can go on elsewhere."""
@@ -316,7 +324,13 @@ class ServedDevices:
             self._remove(name)
             raise
 
-    def _remove(self, name: str, why: str = REMOVED, stops: Callable[[Stream], bool] = lambda stream: True) -> bool:
+    def _remove(
+        self,
+        name: str,
+        why: str = REMOVED,
+        stops: Callable[[Stream], bool] = lambda stream: True,
+        drains: bool = True,
+    ) -> bool:
         """Remove a device, and stop its streams that `stops` chooses. Return whether its line is closed already."""
         device = self._inventory.remove(name)
         self._added.discard(name)
@@ -326,7 +340,7 @@ class ServedDevices:
             self._close_bridge(name)
             # Before the recorder: publishers read from the recording.
             self._publishers.stop(name)
-            self._forget(name)
+            self._forget(name, drains)
         finally:
             if (listening := self._listening.pop(name, None)) is not None:
                 listening.close()
@@ -347,9 +361,9 @@ class ServedDevices:
         if name in self._settings.publish:
             self._publishers.start(self._inventory.device(name), self._settings.publish[name])
 
-    def _forget(self, name: str) -> None:
+    def _forget(self, name: str, drains: bool = True) -> None:
         if self._recordings is not None:
-            self._recordings.forget(name)
+            self._recordings.forget(name, drains)
 
     def _open_bridge(self, name: str, settings: BridgeSettings) -> None:
         bridge = Bridge(DeviceFront(self._inventory.device(name)), settings.ports, takeover=settings.takeover)

@@ -54,10 +54,14 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """End the use of a device. `to`: the server to which it moves; empty if it does not move."""
+    """End the use of a device. `to`: the server to which it moves; empty if it does not move.
+
+    `lost`: it is not this server's any more, so another one may use it at any moment.
+    """
 
     device: str
     to: str = ""
+    lost: bool = False
 
 
 Step = Put | Begin | End
@@ -142,7 +146,8 @@ class Claims:
                 claim.put_due = 0.0
                 self._pending[device] = None
         steps: list[Step] = []
-        while self._pending and self._steps < MAX_STEPS:
+        # Without a lease nothing is stored, and all devices are given up at the same time.
+        while self._pending and (self._steps < MAX_STEPS or not held):
             device, _ = self._pending.popitem(last=False)
             claim = self._claims[device]
             if claim.is_busy or (step := self._next(claim, now, held)) is None:
@@ -233,7 +238,7 @@ class Claims:
             profile = self._membership.profile
             is_kept = claim.device in profile.local and claim.digest == profile.devices.get(claim.device)
             if self.is_leaving or mine is not None or not is_kept:
-                return End(claim.device)
+                return End(claim.device, lost=True)
             return self._take(claim, now) if held and self._may_take(claim, now) else None
         claim.term = self._lease.term
         claim.revision = mine.revision

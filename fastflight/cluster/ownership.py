@@ -21,7 +21,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from fastflight.cluster.bucket import ANSWER_SECONDS, Bucket, open_bucket
-from fastflight.cluster.claims import Begin, Claims, Step, Usage
+from fastflight.cluster.claims import Begin, Claims, End, Step, Usage
 from fastflight.cluster.connection import ClusterConnection, understood
 from fastflight.cluster.directory import Directory
 from fastflight.cluster.entries import Put
@@ -45,15 +45,30 @@ STOPPED_SECONDS = 1.0
 # Devices whose use begins or ends at the same time, each in a thread.
 MAX_CALLS = 32
 
+# A clock that goes on while the computer sleeps, as the clocks of the other servers do: a lease ends meanwhile.
+# `time.monotonic` stands still in the sleep of Linux and macOS, though not of Windows, which has no `clock_gettime`.
+_SLEEPLESS = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+
+
+def elapsed() -> float:
+    """Return the time of this computer since some moment in the past, in seconds. It includes sleep."""
+    return time.monotonic() if _SLEEPLESS is None else time.clock_gettime(_SLEEPLESS)
+
 
 class Devices(Usage, Protocol):
     """The devices of this server. `take` and `give` are called in threads, and may take a few seconds."""
 
+    def disconnect(self, device: str) -> None:
+        """Begin to close the line of a device that another server may use now, and return at once."""
+
     def take(self, device: str, first_seq: int, guard: Callable[[], None]) -> None:
         """Begin to use a device: its traffic has numbers from `first_seq` on, and `guard` goes before each write."""
 
-    def give(self, device: str) -> None:
-        """End the use of a device, and return when its line is closed. Does nothing if it is not in use."""
+    def give(self, device: str, lost: bool) -> None:
+        """End the use of a device, and return when its line is closed. Does nothing if it is not in use.
+
+        `lost`: `disconnect` was called, and this waits for nothing else that other servers do.
+        """
 
 
 class Ownership:
@@ -68,7 +83,7 @@ class Ownership:
         *,
         servers: int = 1,
         ttl: float = TTL_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = elapsed,
     ) -> None:
         self._connection = connection
         self._devices = devices
@@ -260,11 +275,14 @@ class Ownership:
                 self._pace.answered(sent, self._clock())
                 self._claims.put_ended(str(step.content["device"]), self._clock(), stored=stored)
             return
+        if isinstance(step, End) and step.lost:
+            # All lines at once: there are fewer threads than devices.
+            self._devices.disconnect(step.device)
         async with self._calling:
             if isinstance(step, Begin):
                 await self._take(step)
             else:
-                await self._give(step.device, step.to)
+                await self._give(step)
 
     async def _take(self, step: Begin) -> None:
         try:
@@ -276,13 +294,13 @@ class Ownership:
         self._claims.begun(step.device)
         log.info("this server owns a device", device=step.device, token=self.token(step.device))
 
-    async def _give(self, device: str, to: str) -> None:
-        log.info("the use of a device ends", device=device, to=to or None)
+    async def _give(self, step: End) -> None:
+        log.info("the use of a device ends", device=step.device, to=step.to or None)
         try:
-            await off_loop(self._devices.give, device)
+            await off_loop(self._devices.give, step.device, step.lost)
         except Exception as error:  # of whatever kind: it is one device of many, and its guard refuses writes
-            log.error("the use of a device did not end as it should", device=device, error=_text(error))
-        self._claims.ended(device, self._clock())
+            log.error("the use of a device did not end as it should", device=step.device, error=_text(error))
+        self._claims.ended(step.device, self._clock())
 
     def _guard(self, device: str) -> Callable[[], None]:
         def check() -> None:

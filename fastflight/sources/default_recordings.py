@@ -118,10 +118,10 @@ class DefaultRecordings:
             raise RequestError("it is not recorded", where=name, hint="See `recordings` for those that are")
         return self.opened.stop(name)
 
-    def forget(self, name: str) -> None:
+    def forget(self, name: str, drains: bool = True) -> None:
         """As `Recordings.forget`."""
         if self.opened is not None:
-            self.opened.forget(name)
+            self.opened.forget(name, drains)
 
     def close(self) -> None:
         """As `Recordings.close`."""

@@ -226,15 +226,15 @@ class Recordings:
             if (recorded := logs.find(device.name)) is not None:
                 _number_after(recorded, device)
 
-    def forget(self, name: str) -> None:
+    def forget(self, name: str, drains: bool = True) -> None:
         """As `stop`, for a device that has been removed. Does nothing if it is not recorded.
 
-        In a cluster, its rows are handed over first. That may take seconds, in which the device is still recorded.
-        Several devices may be forgotten at the same time.
+        In a cluster, its rows are handed over first if `drains`. That may take seconds, in which the device is still
+        recorded. Several devices may be forgotten at the same time.
         """
         if name not in self._recorders:
             return
-        is_handed_over = self._shared is not None and self._shared.drain(name)
+        is_handed_over = drains and self._shared is not None and self._shared.drain(name)
         with self._changing:
             if (running := self._recorders.get(name)) is None:
                 return

@@ -18,6 +18,7 @@ from fastflight.access.actions import Actions
 from fastflight.access.authority import Authority
 from fastflight.access.identity import Identity, scopes
 from fastflight.app import served_devices
+from fastflight.app.cluster_settings import ClusterSettings
 from fastflight.app.collecting import CollectSettings
 from fastflight.app.compose import open_server
 from fastflight.app.fleet_file import FleetDevice, FleetTables, read_fleet_file
@@ -289,6 +290,14 @@ def test_what_needs_a_restart_is_listed() -> None:
         assert [each["event"] for each in logged] == ["the fleet file was read again"]
 
 
+def test_what_needs_a_restart_is_listed_in_a_cluster_too() -> None:
+    settings = replace(SETTINGS, cluster=ClusterSettings(("nats://127.0.0.1:1",), "alpha"))
+    changed = replace(settings, limits=Limits(streams=7), sql=SqlSettings(cache_bytes=1), relay=("host:1",))
+    with serving(settings) as (running, _), capture_logs() as logged:
+        running.apply(changed)
+    assert [each["changes"] for each in logged if "changes" in each] == [["limits", "relay", "sql"]]
+
+
 def test_each_key_of_a_fleet_file_is_applied_or_needs_a_restart() -> None:
     """A new key belongs to one of these, and where it needs a restart to `_needing_restart`."""
     applied = {"url", "bridge", "record", "publish", "rows", "servers", "files"}
@@ -303,6 +312,18 @@ def test_each_key_of_a_fleet_file_is_applied_or_needs_a_restart() -> None:
         "tls",
         "cluster",
     }
+
+
+def test_a_line_is_closed_before_its_device_is_given_up(tmp_path: Path) -> None:
+    settings = replace(SETTINGS, recordings=RecordingSettings(tmp_path, ("demo",), sync_ms=20))
+    with serving(settings) as (running, client):
+        device = running.served._inventory.device("demo")
+        wait_until(lambda: device.is_open)
+        running.served.disconnect("demo")
+        wait_until(lambda: not device.is_open)
+        running.served.give("demo", lost=True)
+        running.served.disconnect("demo")  # it is gone, and that is no error
+        assert names(client) == ["lab"]
 
 
 @pytest.mark.parametrize("name", ["fastflight", "Information_Schema", "pg_catalog"])

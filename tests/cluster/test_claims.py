@@ -156,6 +156,15 @@ def test_a_board_of_one_server_stays_open_when_its_lease_has_ended() -> None:
     assert claim is not None and claim.first == 0, "its traffic goes on"
 
 
+def test_without_its_lease_a_server_gives_all_devices_up_at_once() -> None:
+    network = Network("a", [f"board{number}" for number in range(2 * MAX_STEPS)])
+    network.run(6)
+    (a,) = network.servers.values()
+    network.now += TTL
+    a.look(network.now)
+    assert len(a.calls) == 2 * MAX_STEPS and all(isinstance(each, End) and each.lost for each in a.calls)
+
+
 def test_numbers_are_reserved_again_before_they_are_used() -> None:
     network = Network("a", BOARDS)
     network.run(6)

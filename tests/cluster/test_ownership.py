@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 
@@ -12,7 +13,7 @@ import pytest
 
 from fastflight.app.nats_servers import NatsServers, nats_servers
 from fastflight.cluster.connection import ClusterConnection, NatsAddress
-from fastflight.cluster.ownership import Ownership
+from fastflight.cluster.ownership import Ownership, elapsed
 from fastflight.cluster.placement import ranked
 from fastflight.cluster.profile import Profile, digest_of
 from fastflight.errors import RequestError, TransportClosed
@@ -41,6 +42,9 @@ class FakeDevices:
         self.guards: dict[str, Callable[[], None]] = {}
         self.working: set[str] = set()
         self.failing: dict[str, Exception] = {}
+        self.disconnected: set[str] = set()
+        self.may_end = threading.Event()
+        self.may_end.set()
 
     def take(self, device: str, first_seq: int, guard: Callable[[], None]) -> None:
         if device in self.failing:
@@ -51,7 +55,12 @@ class FakeDevices:
             self.boards.shared += len(self.boards.users[device]) > 1
             self.boards.first[device].append(first_seq)
 
-    def give(self, device: str) -> None:
+    def disconnect(self, device: str) -> None:
+        self.disconnected.add(device)
+
+    def give(self, device: str, lost: bool) -> None:
+        self.may_end.wait()
+        assert not lost or device in self.disconnected
         with self.boards.changing:
             self.boards.users[device].discard(self.server)
 
@@ -153,6 +162,27 @@ def test_a_server_that_is_cut_off_stops_writing_before_another_one_begins(nats: 
         assert boards.shared == 0
 
     asyncio.run(scenario())
+
+
+def test_a_server_without_its_lease_closes_all_lines_before_it_waits_for_anything(nats: NatsServers) -> None:
+    async def scenario() -> None:
+        a = Member("a", Boards(), nats)
+        async with members(a):
+            await auntil(lambda: len(a.owned) == 12)
+            a.devices.may_end.clear()
+            await a.connection.aclose()
+            await auntil(lambda: a.devices.disconnected == set(NAMES))
+            assert len(a.devices.boards.users["board0"]) == 1
+            a.devices.may_end.set()
+
+    asyncio.run(scenario())
+
+
+def test_the_time_in_which_a_computer_sleeps_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`CLOCK_MONOTONIC` stands still meanwhile on Linux."""
+    clocks = {time.CLOCK_MONOTONIC: 5.0, getattr(time, "CLOCK_BOOTTIME", -1): 3605.0}
+    monkeypatch.setattr(time, "clock_gettime", clocks.__getitem__)
+    assert elapsed() == clocks[max(clocks, key=lambda each: clocks[each])]
 
 
 def test_a_clean_end_lets_others_take_over_at_once(nats: NatsServers) -> None:

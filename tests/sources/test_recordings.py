@@ -317,6 +317,22 @@ def test_a_device_is_recorded_while_its_rows_wait_to_be_handed_over(tmp_path: Pa
     kept_here.close()
 
 
+def test_a_device_that_another_server_may_own_waits_for_no_hand_over(tmp_path: Path) -> None:
+    class Shared(UnlistedLogs):
+        def drain(self, name: str) -> bool:
+            raise AssertionError("its line would stay open meanwhile")
+
+    line = RecordedLine()
+    with Shard() as line.shard:
+        inventory, shared = cast(Inventory, RecordedInventory(line)), cast(SharedLogs, Shared())
+        kept_here = Recordings(tmp_path, inventory, sync_ms=0, shared=shared)
+        kept_here.record("demo")
+        line.shard.submit(fed(line, b"printed before")).result(SOON)
+        kept_here.forget("demo", drains=False)
+        assert kept_here.store.log("demo").next_seq == 1
+    kept_here.close()
+
+
 async def fed(line: RecordedLine, data: bytes) -> None:
     """Returns when the recorder has had its turns to take it."""
     line.tap.feed("rx", data)
