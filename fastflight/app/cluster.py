@@ -208,7 +208,8 @@ class ClusterMember:
     def replicas(self) -> list[dict[str, Any]]:
         """Return the copies of the stream and of each bucket; nothing if NATS does not say so in time."""
         try:
-            found = self._shard.submit(replication(self._connection)).result(REPLICAS_SECONDS)
+            asked = replication(self._connection, len(self._settings.servers))
+            found = self._shard.submit(asked).result(REPLICAS_SECONDS)
         except (TimeoutError, concurrent.futures.CancelledError, FastFlightError):
             return []
         return [each.as_json() for each in found]

@@ -113,6 +113,16 @@ def _show(known: dict[str, Any]) -> None:
     if replicas:
         screen.lines("\n")
         screen.table(("in NATS", "current", "leader", "behind"), replicas)
+        screen.lines(
+            "NATS does not tell whether it writes to the disk before it acknowledges: check that the configuration of "
+            "each node has sync_interval: always\n"
+        )
+    for each in known["replicas"]:
+        if each["replicas"] < each.get("wanted", 1):  # older servers do not have it
+            screen.complain(
+                f"NATS keeps {each['replicas']} of {each['wanted']} copies of {each['name']}. The log of a "
+                "server says why it makes no more"
+            )
     if differing := [each["name"] for each in known["servers"] if each["differs"]]:
         screen.complain(
             f"The fleet file of {known['server']} is not that of {', '.join(differing)}. Devices whose settings differ "

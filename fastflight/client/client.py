@@ -348,8 +348,9 @@ class FastFlightClient:
         """Return the recorded rows of each device that wait to be stored in NATS, and the copies of what NATS stores.
 
         `oldest_waiting` has the time of the oldest of these rows, and its age in seconds. `replicas` has for the stream
-        and each bucket the number of copies, how many of them are current, and the nodes that are behind. `unanswered`
-        has the servers that gave no answer, so that their waiting rows are not known. `RequestError` without a cluster.
+        and each bucket the number of copies, how many there should be (`wanted`) and are current, and the nodes that
+        are behind. `unanswered` has the servers that gave no answer, so that their waiting rows are not known.
+        `RequestError` without a cluster.
         """
         return self._connection.act_once("cluster.storage")
 

@@ -15,7 +15,7 @@ from nats.js import api
 from nats.js import errors as js_errors
 from nats.js.kv import KV_DEL, KV_PURGE, KeyValue
 
-from fastflight.cluster.connection import understood
+from fastflight.cluster.connection import raise_replicas, replicas_for, understood
 from fastflight.cluster.entries import Put
 from fastflight.cluster.stream import check_fleet
 from fastflight.errors import RequestError
@@ -23,8 +23,6 @@ from fastflight.errors import RequestError
 BUCKET = "ff-owners"
 # A lease whose request takes longer than this counts as not renewed.
 ANSWER_SECONDS = 1.0
-# As many copies as there are NATS servers in the address, at most this many: a quorum of three bears the loss of one.
-MAX_REPLICAS = 3
 
 # A key, its revision, and its content: None if somebody deleted the entry.
 Seen = tuple[str, int, Mapping[str, Any] | None]
@@ -70,7 +68,7 @@ async def open_bucket(client: Client, fleet: str, servers: int) -> Bucket:
     """
     with understood(f"the bucket {BUCKET}"):
         jetstream = client.jetstream(timeout=ANSWER_SECONDS)
-        replicas = MAX_REPLICAS if servers >= MAX_REPLICAS else 1
+        replicas = replicas_for(servers)
         try:
             entries = await jetstream.key_value(BUCKET)
         except js_errors.NotFoundError:
@@ -90,6 +88,7 @@ async def open_bucket(client: Client, fleet: str, servers: int) -> Bucket:
             where=f"the fleet {fleet}",
             hint=f"Stop all servers, delete the bucket (nats kv del {BUCKET}), and run the same version on all of them",
         )
+    await raise_replicas(jetstream, found, replicas)
     created = status.stream_info.created
     return Bucket(entries, 0 if created is None else int(created.timestamp() * 1e6))
 

@@ -27,7 +27,7 @@ from pathlib import Path
 import nats.errors
 import structlog
 from nats.aio.client import Client
-from nats.js import JetStreamContext
+from nats.js import JetStreamContext, api
 from nats.js import errors as js_errors
 
 from fastflight.errors import (
@@ -60,6 +60,8 @@ ANSWER_SECONDS = 5.0
 MIN_VERSION = (2, 11)
 # Error codes of JetStream: no room in the account or the server; the stream is full (`discard: new`).
 FULL_CODES = frozenset((10002, 10023, 10028, 10047, 10077))
+# As many copies as there are NATS servers in the address, at most this many: a quorum of three bears the loss of one.
+MAX_REPLICAS = 3
 # The error code of an account without JetStream.
 NO_JETSTREAM_CODES = frozenset((10039, 10076))
 # Another message of the same subject, or of the stream, is being stored at this moment.
@@ -272,6 +274,30 @@ async def _until_closed(client: Client, closed: asyncio.Event) -> None:
             await asyncio.wait_for(closed.wait(), CLOSED_SECONDS)
     if reading is not None and reading.done() and not reading.cancelled():
         reading.exception()  # or asyncio logs it
+
+
+def replicas_for(servers: int) -> int:
+    """Return how many copies of each message there should be, with so many NATS servers in the address."""
+    return MAX_REPLICAS if servers >= MAX_REPLICAS else 1
+
+
+async def raise_replicas(jetstream: JetStreamContext, config: api.StreamConfig, replicas: int) -> None:
+    """Have NATS keep `replicas` copies of a stream that was made with fewer. If it refuses, that is logged."""
+    if (config.num_replicas or 1) >= replicas:
+        return
+    try:
+        await jetstream.update_stream(config.evolve(num_replicas=replicas))
+    except (nats.errors.Error, TimeoutError) as error:
+        log.warning(
+            "NATS keeps fewer copies than there should be",
+            stream=config.name,
+            copies=config.num_replicas or 1,
+            wanted=replicas,
+            reason=error.description if isinstance(error, js_errors.APIError) else type(error).__name__,
+            hint="It is tried again at the next connection. `fastflight cluster status` shows the copies",
+        )
+    else:
+        log.info("NATS makes more copies", stream=config.name, copies=replicas)
 
 
 @contextlib.contextmanager

@@ -76,8 +76,10 @@ class LogStream:
     def __init__(self, connection: ClusterConnection, fleet: str, replicas: int) -> None:
         messages = stream_config(fleet, replicas)
         states = bucket_config(fleet, replicas)
-        self.messages = Stream(connection, STREAM, fleet, lambda jetstream: jetstream.add_stream(messages))
-        self.states = Stream(connection, f"KV_{BUCKET}", fleet, lambda jetstream: jetstream.create_key_value(states))
+        self.messages = Stream(connection, STREAM, fleet, lambda jetstream: jetstream.add_stream(messages), replicas)
+        self.states = Stream(
+            connection, f"KV_{BUCKET}", fleet, lambda jetstream: jetstream.create_key_value(states), replicas
+        )
 
     async def names(self) -> list[str]:
         """Return the names of all logs, sorted."""

@@ -49,7 +49,7 @@ class PartBucket:
 
     def __init__(self, connection: ClusterConnection, fleet: str, replicas: int) -> None:
         config = bucket_config(fleet, replicas)
-        self._stream = Stream(connection, STREAM, fleet, lambda jetstream: jetstream.add_stream(config))
+        self._stream = Stream(connection, STREAM, fleet, lambda jetstream: jetstream.add_stream(config), replicas)
 
     async def names(self) -> list[str]:
         """Return the names of all objects, sorted. Those whose entry is damaged are among them."""

@@ -8,7 +8,7 @@ from typing import Any
 from nats.js.errors import NotFoundError
 
 from fastflight.cluster.bucket import BUCKET as OWNERS
-from fastflight.cluster.connection import ClusterConnection, understood
+from fastflight.cluster.connection import ClusterConnection, replicas_for, understood
 from fastflight.cluster.log_stream import BUCKET as LOGS
 from fastflight.cluster.log_stream import STREAM
 from fastflight.cluster.part_bucket import BUCKET as PARTS
@@ -19,10 +19,14 @@ STREAMS = {f"KV_{OWNERS}": OWNERS, STREAM: STREAM, f"KV_{LOGS}": LOGS, f"OBJ_{PA
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """The copies of one stream or bucket. `current` of `replicas` nodes have all of it; `behind` are the others."""
+    """The copies of one stream or bucket. `current` of `replicas` nodes have all of it; `behind` are the others.
+
+    `wanted` is how many copies there should be, with as many NATS servers as the address has.
+    """
 
     name: str
     replicas: int
+    wanted: int
     current: int
     leader: str | None
     behind: tuple[str, ...] = ()
@@ -31,8 +35,8 @@ class Replicas:
         return asdict(self)
 
 
-async def replication(connection: ClusterConnection) -> list[Replicas]:
-    """Return the state of each stream that there is. Raises the errors of `understood`."""
+async def replication(connection: ClusterConnection, servers: int) -> list[Replicas]:
+    """Return the state of each stream that there is, with `servers` in the address. Raises those of `understood`."""
     found = []
     for stream, name in STREAMS.items():
         with understood(name):
@@ -51,5 +55,6 @@ async def replication(connection: ClusterConnection) -> list[Replicas]:
         # A server alone has no leader. Without one, a replicated stream cannot say which copies are whole.
         has_leader = bool(leader) or not others
         current = 1 + len(others) - len(behind) if has_leader else 0
-        found.append(Replicas(name, info.config.num_replicas or 1, current, leader or None, behind))
+        replicas = info.config.num_replicas or 1
+        found.append(Replicas(name, replicas, replicas_for(servers), current, leader or None, behind))
     return found

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
-from fastflight.cluster.connection import ClusterConnection, NatsAddress
+from fastflight.cluster.connection import ClusterConnection, NatsAddress, replicas_for
 from fastflight.cluster.handover import HandOver
 from fastflight.cluster.replicated_log import ReplicatedLog
 from fastflight.cluster.replicated_store import ReplicatedStore
@@ -19,8 +19,6 @@ from fastflight.log import Extent, Retention, Store
 
 # How long the end of a recorder, and of the server, waits for the hand-over of its last rows.
 DRAIN_SECONDS = 5.0
-# As many nodes have each message as there are in the address, at most this many: three bear the loss of one.
-MAX_REPLICAS = 3
 
 
 class SharedRecordings:
@@ -39,7 +37,7 @@ class SharedRecordings:
         except BaseException:
             self._shard.close()
             raise
-        replicas = MAX_REPLICAS if len(address.servers) >= MAX_REPLICAS else 1
+        replicas = replicas_for(len(address.servers))
         self._store = ReplicatedStore(self._connection, self._shard, fleet, replicas=replicas, retention=retention)
         self._hand_over: HandOver | None = None
         # Whether the last `drain` was in time.

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import nats.errors
 from nats.js import JetStreamContext, api, errors
 
-from fastflight.cluster.connection import ANSWER_SECONDS, ClusterConnection, understood
+from fastflight.cluster.connection import ANSWER_SECONDS, ClusterConnection, raise_replicas, understood
 from fastflight.errors import RequestError, TransportError
 
 T = TypeVar("T")
@@ -78,7 +78,8 @@ def check_fleet(what: str, found: str | None, prefix: str, fleet: str) -> None:
 class Stream:
     """A stream of the fleet `fleet`. Use it on the loop of `connection`.
 
-    `create` makes it: before the first request if it does not exist, and after somebody has deleted it.
+    `create` makes it: before the first request if it does not exist, and after somebody has deleted it. It is to have
+    `replicas` copies, also if it was made with fewer.
     """
 
     def __init__(
@@ -87,11 +88,13 @@ class Stream:
         name: str,
         fleet: str,
         create: Callable[[JetStreamContext], Awaitable[object]],
+        replicas: int,
     ) -> None:
         self.name = name
         self._connection = connection
         self._fleet = fleet
         self._create = create
+        self._replicas = replicas
         # Grows when requests find it after they have missed it: it may have been deleted and created again, empty.
         self.generation = 0
         self._ready = False
@@ -112,6 +115,7 @@ class Stream:
                         await self._create(jetstream)
                     found = await jetstream.stream_info(self.name)
             check_fleet(f"the stream {self.name}", found.config.description, description(""), self._fleet)
+            await raise_replicas(jetstream, found.config, self._replicas)
             self._ready = True
             self.generation += 1
         return jetstream

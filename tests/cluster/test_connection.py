@@ -9,9 +9,14 @@ from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
+from structlog.testing import capture_logs
 
 from fastflight.app.nats_servers import nats_servers
+from fastflight.cluster.bucket import open_bucket
 from fastflight.cluster.connection import ClusterConnection, NatsAddress, understood
+from fastflight.cluster.log_stream import STREAM, stream_config
+from fastflight.cluster.replication import replication
+from fastflight.cluster.stream import Stream
 from fastflight.errors import Forbidden, RequestError, StorageFull, TransportError
 from tests.support.refusals import refused
 from tests.support.waiting import auntil
@@ -157,4 +162,30 @@ def test_a_full_stream_is_a_storage_error(tmp_path: Path) -> None:
                 await jetstream.stream_info("t")
 
     with nats_servers(tmp_path) as nats:
+        asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_a_fleet_that_began_with_one_nats_server_gets_more_copies(tmp_path: Path, nodes: int) -> None:
+    async def copies(connection: ClusterConnection, wanted: int) -> dict[str, int]:
+        recordings = Stream(
+            connection, STREAM, "fleet", lambda jetstream: jetstream.add_stream(stream_config("fleet", wanted)), wanted
+        )
+        await recordings.jetstream()
+        await open_bucket(await connection.connected(), "fleet", wanted)
+        return {each.name: each.replicas for each in await replication(connection, wanted)}
+
+    async def scenario() -> None:
+        async with opened(NatsAddress(nats.urls)) as connection:
+            await connection.connected()
+            assert await copies(connection, 1) == {"ff-owners": 1, STREAM: 1}
+            with capture_logs() as logs:
+                assert await copies(connection, 3) == {"ff-owners": nodes, STREAM: nodes}
+            refusals = {entry["stream"] for entry in logs if entry["log_level"] == "warning"}
+            # A server alone cannot keep more copies. It says so, and all goes on.
+            assert refusals == (set() if nodes == 3 else {"KV_ff-owners", STREAM})
+            assert {each.wanted for each in await replication(connection, 3)} == {3}
+            assert {each.replicas for each in await replication(connection, 1)} == {nodes}
+
+    with nats_servers(tmp_path, nodes) as nats:
         asyncio.run(scenario())

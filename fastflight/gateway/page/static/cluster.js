@@ -129,10 +129,10 @@ function wrongOf({ server, trouble, servers, devices, replicas, unanswered }) {
     ...servers.flatMap((each) => each.differs.map((what) => `The fleet file of ${each.name} differs: ${what}`)),
     ...(replicas.length ? [] : ["NATS does not say which copies it has"]),
     ...replicas
-      .filter((each) => each.current < each.replicas)
+      .filter((each) => each.current < Math.max(each.replicas, each.wanted ?? 0))
       .map((each) => {
         const behind = each.behind.length ? `: ${each.behind.join(", ")}` : "";
-        return `${each.name} has ${each.current} of ${each.replicas} copies${behind}`;
+        return `${each.name} has ${each.current} of ${Math.max(each.replicas, each.wanted ?? 0)} copies${behind}`;
       }),
     ...devices
       .filter((each) => each.owner === null || each.why)
