@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,3 +40,11 @@ def test_one_device_and_many_are_scored_alike() -> None:
     columns = [scores(hashes(devices), server).tolist() for server in hashes(servers)]
     for row, device in enumerate(devices):
         assert ranked(device, servers)[0] == max(zip((column[row] for column in columns), servers, strict=True))[1]
+
+
+def test_devices_spread_evenly_and_only_those_of_a_dead_server_move() -> None:
+    servers, devices = [f"s{n}" for n in range(20)], hashes([f"board-{n}" for n in range(20_000)])
+    columns = [scores(devices, server) for server in hashes(servers)]
+    owners, without_last = (np.argmax(columns[:count], axis=0) for count in (20, 19))
+    assert np.bincount(owners).max() < 1.2 * 1000
+    assert ((owners != without_last) == (owners == 19)).all()

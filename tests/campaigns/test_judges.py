@@ -1,0 +1,130 @@
+"""What campaigns must notice: without that, a run that finds nothing shows nothing."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pyarrow as pa
+import pytest
+
+from fastflight.client.stream import Missed
+from fastflight.errors import FastFlightError, TransportClosed
+from fastflight.log import Store
+from tests.campaigns import collect, kills, server_kills, transfer_trial
+from tests.campaigns.clustering.boards import CountingBoard
+from tests.campaigns.clustering.work import Auditor
+from tests.campaigns.faulting.talker import Kept, flaw
+from tests.campaigns.kills import LOGS, SCHEMA, batch_of
+from tests.campaigns.soaking.sampling import Sample, slope
+
+
+def test_a_log_with_lost_and_wrong_rows(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        log = store.open("a", SCHEMA)
+        log.append(batch_of("a", 0, 5)).result()
+        log.append(batch_of("a", 100, 3).set_column(0, SCHEMA.field(0), pa.array([0] * 3, SCHEMA.field(0).type)))
+    outcome = kills.KillOutcome()
+    outcome.following["a"] = 10
+    kills.check(tmp_path, outcome, dict.fromkeys(LOGS, 0))
+    assert (outcome.lost, outcome.wrong, outcome.clean) == (2, 3, False)
+
+
+def test_bytes_that_a_board_did_not_print() -> None:
+    lines = server_kills.stream(7)
+    whole = b"".join(next(lines) for _ in range(20))
+    assert all(server_kills.said(whole[:size]) for size in (0, 1, 30, len(whole)))
+    assert not any(server_kills.said(data) for data in (whole[1:], whole[:30] + whole[31:], b"x", b"\0" * 9))
+
+
+def test_lines_that_were_collected_twice_or_never(tmp_path: Path) -> None:
+    folder = tmp_path / "stored" / "board" / "log.csv"
+    folder.mkdir(parents=True)
+    (folder / "0000001.csv").write_text("000001,000000,21.5\n000001,000000,21.5\n000001,000002,21.5\n")
+    (tmp_path / "written.csv").write_text("000001,000000,21.5\n000001,000001,21.5\n000001,000002,21.5\n")
+    outcome = collect.CollectOutcome()
+    collect.check(cast(collect.Bench, SimpleNamespace(stored=tmp_path / "stored", files=tmp_path)), outcome)
+    assert (outcome.lost, outcome.twice, outcome.clean) == (1, 1, False)
+
+
+@pytest.mark.parametrize(
+    ("error", "on_board", "ended"),
+    [
+        (None, b"new", transfer_trial.COMPLETED),
+        (None, b"old", transfer_trial.WRONG),
+        (TransportClosed("gone"), b"old", transfer_trial.TYPED),
+        (TransportClosed("gone"), b"ne", transfer_trial.WRONG),
+        (KeyError("x"), b"old", transfer_trial.UNTYPED),
+        (FastFlightError("not foreseen"), b"old", transfer_trial.UNTYPED),
+    ],
+)
+def test_an_upload_that_left_another_file(
+    tmp_path: Path, error: BaseException | None, on_board: bytes, ended: str
+) -> None:
+    station = transfer_trial.Station(tmp_path, 0)
+    (tmp_path / "board").mkdir()
+    (tmp_path / "board" / transfer_trial.TARGET).write_bytes(on_board)
+    upload = transfer_trial.TransferCase(0, "upload", "sync", "random", 3, "none", ())
+    attempt = transfer_trial.Attempt(error=error, content=None if error else b"")
+    assert station.judge(upload, attempt, b"new", b"old")[0] == ended
+
+
+def lines(boot: int, first: int, last: int) -> bytes:
+    return b"".join(b"%d:%d:%s\r\n" % (boot, n, b"x" * (n * 7919 % 60)) for n in range(first, last + 1))
+
+
+@pytest.mark.parametrize(
+    ("output", "right"),
+    [
+        (lines(0, 5, 9)[:-4] + b"\r\nMPY: soft reboot\r\n" + lines(1, 0, 3), True),
+        (lines(0, 5, 9) + lines(0, 11, 12), False),
+        (lines(0, 5, 9) + lines(0, 9, 12), False),
+        (lines(0, 5, 9).replace(b"0:7:", b"0:8:"), False),
+        (lines(0, 5, 9)[:-4] + lines(0, 10, 12), False),
+    ],
+)
+def test_output_that_is_missing_repeated_or_changed(output: bytes, right: bool) -> None:
+    assert (flaw(output) == "") is right
+
+
+def test_a_server_that_writes_after_the_next_one() -> None:
+    with CountingBoard() as board:
+        for number, now in ((1, 0.0), (2, 1.0), (1, 1.05), (2, 2.0)):
+            board.wrote(number, b"w", now)
+        assert board.overlaps == []
+        board.wrote(1, b"late", 2.1)
+        assert len(board.overlaps) == 1 and "b'late'" in board.overlaps[0]
+
+
+def test_rows_of_a_cluster_that_are_gone_or_others() -> None:
+    auditor = Auditor.__new__(Auditor)
+    auditor.device, auditor.promised, auditor.kept = "board0", 3, Kept({0: b"a", 1: b"b"})
+    rows = {0: b"a", 1: b"b", 2: b"c"}
+    assert auditor.compare(rows, [], 0) == []
+    # A gap does not excuse a row that was said to be stored.
+    assert "1 of 3 stored rows" in auditor.compare({0: b"a", 1: b"b"}, [Missed(2, 2, "never written")], 0)[0]
+    assert "are damaged" in auditor.compare(rows, [Missed(3, 4, "damaged")], 0)[0]
+    assert "the first is 1" in auditor.compare({**rows, 1: b"x"}, [], 0)[0]
+
+
+@pytest.mark.parametrize(
+    ("mb_per_hour", "noise_mb", "round_mb", "flat"),
+    [(0.0, 1.0, 0, True), (60.0, 3.0, 0, False), (0.0, 200.0, 0, None), (0.0, 5.0, 80, True), (20.0, 5.0, 80, False)],
+)
+def test_memory_that_grows(mb_per_hour: float, noise_mb: float, round_mb: int, flat: bool | None) -> None:
+    """Compacting takes `round_mb` in every second round of ten minutes. `flat` is None where noise hides a slope."""
+    chance = random.Random(1)
+    samples = [
+        Sample(
+            seconds=(seconds := 16.0 * number),
+            rss_mb=200 + seconds / 3600 * mb_per_hour + chance.uniform(-noise_mb, noise_mb) + round_mb * compacting,
+            descriptors=50, threads=30, lasting_threads=10, tasks=5, streams=0, disk_mb=1.0,
+            compacting=bool(compacting),
+        )
+        for number in range(450)
+        for compacting in [number // 37 % 2]
+    ]  # fmt: skip
+    found = slope(samples)
+    assert found.low < mb_per_hour < found.high and found.flat is flat
