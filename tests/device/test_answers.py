@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.device.answers import failure, integer, literal, own_failure, text
+from fastflight.device.answers import failure, integer, literal, own_failure, routine_failure, text
+from fastflight.device.capabilities import parse
 from fastflight.errors import DeviceError, DeviceException, DeviceFull, DeviceMemory, FileMissing, ProtocolError
 
 TRACE = 'Traceback (most recent call last):\r\n  File "<stdin>", line 1, in <module>\r\n'
@@ -119,6 +120,23 @@ def test_whatever_comes_raises_nothing_else(given_: str) -> None:
         literal(given_)
     except ValueError:
         pass
+
+
+PRINTED = st.sampled_from([
+    b"hashlib.sha256\n", b"platform='esp32'\n", b"free_memory=", b"epoch=2000", b"unique_id=b'\\x01'\r\n", b"-1",
+    b"1e999", b"9" * 5000, b"MemoryError: ", b"OSError: ", b"[Errno 2] ENOENT\n", TRACE.encode(), b"(" * 3000,
+])  # fmt: skip
+
+
+@given(st.lists(PRINTED | st.binary(max_size=20), max_size=6).map(b"".join), st.sampled_from(["rp2", "webassembly"]))
+def test_any_output_of_a_board_is_an_answer_or_a_typed_error(printed: bytes, platform: str) -> None:
+    try:
+        assert parse(printed).block_bytes > 0
+    except ProtocolError as error:
+        assert str(error)
+    for make in (failure, own_failure, routine_failure):
+        error = make(printed, where="/x", platform=platform)
+        assert isinstance(error, DeviceError | ProtocolError) and str(error)
 
 
 def test_numbers_of_64_bits_and_text_that_can_be_written() -> None:

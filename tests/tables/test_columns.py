@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.tables.columns import MAX_COLUMNS, MAX_LINE_BYTES, MAX_LINES, Columns
+from fastflight.tables.columns import (
+    MAX_COLUMNS,
+    MAX_LINE_BYTES,
+    MAX_LINES,
+    MAX_NAME_CHARACTERS,
+    MAX_SHOWN_CHARACTERS,
+    Columns,
+)
 
 
 def fed(*pieces: bytes) -> tuple[Columns, int, list[list[float | None]]]:
@@ -60,7 +67,10 @@ def test_half_a_line_is_not_put_together_over_a_gap() -> None:
     assert columns.feed([(0, b"34\n5\n")])[1] == [[0, 34.0], [0, 5.0]]
 
 
-@given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=6))
+PIECES = st.binary(max_size=300) | st.binary(max_size=9).map(lambda data: b'{"' + data * 60 + b'": 1}\n')
+
+
+@given(st.lists(PIECES, max_size=3).map(b"".join), st.lists(st.integers(0, 900), max_size=6))
 def test_any_split_gives_the_same_count_and_nothing_raises(data: bytes, places: list[int]) -> None:
     whole = Columns()
     rows, points = whole.feed([(0, data)])
@@ -70,6 +80,9 @@ def test_any_split_gives_the_same_count_and_nothing_raises(data: bytes, places: 
     assert parts == (rows, points)
     assert (split.names, split.line) == (whole.names, whole.line)
     assert all(isinstance(json.dumps(point, allow_nan=False), str) for point in points)
+    assert len(points) <= min(rows, MAX_LINES) and len(whole.names) <= MAX_COLUMNS
+    assert len(whole.line) <= MAX_SHOWN_CHARACTERS
+    assert all(len(name) <= MAX_NAME_CHARACTERS for name in whole.names)
 
 
 @given(

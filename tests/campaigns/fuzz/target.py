@@ -1,4 +1,7 @@
-"""What a target is, and where they are: a module of `tests.campaigns.fuzz.targets` each, whose `TARGET` it is."""
+"""What a target is, and where they are: modules of `tests.campaigns.fuzz.targets`, and properties of the normal tests.
+
+A module has its target as `TARGET`. A property is a test with `@given`: hypothesis draws from the fuzzer's bytes.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,52 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TARGETS = Path(__file__).parent / "targets"
+# Module, test, and the modules of the package that it is for. Bytes that are too few for what is drawn are passed over.
+PROPERTIES: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "board_output": (
+        "tests.device.test_answers",
+        "test_any_output_of_a_board_is_an_answer_or_a_typed_error",
+        ("fastflight.device.answers", "fastflight.device.capabilities"),
+    ),
+    "columns": (
+        "tests.tables.test_columns",
+        "test_any_split_gives_the_same_count_and_nothing_raises",
+        ("fastflight.tables.columns",),
+    ),
+    "frames": (
+        "tests.device.transfer.test_frames",
+        "test_steps_fit_and_add_up_and_interrupt_nobody",
+        ("fastflight.device.transfer.frames",),
+    ),
+    "relay_targets": (
+        "tests.gateway.test_relay_targets",
+        "test_no_target_gets_around_a_network",
+        ("fastflight.gateway.relay.targets",),
+    ),
+    "repl_state": (
+        "tests.protocol.test_repl_state",
+        "test_any_conversation_split_anywhere_gives_the_same",
+        ("fastflight.protocol.repl_state",),
+    ),
+    "rfc2217_server": (
+        "tests.protocol.test_rfc2217_server",
+        "test_garbage_is_no_error_and_any_split_the_same",
+        ("fastflight.protocol.rfc2217_server", "fastflight.protocol.rfc2217"),
+    ),
+    "scopes": (
+        "tests.access.test_identity",
+        "test_any_text_is_a_scope_or_refused_with_a_typed_error",
+        ("fastflight.access.identity",),
+    ),
+    "telnet": ("tests.protocol.test_telnet", "test_any_split_gives_the_same", ("fastflight.protocol.telnet",)),
+    "trace": (
+        "tests.runtime.test_tracing",
+        "test_whatever_comes_what_is_passed_on_is_well_formed",
+        ("fastflight.runtime.tracing",),
+    ),
+}
+# Hypothesis spends several bytes on each choice.
+PROPERTY_BYTES = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +85,15 @@ class Target:
 
 def names() -> list[str]:
     """All targets."""
-    return sorted(module.name for module in pkgutil.iter_modules([str(TARGETS)]))
+    return sorted([*PROPERTIES, *(module.name for module in pkgutil.iter_modules([str(TARGETS)]))])
 
 
 def load(name: str) -> Target:
     """The target of that name; what it tests is imported now."""
+    if name in PROPERTIES:
+        module, test, modules = PROPERTIES[name]
+        run = getattr(importlib.import_module(module), test).hypothesis.fuzz_one_input
+        return Target(run, (bytes(PROPERTY_BYTES),), modules=modules, max_bytes=PROPERTY_BYTES)
     target = importlib.import_module(f"tests.campaigns.fuzz.targets.{name}").TARGET
     assert isinstance(target, Target)
     return target
