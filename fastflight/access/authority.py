@@ -19,7 +19,7 @@ from fastflight.service.wire import shortened
 R = TypeVar("R", bound=Request)
 Names = Callable[[], Collection[str]]
 
-# The participles for error messages, as in `service.dispatch`.
+# The participles for error messages, as in `service.source`.
 DONE: dict[Doing, str] = {"read": "read", "write": "written", "exchange": "exchanged", "describe": "described"}
 
 

@@ -51,7 +51,7 @@ from fastflight.sources import (
 from fastflight.sources.metrics import device_metrics, recording_metrics
 from fastflight.sources.recordings import NoRecordings
 from fastflight.sources.state_actions import server_metrics, state_actions
-from fastflight.sql.engine import SqlEngine, sql_source
+from fastflight.sql.engine import SqlEngine, SqlSource
 from fastflight.sql.tables import Tables
 
 # Streams have been stopped when the gateway is closed. This is for answers that are still being written.
@@ -146,7 +146,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         tables = files if member is None else ForwardedFiles(member.forwarding.routes, inventory, files)
         engine = SqlEngine(Tables(catalog, actions, authority, tables, log_of), settings.sql.limits)
         parts.callback(engine.close)
-        catalog.add(sql_source(engine))
+        catalog.add(SqlSource(engine))
         server = flight_server(
             settings, catalog, on_devices, state, shards, registry, access, flight_sql(engine), cancels
         )

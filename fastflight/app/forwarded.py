@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,8 +21,8 @@ from fastflight.app.routes import Routes
 from fastflight.client.stream import RowStream
 from fastflight.concurrency import iterate_in_thread, off_loop
 from fastflight.errors import Stopped
-from fastflight.service import SourceFunctions
-from fastflight.service.requests import SERVER_DRAINING, DeviceSession
+from fastflight.service import DataSource
+from fastflight.service.requests import SERVER_DRAINING, DeviceSession, Request
 from fastflight.service.source import (
     Acknowledge,
     AsyncIncoming,
@@ -29,6 +30,8 @@ from fastflight.service.source import (
     Estimate,
     Lot,
     Noted,
+    Part,
+    Parts,
     Reading,
     Summary,
     Takes,
@@ -42,15 +45,44 @@ AHEAD_BYTES = 1024 * 1024
 Listed = Callable[[list[str]], Iterator[tuple[Any, Estimate]]]
 
 
-class Forwarded:
-    """The functions of `source`. `listed` lists the flights of other servers' devices."""
+class Located(DataSource[Any]):
+    """`source`, with the servers that can serve each part of its requests, which `locations` returns."""
 
-    def __init__(self, routes: Routes, source: SourceFunctions[Any], listed: Listed) -> None:
-        self._routes = routes
+    def __init__(self, source: DataSource[Any], locations: Callable[[Request], Sequence[str]]) -> None:
+        self.request, self.read, self.aread = source.request, source.read, source.aread
         self._source = source
-        self._listed = listed
+        self._locations = locations
 
-    def read(self, request: Any) -> Reading:
+    def describe(self, request: Any) -> Estimate:
+        return self._source.describe(request)
+
+    def requests(self, takes: Takes) -> Iterator[tuple[Any, Estimate]]:
+        return self._source.requests(takes)
+
+    def parts(self, request: Any, known: Estimate) -> Parts[Any]:
+        parts = self._source.parts(request, known)
+        return replace(parts, parts=[Part(part.request, self._locations(part.request)) for part in parts.parts])
+
+
+class Forwarded(Located):
+    """`source` for the devices of all servers. `listed` lists the flights of other servers' devices."""
+
+    def __init__(
+        self,
+        routes: Routes,
+        source: DataSource[Any],
+        locations: Callable[[Request], Sequence[str]],
+        listed: Listed,
+    ) -> None:
+        super().__init__(source, locations)
+        self._routes = routes
+        self._listed = listed
+        self.read = source.read and self._read
+        self.aread = source.aread and self._aread
+        self.awrite = source.awrite and self._awrite
+        self.aexchange = source.aexchange and self._aexchange
+
+    def _read(self, request: Any) -> Reading:
         connection = self._routes.route(request.device)
         if connection is None:
             assert self._source.read is not None
@@ -59,12 +91,12 @@ class Forwarded:
         lots = OwnedLots(_lots(stream), partial(self._routes.ended, stream))
         return Reading(stream.schema, lots, lambda: stream.summary)
 
-    async def aread(self, request: Any) -> AsyncReading:
-        if isinstance(request, DeviceSession) and request.reconnect:
-            return await FollowedSession(request, self._aread, self._routes).open()
-        return await self._aread(request)
-
     async def _aread(self, request: Any) -> AsyncReading:
+        if isinstance(request, DeviceSession) and request.reconnect:
+            return await FollowedSession(request, self._aread_once, self._routes).open()
+        return await self._aread_once(request)
+
+    async def _aread_once(self, request: Any) -> AsyncReading:
         connection = await self._routes.aroute(request.device)
         if connection is None:
             assert self._source.aread is not None
@@ -86,7 +118,7 @@ class Forwarded:
         lots = AsyncOwnedLots(_alots(stream, drained), end)
         return AsyncReading(stream.schema, lots, summary, drain if isinstance(request, DeviceSession) else None)
 
-    async def awrite(
+    async def _awrite(
         self, request: Any, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
     ) -> Summary:
         connection = await self._routes.aroute(request.device)
@@ -95,7 +127,7 @@ class Forwarded:
             return await self._source.awrite(request, schema, batches, acknowledge)
         return await upload(connection, request, schema, batches, acknowledge)
 
-    async def aexchange(self, request: Any, schema: pa.Schema, batches: AsyncIncoming) -> AsyncReading:
+    async def _aexchange(self, request: Any, schema: pa.Schema, batches: AsyncIncoming) -> AsyncReading:
         connection = await self._routes.aroute(request.device)
         if connection is None:
             assert self._source.aexchange is not None
@@ -115,13 +147,11 @@ class Forwarded:
     def describe(self, request: Any) -> Estimate:
         connection = self._routes.route(request.device)
         if connection is None:
-            assert self._source.describe is not None
             return self._source.describe(request)
         # Not kept: the device may move, and the owner caches it.
         return estimate_of(connection.info(request))
 
     def requests(self, takes: Takes) -> Iterator[tuple[Any, Estimate]]:
-        assert self._source.requests is not None
         yield from self._source.requests(takes)
         elsewhere = [name for name in self._routes.remote_names() if takes(name)]
         for request, known in self._listed(elsewhere):

@@ -11,23 +11,23 @@ may do, with the same token file (docs/decisions/0072).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from fastflight.access.action import Action, Body, Result
-from fastflight.app.forwarded import Forwarded, estimate_of
+from fastflight.app.forwarded import Forwarded, Located, estimate_of
 from fastflight.app.routes import UNOWNED, Owners, Routes
 from fastflight.client.answers import DEFAULT_TIMEOUT
 from fastflight.client.connection import REUSE
 from fastflight.client.credentials import NONE, Credentials
 from fastflight.device import Inventory
 from fastflight.errors import FastFlightError
-from fastflight.service import Catalog, SourceFunctions, decode
+from fastflight.service import Catalog, DataSource, decode
 from fastflight.service.requests import DeviceListing, FleetFile, Request
-from fastflight.service.source import Estimate, Part, Parts
+from fastflight.service.source import Estimate
 from fastflight.sources.board_listings import TOTAL_SECONDS as LISTING_TOTAL_SECONDS
 from fastflight.sources.device_listing import SCHEMA as LISTING_SCHEMA
 
@@ -61,23 +61,11 @@ class Forwarding:
         self._catalog = catalog
         self._listed: dict[str, tuple[float, list[tuple[Any, Estimate]]]] = {}
 
-    def passed_on(self, source: SourceFunctions[Any]) -> SourceFunctions[Any]:
+    def passed_on(self, source: DataSource[Any]) -> DataSource[Any]:
         """Return `source` for the devices of all servers."""
-        forwarded = Forwarded(self.routes, source, self._listing)
         if source.request is FleetFile:
-            return replace(source, parts=partial(self._located, source.parts))
-        return replace(
-            source,
-            read=source.read and forwarded.read,
-            aread=source.aread and forwarded.aread,
-            write=None,
-            awrite=source.awrite and forwarded.awrite,
-            exchange=None,
-            aexchange=source.aexchange and forwarded.aexchange,
-            describe=source.describe and forwarded.describe,
-            requests=source.requests and forwarded.requests,
-            parts=partial(self._located, source.parts),
-        )
+            return Located(source, self._locations)
+        return Forwarded(self.routes, source, self._locations, self._listing)
 
     def action(self, action: Action) -> Action:
         """Return `action` for the devices of all servers, if its body names one."""
@@ -148,21 +136,14 @@ class Forwarding:
                 return [(decode(ticket, self._catalog), estimate_of(info)) for ticket, info in tickets]
         return _unreachable(device, failed[location])
 
-    def _located(
-        self, divide: Callable[[Any, Estimate], Parts[Any]] | None, request: Request, known: Estimate
-    ) -> Parts[Any]:
-        """Return the parts of a request, each with the servers that can serve it: the owner first."""
-        parts = Parts([Part(request)]) if divide is None else divide(request, known)
-
-        def locations(part: Request) -> list[str]:
-            # The part of a fleet that is one device has its name as the glob.
-            device = part.devices if isinstance(part, FleetFile) else part.belongs_to
-            # Last this server again: some clients reach it alone, or may send their token to no other host.
-            if device is None or device not in self._owners.names():
-                return []
-            return [*self._owners.locations(device), REUSE]
-
-        return replace(parts, parts=[Part(part.request, locations(part.request)) for part in parts.parts])
+    def _locations(self, request: Request) -> list[str]:
+        """Return the servers that can serve a request: the owner first."""
+        # The part of a fleet that is one device has its name as the glob.
+        device = request.devices if isinstance(request, FleetFile) else request.belongs_to
+        # Last this server again: some clients reach it alone, or may send their token to no other host.
+        if device is None or device not in self._owners.names():
+            return []
+        return [*self._owners.locations(device), REUSE]
 
 
 def _unreachable(device: str, trouble: str) -> list[tuple[Any, Estimate]]:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from fastflight.concurrency import Channel, Shard
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.runtime.stream import Stream
-from fastflight.service.source import Sent, Summary, held_bytes
+from fastflight.service.source import Incoming, Summary, held_bytes
 
 # The most bytes of rows that wait for a source that writes. A board at 115200 baud takes a minute for 1 MiB, so more
 # would only wait.
@@ -47,7 +47,7 @@ def writer_on_shard(
     return channel, lambda: shard.submit(consume())
 
 
-def writer_in_thread(write: Callable[[Sent], Summary]) -> tuple[RowChannel, Callable[[], WriterFuture]]:
+def writer_in_thread(write: Callable[[Incoming], Summary]) -> tuple[RowChannel, Callable[[], WriterFuture]]:
     """As `writer_on_shard`, for a `write` that blocks: it gets a thread."""
     channel = RowChannel(WAITING_BYTES)
     ended: WriterFuture = concurrent.futures.Future()

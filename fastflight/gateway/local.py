@@ -35,7 +35,7 @@ from fastflight.gateway.ws.terminal_input import INPUT_SCHEMA, forwarding
 from fastflight.runtime.outgoing import Account, Piece, Run, aruns, memory_of, runs
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
-from fastflight.service import Catalog, dispatch, make_request
+from fastflight.service import Catalog, make_request
 from fastflight.service.requests import Doing, Request
 from fastflight.service.resolve import ResolvedRequest
 from fastflight.service.source import Reading, Summary
@@ -107,7 +107,8 @@ class LocalBackend:
         self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = AHEAD_BYTES, caller: Caller = ANYONE
     ) -> AsyncIterator[StreamedAnswer]:
         resolved = self._allowed(request, "exchange", caller)
-        exchange = partial(dispatch.async_exchanger(resolved.source), resolved.request, INPUT_SCHEMA)
+        _, function = resolved.source.function("exchange", "async")
+        exchange = partial(function, resolved.request, INPUT_SCHEMA)
         shard = self._shards.of(resolved.device)
         channel = Channel[pa.RecordBatch](WAITING_BYTES)
         async with self._stream(resolved, caller) as stream:
@@ -133,22 +134,22 @@ class LocalBackend:
 
     def _reader(self, resolved: ResolvedRequest, ahead_bytes: int) -> Callable[[], Coming]:
         """Return the function that starts to read; raise `RequestError` if the source cannot be read."""
-        if dispatch.mode_of(resolved.source, resolved.request, "read") == "sync":
-            blocking = partial(runs, partial(dispatch.reader(resolved.source), resolved.request), resolved)
+        mode, read = resolved.source.function("read", resolved.request.mode)
+        if mode == "sync":
+            blocking = partial(runs, partial(read, resolved.request), resolved)
             return lambda: iterate_in_thread(blocking, max_bytes=ahead_bytes, size_of=memory_of)
-        make_runs = partial(aruns, partial(dispatch.async_reader(resolved.source), resolved.request), resolved)
+        make_runs = partial(aruns, partial(read, resolved.request), resolved)
         shard = self._shards.of(resolved.device)
         return lambda: across(shard, make_runs, max_bytes=ahead_bytes, size_of=memory_of)
 
     def _writing(self, resolved: ResolvedRequest, schema: pa.Schema) -> tuple[RowChannel, Callable[[], WriterFuture]]:
-        source, request = resolved.source, resolved.request
-        if dispatch.mode_of(source, request, "write") == "sync":
-            write = dispatch.writer(source)
-            return writer_in_thread(lambda rows: write(request, schema, rows, ignore_progress))
-        awrite = dispatch.async_writer(source)
-        return writer_on_shard(
-            self._shards.of(resolved.device), lambda rows: awrite(request, schema, rows, ignore_progress)
-        )
+        request = resolved.request
+        mode, function = resolved.source.function("write", request.mode)
+
+        def write(rows: Any) -> Any:
+            return function(request, schema, rows, ignore_progress)
+
+        return writer_in_thread(write) if mode == "sync" else writer_on_shard(self._shards.of(resolved.device), write)
 
     @contextlib.asynccontextmanager
     async def _stream(self, resolved: ResolvedRequest, caller: Caller) -> AsyncIterator[Stream]:

@@ -1,8 +1,8 @@
 """do_get: sends a source's rows as a Flight stream.
 
-`sync_answer` reads the source in the calling thread. `async_answer` reads it on the shard, ahead of the client. Both
-return the schema and a generator of messages, which Flight iterates. A message is a record batch. Batches with a note,
-and the trailer, also have app metadata (JSON). The generator owns the source's iterator and closes it however the
+`sync_messages` reads the source in the calling thread. `async_messages` reads it on the shard, ahead of the client.
+Both return the schema and a generator of messages, which Flight iterates. A message is a record batch. Batches with a
+note, and the trailer, also have app metadata (JSON). The generator owns the source's iterator and closes it however the
 answer ends. If the source has all its rows when it opens (`Reading.is_whole`), all messages are made before the first
 is sent.
 
@@ -31,7 +31,6 @@ from fastflight.runtime.outgoing import Account, Note, Packer, Run, aruns, close
 from fastflight.runtime.stream import Stream
 from fastflight.server.interruption import Interruptible
 from fastflight.server.status import flight_error
-from fastflight.service import dispatch
 from fastflight.service.source import AsyncReading, Reading
 from fastflight.tables.bare import empty
 
@@ -45,18 +44,6 @@ _JSON = json.JSONEncoder(default=str)
 # What Flight sends: a batch, or a batch and its app metadata.
 Message = Any
 Opened = tuple[pa.Schema, Generator[Message, None, None]]
-
-
-def sync_answer(stream: Stream) -> Opened:
-    """Open the source and read it in the calling thread."""
-    return sync_messages(partial(dispatch.reader(stream.resolved.source), stream.resolved.request), stream)
-
-
-def async_answer(stream: Stream, shard: Shard) -> Opened:
-    """Open and iterate the source on the shard; send from the calling thread."""
-    return async_messages(
-        partial(dispatch.async_reader(stream.resolved.source), stream.resolved.request), stream, shard
-    )
 
 
 def sync_messages(read: Callable[[], Reading], stream: Stream) -> Opened:

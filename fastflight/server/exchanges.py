@@ -29,14 +29,13 @@ from fastflight.runtime.stream import Stream
 from fastflight.server import answers
 from fastflight.server.incoming import WAITING_BYTES, Incoming
 from fastflight.server.uploads import REFUSED
-from fastflight.service import dispatch
 from fastflight.service.requests import Request
-from fastflight.service.source import SourceFunctions, held_bytes
+from fastflight.service.source import DataSource, held_bytes
 from fastflight.tables.bare import empty
 
 
 def talk(
-    source: SourceFunctions[Any],
+    source: DataSource[Any],
     request: Request,
     stream: Stream,
     reader: flight.MetadataRecordBatchReader,
@@ -44,17 +43,14 @@ def talk(
     shard: Shard,
 ) -> None:
     """Run the exchange. Return when both sides have ended."""
-    mode = dispatch.mode_of(source, request, "exchange")
-    sync = dispatch.exchanger(source) if mode == "sync" else None
-    asynchronous = dispatch.async_exchanger(source) if mode == "async" else None
+    mode, exchange = source.function("exchange", request.mode)
     incoming = Incoming(reader, stream, "do_exchange")
     incoming.waiting = contextlib.nullcontext
     batches = Channel[pa.RecordBatch](WAITING_BYTES)
-    if sync is not None:
-        schema, messages = answers.sync_messages(partial(sync, request, incoming.schema, batches), stream)
+    opening = partial(exchange, request, incoming.schema, batches)
+    if mode == "sync":
+        schema, messages = answers.sync_messages(opening, stream)
     else:
-        assert asynchronous is not None
-        opening = partial(asynchronous, request, incoming.schema, batches)
         schema, messages = answers.async_messages(opening, stream, shard)
     wait = partial(shard.wait, still_wanted=stream.check)
     receiver = threading.Thread(target=_receive, args=(incoming, batches, wait), name="exchange-input", daemon=True)

@@ -37,10 +37,10 @@ from fastflight.server.interruption import InContext
 from fastflight.server.middleware import KEY, Authentication, Handshake, Headers, begin
 from fastflight.server.sql_commands import NoFlightSql, SqlCommands, is_flight_sql
 from fastflight.server.status import mapped, mapped_plainly
-from fastflight.service import Catalog, dispatch
+from fastflight.service import Catalog
 from fastflight.service.requests import Doing, Request
 from fastflight.service.resolve import RequestResolver, ResolvedRequest
-from fastflight.service.source import SourceFunctions
+from fastflight.service.source import DataSource
 
 log = structlog.get_logger(__name__)
 
@@ -151,10 +151,12 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
             resolved = self._restrict(identity, "read", self._resolver.of(ticket.ticket))
             stream = self._open(resolved, identity, context)
             with stream.failing():  # afterwards the answer's generator closes the stream
-                if dispatch.mode_of(resolved.source, resolved.request, "read") == "sync":
-                    opened = answers.sync_answer(stream)
+                mode, read = resolved.source.function("read", resolved.request.mode)
+                opening = partial(read, resolved.request)
+                if mode == "sync":
+                    opened = answers.sync_messages(opening, stream)
                 else:
-                    opened = answers.async_answer(stream, self._shard_of(resolved.request))
+                    opened = answers.async_messages(opening, stream, self._shard_of(resolved.request))
                 with answers.closing_on_error(opened[1]):
                     return flight.GeneratorStream(*opened)
 
@@ -228,7 +230,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
     @contextlib.contextmanager
     def _stream_of(
         self, doing: Doing, descriptor: flight.FlightDescriptor, context: flight.ServerCallContext
-    ) -> Iterator[tuple[SourceFunctions[Any], Request, Stream]]:
+    ) -> Iterator[tuple[DataSource[Any], Request, Stream]]:
         """Open a stream for a descriptor; it is closed at the end of the block, however that ends."""
         with mapped():
             identity = self._identify(context)

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -24,7 +23,7 @@ from fastflight.errors import RequestError
 from fastflight.service import Catalog, decode, encode
 from fastflight.service.requests import DeviceFile, FleetFile, Recording, Request
 from fastflight.service.resolve import RequestResolver, ResolvedRequest, plain
-from fastflight.service.source import Estimate, Part, Parts
+from fastflight.service.source import Estimate
 
 # A glob over names. Matching is linear in it for each name.
 MAX_GLOB_BYTES = 1024
@@ -53,10 +52,9 @@ def flights(criteria: bytes, catalog: Catalog, authority: Authority, identity: I
     glob = _glob(criteria)
     visible = Listing(authority, identity)
     for source in catalog:
-        if source.requests is not None:
-            for request, known in source.requests(partial(_takes, visible, source.request, glob)):
-                if visible.has(request) and fnmatchcase(name(request), glob):
-                    yield info(request, known, catalog)
+        for request, known in source.requests(partial(_takes, visible, source.request, glob)):
+            if visible.has(request) and fnmatchcase(name(request), glob):
+                yield info(request, known, catalog)
 
 
 def name(request: Request) -> str:
@@ -82,8 +80,7 @@ def _takes(visible: Listing, kind: type[Request], glob: str, device: str) -> boo
 
 def estimate(request: Request, catalog: Catalog) -> Estimate:
     """Return what the request's source knows of the answer without reading it."""
-    describe = catalog.source_of(request).describe
-    return Estimate(None) if describe is None else describe(request)
+    return catalog.source_of(request).describe(request)
 
 
 def schema(request: Request, known: Estimate) -> pa.Schema:
@@ -97,8 +94,7 @@ def info(
     request: Request, known: Estimate, catalog: Catalog, descriptor: flight.FlightDescriptor | None = None
 ) -> flight.FlightInfo:
     """Return the flight of a request, with an endpoint for each part that can be read by itself."""
-    divide = catalog.source_of(request).parts
-    divided: Parts[Any] = Parts([Part(request)]) if divide is None else divide(request, known)
+    divided = catalog.source_of(request).parts(request, known)
     return flight.FlightInfo(
         plain(known.schema or pa.schema([])),
         descriptor or _descriptor(request),

@@ -25,7 +25,7 @@ import contextvars
 import json
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -38,16 +38,14 @@ from fastflight.concurrency.channel import Wait
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.runtime.stream import Stream
 from fastflight.server.incoming import WAITING_BYTES, Incoming
-from fastflight.service import dispatch
 from fastflight.service.requests import Request
 from fastflight.service.source import (
-    AsyncWriter,
+    Acknowledge,
+    DataSource,
     PartialUpload,
     Progress,
     Refused,
-    SourceFunctions,
     Summary,
-    Writer,
     held_bytes,
 )
 
@@ -63,7 +61,7 @@ ABORT_SECONDS = 5.0
 
 
 def take(
-    source: SourceFunctions[Any],
+    source: DataSource[Any],
     request: Request,
     stream: Stream,
     reader: flight.MetadataRecordBatchReader,
@@ -72,13 +70,12 @@ def take(
 ) -> None:
     """Run the upload. Return when the source has all rows and the result was written to the client."""
     incoming = Incoming(reader, stream, "do_put")
-    sync = dispatch.writer(source) if dispatch.mode_of(source, request, "write") == "sync" else None
+    mode, write = source.function("write", request.mode)
     with _Acks(writer, incoming) as acks:
-        if sync is not None:
-            batches, start = _in_thread(sync, request, incoming.schema, acks)
+        if mode == "sync":
+            batches, start = _in_thread(partial(write, request, incoming.schema), acks)
         else:
-            awrite = dispatch.async_writer(source)
-            batches, start = _on_loop(awrite, request, incoming.schema, acks, shard)
+            batches, start = _on_loop(partial(write, request, incoming.schema), acks, shard)
         wait = partial(shard.wait, still_wanted=stream.check)
         acks.done(_carry_out(batches, start, incoming, acks, stream, wait))
 
@@ -88,23 +85,21 @@ Writing = concurrent.futures.Future[Summary]
 
 
 def _on_loop(
-    write: AsyncWriter[Any], request: Request, schema: pa.Schema, acks: _Acks, shard: Shard
+    write: Callable[[AsyncIterator[pa.RecordBatch], Acknowledge], Awaitable[Summary]], acks: _Acks, shard: Shard
 ) -> tuple[Batches, Callable[[], Writing]]:
     """Return the channel for the batches, and a function that starts the writer on the shard."""
     batches = Channel[pa.RecordBatch](WAITING_BYTES)
 
     async def consume() -> Summary:
         try:
-            return await write(request, schema, _each(batches), acks.send)
+            return await write(_each(batches), acks.send)
         finally:
             await batches.aclose()
 
     return batches, lambda: shard.submit(consume())
 
 
-def _in_thread(
-    write: Writer[Any], request: Request, schema: pa.Schema, acks: _Acks
-) -> tuple[Batches, Callable[[], Writing]]:
+def _in_thread(write: Callable[[Batches, Acknowledge], Summary], acks: _Acks) -> tuple[Batches, Callable[[], Writing]]:
     """As `_on_loop`, for a sync writer, which runs in a thread of its own.
 
     The handler's thread receives the client's batches, and nothing can end that wait.
@@ -116,7 +111,7 @@ def _in_thread(
 
     def consume() -> None:
         try:
-            summary = write(request, schema, batches, acks.send)
+            summary = write(batches, acks.send)
         except BaseException as error:
             batches.close()
             ended.set_exception(failure_of(error))

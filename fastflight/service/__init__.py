@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fastflight.service.catalog import Catalog
-    from fastflight.service.source import SourceFunctions
+    from fastflight.service.source import DataSource
     from fastflight.service.wire import decode, decode_path, encode, make_request
 
-__all__ = ["Catalog", "SourceFunctions", "decode", "decode_path", "encode", "make_request"]
+__all__ = ["Catalog", "DataSource", "decode", "decode_path", "encode", "make_request"]
 
 __getattr__: Callable[[str], Any] = exports(
     __name__,
     {
         "catalog": ("Catalog",),
-        "source": ("SourceFunctions",),
+        "source": ("DataSource",),
         "wire": ("decode", "decode_path", "encode", "make_request"),
     },
 )

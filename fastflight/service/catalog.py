@@ -7,7 +7,7 @@ from typing import Any
 
 from fastflight.errors import RequestError, nearest
 from fastflight.service.requests import Request
-from fastflight.service.source import SourceFunctions
+from fastflight.service.source import DataSource
 
 # How much of an unknown name an error message repeats.
 MAX_SHOWN_CHARACTERS = 80
@@ -17,9 +17,9 @@ class Catalog:
     """The sources of one server by the wire names of their request types."""
 
     def __init__(self) -> None:
-        self._sources: dict[str, SourceFunctions[Any]] = {}
+        self._sources: dict[str, DataSource[Any]] = {}
 
-    def add(self, source: SourceFunctions[Any]) -> None:
+    def add(self, source: DataSource[Any]) -> None:
         """Serve requests of type `source.request` with `source`. Raise `ValueError` for the second source of a type."""
         name = source.request.type
         if name in self._sources:
@@ -31,10 +31,10 @@ class Catalog:
         """The wire names, in the order they were added."""
         return list(self._sources)
 
-    def __iter__(self) -> Iterator[SourceFunctions[Any]]:
+    def __iter__(self) -> Iterator[DataSource[Any]]:
         return iter(self._sources.values())
 
-    def source(self, name: str) -> SourceFunctions[Any]:
+    def source(self, name: str) -> DataSource[Any]:
         """Return the source of a wire name, or raise `RequestError` with the nearest match."""
         try:
             return self._sources[name]
@@ -43,6 +43,6 @@ class Catalog:
             hint = nearest(quoted, self._sources)
             raise RequestError(f"no such request type: {quoted!r}", where="type", hint=hint) from None
 
-    def source_of(self, request: Request) -> SourceFunctions[Any]:
+    def source_of(self, request: Request) -> DataSource[Any]:
         """Return the source that serves `request`."""
         return self.source(request.type)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from fastflight.service.catalog import Catalog
 from fastflight.service.choices import Mode
 from fastflight.service.requests import Request
-from fastflight.service.source import SourceFunctions
+from fastflight.service.source import DataSource
 from fastflight.service.wire import decode, decode_path, encode
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class ResolvedRequest:
     """
 
     request: Request
-    source: SourceFunctions[Any]
+    source: DataSource[Any]
     ticket: bytes
     device: str | None
     narrowed: bool = False
@@ -78,7 +78,7 @@ class ResolvedRequest:
         return known
 
     @classmethod
-    def with_(cls, request: Request, source: SourceFunctions[Any]) -> ResolvedRequest:
+    def with_(cls, request: Request, source: DataSource[Any]) -> ResolvedRequest:
         """Return a decoded `request` with its source."""
         return cls(request, source, encode(request), request.belongs_to)
 

@@ -1,7 +1,7 @@
-"""Sources: a source has the functions that serve one request type.
+"""Sources: a source serves one request type.
 
 A sync function runs in the calling thread, an async one on an event loop. The request's `mode` and the functions that
-the source has decide which one is called (`service.dispatch`).
+the source has decide which one is called (`DataSource.function`).
 
 A reader returns when the schema is known, and raises errors that come before the first row. It returns an iterator of
 lots, which owns the device or file that it reads from: closing the iterator, at any point, releases that.
@@ -12,10 +12,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
+from fastflight.errors import RequestError
+from fastflight.service.choices import Mode
 from fastflight.service.requests import Request
 
 R = TypeVar("R", bound=Request)
@@ -148,8 +150,8 @@ class Refused:
 Acknowledge = Callable[[Progress | PartialUpload | Refused], None]
 
 
-class Sent(Protocol):
-    """A client's batches, as a sync writer gets them.
+class Incoming(Protocol):
+    """A client's batches as they come. `close`, from any thread, ends the iteration.
 
     Nothing can interrupt a sync writer. So one that works on a batch for long must call `check` now and then: it raises
     the error that has ended the upload, if it was ended.
@@ -161,31 +163,15 @@ class Sent(Protocol):
 
     def check(self) -> None: ...
 
-
-class Incoming(Protocol):
-    """A client's batches as they come. `close`, from any thread, ends the iteration."""
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
-
     def close(self) -> None: ...
 
 
 class AsyncIncoming(Protocol):
-    """As `Incoming`, on an event loop."""
+    """As `Incoming`, on an event loop, where tasks are cancelled."""
 
     def __aiter__(self) -> AsyncIterator[pa.RecordBatch]: ...
 
     async def aclose(self) -> None: ...
-
-
-# The functions of a source. A writer writes all batches and returns the last acknowledgement, which has at least `rows`
-# and `bytes`. An exchanger answers while it reads the batches, and closes them when its answer ends or is closed.
-Reader: TypeAlias = Callable[[R], Reading]
-AsyncReader: TypeAlias = Callable[[R], Awaitable[AsyncReading]]
-Writer: TypeAlias = Callable[[R, pa.Schema, Sent, Acknowledge], Summary]
-AsyncWriter: TypeAlias = Callable[[R, pa.Schema, AsyncIterator[pa.RecordBatch], Acknowledge], Awaitable[Summary]]
-Exchanger: TypeAlias = Callable[[R, pa.Schema, Incoming], Reading]
-AsyncExchanger: TypeAlias = Callable[[R, pa.Schema, AsyncIncoming], Awaitable[AsyncReading]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,22 +208,44 @@ class Parts(Generic[R]):
     ordered: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFunctions(Generic[R]):
-    """A request type and the functions that serve it. If a function is None, the source does not support it.
+class DataSource(Generic[R]):
+    """The base of all sources. A subclass sets `request`, and has a method for each operation that it supports.
 
-    `describe` answers get_flight_info and get_schema. `requests` yields the flights for list_flights; it asks only the
-    devices that its argument accepts. `parts` takes a request and its estimate, and divides the request if reading in
-    parallel helps; it returns at least one part.
+    `read`, `write` and `exchange` run in the calling thread, their `a` forms on an event loop; those that a source does
+    not have are None. A writer writes all batches and returns the last acknowledgement, which has at least `rows` and
+    `bytes`. An exchange answers while it reads the batches, and closes them when its answer ends or is closed.
     """
 
     request: type[R]
-    read: Reader[R] | None = None
-    aread: AsyncReader[R] | None = None
-    write: Writer[R] | None = None
-    awrite: AsyncWriter[R] | None = None
-    exchange: Exchanger[R] | None = None
-    aexchange: AsyncExchanger[R] | None = None
-    describe: Callable[[R], Estimate] | None = None
-    requests: Callable[[Takes], Iterator[tuple[R, Estimate]]] | None = None
-    parts: Callable[[R, Estimate], Parts[R]] | None = None
+
+    read: Callable[[R], Reading] | None = None
+    aread: Callable[[R], Awaitable[AsyncReading]] | None = None
+    write: Callable[[R, pa.Schema, Incoming, Acknowledge], Summary] | None = None
+    awrite: Callable[[R, pa.Schema, AsyncIterator[pa.RecordBatch], Acknowledge], Awaitable[Summary]] | None = None
+    exchange: Callable[[R, pa.Schema, Incoming], Reading] | None = None
+    aexchange: Callable[[R, pa.Schema, AsyncIncoming], Awaitable[AsyncReading]] | None = None
+
+    def describe(self, request: R) -> Estimate:
+        """Return what is known of the answer without reading it, for get_flight_info and get_schema."""
+        return Estimate(None)
+
+    def requests(self, takes: Takes) -> Iterator[tuple[R, Estimate]]:
+        """Yield the flights for list_flights. Only the devices that `takes` accepts are asked for theirs."""
+        return iter(())
+
+    def parts(self, request: R, known: Estimate) -> Parts[R]:
+        """Divide `request` into at least one part, if reading in parallel helps. `known` is its description."""
+        return Parts([Part(request)])
+
+    def function(self, doing: Literal["read", "write", "exchange"], mode: Mode) -> tuple[Mode, Any]:
+        """Return the function for `doing`, and its mode: `mode`, or the only one that this source has.
+
+        Raise `RequestError` if the source does not support the operation.
+        """
+        sync, asynchronous = getattr(self, doing), getattr(self, f"a{doing}")
+        if sync is not None and (mode == "sync" or asynchronous is None):
+            return "sync", sync
+        if asynchronous is None:
+            done = {"read": "read", "write": "written", "exchange": "exchanged"}[doing]
+            raise RequestError(f"{self.request.type} cannot be {done}", where="type")
+        return "async", asynchronous

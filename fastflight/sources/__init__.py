@@ -1,7 +1,8 @@
 """The data sources of the server: device files, folder listings, code output, live traffic, recordings, a test table.
 
-Each module implements one request type as a `service.source.SourceFunctions`. `device_sources` and `recording_source`
-build these for the catalog; `device_actions` and `recording_actions` build the matching table of actions.
+Each module implements one request type as a subclass of `service.source.DataSource`. `device_sources` and
+`recording_source` build these for the catalog; `device_actions` and `recording_actions` build the matching table of
+actions.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 from fastflight.device import Inventory
 from fastflight.runtime.admission import IDLE_SECONDS
-from fastflight.service import SourceFunctions
+from fastflight.service import DataSource
 from fastflight.service.requests import Recording
 from fastflight.sources.actions import device_actions
 from fastflight.sources.default_recordings import DefaultRecordings
@@ -44,8 +45,8 @@ def device_sources(
     device_files: DeviceFiles | None = None,
     *,
     names: Callable[[], Collection[str]] | None = None,
-    passed_on: Callable[[SourceFunctions[Any]], SourceFunctions[Any]] | None = None,
-) -> list[SourceFunctions[Any]]:
+    passed_on: Callable[[DataSource[Any]], DataSource[Any]] | None = None,
+) -> list[DataSource[Any]]:
     """Return the sources of all request types that read or write devices.
 
     An exchange that has sent nothing for `idle_seconds` loses its device as soon as another request asks for it.
@@ -55,23 +56,22 @@ def device_sources(
     names = names or inventory.names
     passed_on = passed_on or _unchanged
     device_files = device_files or DeviceFiles(inventory)
-    files = passed_on(device_files.source())
-    assert files.requests is not None
+    files = passed_on(device_files)
     fleet = FleetFiles(files, names, inventory.shard_of, files.requests)
     return [
         files,
-        passed_on(fleet.source()),
-        passed_on(DeviceTrees(inventory).source()),
-        passed_on(DeviceListings(inventory, device_files.listings).source()),
-        passed_on(DeviceExecs(inventory).source()),
-        passed_on(DeviceSessions(inventory, idle_seconds).source()),
+        passed_on(fleet),
+        passed_on(DeviceTrees(inventory)),
+        passed_on(DeviceListings(inventory, device_files.listings)),
+        passed_on(DeviceExecs(inventory)),
+        passed_on(DeviceSessions(inventory, idle_seconds)),
     ]
 
 
-def recording_source(recordings: Recordings | DefaultRecordings | None) -> SourceFunctions[Recording]:
+def recording_source(recordings: Recordings | DefaultRecordings | None) -> DataSource[Recording]:
     """Return the source of `recording` requests. With None it lists nothing and refuses every name."""
-    return RecordingSource(recordings or NoRecordings()).source()
+    return RecordingSource(recordings or NoRecordings())
 
 
-def _unchanged(source: SourceFunctions[Any]) -> SourceFunctions[Any]:
+def _unchanged(source: DataSource[Any]) -> DataSource[Any]:
     return source

@@ -15,7 +15,7 @@ from fastflight.device import Inventory
 from fastflight.device.execute import OutputLines
 from fastflight.errors import DeviceError
 from fastflight.service.requests import DeviceExec
-from fastflight.service.source import AsyncReading, Estimate, Lot, Reading, SourceFunctions, Summary
+from fastflight.service.source import AsyncReading, DataSource, Estimate, Lot, Reading, Summary
 from fastflight.sources.reading import abegin, begin
 
 SCHEMA = pa.schema(
@@ -70,15 +70,13 @@ class LineRows:
         ]
 
 
-class DeviceExecs:
+class DeviceExecs(DataSource[DeviceExec]):
     """The source of `device.exec` requests."""
+
+    request = DeviceExec
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
-
-    def source(self) -> SourceFunctions[DeviceExec]:
-        """Return the request type and the functions that serve it, for the catalog."""
-        return SourceFunctions(DeviceExec, read=self.read, aread=self.aread, describe=self.describe)
 
     def read(self, request: DeviceExec) -> Reading:
         rows = LineRows()

@@ -30,12 +30,12 @@ from fastflight.service.requests import DeviceFile, DeviceTree, TextKeys
 from fastflight.service.source import (
     Acknowledge,
     AsyncReading,
+    DataSource,
     Estimate,
+    Incoming,
     Lot,
     Noted,
     Reading,
-    Sent,
-    SourceFunctions,
     Summary,
     Takes,
 )
@@ -60,8 +60,10 @@ def no_keys(device: str, path: str) -> None:
     """Say nothing of any file."""
 
 
-class DeviceFiles:
+class DeviceFiles(DataSource[DeviceFile]):
     """The source of `device.file` requests."""
+
+    request = DeviceFile
 
     def __init__(
         self,
@@ -81,18 +83,6 @@ class DeviceFiles:
         self._patience = patience_seconds
         self.listings = BoardListings()
 
-    def source(self) -> SourceFunctions[DeviceFile]:
-        """Return the request type and the functions that serve it, for the catalog."""
-        return SourceFunctions(
-            DeviceFile,
-            read=self.read,
-            aread=self.aread,
-            write=self.write,
-            awrite=self.awrite,
-            describe=self.describe,
-            requests=self.requests,
-        )
-
     def read(self, request: DeviceFile) -> Reading:
         rows = self._rows(request)
         return begin(rows, self._lots(request, rows))
@@ -101,7 +91,7 @@ class DeviceFiles:
         rows = self._rows(request)
         return await abegin(rows, self._alots(request, rows))
 
-    def write(self, request: DeviceFile, schema: pa.Schema, batches: Sent, acknowledge: Acknowledge) -> Summary:
+    def write(self, request: DeviceFile, schema: pa.Schema, batches: Incoming, acknowledge: Acknowledge) -> Summary:
         content = content_of(request, schema, acknowledge)
         transfer = transfer_of(request)
         device = self._inventory.device(request.device)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from fastflight.device import Device, FileEntry, Inventory
 from fastflight.service.requests import DeviceListing
-from fastflight.service.source import AsyncReading, Estimate, Reading, SourceFunctions, Takes
+from fastflight.service.source import AsyncReading, DataSource, Estimate, Reading, Takes
 from fastflight.sources.board_listings import BoardListings, Entries, version_of
 
 # Added to the trailer of a cached listing.
@@ -28,18 +28,14 @@ SCHEMA = pa.schema(
 )
 
 
-class DeviceListings:
+class DeviceListings(DataSource[DeviceListing]):
     """The source of `device.listing` requests."""
+
+    request = DeviceListing
 
     def __init__(self, inventory: Inventory, listings: BoardListings | None = None) -> None:
         self._inventory = inventory
         self._listings = listings or BoardListings()
-
-    def source(self) -> SourceFunctions[DeviceListing]:
-        """Return the request type and the functions that serve it, for the catalog."""
-        return SourceFunctions(
-            DeviceListing, read=self.read, aread=self.aread, describe=self.describe, requests=self.requests
-        )
 
     def read(self, request: DeviceListing) -> Reading:
         device = self._inventory.device(request.device)

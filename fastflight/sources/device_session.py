@@ -28,13 +28,12 @@ from fastflight.service.source import (
     Acknowledge,
     AsyncIncoming,
     AsyncReading,
+    DataSource,
     Estimate,
     Incoming,
     Lot,
     Progress,
     Reading,
-    Sent,
-    SourceFunctions,
     Summary,
     Takes,
 )
@@ -50,26 +49,14 @@ KEEPALIVE_SECONDS = 5.0
 INTERACTIVE = "an interactive session (a REPL)"
 
 
-class DeviceSessions:
+class DeviceSessions(DataSource[DeviceSession]):
     """The source of `device.session` requests."""
+
+    request = DeviceSession
 
     def __init__(self, inventory: Inventory, idle_seconds: float = IDLE_SECONDS) -> None:
         self._inventory = inventory
         self._idle_seconds = idle_seconds
-
-    def source(self) -> SourceFunctions[DeviceSession]:
-        """Return the request type and the functions that serve it, for the catalog."""
-        return SourceFunctions(
-            DeviceSession,
-            read=self.read,
-            aread=self.aread,
-            write=self.write,
-            awrite=self.awrite,
-            exchange=self.exchange,
-            aexchange=self.aexchange,
-            describe=self.describe,
-            requests=self.requests,
-        )
 
     def read(self, request: DeviceSession) -> Reading:
         device = self._inventory.device(request.device)
@@ -83,7 +70,7 @@ class DeviceSessions:
         reading = await abegin(following.rows, _alots(device, following))
         return replace(reading, summary=following.summary, drain=following.drain)
 
-    def write(self, request: DeviceSession, schema: pa.Schema, batches: Sent, acknowledge: Acknowledge) -> Summary:
+    def write(self, request: DeviceSession, schema: pa.Schema, batches: Incoming, acknowledge: Acknowledge) -> Summary:
         check_sendable(schema)
         progress = Progress(0, 0)
         with self._inventory.device(request.device).line(holder(request)) as port:

@@ -17,7 +17,7 @@ from fastflight.device.listing import normal_path
 from fastflight.errors import FileMissing, RequestError, nearest
 from fastflight.service.choices import LEFT_BEHIND
 from fastflight.service.requests import DeviceTree
-from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Lot, Reading, Sent, SourceFunctions, Summary
+from fastflight.service.source import Acknowledge, AsyncReading, DataSource, Estimate, Incoming, Lot, Reading, Summary
 from fastflight.sources.content import while_wanted
 from fastflight.sources.device_file import transfer_of
 from fastflight.sources.reading import abegin, begin
@@ -27,17 +27,13 @@ from fastflight.sources.tree_rows import SCHEMA, TreeContent, TreeRows
 MAX_HINTS = 20
 
 
-class DeviceTrees:
+class DeviceTrees(DataSource[DeviceTree]):
     """The source of `device.tree` requests."""
+
+    request = DeviceTree
 
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
-
-    def source(self) -> SourceFunctions[DeviceTree]:
-        """Return the request type and the functions that serve it, for the catalog."""
-        return SourceFunctions(
-            DeviceTree, read=self.read, aread=self.aread, write=self.write, awrite=self.awrite, describe=self.describe
-        )
 
     def read(self, request: DeviceTree) -> Reading:
         rows = TreeRows()
@@ -47,7 +43,7 @@ class DeviceTrees:
         rows = TreeRows()
         return await abegin(rows, self._alots(request, rows))
 
-    def write(self, request: DeviceTree, schema: pa.Schema, batches: Sent, acknowledge: Acknowledge) -> Summary:
+    def write(self, request: DeviceTree, schema: pa.Schema, batches: Incoming, acknowledge: Acknowledge) -> Summary:
         content = content_of(request, schema, acknowledge)
         device = self._inventory.device(request.device)
         with device.lease(holder(request), interrupt=request.interrupt) as session:

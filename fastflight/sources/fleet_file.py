@@ -26,16 +26,15 @@ from fastflight.concurrency import Shard, across
 from fastflight.concurrency.gather import AsyncGather, Gather
 from fastflight.errors import UnknownName, nearest
 from fastflight.runtime.outgoing import aclose, close
-from fastflight.service import dispatch
 from fastflight.service.requests import DeviceFile, FleetFile
 from fastflight.service.source import (
     AsyncReading,
+    DataSource,
     Estimate,
     Lot,
     Part,
     Parts,
     Reading,
-    SourceFunctions,
     Takes,
     lot_bytes,
 )
@@ -49,12 +48,14 @@ AHEAD_BYTES = 4 * 1024 * 1024
 ListFiles: TypeAlias = Callable[[Takes], Iterable[tuple[DeviceFile, Estimate]]]
 
 
-class FleetFiles:
+class FleetFiles(DataSource[FleetFile]):
     """The source of `fleet.file` requests. Reads the file of each device through the source of `device.file`."""
+
+    request = FleetFile
 
     def __init__(
         self,
-        files: SourceFunctions[DeviceFile],
+        files: DataSource[DeviceFile],
         names: Callable[[], Collection[str]],
         shard_of: Callable[[str], Shard],
         list_files: ListFiles,
@@ -65,20 +66,9 @@ class FleetFiles:
         self._shard_of = shard_of
         self._list_files = list_files
 
-    def source(self) -> SourceFunctions[FleetFile]:
-        """Return the request type and the functions that serve it, for the catalog."""
-        return SourceFunctions(
-            FleetFile,
-            read=self.read,
-            aread=self.aread,
-            describe=self.describe,
-            requests=self.requests,
-            parts=self.parts,
-        )
-
     def read(self, request: FleetFile) -> Reading:
         rows = FleetRows(request, self._matching_devices(request))
-        open_file = dispatch.reader(self._files)
+        _, open_file = self._files.function("read", "sync")
         opened: dict[str, Reading] = {}
         undo = contextlib.ExitStack()
         try:
@@ -123,7 +113,7 @@ class FleetFiles:
 
     async def aread(self, request: FleetFile) -> AsyncReading:
         rows = FleetRows(request, self._matching_devices(request))
-        open_file = dispatch.async_reader(self._files)
+        _, open_file = self._files.function("read", "async")
         opened: dict[str, AsyncGenerator[Lot, None]] = {}
 
         async def device(name: str) -> AsyncGenerator[Lot, None]:
@@ -181,7 +171,7 @@ class FleetFiles:
         """Let the files of all devices decide the columns, if they have to."""
         if not rows.of_all:
             return
-        open_file = dispatch.reader(self._files)
+        _, open_file = self._files.function("read", "sync")
 
         def look(name: str) -> Iterable[Lot]:
             with rows.recording_failure(name):
@@ -202,7 +192,7 @@ class FleetFiles:
         """As `_join_kinds`, on an event loop."""
         if not rows.of_all:
             return
-        open_file = dispatch.async_reader(self._files)
+        _, open_file = self._files.function("read", "async")
 
         async def look(name: str) -> AsyncGenerator[Lot, None]:
             with rows.recording_failure(name):
@@ -227,7 +217,7 @@ class FleetFiles:
         self._join_kinds(rows)
         for name in rows.until_schema_known():
             with rows.recording_failure(name):
-                known = Estimate(None) if self._files.describe is None else self._files.describe(rows.request_for(name))
+                known = self._files.describe(rows.request_for(name))
                 if known.schema is None:
                     return Estimate(None)
                 rows.begin(known.schema)

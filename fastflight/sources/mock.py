@@ -31,13 +31,13 @@ from fastflight.service.source import (
     NO_LOTS,
     Acknowledge,
     AsyncReading,
+    DataSource,
     Estimate,
     Lot,
     Part,
     Parts,
     Progress,
     Reading,
-    SourceFunctions,
     Summary,
     Takes,
 )
@@ -116,16 +116,20 @@ def parts(request: Mock, known: Estimate) -> Parts[Mock]:
     return Parts([Part(part) for part in requests])
 
 
-SOURCE = SourceFunctions(
-    Mock,
-    read=read,
-    aread=aread,
-    write=write,
-    awrite=awrite,
-    describe=describe,
-    requests=requests,
-    parts=parts,
-)
+class MockTable(DataSource[Mock]):
+    """The source of `mock` requests."""
+
+    request = Mock
+    read = staticmethod(read)
+    aread = staticmethod(aread)
+    write = staticmethod(write)
+    awrite = staticmethod(awrite)
+    describe = staticmethod(describe)
+    requests = staticmethod(requests)
+    parts = staticmethod(parts)
+
+
+SOURCE = MockTable()
 
 
 def schema(variant: str) -> pa.Schema:

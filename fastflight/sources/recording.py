@@ -21,7 +21,7 @@ from fastflight.concurrency import off_loop
 from fastflight.errors import RequestError, TransportError
 from fastflight.log import Extent, LogStatistics, Missing, NumberedRows, Range, Store, StoredRows
 from fastflight.service.requests import Recording
-from fastflight.service.source import AsyncReading, Estimate, Lot, Noted, Part, Parts, Reading, SourceFunctions, Takes
+from fastflight.service.source import AsyncReading, DataSource, Estimate, Lot, Noted, Part, Parts, Reading, Takes
 from fastflight.sources.reading import abegin, begin
 from fastflight.sources.recorded_rows import PAUSED, Replay, chunks_of, format_damage, microseconds
 from fastflight.sources.session_lines import LINE_CUTS
@@ -80,22 +80,13 @@ class SharedLogs(Protocol):
     def close(self) -> None: ...
 
 
-class RecordingSource:
+class RecordingSource(DataSource[Recording]):
     """The source of `recording` requests."""
+
+    request = Recording
 
     def __init__(self, store: ReadableStore) -> None:
         self._store = store
-
-    def source(self) -> SourceFunctions[Recording]:
-        """Return the request type and the functions that serve it, for the catalog."""
-        return SourceFunctions(
-            Recording,
-            read=self.read,
-            aread=self.aread,
-            describe=self.describe,
-            requests=self.requests,
-            parts=self.parts,
-        )
 
     def read(self, request: Recording) -> Reading:
         replay, lots = self._open(request)

@@ -1,4 +1,4 @@
-"""SQL over devices and recordings: `SqlEngine` runs a query, and `sql_source` serves it as a request type.
+"""SQL over devices and recordings: `SqlEngine` runs a query, and `SqlSource` serves it as a request type.
 
 DuckDB runs in worker processes, which can open no file and no socket. The server reads the tables that a query names,
 sends their rows to the worker and gets the rows of the result. So this package never imports DuckDB in the server.

@@ -1,4 +1,4 @@
-"""`SqlEngine` runs queries, and `sql_source` serves it as the request type `sql`.
+"""`SqlEngine` runs queries, and `SqlSource` serves it as the request type `sql`.
 
 A query runs in the calling thread; the work is done in a worker process.
 """
@@ -17,7 +17,7 @@ from fastflight.access.identity import ANYBODY, Identity
 from fastflight.errors import RequestError
 from fastflight.service.requests import FILE_SUMMARY, MAX_PARAMETERS, MAX_QUERY_CHARACTERS, Sql
 from fastflight.service.resolve import plain
-from fastflight.service.source import Estimate, Reading, SourceFunctions
+from fastflight.service.source import DataSource, Estimate, Reading
 from fastflight.sql.process import SqlLimits, Workers
 from fastflight.sql.run import Run
 from fastflight.sql.tables import TableName, Tables
@@ -95,19 +95,22 @@ class SqlEngine:
         self._workers.close()
 
 
-def sql_source(engine: SqlEngine) -> SourceFunctions[Sql]:
-    """Return the source of `sql` requests."""
+class SqlSource(DataSource[Sql]):
+    """The source of `sql` requests."""
 
-    def read(request: Sql) -> Reading:
-        reading = engine.execute(request.query, _identity(request), request.parameters)
+    request = Sql
+
+    def __init__(self, engine: SqlEngine) -> None:
+        self._engine = engine
+
+    def read(self, request: Sql) -> Reading:
+        reading = self._engine.execute(request.query, _identity(request), request.parameters)
         summary = combined(reading.summary().get("tables", {}).values())
         metadata = {**(reading.schema.metadata or {}), FILE_SUMMARY: json.dumps(summary).encode()}
         return replace(reading, schema=reading.schema.with_metadata(metadata)) if summary else reading
 
-    def describe(request: Sql) -> Estimate:
-        return Estimate(engine.prepare(request.query, _identity(request)).schema)
-
-    return SourceFunctions(Sql, read=read, describe=describe)
+    def describe(self, request: Sql) -> Estimate:
+        return Estimate(self._engine.prepare(request.query, _identity(request)).schema)
 
 
 def _identity(request: Sql) -> Identity:

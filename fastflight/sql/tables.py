@@ -137,7 +137,6 @@ class RecordingTable:
         self._source = catalog.source_of(request)
         self._request = request
         self._readings: list[Reading] = []
-        assert self._source.describe is not None
         schema = self._source.describe(request).schema
         assert schema is not None
         self.schema = plain(schema).remove_metadata()
@@ -282,7 +281,6 @@ class Tables:
                     yield TableName(CATALOG, OWN_SCHEMA, own, OWN_TYPE, rows)
         for kind in (DeviceFile, Recording):
             source = self._catalog.source(kind.type)
-            assert source.requests is not None
             for request, _ in source.requests(partial(_takes, listing, kind, schema)):
                 device, name = _name_of(request)
                 if not (_like(device, schema) and _like(name, table) and listing.has(request)):

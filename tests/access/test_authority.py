@@ -16,7 +16,7 @@ from fastflight.device import Inventory
 from fastflight.errors import AccessError, FastFlightError, Forbidden, RequestError, Unauthenticated, UnknownName
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server.actions import own_actions
-from fastflight.service import Catalog, SourceFunctions
+from fastflight.service import Catalog, DataSource
 from fastflight.service.requests import (
     DeviceFile,
     DeviceListing,
@@ -70,7 +70,7 @@ def named(*texts: str) -> Identity:
     return Identity("ada", scopes(texts))
 
 
-def sources() -> list[SourceFunctions[Any]]:
+def sources() -> list[DataSource[Any]]:
     return [*device_sources(Inventory({})), recording_source(None), mock.SOURCE]
 
 
@@ -81,7 +81,7 @@ def actions() -> Iterator[dict[str, Any]]:
         yield {each.name: each for each in (*own, *device_actions(Inventory({})), *recording_actions(None))}
 
 
-def request_of(source: SourceFunctions[Any], **more: Any) -> Request:
+def request_of(source: DataSource[Any], **more: Any) -> Request:
     keys = {name: DEMO[name] for name, field in source.request.model_fields.items() if name in DEMO}
     made: Request = source.request(**keys, **more)
     return made
@@ -99,7 +99,7 @@ def may(identity: Identity, request: Request, doing: Doing) -> bool:
         return False
 
 
-def supported(source: SourceFunctions[Any]) -> set[Doing]:
+def supported(source: DataSource[Any]) -> set[Doing]:
     does: dict[Doing, tuple[object, object]] = {
         "read": (source.read, source.aread),
         "write": (source.write, source.awrite),
@@ -117,7 +117,7 @@ def test_every_request_type_declares_what_each_of_its_functions_demands() -> Non
 
 @pytest.mark.parametrize("source", sources(), ids=lambda source: source.request.type)
 @pytest.mark.parametrize("doing", get_args(Doing))
-def test_a_request_is_had_with_its_verb_and_with_no_other(source: SourceFunctions[Any], doing: Doing) -> None:
+def test_a_request_is_had_with_its_verb_and_with_no_other(source: DataSource[Any], doing: Doing) -> None:
     demands = REQUESTS[source.request.type]
     asked: Doing = "read" if doing == "describe" else doing
     request = request_of(source)
@@ -135,7 +135,7 @@ def test_a_request_is_had_with_its_verb_and_with_no_other(source: SourceFunction
 @pytest.mark.parametrize(
     "source", [each for each in sources() if "interrupt" in each.request.model_fields], ids=lambda s: s.request.type
 )
-def test_who_interrupts_a_program_must_be_allowed_to_run_one(source: SourceFunctions[Any]) -> None:
+def test_who_interrupts_a_program_must_be_allowed_to_run_one(source: DataSource[Any]) -> None:
     request = request_of(source, interrupt=True)
     for doing in supported(source):
         verb = REQUESTS[source.request.type][doing]

@@ -14,9 +14,9 @@ from fastflight.app.routes import Owners, Routes
 from fastflight.client.connection import ServerConnection
 from fastflight.device import Inventory
 from fastflight.errors import DataError, FileMissing, TransportClosed
-from fastflight.service import SourceFunctions
 from fastflight.service.requests import DeviceFile, DeviceSession
 from fastflight.service.source import AsyncIncoming
+from tests.support.function_source import FunctionSource
 from tests.support.refusals import refused
 from tests.support.servers import serving
 
@@ -55,7 +55,9 @@ class AtOneServer:
 
 
 def forwarded(routes: object) -> Forwarded:
-    return Forwarded(cast(Routes, routes), cast(SourceFunctions[Any], None), lambda _: iter(()))
+    # Not called: no device of these tests is on this server.
+    here = FunctionSource(DeviceFile, **dict.fromkeys(("read", "aread", "awrite", "aexchange"), pytest.fail))
+    return Forwarded(cast(Routes, routes), here, lambda _: [], lambda _: iter(()))
 
 
 @pytest.fixture

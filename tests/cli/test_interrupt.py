@@ -23,9 +23,10 @@ from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.concurrency import Shards
 from fastflight.server import FlightServer
-from fastflight.service import Catalog, SourceFunctions
+from fastflight.service import Catalog
 from fastflight.service.requests import DeviceExec
 from fastflight.service.source import AsyncReading
+from tests.support.function_source import FunctionSource
 
 pty = pytest.importorskip("pty", reason="only a pseudo-terminal shows how far a copy is")
 import fcntl  # noqa: E402  # where there is the one, there are the others
@@ -212,7 +213,7 @@ def test_what_waits_for_its_device_ends_at_once_and_is_not_begun(number: signal.
         raise AssertionError("nobody ends this")
 
     catalog = Catalog()
-    catalog.add(SourceFunctions(DeviceExec, aread=waiting))
+    catalog.add(FunctionSource(DeviceExec, aread=waiting))
     with contextlib.closing(FlightServer(catalog, shards=Shards().start(), location="grpc://127.0.0.1:0")) as server:
         child = subprocess.Popen(
             [sys.executable, "-m", "fastflight", "exec", "demo", "1 + 1"],

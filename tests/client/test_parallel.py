@@ -18,10 +18,11 @@ from fastflight.client.parallel import combined
 from fastflight.concurrency import Shards
 from fastflight.errors import BusyError, RequestError, Stopped, TransportClosed, TransportError, TransportTimeout
 from fastflight.server import FlightServer
-from fastflight.service import Catalog, SourceFunctions
+from fastflight.service import Catalog
 from fastflight.service.requests import Mock, Request
 from fastflight.service.source import Estimate, Lot, Part, Parts, Reading
 from fastflight.sources import mock
+from tests.support.function_source import FunctionSource
 from tests.support.refusals import refused
 
 SOON = 10.0
@@ -62,7 +63,7 @@ class Servers:
         index = len(self.locations)
         catalog = Catalog()
         catalog.add(mock.SOURCE)
-        catalog.add(SourceFunctions(Divided, read=lambda request: self.read(index, request), parts=self.parts))
+        catalog.add(FunctionSource(Divided, read=lambda request: self.read(index, request), parts=self.parts))
         server = FlightServer(catalog, shards=Shards().start(), location="grpc://127.0.0.1:0")
         self._stack.callback(server.close, 0)
         self.locations.append(f"grpc://127.0.0.1:{server.port}")

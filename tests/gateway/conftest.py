@@ -18,9 +18,10 @@ from fastflight.concurrency import Shard, Shards
 from fastflight.gateway import Backend, Gateway, LocalBackend, application, listen
 from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.runtime.stream_registry import StreamRegistry
-from fastflight.service import Catalog, SourceFunctions
+from fastflight.service import Catalog
 from fastflight.sources import mock
 from fastflight.sources.state_actions import state_actions
+from tests.support.function_source import FunctionSource
 
 from ..server.conftest import SOON, Trial, Trials
 from .browsing import launched
@@ -53,7 +54,7 @@ def running() -> Iterator[TrialGateway]:
     trials = Trials()
     catalog = Catalog()
     catalog.add(mock.SOURCE)
-    catalog.add(SourceFunctions(Trial, read=trials.read, aread=trials.aread, write=trials.write, awrite=trials.awrite))
+    catalog.add(FunctionSource(Trial, read=trials.read, aread=trials.aread, write=trials.write, awrite=trials.awrite))
     registry = StreamRegistry()
     with Shards(1, "device") as shards, Shard("gateway") as shard:
         devices = Action("devices", "None.", EmptyBody, lambda _: [])

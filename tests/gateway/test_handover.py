@@ -15,7 +15,7 @@ from fastflight.concurrency import Shard
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.gateway.handover import run_writer, writer_in_thread, writer_on_shard
 from fastflight.runtime.stream import Stream
-from fastflight.service.source import Sent, Summary
+from fastflight.service.source import Incoming, Summary
 
 SOON = 20.0
 STREAM = cast(Stream, SimpleNamespace(passing=lambda: None, count=lambda rows, size: None))
@@ -25,7 +25,7 @@ def test_what_waits_when_an_upload_breaks_off_is_not_written() -> None:
     taken: list[int] = []
     at_it, go_on = threading.Event(), threading.Event()
 
-    def write(batches: Sent) -> Summary:
+    def write(batches: Incoming) -> Summary:
         for batch in batches:
             taken.append(batch.column("n")[0].as_py())
             at_it.set()
@@ -45,7 +45,7 @@ def test_what_waits_when_an_upload_breaks_off_is_not_written() -> None:
 
 
 def test_a_writer_that_takes_less_than_everything_has_failed() -> None:
-    def write(batches: Sent) -> Summary:
+    def write(batches: Incoming) -> Summary:
         return {"rows": next(batches).num_rows}
 
     async def rows() -> AsyncIterator[pa.RecordBatch]:

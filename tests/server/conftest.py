@@ -24,11 +24,12 @@ from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import Action, FlightServer, Tls
 from fastflight.server.connections import Address, send_states
 from fastflight.server.deadlines import Deadlines
-from fastflight.service import Catalog, SourceFunctions
+from fastflight.service import Catalog, DataSource
 from fastflight.service.requests import Demands, Request, Verb
 from fastflight.service.source import Acknowledge, AsyncReading, Lot, Noted, Progress, Reading, Summary
 from fastflight.sources import mock
 from fastflight.transport.tcp_info import SendState
+from tests.support.function_source import FunctionSource
 from tests.support.waiting import until
 
 # For waits that end as soon as something happens; reached only when it does not.
@@ -241,13 +242,13 @@ class Later:
 
 @contextmanager
 def trial_server(
-    limits: Limits = DEFAULT_LIMITS, trial: SourceFunctions[Trial] | None = None, tls: Tls | None = None, **more: Any
+    limits: Limits = DEFAULT_LIMITS, trial: DataSource[Trial] | None = None, tls: Tls | None = None, **more: Any
 ) -> Iterator[TrialServer]:
     """A server with two sources: the benchmark table, and `trial` or the one that does as it is told."""
     trials = Trials()
     catalog = Catalog()
     catalog.add(mock.SOURCE)
-    told = SourceFunctions(Trial, read=trials.read, aread=trials.aread, write=trials.write, awrite=trials.awrite)
+    told = FunctionSource(Trial, read=trials.read, aread=trials.aread, write=trials.write, awrite=trials.awrite)
     catalog.add(trial or told)
     greet = Action("greet", "Says hello.", Greeting, lambda body: [{"said": f"hello {body.name}"}])
     shards = Shards(2, "test").start()

@@ -13,8 +13,9 @@ import pytest
 from fastflight.client.failure import typed
 from fastflight.errors import ResourceExhausted
 from fastflight.runtime.admission import Limits
-from fastflight.service import SourceFunctions
+from fastflight.service import DataSource
 from fastflight.service.source import Estimate, Reading
+from tests.support.function_source import FunctionSource
 from tests.support.refusals import refused
 from tests.support.waiting import until
 
@@ -172,8 +173,8 @@ class SlowSource:
     def __init__(self) -> None:
         self.asked, self.go = threading.Event(), threading.Event()
 
-    def source(self) -> SourceFunctions[Trial]:
-        return SourceFunctions(Trial, read=lambda request: Reading(SCHEMA, iter([])), describe=self.describe)
+    def source(self) -> DataSource[Trial]:
+        return FunctionSource(Trial, read=lambda request: Reading(SCHEMA, iter([])), describe=self.describe)
 
     def describe(self, request: Trial) -> Estimate:
         self.asked.set()

@@ -9,8 +9,9 @@ import pyarrow.flight as flight
 import pytest
 
 from fastflight.server.descriptions import MAX_KEPT_DESCRIPTION_BYTES
-from fastflight.service import SourceFunctions
+from fastflight.service import DataSource
 from fastflight.service.source import Estimate, Reading
+from tests.support.function_source import FunctionSource
 
 from .conftest import SCHEMA, Trial, TrialServer, trial_server
 
@@ -32,8 +33,8 @@ class Described:
         self.keep_seconds = keep_seconds
         self.times = 0
 
-    def source(self) -> SourceFunctions[Trial]:
-        return SourceFunctions(Trial, read=lambda request: Reading(SCHEMA, iter([])), describe=self.describe)
+    def source(self) -> DataSource[Trial]:
+        return FunctionSource(Trial, read=lambda request: Reading(SCHEMA, iter([])), describe=self.describe)
 
     def describe(self, request: Trial) -> Estimate:
         self.times += 1

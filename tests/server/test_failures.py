@@ -12,9 +12,9 @@ import pyarrow.flight as flight
 import pytest
 
 from fastflight.errors import DeviceError
-from fastflight.service import SourceFunctions
 from fastflight.service.requests import Request
 from fastflight.service.source import AsyncReading, Lot, Reading, Summary
+from tests.support.function_source import FunctionSource
 
 from .conftest import SCHEMA, TrialServer, trial_server
 from .test_answers import ticket
@@ -129,7 +129,7 @@ async def aread(request: FailingRequest) -> AsyncReading:
 
 @pytest.fixture
 def failing() -> Iterator[TrialServer]:
-    with trial_server(trial=SourceFunctions(FailingRequest, read=read, aread=aread)) as running:
+    with trial_server(trial=FunctionSource(FailingRequest, read=read, aread=aread)) as running:
         yield running
 
 

@@ -21,8 +21,8 @@ from fastflight.errors import Stopped
 from fastflight.runtime.admission import SILENT_SECONDS, Limits
 from fastflight.server.connections import send_states
 from fastflight.server.deadlines import GRACE_SECONDS
-from fastflight.service import SourceFunctions
 from fastflight.service.source import Acknowledge, AsyncIncoming, AsyncReading, Lot, Progress, Reading, Summary
+from tests.support.function_source import FunctionSource
 from tests.support.waiting import until
 
 from .conftest import SCHEMA, SOON, Later, Trial, TrialServer, trial_server
@@ -134,7 +134,7 @@ def test_who_waits_for_a_slow_device_is_not_silent(mode: str) -> None:
         await asyncio.to_thread(Later(running).after, 2 * SILENT_SECONDS)
         return {"rows": rows}
 
-    with trial_server(trial=SourceFunctions(Trial, write=write, awrite=awrite)) as running:
+    with trial_server(trial=FunctionSource(Trial, write=write, awrite=awrite)) as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         with writer:
             writer.write_batch(BATCH)
@@ -172,7 +172,7 @@ def test_who_waits_for_word_of_what_it_sent_is_not_silent(mode: str) -> None:
             raise
         return {}
 
-    with trial_server(trial=SourceFunctions(Trial, write=write, awrite=awrite)) as running:
+    with trial_server(trial=FunctionSource(Trial, write=write, awrite=awrite)) as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         writer.write_batch(BATCH)
         assert took.wait(SOON)
@@ -213,7 +213,7 @@ def test_who_waits_for_word_of_one_that_passes_it_on_is_not_silent_either(mode: 
             has_it.set()
         return {}
 
-    with trial_server(trial=SourceFunctions(Trial, write=write, awrite=awrite)) as running:
+    with trial_server(trial=FunctionSource(Trial, write=write, awrite=awrite)) as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         with writer:
             writer.write_batch(BATCH)
@@ -243,7 +243,7 @@ def test_an_exchange_may_be_silent_until_its_answer_has_ended(mode: str) -> None
 
         return AsyncReading(SCHEMA, answer())
 
-    with trial_server(trial=SourceFunctions(Trial, exchange=exchange, aexchange=aexchange)) as running:
+    with trial_server(trial=FunctionSource(Trial, exchange=exchange, aexchange=aexchange)) as running:
         client = flight.connect(f"grpc://127.0.0.1:{running.server.port}")
         writer, reader = client.do_exchange(command(type="trial", mode=mode))
         writer.begin(SCHEMA)
@@ -268,7 +268,7 @@ def test_an_exchange_that_does_not_even_begin_is_cut(mode: str) -> None:
     async def aexchange(request: Trial, schema: pa.Schema, batches: object) -> AsyncReading:
         raise AssertionError("nothing was sent")
 
-    with trial_server(trial=SourceFunctions(Trial, exchange=exchange, aexchange=aexchange)) as running:
+    with trial_server(trial=FunctionSource(Trial, exchange=exchange, aexchange=aexchange)) as running:
         client = flight.connect(f"grpc://127.0.0.1:{running.server.port}")
         writer, _ = client.do_exchange(command(type="trial", mode=mode))
         later = Later(running)
@@ -319,7 +319,7 @@ def test_a_client_that_leaves_before_an_exchange_answers_is_no_error_of_the_serv
         assert left.wait(SOON)
         return Reading(SCHEMA, iter(()))
 
-    with trial_server(trial=SourceFunctions(Trial, exchange=exchange)) as running:
+    with trial_server(trial=FunctionSource(Trial, exchange=exchange)) as running:
         location, asked = f"grpc://127.0.0.1:{running.server.port}", json.dumps({"type": "trial"})
         with subprocess.Popen([sys.executable, "-c", WAITS_FOR_AN_ANSWER, location, asked]) as client:
             assert opened.wait(SOON)

@@ -23,9 +23,9 @@ from fastflight.errors import Stopped
 from fastflight.runtime.admission import STALLED_LIVE_SECONDS, STALLED_SECONDS, Limits
 from fastflight.runtime.stream import Stream
 from fastflight.server.connections import Address, address, cut, send_states
-from fastflight.service import SourceFunctions
 from fastflight.service.source import AsyncIncoming, AsyncReading, Incoming, Lot, Reading
 from fastflight.transport.tcp_info import SendState
+from tests.support.function_source import FunctionSource
 from tests.support.waiting import until
 
 from .conftest import SCHEMA, SOON, Later, Trial, TrialServer, trial_server
@@ -46,7 +46,7 @@ class Heavy:
 
     def __init__(self) -> None:
         self.closed = threading.Event()
-        self.source = SourceFunctions(
+        self.source = FunctionSource(
             Trial, read=self.read, aread=self.aread, exchange=self.exchange, aexchange=self.aexchange
         )
 
@@ -165,7 +165,7 @@ def test_one_that_is_stopped_while_its_source_opens_says_why() -> None:
         await asyncio.Event().wait()
         raise AssertionError("never")
 
-    with trial_server(trial=SourceFunctions(Trial, aread=aread)) as running:
+    with trial_server(trial=FunctionSource(Trial, aread=aread)) as running:
 
         def stop() -> None:
             assert opening.wait(SOON)

@@ -22,8 +22,8 @@ from fastflight.concurrency.offload import unbroken
 from fastflight.errors import DataError, Stopped
 from fastflight.server import uploads
 from fastflight.server.incoming import ABORT, MAX_APP_METADATA_BYTES, Incoming
-from fastflight.service import SourceFunctions
 from fastflight.service.source import Acknowledge, Progress, Summary
+from tests.support.function_source import FunctionSource
 from tests.support.refusals import refused
 
 from .conftest import SCHEMA, SOON, Trial, TrialServer, trial_server
@@ -163,7 +163,7 @@ def test_a_client_that_is_killed_while_its_rows_are_stored_ends_the_write(monkey
         return {}
 
     killed = KILLED.replace("reader.read()", "writer.done_writing()\nreader.read()")
-    with trial_server(trial=SourceFunctions(Trial, awrite=awrite)) as running:
+    with trial_server(trial=FunctionSource(Trial, awrite=awrite)) as running:
         location, request = f"grpc://127.0.0.1:{running.server.port}", json.dumps({"type": "trial"})
         subprocess.run([sys.executable, "-c", killed, location, request], check=False, timeout=SOON * 3)
         assert cancelled.wait(SOON)
@@ -243,7 +243,7 @@ def test_one_that_is_ended_while_its_rows_wait_is_not_a_shorter_one(mode: str, m
         return {}
 
     monkeypatch.setattr(Channel, "finish", finished)
-    with trial_server(trial=SourceFunctions(Trial, write=write, awrite=awrite)) as running:
+    with trial_server(trial=FunctionSource(Trial, write=write, awrite=awrite)) as running:
         writer, _ = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         for _ in range(3):
             writer.write_batch(BATCH)
@@ -285,7 +285,7 @@ def test_a_writer_that_needs_longer_than_it_is_given_ends_by_itself(mode: str, m
             await unbroken(asyncio.to_thread(go_on.wait, SOON))
             cleaned.set()
 
-    with trial_server(trial=SourceFunctions(Trial, write=write, awrite=awrite)) as running:
+    with trial_server(trial=FunctionSource(Trial, write=write, awrite=awrite)) as running:
         writer, reader = running.client.do_put(command(type="trial", mode=mode), SCHEMA)
         writer.write_batch(BATCH)
         assert reader.read() is not None

@@ -118,10 +118,7 @@ def test_with_a_description_an_answer_may_be_empty() -> None:
 def test_what_is_wrong_with_a_description_or_parts(functions: dict[str, Any], says: str) -> None:
     made = Source(Sales, read=read, **functions).functions()
     with pytest.raises(SourceError, match=f"source sales: {says}"):
-        if made.describe is not None:
-            made.describe(Sales())
-        elif made.parts is not None:
-            made.parts(Sales(), Estimate(None))
+        made.parts(Sales(), made.describe(Sales()))
 
 
 def test_a_request_on_the_wire() -> None:

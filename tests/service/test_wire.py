@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
-from fastflight.service import Catalog, SourceFunctions, decode, decode_path, encode
+from fastflight.service import Catalog, decode, decode_path, encode
 from fastflight.service.choices import MAX_REQUEST_BYTES
 from fastflight.service.requests import (
     DeviceExec,
@@ -22,6 +22,7 @@ from fastflight.service.requests import (
     Request,
 )
 from fastflight.service.wire import MAX_SHOWN_CHARACTERS
+from tests.support.function_source import FunctionSource
 from tests.support.refusals import refused
 
 
@@ -29,7 +30,7 @@ from tests.support.refusals import refused
 def catalog() -> Catalog:
     catalog = Catalog()
     for request in (DeviceFile, DeviceTree, DeviceListing, DeviceExec, DeviceSession, Mock):
-        catalog.add(SourceFunctions(request))
+        catalog.add(FunctionSource(request))
     return catalog
 
 

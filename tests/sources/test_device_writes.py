@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,7 +14,7 @@ from fastflight.concurrency import Channel
 from fastflight.device import Inventory
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.service.requests import DeviceFile, DeviceSession, DeviceTree
-from fastflight.service.source import Sent, Writer
+from fastflight.service.source import Incoming
 from fastflight.sources.device_file import DeviceFiles
 from fastflight.sources.device_session import DeviceSessions
 from fastflight.sources.device_tree import DeviceTrees
@@ -49,11 +50,11 @@ def test_a_row_that_nobody_wants_any_more_is_broken_off(
     inventory: Inventory, tmp_path: Path, source: type, request_: object, batch: pa.RecordBatch
 ) -> None:
     device = inventory.device("demo")
-    write: Writer[object] = source(inventory).write
+    write: Callable[..., Any] = source(inventory).write
     batches = Channel[pa.RecordBatch](1)
     raised: list[FastFlightError] = []
 
-    def run(batches: Sent) -> None:
+    def run(batches: Incoming) -> None:
         try:
             write(request_, batch.schema, batches, lambda state: None)
         except FastFlightError as error:

@@ -12,11 +12,11 @@ from fastflight.access.identity import Identity, scopes
 from fastflight.concurrency import Shard
 from fastflight.errors import Forbidden
 from fastflight.runtime.outgoing import close
-from fastflight.service import SourceFunctions
 from fastflight.service.requests import DeviceFile, FleetFile
 from fastflight.service.source import Estimate, Reading, Summary
 from fastflight.sources.fleet_file import FleetFiles
 from fastflight.sources.reading import Lot, begin
+from tests.support.function_source import FunctionSource
 from tests.support.refusals import refused
 from tests.support.source_items import items
 
@@ -26,7 +26,7 @@ ADA = Identity("ada", scopes(["read:*", "exec:lab-*"]))
 
 
 def parts(devices: str) -> list[str]:
-    files = FleetFiles(SourceFunctions(DeviceFile), lambda: NAMES, lambda name: pytest.fail("none is read"), lambda: [])
+    files = FleetFiles(FunctionSource(DeviceFile), lambda: NAMES, lambda name: pytest.fail("none is read"), lambda: [])
     asked = FleetFile(devices=devices, path="/x.csv", schema={"a": "int64"}, interrupt=True)
     narrowed = Authority().authorize(ADA, asked, "read")
     return [part.request.devices for part in files.parts(narrowed, Estimate(None)).parts]
@@ -56,7 +56,7 @@ def test_a_device_whose_columns_will_not_do_is_given_back_at_once() -> None:
         return begin(KnownSchema(schema), rows_as_lots(rows(request.device, schema)))
 
     with Shard() as shard:
-        files = FleetFiles(SourceFunctions(DeviceFile, read=read), lambda: NAMES[:2], lambda name: shard, lambda: [])
+        files = FleetFiles(FunctionSource(DeviceFile, read=read), lambda: NAMES[:2], lambda name: shard, lambda: [])
         reading = files.read(FleetFile(path="/x.arrow"))
         assert closed[:1] == ["lab-1"]
         assert sum(getattr(item, "num_rows", 0) for item in items(reading)) == 1

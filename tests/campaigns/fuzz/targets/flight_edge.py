@@ -31,7 +31,7 @@ from fastflight.protocol.flight_sql import (
 from fastflight.server import FlightServer
 from fastflight.server.flight_sql import FlightSql
 from fastflight.server.sql_commands import CREATE
-from fastflight.service import Catalog, SourceFunctions
+from fastflight.service import Catalog
 from fastflight.service.requests import DeviceFile, DeviceTree, Sql
 from fastflight.service.source import Acknowledge, Estimate, Reading, Summary
 from fastflight.sources import mock
@@ -42,6 +42,7 @@ from tests.campaigns.fuzz.material import Material
 from tests.campaigns.fuzz.protobuf import field
 from tests.campaigns.fuzz.target import Target
 from tests.campaigns.fuzz.targets.flight_sql import SCHEMA, FewTables
+from tests.support.function_source import FunctionSource
 
 SERVICE = "/arrow.flight.protocol.FlightService/"
 # Far longer than any answer takes: what is met is a hang.
@@ -132,9 +133,9 @@ def served() -> Iterator[None]:
     """A server, and a channel to it."""
     catalog = Catalog()
     catalog.add(mock.SOURCE)
-    catalog.add(SourceFunctions(DeviceFile, write=write))
-    catalog.add(SourceFunctions(DeviceTree, write=write_tree))
-    catalog.add(SourceFunctions(Sql, read=lambda _: Reading(SCHEMA), describe=lambda _: Estimate(SCHEMA)))
+    catalog.add(FunctionSource(DeviceFile, write=write))
+    catalog.add(FunctionSource(DeviceTree, write=write_tree))
+    catalog.add(FunctionSource(Sql, read=lambda _: Reading(SCHEMA), describe=lambda _: Estimate(SCHEMA)))
     sql = FlightSql(FewTables())
     (create,) = (action for action in sql.actions() if action.name == CREATE)
     (prepared,) = create.run(encode(ActionCreatePreparedStatementRequest("select ?")), ANYBODY)

@@ -6,12 +6,13 @@ import json
 from typing import Any
 
 from fastflight.errors import RequestError
-from fastflight.service import Catalog, SourceFunctions, decode, decode_path, encode, requests
+from fastflight.service import Catalog, decode, decode_path, encode, requests
 from fastflight.service.wire import MAX_SHOWN_CHARACTERS, parse, validate
 from fastflight.sources.actions import Execute, Hash, Rename, Reset
 from tests.campaigns.fuzz.material import Material
 from tests.campaigns.fuzz.target import Target
 from tests.campaigns.fuzz.varied_json import VALUES
+from tests.support.function_source import FunctionSource
 
 CATALOG = Catalog()
 for _request in (
@@ -24,7 +25,7 @@ for _request in (
     requests.Recording,
     requests.Mock,
 ):
-    CATALOG.add(SourceFunctions(_request))
+    CATALOG.add(FunctionSource(_request))
 BODIES = (Hash, Rename, Execute, Reset)
 # More than a key, what was given, what is allowed and a hint: a message for people.
 MAX_MESSAGE_CHARACTERS = 2000

@@ -1,0 +1,42 @@
+"""Which of a source's functions serves a request, and what the catalog knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from fastflight.errors import RequestError
+from fastflight.service import Catalog
+from fastflight.service.requests import Mock
+from fastflight.sources import mock
+from tests.support.function_source import FunctionSource
+
+
+def test_both_modes_of_a_source_that_has_both() -> None:
+    assert mock.SOURCE.function("read", "sync") == ("sync", mock.read)
+    assert mock.SOURCE.function("read", "async") == ("async", mock.aread)
+    assert mock.SOURCE.function("write", "sync") == ("sync", mock.write)
+    assert mock.SOURCE.function("write", "async") == ("async", mock.awrite)
+
+
+def test_a_source_with_one_mode_serves_all_requests_in_it() -> None:
+    only_sync = FunctionSource(Mock, read=mock.read, write=mock.write)
+    assert only_sync.function("read", "async") == ("sync", mock.read)
+    assert only_sync.function("write", "async") == ("sync", mock.write)
+    only_async = FunctionSource(Mock, aread=mock.aread)
+    assert only_async.function("read", "sync") == ("async", mock.aread)
+
+
+def test_what_a_source_does_not_support() -> None:
+    for doing, done in (("read", "read"), ("write", "written"), ("exchange", "exchanged")):
+        with pytest.raises(RequestError, match=f"type: mock cannot be {done}"):
+            FunctionSource(Mock).function(doing, "sync")
+
+
+def test_a_catalog_keeps_its_sources_by_wire_name() -> None:
+    catalog = Catalog()
+    catalog.add(mock.SOURCE)
+    assert catalog.names == ["mock"]
+    assert catalog.source_of(Mock()) is mock.SOURCE
+    assert list(catalog) == [mock.SOURCE]
+    with pytest.raises(ValueError, match="two sources"):
+        catalog.add(mock.SOURCE)
