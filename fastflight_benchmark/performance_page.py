@@ -35,6 +35,13 @@ SHOWN_ROWS = (40, 1_000, 10_000)
 SHOWN_CONNECTIONS = (1, 16)
 BATCHES = {40: "8 kB", 1_000: "190 kB", 5_000: "950 kB", 10_000: "2 MB"}
 ROW_BYTES = 50 * 4
+FILE_BYTES = 10_000
+GLANCE_NAMES = {
+    "bare": "bare pyarrow",
+    "bare-parsing": "bare pyarrow that reads the request",
+    "fastflight-0.4-sync": "FastFlight, sync",
+    "fastflight-0.4-async": "FastFlight, async",
+}
 # The most that SQL may take, by the time of the other contender: the project's targets.
 SQL_TARGETS = (
     (sql.AGGREGATE, sql.SQL, sql.DUCKDB, 1 / 0.7),
@@ -73,6 +80,51 @@ def _machines() -> str:
         measured = machine.in_one_line(description["machine"])
         lines.append(f"- `{suite}`, `--runs {description['runs']}`: {measured}. Missing peers: {missing}.")
     return "\n".join(lines)
+
+
+def _glance() -> str:
+    """What a user gets, wins and losses alike: a figure of ours, the other's, and how many times as fast ours is."""
+    lines = []
+    for baud, content, operation, text in (
+        (115_200, "random", "download", "from a board"),
+        (921_600, "random", "download", "from a board"),
+        (115_200, "csv", "upload", "of CSV to a board, deflated on the way"),
+    ):
+        by = _transfer(baud, content, operation)
+        what = f"10 kB {text}, {baud} baud (its line needs {10 * FILE_BYTES / baud:.2f} s)"
+        lines.append(_compared(what, "s", 2, by[SYNC], by["mpremote"], "mpremote"))
+    for rows, clients in ((40, 1), (1_000, 1), (10_000, 1), (1_000, 64)):
+        by = _cell("throughput", rows, clients, 0)
+        what = f"table in batches of {BATCHES[rows]}, {clients} reader{'s' if clients > 1 else ''}, {{}}"
+        for mode, peers in ((SYNC, ("bare", "fastflight-0.4-sync")), (ASYNC, ("fastflight-0.4-async",))):
+            lines += [
+                _compared(what.format(mode), "MiB/s", 0, by[mode], by[peer], peer) for peer in peers if peer in by
+            ]
+    (small,) = stored("requests").of("rate", contender=SYNC, operation="do_get", load="flight-client", connections=16)
+    for peer in ("bare-parsing", "fastflight-0.4-sync"):
+        (theirs,) = stored("requests").of("rate", contender=peer, **small.cell)
+        lines.append(_compared("table of 10 rows, 16 connections, sync", "per second", 0, small, theirs, peer))
+    asked = {row.contender: row for row in stored("sql").of("time", task=sql.AGGREGATE)}
+    lines.append(
+        _compared(
+            "SQL: an aggregate over 1 GB of recordings", "ms", 0, asked[sql.SQL], asked[sql.DUCKDB], "DuckDB alone"
+        )
+    )
+    times = {dict(cell)["task"]: by for cell, by in stored("commands").cells("time").items()}["list a folder"]
+    lines.append(_compared("`fastflight ls` with a server", "s", 2, times[SERVER], times[MPREMOTE], "mpremote"))
+    return table(("what", "fastflight", "beside", "its figure", "times as fast"), lines)
+
+
+def _transfer(baud: int, content: str, operation: str) -> dict[str, Row]:
+    labels = {"part": "file", "baud": baud, "content": content, "bytes": FILE_BYTES, "operation": operation}
+    return {row.contender: row for row in stored("transfer").of("time", **labels)}  # type: ignore[arg-type]
+
+
+def _compared(what: str, unit: str, digits: int, ours: Row, theirs: Row, other: str) -> list[str]:
+    """Return a line of `_glance`. Where less is better (`s`, `ms`) the ratio is turned round."""
+    times = median(ratios(theirs, ours) if ours.better == "less" else ratios(ours, theirs))
+    figures = [f"{row.median:,.{digits}f} {unit}" for row in (ours, theirs)]
+    return [what, figures[0], GLANCE_NAMES.get(other, other), figures[1], f"{times:.2f}"]
 
 
 def _cell(measure: str, rows: int, clients: int, delay: int) -> dict[str, Row]:
@@ -205,6 +257,7 @@ def _sql() -> str:
 
 TABLES: Mapping[str, Callable[[], str]] = {
     "machines": _machines,
+    "glance": _glance,
     "peers": _peers,
     "sweep": _sweep,
     "claims": _claims,
