@@ -1,9 +1,9 @@
 """Makes the parts of the reference that come from the code: commands, requests, actions, errors, settings, metrics.
 
 `PARTS` maps a page of this folder to a function that returns Markdown, which replaces the line `MARK` of the page.
-Names, types, limits, defaults and texts come from the code. What a key of a request or of a fleet file means is in
-`reference/keys.toml`. A key without a text there, or a text without a key, is a `ValueError`: the pages cannot describe
-what does not exist, or leave out what does.
+Names, types, limits, defaults and texts come from the code. What a key of a request means is in `reference/keys.toml`,
+which also has the keys of text files for the fleet file. A key without a text, or a text without a key, is a
+`ValueError`: the pages cannot describe what does not exist, or leave out what does.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from pydantic import BaseModel
 from fastflight import errors
 from fastflight.access.action import Action, EmptyBody, RawAction
 from fastflight.access.authority import Authority
+from fastflight.app.config import FleetFile, is_reloaded
 from fastflight.app.device_address import PASSWORD_VARIABLE
-from fastflight.app.fleet_file import FleetTables
 from fastflight.cli.main import COMMANDS, PANELS, load
 from fastflight.cli.server_options import TOKEN_VARIABLE
 from fastflight.concurrency import Shards
@@ -170,13 +170,16 @@ def settings_part() -> str:
     """Return the part on settings: the fleet file, and environment variables."""
     texts = tomllib.loads(KEYS.read_text(encoding="utf-8"))["settings"]
     rows = [*settings()]
-    _check_used(set(texts), {key for key, _, _ in rows})
+    _check_used(set(texts), {key for key, _, _, text in rows if not text})
     parts = [
         "## Fleet file",
-        "`*` stands for the name of a device.",
+        "`*` stands for the name of a device. A reload (SIGHUP) applies the keys that say so, and logs the others.",
         _table(
-            ("key", "type", "default", "meaning"),
-            [(f"`{key}`", kind, default, texts[key]) for key, kind, default in rows],
+            ("key", "type", "default", "reload", "meaning"),
+            [
+                (f"`{key}`", kind, default, "applied" if is_reloaded(key) else "restart", text or texts[key])
+                for key, kind, default, text in rows
+            ],
         ),
         "## Environment variables",
         _table(("variable", "meaning"), sorted(variables().items())),
@@ -184,13 +187,15 @@ def settings_part() -> str:
     return _page(parts)
 
 
-def settings() -> Iterator[tuple[str, str, str]]:
-    """Yield the key, the type and the default of each setting of a fleet file."""
-    schema = FleetTables.model_json_schema()
+def settings() -> Iterator[tuple[str, str, str, str]]:
+    """Yield the key, the type, the default and the text of each setting of a fleet file."""
+    schema = FleetFile.model_json_schema()
     yield from _settings(schema, schema["$defs"], "")
 
 
-def _settings(schema: Mapping[str, Any], definitions: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str, str]]:
+def _settings(
+    schema: Mapping[str, Any], definitions: Mapping[str, Any], prefix: str
+) -> Iterator[tuple[str, str, str, str]]:
     for key, given in schema["properties"].items():
         at = f"{prefix}{key}"
         below = [each for each in (given, *given.get("anyOf", ())) if "$ref" in each]
@@ -198,11 +203,11 @@ def _settings(schema: Mapping[str, Any], definitions: Mapping[str, Any], prefix:
         if isinstance(values, Mapping) and "$ref" in values:
             below, at = [values], f"{at}.*"
         if not below:
-            yield at, type_of(given), default_of(given, key in schema.get("required", ()))
+            yield at, type_of(given), default_of(given, key in schema.get("required", ())), given.get("description", "")
         for reference in below:
             if ".*." in f"{at}.":
                 if not at.endswith("*"):
-                    yield at, "table", ""
+                    yield at, "table", "", given.get("description", "")
             yield from _settings(definitions[reference["$ref"].rpartition("/")[2]], definitions, f"{at}.")
 
 

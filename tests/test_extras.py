@@ -54,8 +54,8 @@ def test_a_server_loads_nothing_that_it_does_not_use_yet() -> None:
     code = (
         "import sys\n"
         "from fastflight.app.compose import open_server\n"
-        "from fastflight.app.settings import ServeSettings\n"
-        "open_server(ServeSettings('grpc://127.0.0.1:0')).close()\n"
+        "from fastflight.app.config import Config\n"
+        "open_server(Config(location='grpc://127.0.0.1:0')).close()\n"
         "sys.exit(', '.join({'nats', 'google.protobuf', 'duckdb'} & {*sys.modules}) or 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=SECONDS)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from fastflight.access.authenticator import Authenticator, Tls
 from fastflight.access.authority import Authority
-from fastflight.app.access_settings import AccessSettings, read_pem
+from fastflight.app.config import AuthTable, TlsTable
+from fastflight.app.key_files import read_pem
 from fastflight.app.token_file import TokenFile
 from fastflight.errors import RequestError
 
@@ -20,18 +21,18 @@ class Access:
     tls: Tls | None = None
 
 
-def access_of(settings: AccessSettings, authority: Authority) -> Access:
-    """Read the files that `settings` name. `RequestError` names the one that is missing or wrong."""
+def access_of(auth: AuthTable | None, tls: TlsTable | None, authority: Authority) -> Access:
+    """Read the files that the settings name. `RequestError` names the one that is missing or wrong."""
     authenticator = None
-    if settings.tokens is not None:
+    if auth is not None:
         try:
-            authenticator = Authenticator(TokenFile(settings.tokens))
+            authenticator = Authenticator(TokenFile(auth.tokens))
         except RequestError as error:
-            if str(settings.tokens) in error.where:
+            if str(auth.tokens) in error.where:
                 raise
-            where = f"{settings.tokens}: {error.where}" if error.where else str(settings.tokens)
+            where = f"{auth.tokens}: {error.where}" if error.where else str(auth.tokens)
             raise RequestError(error.what, where=where, hint=error.hint) from error
-    if settings.tls is None:
+    if tls is None:
         return Access(authority, authenticator)
-    client_ca = None if settings.tls.client_ca is None else read_pem(settings.tls.client_ca)
-    return Access(authority, authenticator, Tls(read_pem(settings.tls.cert), read_pem(settings.tls.key), client_ca))
+    client_ca = None if tls.client_ca is None else read_pem(tls.client_ca)
+    return Access(authority, authenticator, Tls(read_pem(tls.cert), read_pem(tls.key), client_ca))

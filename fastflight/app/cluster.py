@@ -13,11 +13,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from fastflight.app.cluster_settings import ClusterSettings
+from fastflight.app.config import ClusterSettings, Config
 from fastflight.app.forwarding import Forwarding
 from fastflight.app.nats_address import nats_address
 from fastflight.app.served_devices import ServedDevices
-from fastflight.app.settings import ServeSettings
 from fastflight.client.credentials import Credentials
 from fastflight.cluster.connection import ClusterConnection, NatsAddress
 from fastflight.cluster.ownership import Ownership
@@ -60,25 +59,25 @@ class ClusterMember:
 
     def __init__(
         self,
-        settings: ServeSettings,
+        config: Config,
         served: ServedDevices,
         inventory: Inventory,
         catalog: Catalog,
     ) -> None:
-        assert settings.cluster is not None
-        self._settings = settings.cluster
-        self.name = settings.cluster.name
-        self._urls = settings.devices
+        assert config.cluster is not None
+        self._settings = config.cluster
+        self.name = config.cluster.name
+        self._urls = config.urls
         self._names = DeviceNames()
         address = nats_address(self._settings)
         self._shard = Shard("cluster").start()
         try:
-            profile = profile_of(settings, secrets.token_hex(8))
+            profile = profile_of(config, secrets.token_hex(8))
             self._connection, self._ownership = self._shard.submit(
                 _opened(self._settings, address, profile, served)
             ).result()
-            encrypted = settings.location.startswith("grpc+tls:")
-            ca = self._settings.server_ca if encrypted else None
+            encrypted = config.location.startswith("grpc+tls:")
+            ca = self._settings.server_ca_pem if encrypted else None
             self.forwarding = Forwarding(inventory, self, catalog, Credentials(self._settings.token, ca=ca))
         except BaseException:
             self._shard.close()
@@ -91,11 +90,11 @@ class ClusterMember:
         self._ownership.describe(replace(mine, location=self._settings.location or location, http=http or ""))
         self._running = [self._shard.submit(self._ownership.run()), self._shard.submit(self._check())]
 
-    def apply(self, settings: ServeSettings) -> None:
+    def apply(self, config: Config) -> None:
         """Use the devices of a fleet file that was read again. Those that have changed are taken anew."""
-        self._urls = settings.devices
+        self._urls = config.urls
         before = self._ownership.profile
-        after = profile_of(settings, before.boot)
+        after = profile_of(config, before.boot)
         self._ownership.describe(replace(after, name=before.name, location=before.location, http=before.http))
 
     def leave(self) -> None:
@@ -229,13 +228,12 @@ async def _opened(
     return connection, ownership
 
 
-def profile_of(settings: ServeSettings, boot: str) -> Profile:
+def profile_of(config: Config, boot: str) -> Profile:
     """Return what a server says of itself, without its addresses."""
-    cluster = settings.cluster
+    cluster = config.cluster
     assert cluster is not None
-    recorded = () if settings.recordings is None else settings.recordings.devices
     devices = {
-        name: digest_of(f"{url} {settings.bridges.get(name)} {name in recorded} {settings.publish.get(name)}")
-        for name, url in settings.devices.items()
+        name: digest_of(device.model_dump_json(exclude={"collect", "files", "servers"}))
+        for name, device in config.devices.items()
     }
     return Profile(cluster.name, boot, devices=devices, unreachable=cluster.unreachable, local=cluster.local)

@@ -1,4 +1,4 @@
-"""Builds a server from its settings: devices, sources, recordings, the Flight server, bridges and the gateway.
+"""Builds a server from its config: devices, sources, recordings, the Flight server, bridges and the gateway.
 
 `fastflight serve` runs `open_server`. Tests and the benchmark start a server in their own process with it.
 """
@@ -14,8 +14,9 @@ from prometheus_client.metrics_core import Metric
 from fastflight.access.actions import Actions
 from fastflight.access.authority import Authority
 from fastflight.app.access import access_of
-from fastflight.app.access_settings import check_location
+from fastflight.app.addresses import check_location
 from fastflight.app.collecting import Collectors
+from fastflight.app.config import Config
 from fastflight.app.device_address import device_address
 from fastflight.app.forwarded_files import ForwardedFiles
 from fastflight.app.recordings import open_recordings
@@ -28,8 +29,6 @@ from fastflight.app.running import (
     location_of,
 )
 from fastflight.app.served_devices import ServedDevices
-from fastflight.app.settings import ServeSettings
-from fastflight.client import DEFAULT_LOCATION
 from fastflight.concurrency import Shards
 from fastflight.device import Inventory
 from fastflight.extras import needs
@@ -58,18 +57,18 @@ from fastflight.sql.tables import Tables
 GATEWAY_SECONDS = 1.0
 
 
-def open_server(settings: ServeSettings) -> RunningServer:
+def open_server(config: Config) -> RunningServer:
     """Start a server. `RequestError` for a wrong setting, `TransportError` if an address cannot be listened on.
 
     What is opened first is closed last.
     """
-    check_location(settings.location, settings.access, DEFAULT_LOCATION)
-    if settings.http is not None:
+    check_location(config.location, tls=config.tls is not None, tokens=config.auth is not None)
+    if config.http is not None:
         # Before anything is opened. Only here, because FastAPI takes longer to load than most commands run.
         with needs("http", "--http"):
             from fastflight.app.gateway import open_local_gateway
             from fastflight.gateway import LocalBackend
-    if settings.cluster is not None:
+    if config.cluster is not None:
         with needs("cluster", "--cluster"):
             from fastflight.app.cluster import ClusterMember
             from fastflight.app.cluster_actions import ClusterActions
@@ -77,47 +76,44 @@ def open_server(settings: ServeSettings) -> RunningServer:
     # first request it would block an event loop that reads devices.
     pa.array([0])
     with ExitStack() as parts:
-        shards = Shards(settings.shards, owners=[source.name for source in settings.sources if source.runs_on_loop])
+        shards = Shards(config.shards, owners=[source.name for source in config.sources if source.runs_on_loop])
         # Here in case the inventory cannot be opened; below, so that it is closed before the inventory.
         parts.callback(shards.close)
-        # The devices of a cluster are added when this server owns them.
-        devices = {} if settings.cluster else settings.devices
-        inventory = parts.enter_context(
-            Inventory(devices, shards=shards, parse=device_address, agents=settings.agents, graces=settings.graces)
-        )
+        # `ServedDevices` adds the devices.
+        inventory = parts.enter_context(Inventory({}, shards=shards, parse=device_address))
         # Closed after the shards, when no more lines are read: everything that was read is then recorded.
-        recordings, shared = open_recordings(settings, inventory)
+        recordings, shared = open_recordings(config, inventory)
         if recordings is not None:
             parts.callback(recordings.close)
         parts.enter_context(shards)
-        registry = StreamRegistry(settings.limits)
+        registry = StreamRegistry(config.limits)
         log_of = (recordings or NoRecordings()).log
         publishers = Publishers(log_of, None if recordings is None else recordings.folder)
         # Before the shards and the recordings, from which publishers read.
         parts.callback(publishers.close)
-        served = ServedDevices(settings, inventory, shards, recordings, registry, publishers)
+        served = ServedDevices(config, inventory, shards, recordings, registry, publishers)
         parts.callback(served.close)
         served.open()
-        collectors = Collectors(inventory, settings.collect)
+        collectors = Collectors(inventory)
         parts.callback(collectors.close)
-        collectors.open()
+        collectors.apply(config.devices)
         catalog = Catalog()
-        files = DeviceFiles(inventory, FileCache(settings.sql.cache, settings.sql.cache_bytes), served.keys_of)
+        files = DeviceFiles(inventory, FileCache(config.sql.cache, config.sql.cache_bytes), served.keys_of)
         parts.callback(files.cache.close)
         member: ClusterMember | None = None
-        if settings.cluster is not None:
-            member = ClusterMember(settings, served, inventory, catalog)
+        if config.cluster is not None:
+            member = ClusterMember(config, served, inventory, catalog)
             parts.callback(member.close)
             if shared is not None:
                 shared.token_of = member.token
         on_board = device_sources(
             inventory,
-            settings.limits.idle_seconds,
+            config.limits.idle_seconds,
             files,
             names=None if member is None else member.names,
             passed_on=None if member is None else member.forwarding.passed_on,
         )
-        own = (source.functions() for source in settings.sources)
+        own = (source.functions() for source in config.sources)
         for source in (*on_board, recording_source(recordings), mock.SOURCE, *own):
             catalog.add(source)
         on_devices = [*device_actions(inventory, publishers.states), *served.actions()]
@@ -141,14 +137,14 @@ def open_server(settings: ServeSettings) -> RunningServer:
         state = state_actions(registry, shards, metrics, in_cluster=member is not None)
         names = inventory.names if member is None else member.names
         authority = Authority(names, None if recordings is None else recordings.names)
-        access = access_of(settings.access, authority)
+        access = access_of(config.auth, config.tls, authority)
         actions = Actions([*state, *on_devices], authority)
         tables = files if member is None else ForwardedFiles(member.forwarding.routes, inventory, files)
-        engine = SqlEngine(Tables(catalog, actions, authority, tables, log_of), settings.sql.limits)
+        engine = SqlEngine(Tables(catalog, actions, authority, tables, log_of), config.sql.limits)
         parts.callback(engine.close)
         catalog.add(SqlSource(engine))
         server = flight_server(
-            settings, catalog, on_devices, state, shards, registry, access, flight_sql(engine), cancels
+            config, catalog, on_devices, state, shards, registry, access, flight_sql(engine), cancels
         )
         parts.callback(server.close, 0)
         # Before the server, which closes the event loops.
@@ -156,7 +152,7 @@ def open_server(settings: ServeSettings) -> RunningServer:
         served.open_bridges()
         metrics.register(FunctionCollector(lambda: bridge_metrics(served.bridges)))
         http = None
-        if settings.http is not None:
+        if config.http is not None:
             backend = LocalBackend(
                 catalog,
                 actions,
@@ -166,18 +162,18 @@ def open_server(settings: ServeSettings) -> RunningServer:
                 authenticator=access.authenticator,
             )
             gateway = open_local_gateway(
-                settings, settings.http, backend, inventory, served.ports, shared=member is not None
+                config, config.http, backend, inventory, served.ports, shared=member is not None
             )
             parts.callback(gateway.close, GATEWAY_SECONDS)
             http = gateway.url
-        location = location_of(settings, server)
+        location = location_of(config, server)
         if member is not None:
             member.open(location, http)
             # After the streams have ended, and while every edge still answers.
             parts.callback(member.leave)
         # Runs first, while every edge still answers.
-        parts.callback(lambda: drain(registry, settings.drain_seconds, served.bridges_on_shards(), publishers))
-        return RunningServer(location, settings.devices, served, parts.pop_all(), http, member)
+        parts.callback(lambda: drain(registry, config.drain_seconds, served.bridges_on_shards(), publishers))
+        return RunningServer(location, config.urls, served, collectors, parts.pop_all(), http, member)
     raise AssertionError("ExitStack suppresses no exception")
 
 

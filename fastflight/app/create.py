@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from fastflight.app.access_settings import OPEN
+from fastflight.app.addresses import http_address
 from fastflight.app.compose import open_server
-from fastflight.app.http_settings import http_address
+from fastflight.app.config import Config, DeviceTable
 from fastflight.app.own_sources import sources_of
 from fastflight.app.running import RunningServer
-from fastflight.app.settings import ServeSettings
 from fastflight.client import DEFAULT_LOCATION
 
 
@@ -28,10 +27,10 @@ def create_server(
     be listened on. The other settings of a server are options of `fastflight serve`.
     """
     return open_server(
-        ServeSettings(
-            location,
-            dict(devices or {}),
-            http=None if http is None else http_address(http, OPEN),
+        Config(
+            location=location,
+            devices={name: DeviceTable(url=url) for name, url in (devices or {}).items()},
+            http=None if http is None else http_address(http),
             sources=sources_of((f"sources[{number}]", source) for number, source in enumerate(sources)),
         )
     )

@@ -10,9 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from prometheus_client import CollectorRegistry
 
-from fastflight.app.access_settings import TlsFiles
-from fastflight.app.http_settings import DEFAULT_HOST
-from fastflight.app.settings import ServeSettings
+from fastflight.app.addresses import LOOPBACK
+from fastflight.app.config import Config, TlsTable
 from fastflight.bridge import Ports
 from fastflight.concurrency import Shard
 from fastflight.device import Inventory
@@ -37,7 +36,7 @@ SPARE_THREADS = 64
 
 
 def open_local_gateway(
-    settings: ServeSettings,
+    config: Config,
     address: tuple[str, int],
     backend: LocalBackend,
     inventory: Inventory,
@@ -45,13 +44,13 @@ def open_local_gateway(
     *,
     shared: bool = False,
 ) -> Gateway:
-    """Serve `backend` over HTTP, with a relay to the targets of `settings`.
+    """Serve `backend` over HTTP, with a relay to the targets of `config`.
 
     A stream through the relay to a port of `bridges` counts as one to the bridged device. With `shared`, other servers
     have devices too, so the live page reads sessions, which are passed on, and not the lines of `inventory`.
     """
     bridged = {
-        f"{DEFAULT_HOST}:{port}": name
+        f"{LOOPBACK}:{port}": name
         for name, ports in bridges.items()
         for port in (ports.rfc2217, ports.socket)
         if port is not None
@@ -59,13 +58,13 @@ def open_local_gateway(
     return open_gateway(
         backend,
         address,
-        AllowedTargets(settings.relay, devices=bridged) if settings.relay else None,
-        settings.origins,
-        hosts=settings.http_hosts,
-        tls=settings.access.tls,
+        AllowedTargets(config.relay.allow, devices=bridged) if config.relay.allow else None,
+        config.origins,
+        hosts=config.http_hosts,
+        tls=config.tls,
         open_listener=None if shared else tap_listeners(inventory),
-        limits=settings.limits,
-        timing=settings.log_debug,
+        limits=config.limits,
+        timing=config.log_debug,
     )
 
 
@@ -76,7 +75,7 @@ def open_gateway(
     origins: Sequence[str] = (),
     *,
     hosts: Sequence[str] = (),
-    tls: TlsFiles | None = None,
+    tls: TlsTable | None = None,
     open_listener: OpenListener | None = None,
     limits: Limits = DEFAULT_LIMITS,
     timing: bool = False,
@@ -100,7 +99,7 @@ def open_gateway(
         raise
 
 
-def tls_context(files: TlsFiles) -> ssl.SSLContext:
+def tls_context(files: TlsTable) -> ssl.SSLContext:
     """Return a context for a server. With `client_ca`, clients need a certificate that it signed."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:

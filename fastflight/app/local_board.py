@@ -167,10 +167,10 @@ def open_local_board(url: str, *, agent: bool = False) -> RunningServer:
     """
     # Importing the server takes longer than most commands take to run.
     from fastflight.app.compose import open_server
-    from fastflight.app.settings import ServeSettings
+    from fastflight.app.config import Config, DeviceTable
 
-    devices, agents = {BOARD: board_url(url)}, frozenset({BOARD} if agent else ())
-    return open_server(ServeSettings("grpc://127.0.0.1:0", devices, shards=1, drain_seconds=0.0, agents=agents))
+    devices = {BOARD: DeviceTable(url=board_url(url), agent=agent)}
+    return open_server(Config(location="grpc://127.0.0.1:0", devices=devices, shards=1, drain_seconds=0.0))
 
 
 def board_url(url: str) -> str:

@@ -6,7 +6,7 @@ import re
 import ssl
 from pathlib import Path
 
-from fastflight.app.cluster_settings import ClusterSettings
+from fastflight.app.config import ClusterSettings
 from fastflight.cluster.connection import NatsAddress
 from fastflight.errors import RequestError
 

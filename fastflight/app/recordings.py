@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fastflight.app.recording_settings import RecordingSettings
-from fastflight.app.settings import ServeSettings
+from fastflight.app.config import Config, RecordingSettings
 from fastflight.device import Inventory
 from fastflight.errors import BusyError
 from fastflight.extras import needs
@@ -20,28 +19,28 @@ BUFFER_BYTES = 1_000_000_000
 
 
 def open_recordings(
-    settings: ServeSettings, inventory: Inventory
+    config: Config, inventory: Inventory
 ) -> tuple[Recordings | DefaultRecordings | None, SharedRecordings | None]:
     """Return the recordings, which the caller closes, and those of the cluster that they are part of, if any.
 
     The first is None if nothing can be recorded.
     """
-    wanted = settings.recordings
+    wanted = config.recordings
     if wanted is None:
         return None, None
-    holder = f"the server at {settings.location}"
-    if settings.cluster is not None:
-        return _open_shared(settings, wanted, inventory, holder)
+    holder = f"the server at {config.location}"
+    if config.cluster is not None:
+        return _open_shared(config, wanted, inventory, holder)
     if wanted.on_demand:
         return DefaultRecordings(wanted.folder, inventory, holder), None
     return Recordings(wanted.folder, inventory, sync_ms=wanted.sync_ms, retention=wanted.retention, holder=holder), None
 
 
 def _open_shared(
-    settings: ServeSettings, wanted: RecordingSettings, inventory: Inventory, holder: str
+    config: Config, wanted: RecordingSettings, inventory: Inventory, holder: str
 ) -> tuple[Recordings, SharedRecordings]:
     """Open a buffer for this server in the folder of recordings, and the recordings of the cluster."""
-    cluster = settings.cluster
+    cluster = config.cluster
     assert cluster is not None
     with needs("cluster", "--cluster"):
         from fastflight.app.nats_address import nats_address

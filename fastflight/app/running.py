@@ -17,8 +17,9 @@ from prometheus_client.metrics_core import Metric
 
 from fastflight.access.action import Action
 from fastflight.app.access import Access
+from fastflight.app.collecting import Collectors
+from fastflight.app.config import Config
 from fastflight.app.served_devices import ServedDevices
-from fastflight.app.settings import ServeSettings
 from fastflight.bridge import Bridge, Ports
 from fastflight.bridge.opening import OPENINGS
 from fastflight.concurrency import Shard, Shards
@@ -51,6 +52,7 @@ class RunningServer:
         location: str,
         devices: Mapping[str, str],
         served: ServedDevices,
+        collectors: Collectors,
         parts: ExitStack,
         http: str | None = None,
         member: ClusterMember | None = None,
@@ -58,6 +60,7 @@ class RunningServer:
         self.location = location
         self.devices = devices
         self.served = served
+        self._collectors = collectors
         self.http = http
         self.member = member
         self._parts = parts
@@ -67,11 +70,12 @@ class RunningServer:
         """The open ports of bridges, by device."""
         return self.served.ports
 
-    def apply(self, settings: ServeSettings) -> None:
-        """Change the devices to those of `settings`, which were read again."""
-        self.served.apply(settings)
+    def apply(self, config: Config) -> None:
+        """Change the devices to those of `config`, which were read again."""
+        self.served.apply(config)
+        self._collectors.apply(config.devices)
         if self.member is not None:
-            self.member.apply(settings)
+            self.member.apply(config)
 
     def close(self) -> None:
         """Refuse new calls, drain open streams, then close all that the server owns, the devices last."""
@@ -117,9 +121,9 @@ def bridge_metrics(bridges: Mapping[str, Bridge]) -> Iterator[Metric]:
     yield family("fastflight_bridge_browsers_total", refused)
 
 
-def location_of(settings: ServeSettings, server: FlightServer) -> str:
-    """Return the server's URL with its real port: the one in `settings` may be 0."""
-    address = urlsplit(settings.location)
+def location_of(config: Config, server: FlightServer) -> str:
+    """Return the server's URL with its real port: the one in `config` may be 0."""
+    address = urlsplit(config.location)
     host = f"[{address.hostname}]" if ":" in str(address.hostname) else address.hostname
     return f"{address.scheme}://{host}:{server.port}"
 
@@ -135,7 +139,7 @@ def flight_sql(engine: SqlEngine) -> SqlCommands | None:
 
 
 def flight_server(
-    settings: ServeSettings,
+    config: Config,
     catalog: Catalog,
     actions: list[Action],
     state: list[Action],
@@ -145,7 +149,7 @@ def flight_server(
     sql: SqlCommands | None = None,
     cancels: Cancels | None = None,
 ) -> FlightServer:
-    """Start a Flight server at the address of `settings`. `state` are the actions `health`, `stats` and alike.
+    """Start a Flight server at the address of `config`. `state` are the actions `health`, `stats` and alike.
 
     `sql` answers Flight SQL. `cancels` stops the streams of a ticket, by default those of `registry`.
 
@@ -156,20 +160,20 @@ def flight_server(
             catalog,
             actions,
             shards=shards,
-            location=settings.location,
+            location=config.location,
             registry=registry,
             state=state,
             authority=access.authority,
             authenticator=access.authenticator,
             tls=access.tls,
-            trace=settings.trace,
+            trace=config.trace,
             sql=sql,
             cancels=cancels,
         )
     except (pa.ArrowException, OSError) as error:
         raise TransportError(
             "cannot listen there",
-            where=settings.location,
+            where=config.location,
             hint="Another server may have the port: stop it, or choose another one with --server"
             if access.tls is None
             else "Another server may have the port, or the TLS files do not belong together",

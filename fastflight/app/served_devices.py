@@ -13,9 +13,8 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Annotated
 
@@ -23,13 +22,12 @@ import structlog
 from pydantic import Field
 
 from fastflight.access.action import Action, Body, Result
+from fastflight.app.config import BridgeTable, Config, DeviceTable, needing_restart
 from fastflight.app.fleet_file import check_device_name
-from fastflight.app.settings import BridgeSettings, ServeSettings
 from fastflight.bridge import Bridge, DeviceFront, Ports
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Device, Inventory
 from fastflight.errors import FastFlightError, RequestError, Stopped
-from fastflight.protocol.raw_repl import GRACE_SECONDS
 from fastflight.publish import Publishers
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
@@ -74,7 +72,7 @@ class ServedDevices:
 
     def __init__(
         self,
-        settings: ServeSettings,
+        config: Config,
         inventory: Inventory,
         shards: Shards,
         recordings: Recordings | DefaultRecordings | None,
@@ -82,9 +80,9 @@ class ServedDevices:
         publishers: Publishers,
     ) -> None:
         # What the server was started with, and what was applied last.
-        self._started = self._settings = settings
+        self._started = self._config = config
         # The devices that are to be recorded by the settings.
-        self._recorded = set(_recorded(settings))
+        self._recorded = set(config.recorded)
         self._inventory = inventory
         self._shards = shards
         self._recordings = recordings
@@ -92,8 +90,8 @@ class ServedDevices:
         self._publishers = publishers
         # One change at a time, except for `take` and `give`: in a cluster, many devices come and go at the same time.
         self._changing = threading.Lock()
-        # The URL of each device.
-        self._urls = {} if settings.cluster else dict(settings.devices)
+        # Each device that is here, as it was added.
+        self._tables: dict[str, DeviceTable] = {}
         # The names of the devices that clients added.
         self._added: set[str] = set()
         self._listening: dict[str, ExitStack] = {}
@@ -116,23 +114,17 @@ class ServedDevices:
         return [(bridge, self._shards.of(name)) for name, bridge in self._bridges.items()]
 
     def open(self) -> None:
-        """Record and read the devices of the settings. In a cluster, `take` does that for each."""
-        if self._settings.cluster is not None:
-            return
-        for name in self._recorded:
-            self._record(name)
-        for name in self._settings.publish:
-            self._publish(name)
-        # After the recordings have started, so that they miss nothing.
-        for name in self._urls:
-            self._listen(name)
+        """Add the devices of the settings, with their recorders. In a cluster, `take` does that for each."""
+        if self._config.cluster is None:
+            for name, device in self._config.devices.items():
+                self._add(name, device, record=device.record)
 
     def open_bridges(self) -> None:
         """Open the bridges of the settings. `TransportError` if a port is taken."""
-        if self._settings.cluster is not None:
-            return
-        for name, settings in self._settings.bridges.items():
-            self._open_bridge(name, settings)
+        if self._config.cluster is None:
+            for name, device in self._config.devices.items():
+                if device.bridge is not None:
+                    self._open_bridge(name, device.bridge)
 
     def close_bridges(self) -> None:
         """Close the bridges, while the event loops still run."""
@@ -151,11 +143,11 @@ class ServedDevices:
 
         Several devices may be taken and given up at the same time; not the same one.
         """
-        settings, recorded = self._settings, self._recorded
-        self._add(device, settings.devices[device], record=device in recorded, guard=guard, first=first_seq)
-        if (bridge := settings.bridges.get(device)) is not None:
+        table = self._config.devices[device]
+        self._add(device, table, record=device in self._recorded, guard=guard, first=first_seq)
+        if table.bridge is not None:
             with _logged(device):
-                self._open_bridge(device, bridge)
+                self._open_bridge(device, table.bridge)
 
     def disconnect(self, device: str) -> None:
         """Begin to close the line of a device, and return at once. `give` comes next."""
@@ -190,7 +182,7 @@ class ServedDevices:
         if record and self._recordings is None:
             raise RequestError("this server keeps no recordings", where="record", hint=HINT)
         with self._changing:
-            self._add(name, url, record=record)
+            self._add(name, DeviceTable(url=url), record=record)
             self._added.add(name)
         log.info("device added", device=name, url=public_url(url))
 
@@ -207,66 +199,76 @@ class ServedDevices:
 
     def keys_of(self, device: str, path: str) -> TextKeys | None:
         """Return how a text file is written, as the settings say for the first glob that matches; None if none does."""
-        globs = self._settings.files.get(device, {})
+        table = self._config.devices.get(device)
+        globs = table.files if table is not None else {}
         return next((keys for glob, keys in globs.items() if fnmatchcase(path, glob)), None)
 
-    def apply(self, new: ServeSettings) -> None:
+    def apply(self, new: Config) -> None:
         """Change the devices to those of `new`, with their bridges and recorders. Devices that clients added stay.
 
         Unchanged devices are not touched. What fails for one device is logged, and the others are changed all the same.
-        What cannot change while the server runs is logged.
+        What cannot change while the server runs is logged. In a cluster, the devices that have changed are taken anew.
         """
-        fixed = _needing_restart(self._started, new)
-        if new.cluster is not None:
-            with self._changing:
-                self._settings = new
-                if "recordings" not in fixed:
-                    self._recorded = set(_recorded(new))
-            if fixed:
-                log.warning("these changes need a restart of the server", changes=fixed)
-            log.info("the fleet file was read again")
-            return
+        refused = needing_restart(self._started, new)
+        if refused:
+            log.warning("these changes need a restart of the server", changes=refused)
         with self._changing:
-            old, self._settings = self._settings, new
-            if fixed:
-                log.warning("these changes need a restart of the server", changes=fixed)
-            urls = new.devices
+            old, self._config = self._config, new
+            before = self._recorded
+            if not any(key.startswith("recordings") for key in refused):
+                self._recorded = set(new.recorded)
+            present = old.devices if new.cluster is not None else self._tables
             gone = [name for name in old.devices if name not in new.devices and name not in self._added]
-            removed = [name for name in gone if name in self._urls]
-            replaced = [name for name, url in urls.items() if self._urls.get(name) not in (None, url)]
-            added = [name for name in urls if name not in self._urls]
-            before = after = self._recorded
-            if "recordings" not in fixed:
-                after = self._recorded = set(_recorded(new))
-            recorded = after | {name for name in replaced if self._inventory.device(name).recording}
-            for name in (*removed, *replaced):
-                with _logged(name):
-                    self._remove(name)
-            self._added -= urls.keys()
-            # All before any is opened: a port may go from one device to another.
-            for name in list(self._bridges):
-                if old.bridges.get(name) != new.bridges.get(name):
-                    self._close_bridge(name)
-            for name in (*replaced, *added):
-                with _logged(name):
-                    self._add(name, urls[name], record=name in recorded)
-            for name in (after - before) & urls.keys() - {*replaced, *added}:
-                with _logged(name):
-                    self._record(name)
-            for name in before - after:
-                with _logged(name):
-                    self._forget(name)
-            for name in urls.keys() - {*replaced, *added}:
-                if old.publish.get(name) != new.publish.get(name):
+            removed = [name for name in gone if name in present]
+            added = [name for name in new.devices if name not in present]
+            kept = [name for name in new.devices if name in present]
+            replaced = [name for name in kept if present[name].line != new.devices[name].line]
+            changed = [name for name in kept if name not in replaced and _differs(name, old, new)]
+            if new.cluster is None:
+                self._change(old, new, added=added, removed=removed, replaced=replaced, recorded=before)
+            for name in changed:
+                if name in self._tables and old.outputs.get(name) != new.outputs.get(name):
                     with _logged(name):
                         self._publishers.stop(name)
                         self._publish(name)
-            for name, settings in new.bridges.items():
-                if name in self._urls and name not in self._bridges:
-                    with _logged(name):
-                        self._open_bridge(name, settings)
-                        log.info("device shared", device=name, at=self._bridges[name].ports.urls("127.0.0.1"))
-        log.info("the fleet file was read again", added=added, removed=removed, replaced=replaced)
+        log.info("the fleet file was read again", added=added, removed=removed, replaced=replaced, changed=changed)
+
+    def _change(
+        self,
+        old: Config,
+        new: Config,
+        *,
+        added: Sequence[str],
+        removed: Sequence[str],
+        replaced: Sequence[str],
+        recorded: Set[str],
+    ) -> None:
+        """Change the devices from `old`, of which the settings had `recorded`, to `new`."""
+        is_recorded = self._recorded | {name for name in replaced if self._inventory.device(name).recording}
+        for name in (*removed, *replaced):
+            with _logged(name):
+                self._remove(name)
+        self._added -= new.devices.keys()
+        # All before any is opened: a port may go from one device to another.
+        for name in list(self._bridges):
+            if _bridge_of(name, old) != _bridge_of(name, new):
+                self._close_bridge(name)
+        for name in (*replaced, *added):
+            with _logged(name):
+                self._add(name, new.devices[name], record=name in is_recorded)
+        kept = new.devices.keys() - {*replaced, *added}
+        self._tables.update((name, new.devices[name]) for name in kept)
+        for name in (self._recorded - recorded) & kept:
+            with _logged(name):
+                self._record(name)
+        for name in recorded - self._recorded:
+            with _logged(name):
+                self._forget(name)
+        for name, device in new.devices.items():
+            if device.bridge is not None and name in self._tables and name not in self._bridges:
+                with _logged(name):
+                    self._open_bridge(name, device.bridge)
+                    log.info("device shared", device=name, at=self._bridges[name].ports.urls("127.0.0.1"))
 
     def actions(self) -> list[Action]:
         """Return the actions by which clients change the devices."""
@@ -296,7 +298,7 @@ class ServedDevices:
 
     def _check_alone(self) -> None:
         """Raise `RequestError` if the devices belong to a cluster."""
-        if self._settings.cluster is not None:
+        if self._config.cluster is not None:
             raise RequestError(
                 "the devices of a cluster come from the fleet file",
                 hint="Change it on all servers, and send them SIGHUP",
@@ -306,19 +308,20 @@ class ServedDevices:
         self._check_alone()
         self._inventory.device(name)
 
-    def _add(self, name: str, url: str, *, record: bool, guard: Guard = unguarded, first: int = 0) -> None:
+    def _add(self, name: str, table: DeviceTable, *, record: bool, guard: Guard = unguarded, first: int = 0) -> None:
         def number(device: Device) -> None:
             if self._recordings is not None:
                 self._recordings.number(device)
             if first > device.tap.next_seq:
                 device.tap.begin_at(first)
 
-        self._inventory.add(name, url, guard, number)
-        self._urls[name] = url
+        self._inventory.add(name, table.url, guard, number, agent=table.agent, grace=table.grace)
+        self._tables[name] = table
         try:
             if record:
                 self._record(name)
             self._publish(name)
+            # After the recording has started, so that it misses nothing.
             self._listen(name)
         except BaseException:
             self._remove(name)
@@ -334,7 +337,7 @@ class ServedDevices:
         """Remove a device, and stop its streams that `stops` chooses. Return whether its line is closed already."""
         device = self._inventory.remove(name)
         self._added.discard(name)
-        del self._urls[name]
+        del self._tables[name]
         try:
             self._registry.stop_device(name, why, stops)
             self._close_bridge(name)
@@ -358,15 +361,15 @@ class ServedDevices:
 
     def _publish(self, name: str) -> None:
         """Publish the rows of a device as the settings say."""
-        if name in self._settings.publish:
-            self._publishers.start(self._inventory.device(name), self._settings.publish[name])
+        if name in self._config.outputs:
+            self._publishers.start(self._inventory.device(name), self._config.outputs[name])
 
     def _forget(self, name: str, drains: bool = True) -> None:
         if self._recordings is not None:
             self._recordings.forget(name, drains)
 
-    def _open_bridge(self, name: str, settings: BridgeSettings) -> None:
-        bridge = Bridge(DeviceFront(self._inventory.device(name)), settings.ports, takeover=settings.takeover)
+    def _open_bridge(self, name: str, table: BridgeTable) -> None:
+        bridge = Bridge(DeviceFront(self._inventory.device(name)), table.ports, takeover=table.takeover)
         self._shards.of(name).submit(bridge.start()).result()
         with self._replacing:
             self._bridges = {**self._bridges, name: bridge}
@@ -399,32 +402,13 @@ def _follows(stream: Stream) -> bool:
     return isinstance(request, DeviceSession) and request.reconnect
 
 
-def _recorded(settings: ServeSettings) -> tuple[str, ...]:
-    return () if settings.recordings is None else settings.recordings.devices
+def _bridge_of(name: str, config: Config) -> BridgeTable | None:
+    return config.devices[name].bridge if name in config.devices else None
 
 
-def _needing_restart(old: ServeSettings, new: ServeSettings) -> list[str]:
-    """The tables of the fleet file that differ, and the keys of devices that are used only when the server starts."""
-    tables: Mapping[str, Callable[[ServeSettings], object]] = {
-        "limits": lambda settings: settings.limits,
-        "relay": lambda settings: settings.relay,
-        "auth, tls": lambda settings: settings.access,
-        "sql": lambda settings: settings.sql,
-        "recordings": lambda settings: (kept := settings.recordings) and (kept.folder, kept.sync_ms, kept.retention),
-        # Which servers can own a device follows the file.
-        "cluster": lambda settings: (
-            settings.cluster and replace(settings.cluster, unreachable=frozenset(), local=frozenset())
-        ),
-    }
-    changed = [table for table, value in tables.items() if value(old) != value(new)]
-    for name in new.devices:
-        if (name in old.agents) != (name in new.agents):
-            changed.append(f"devices.{name}.agent")
-        if old.graces.get(name, GRACE_SECONDS) != new.graces.get(name, GRACE_SECONDS):
-            changed.append(f"devices.{name}.grace")
-        if old.collect.get(name) != new.collect.get(name):
-            changed.append(f"devices.{name}.collect")
-    return changed
+def _differs(name: str, old: Config, new: Config) -> bool:
+    """Whether a device has other keys, or other passwords for its outputs."""
+    return old.devices.get(name) != new.devices[name] or old.outputs.get(name) != new.outputs.get(name)
 
 
 @contextlib.contextmanager

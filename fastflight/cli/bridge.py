@@ -13,9 +13,10 @@ from typing import Annotated
 
 import typer
 
+from fastflight.app.addresses import check_host
+from fastflight.app.config import DRAIN_SECONDS
 from fastflight.app.device_address import device_address
 from fastflight.app.process import END_SECONDS, end_within, leave
-from fastflight.app.settings import DRAIN_SECONDS, check_host
 from fastflight.bridge import Bridge, LineFront, Ports, Upstream
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import report_errors

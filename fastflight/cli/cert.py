@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fastflight.access.tokens import NAME
-from fastflight.app.access_settings import read_pem
+from fastflight.app.key_files import read_pem
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import report_errors
 from fastflight.cli.secret_files import new_files, refuse_existing

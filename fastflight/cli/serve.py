@@ -6,14 +6,14 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import structlog
 import typer
 
-from fastflight.app.access_settings import OPEN
+from fastflight.app.config import DRAIN_SECONDS, MAX_SHARDS, Config
+from fastflight.app.overlay import read_config
 from fastflight.app.process import (
     END_SECONDS,
     HANGUP,
@@ -24,7 +24,6 @@ from fastflight.app.process import (
     stop_signal,
     watch_process,
 )
-from fastflight.app.settings import DRAIN_SECONDS, MAX_SHARDS, ServeSettings, settings_of
 from fastflight.cli import screen
 from fastflight.cli.bridge import format_addresses
 from fastflight.cli.exit_codes import report_errors
@@ -280,8 +279,8 @@ def serve(
         "per_identity": max_streams_per_client,
     }
 
-    def read_settings() -> ServeSettings:
-        settings = settings_of(
+    def read() -> Config:
+        return read_config(
             server,
             device or [],
             fleet,
@@ -302,54 +301,55 @@ def serve(
             cluster=cluster,
             cluster_name=cluster_name,
             cluster_location=cluster_location,
+            log_debug=log_debug,
+            trace=trace,
         )
-        return replace(settings, log_debug=log_debug, trace=trace)
 
     try:
-        settings = replace(read_settings(), sources=load_sources(source or ()))
+        config = read().model_copy(update={"sources": load_sources(source or ())})
     except RequestError as error:
         raise typer.BadParameter(str(error)) from error
-    _warn_of_missing_ports(settings.devices)
+    _warn_of_missing_ports(config.urls)
     with report_errors():
         raise_limit()
         limit_arenas()
         with (
             stop_signal(hangup=fleet is not None) as wait_for_signal,
             contextlib.ExitStack() as ending,
-            open_server(settings) as running,
+            open_server(config) as running,
             watch_process(),
         ):
             warn_of_unconfined_boards(running.devices.values())
             devices = ", ".join(f"{name} ({public_url(url)})" for name, url in running.devices.items())
-            sources = ", ".join(source.request.type for source in settings.sources)
+            sources = ", ".join(source.request.type for source in config.sources)
             own = f"; sources: {sources}" if sources else ""
-            screen.line(f"listening on {running.location}; devices: {devices}{own}")
+            screen.line(f"listening on {running.location}; devices: {devices or 'none'}{own}")
             if running.http:
                 screen.line(f"listening on {running.http}")
             for name, ports in running.bridges.items():
                 screen.line(f"sharing {name} at {format_addresses(ports, '127.0.0.1')}")
-            if (recorded := settings.recordings) is not None and recorded.devices:
-                screen.line(f"recording {', '.join(recorded.devices)} to {recorded.folder}")
-            if sys.stdout.isatty() and running.devices and settings.access == OPEN:
+            if config.recordings is not None and config.recorded:
+                screen.line(f"recording {', '.join(config.recorded)} to {config.recordings.folder}")
+            if sys.stdout.isatty() and running.devices and config.auth is None and config.tls is None:
                 screen.line(first_steps(running.location, running.devices, running.http, os.environ))
             while wait_for_signal() == HANGUP:
-                _read_again(read_settings, running)
+                _read_again(read, running)
             screen.complain(
-                f"stopping: open streams have {settings.drain_seconds:g} s to end; press Ctrl-C again to stop at once"
+                f"stopping: open streams have {config.drain_seconds:g} s to end; press Ctrl-C again to stop at once"
             )
-            ending.enter_context(end_within(settings.drain_seconds + END_SECONDS))
+            ending.enter_context(end_within(config.drain_seconds + END_SECONDS))
     leave()
 
 
-def _read_again(read_settings: Callable[[], ServeSettings], running: RunningServer) -> None:
+def _read_again(read: Callable[[], Config], running: RunningServer) -> None:
     """Read the fleet file again and change the devices. If it has an error, log that and change nothing."""
     try:
-        settings = read_settings()
+        config = read()
     except RequestError as error:
         log.error("the fleet file has an error: nothing was changed", error=str(error))
         return
-    _warn_of_missing_ports(settings.devices)
-    running.apply(settings)
+    _warn_of_missing_ports(config.urls)
+    running.apply(config)
 
 
 def _warn_of_missing_ports(devices: Mapping[str, str]) -> None:

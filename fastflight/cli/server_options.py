@@ -318,7 +318,7 @@ def read_credentials(
     Raises `RequestError`, which names the file, if one cannot be read or has the wrong content.
     """
     # Not at the top: a command on a board without a server has no credentials, and starts without Arrow.
-    from fastflight.app.access_settings import read_pem
+    from fastflight.app.key_files import read_pem
     from fastflight.client import Credentials
 
     token = environment.get(TOKEN_VARIABLE) or None

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fastflight.app.settings import MAX_DRAIN_SECONDS
+from fastflight.app.config import MAX_DRAIN_SECONDS
 
 # Headings of groups of options in `--help`.
 DEVICES, NETWORK, CLUSTER, RECORDINGS, LIMITS, ACCESS, LOGGING = (

@@ -23,22 +23,19 @@ class Inventory:
         shards: Shards | None = None,
         parse: Callable[[str], Address] = parse_url,
         agents: Collection[str] = (),
-        graces: Mapping[str, float] | None = None,
     ) -> None:
         """`urls` maps names to device URLs. Raises `RequestError` for a URL that cannot be parsed.
 
         `lease_seconds`: how long a lease waits for another owner if it gives no timeout. `shards`: the event loops on
         which devices are read; each device uses the shard of its name. `parse` returns the address for a URL. `agents`:
-        the devices whose program runs the agent or aiorepl. `graces`: what an interrupted program gets to clean up.
+        the devices whose program runs the agent or aiorepl.
         """
         self._parse = parse
         self._lease_seconds = lease_seconds
         self.shards = shards
-        self._agents = frozenset(agents)
-        self._graces = graces or {}
         # Held while a device is added or removed. A change replaces the dict, so readers need no lock.
         self._changing = threading.Lock()
-        self._devices = {name: self._new(name, url) for name, url in urls.items()}
+        self._devices = {name: self._new(name, url, agent=name in agents) for name, url in urls.items()}
         # Removed devices whose line is not closed yet.
         self._removed: set[Device] = set()
 
@@ -74,14 +71,17 @@ class Inventory:
         url: str,
         guard: Guard = unguarded,
         prepare: Callable[[Device], object] = lambda device: None,
+        *,
+        agent: bool = False,
+        grace: float = GRACE_SECONDS,
     ) -> Device:
-        """Add a device and return it. Its line is opened when it is first needed. `guard` is that of `Device`.
+        """Add a device and return it. Its line is opened when it is first needed.
 
-        `prepare` gets the device before anybody can find and open it. Raises `RequestError` if the name is taken, or
-        the URL cannot be parsed.
+        `guard`, `agent` and `grace` are those of `Device`. `prepare` gets the device before anybody can find and open
+        it. Raises `RequestError` if the name is taken, or the URL cannot be parsed.
         """
         self._check_free(name)
-        device = self._new(name, url, guard)
+        device = self._new(name, url, guard, agent=agent, grace=grace)
         prepare(device)
         with self._changing:
             self._check_free(name)
@@ -113,9 +113,10 @@ class Inventory:
         for device in (*self._devices.values(), *self._removed):
             device.close()
 
-    def _new(self, name: str, url: str, guard: Guard = unguarded) -> Device:
+    def _new(
+        self, name: str, url: str, guard: Guard = unguarded, *, agent: bool, grace: float = GRACE_SECONDS
+    ) -> Device:
         shard = None if self.shards is None else self.shards.of(name)
-        agent, grace = name in self._agents, self._graces.get(name, GRACE_SECONDS)
         return Device(name, self._parse(url), self._lease_seconds, shard, guard, agent=agent, grace=grace)
 
     def __enter__(self) -> Inventory:

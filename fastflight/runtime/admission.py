@@ -24,6 +24,9 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
 
 from fastflight.errors import ResourceExhausted, Stopped
 
@@ -40,6 +43,10 @@ MAX_CALLS = 128
 MAX_WAITING = 64
 # Longer than a small file takes, and short enough for a person who wants to know what is wrong.
 WAIT_SECONDS = 5.0
+# A client that would wait longer for admission is refused, and can come back.
+MAX_WAIT_SECONDS = 300
+# A day: in effect no limit.
+MAX_SECONDS = 86_400
 # The shortest retry time that a refusal gives. Clients should not retry without pause, even if `wait_seconds` is 0.
 MIN_RETRY_SECONDS = 1.0
 # A client that writes but sends nothing holds a device and a thread. A source of rows that is slower than this, such as
@@ -60,26 +67,37 @@ OVERLOADED_SECONDS = 10.0
 LOOK_SECONDS = 0.2
 
 
+_Seconds = Annotated[float, Field(gt=0, le=MAX_SECONDS)]
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one server.
+    """The limits of one server. They are the table `limits` of a fleet file, where pydantic checks them.
 
     `per_identity` is None for no such limit: clients without authentication are identified by their address only, so
     all programs of a computer would count as one client.
     """
 
-    streams: int = MAX_STREAMS
-    per_identity: int | None = None
-    per_device: int = MAX_STREAMS_PER_DEVICE
-    calls: int = MAX_CALLS
-    waiting: int = MAX_WAITING
-    wait_seconds: float = WAIT_SECONDS
-    # How long a client may send nothing while the server waits for it to send.
-    silent_seconds: float = SILENT_SECONDS
-    # How long a client may read nothing of the answer that waits for it.
-    stalled_seconds: float = STALLED_SECONDS
-    # How long an exchange may hold a device without sending to it while another request wants the device.
-    idle_seconds: float = IDLE_SECONDS
+    __pydantic_config__ = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+
+    streams: Annotated[int, Field(ge=1, strict=True)] = MAX_STREAMS
+    """Streams in the whole server."""
+    per_identity: Annotated[int | None, Field(ge=1, strict=True)] = None
+    """Streams of one identity. Not limited by default."""
+    per_device: Annotated[int, Field(ge=1, strict=True)] = MAX_STREAMS_PER_DEVICE
+    """Streams of one device."""
+    calls: Annotated[int, Field(ge=1, strict=True)] = MAX_CALLS
+    """Calls other than streams: actions, descriptions, listings."""
+    waiting: Annotated[int, Field(ge=0, strict=True)] = MAX_WAITING
+    """Requests that may wait for room."""
+    wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT_SECONDS)] = WAIT_SECONDS
+    """How long a request waits for room before it is refused."""
+    silent_seconds: _Seconds = SILENT_SECONDS
+    """How long a client may send nothing while the server waits for it."""
+    stalled_seconds: _Seconds = STALLED_SECONDS
+    """How long a client may read nothing of an answer."""
+    idle_seconds: _Seconds = IDLE_SECONDS
+    """How long an idle interactive session keeps a device that another request wants."""
 
 
 class _Gate:

@@ -12,7 +12,7 @@ import pyarrow.flight as flight
 import pytest
 
 from fastflight.app.cluster import DeviceNames
-from fastflight.app.cluster_settings import ClusterSettings
+from fastflight.app.config import ClusterSettings
 from fastflight.client import FastFlightClient
 from fastflight.client.connection import REUSE
 from fastflight.errors import BusyError, FileMissing, RequestError, UnknownName
@@ -150,7 +150,7 @@ def follow_a_move(cluster: Cluster, board: str) -> None:
 
 
 def test_a_server_without_nats_says_so_and_serves_what_it_can() -> None:
-    alone = ClusterSettings(("nats://127.0.0.1:1",), "alpha", ttl=TTL)
+    alone = ClusterSettings(servers=("nats://127.0.0.1:1",), name="alpha", ttl=TTL)
     with serving({"board": "sim:"}, cluster=alone) as server, FastFlightClient(server.location) as client:
         until(lambda: "cannot be used" in str(client.cluster()["trouble"]))
         assert [each.name for each in client.devices()] == ["board"]

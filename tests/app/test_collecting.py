@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fastflight.app.compose import open_server
-from fastflight.app.settings import settings_of
+from fastflight.app.overlay import read_config
 from fastflight.errors import RequestError
 from tests.support.waiting import until
 
@@ -33,7 +33,7 @@ def test_the_logs_of_the_devices_are_collected_again_and_again(tmp_path: Path) -
     for each in (log, other):
         each.parent.mkdir()
         each.write_text("1,21.5\n")
-    settings = settings_of("grpc://127.0.0.1:0", [], fleet(tmp_path, 0.001), shards=1)
+    settings = read_config("grpc://127.0.0.1:0", [], fleet(tmp_path, 0.001), shards=1)
     folder = tmp_path / "collected/weather/log.csv"
     with open_server(settings):
         until((folder / "0000001.csv").exists)
@@ -47,4 +47,4 @@ def test_the_logs_of_the_devices_are_collected_again_and_again(tmp_path: Path) -
 @pytest.mark.parametrize("minutes", [0, -1, 1e9])
 def test_times_that_make_no_sense_are_refused(tmp_path: Path, minutes: float) -> None:
     with pytest.raises(RequestError, match="collect.minutes"):
-        settings_of("grpc://127.0.0.1:0", [], fleet(tmp_path, minutes))
+        read_config("grpc://127.0.0.1:0", [], fleet(tmp_path, minutes))

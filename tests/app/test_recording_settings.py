@@ -7,8 +7,7 @@ from typing import NoReturn
 
 import pytest
 
-from fastflight.app.recording_settings import RecordingSettings, default_folder
-from fastflight.app.settings import settings_of
+from fastflight.app.overlay import default_folder, read_config
 from fastflight.errors import RequestError
 from fastflight.log import Retention
 
@@ -37,8 +36,8 @@ def fleet(tmp_path: Path) -> Path:
 def test_nothing_is_kept_unless_somebody_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("XDG_DATA_HOME", "LOCALAPPDATA", "HOME"):
         monkeypatch.setenv(name, str(tmp_path))
-    kept = settings_of(HERE, [], None).recordings
-    assert kept is not None and kept.on_demand and kept.devices == ()
+    kept = read_config(HERE, [], None).recordings
+    assert kept is not None and kept.on_demand
     assert kept.folder.is_relative_to(tmp_path) and not list(tmp_path.iterdir())
 
 
@@ -49,34 +48,38 @@ def test_a_user_without_a_home_can_serve(monkeypatch: pytest.MonkeyPatch) -> Non
     for name in ("XDG_DATA_HOME", "LOCALAPPDATA"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", nowhere)
-    assert settings_of(HERE, [], None).recordings is None
+    assert read_config(HERE, [], None).recordings is None
 
 
 def test_a_fleet_file_says_what_is_kept(fleet: Path, tmp_path: Path) -> None:
-    kept = settings_of(HERE, [], fleet).recordings
-    assert kept == RecordingSettings(tmp_path / "kept", ("a",), 100, Retention(43_200, 1_500_000_000))
+    found = read_config(HERE, [], fleet)
+    assert found.recordings is not None and found.recorded == ["a"]
+    assert (found.recordings.folder, found.recordings.sync_ms) == (tmp_path / "kept", 100)
+    assert found.recordings.retention == Retention(43_200, 1_500_000_000)
 
 
 def test_the_command_line_goes_first_and_adds(fleet: Path, tmp_path: Path) -> None:
-    kept = settings_of(HERE, ["c=sim:"], fleet, recordings=tmp_path / "there", record=["[bc]"]).recordings
-    assert kept is not None and (kept.folder, kept.devices) == (tmp_path / "there", ("a", "b", "c"))
+    found = read_config(HERE, ["c=sim:"], fleet, recordings=tmp_path / "there", record=["[bc]"])
+    assert found.recordings is not None and found.recordings.folder == tmp_path / "there"
+    assert found.recorded == ["a", "b", "c"]
 
 
 def test_without_a_folder_it_is_among_the_users_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("XDG_DATA_HOME", "LOCALAPPDATA", "HOME"):
         monkeypatch.setenv(name, str(tmp_path))
-    kept = settings_of(HERE, [], None, record=["*"]).recordings
-    assert kept is not None and kept.devices == ("demo",)
+    found = read_config(HERE, [], None, record=["*"])
+    kept = found.recordings
+    assert kept is not None and found.recorded == ["demo"]
     assert kept.folder.parts[-2:] == ("fastflight", "recordings") and kept.folder.is_relative_to(tmp_path)
     assert default_folder({}).is_absolute()
 
 
 def test_a_name_that_fits_no_device_is_refused() -> None:
     with pytest.raises(RequestError, match="--record dmeo: no device has this name. Did you mean 'demo'"):
-        settings_of(HERE, [], None, record=["dmeo"])
+        read_config(HERE, [], None, record=["dmeo"])
 
 
 def test_a_folder_in_the_home_of_nobody_is_refused(fleet: Path) -> None:
     fleet.write_text(FLEET.replace('"kept"', '"~nobody-at-all/kept"'))
     with pytest.raises(RequestError, match="no user here has the home of '~nobody-at-all/kept'"):
-        settings_of(HERE, [], fleet)
+        read_config(HERE, [], fleet)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyarrow import flight
@@ -18,37 +18,48 @@ from fastflight.access.actions import Actions
 from fastflight.access.authority import Authority
 from fastflight.access.identity import Identity, scopes
 from fastflight.app import served_devices
-from fastflight.app.cluster_settings import ClusterSettings
-from fastflight.app.collecting import CollectSettings
 from fastflight.app.compose import open_server
-from fastflight.app.fleet_file import FleetDevice, FleetTables, read_fleet_file
-from fastflight.app.recording_settings import RecordingSettings
+from fastflight.app.config import ClusterSettings, Config, DeviceTable, FleetFile, RecordingSettings, is_reloaded
+from fastflight.app.fleet_file import read_fleet_file
+from fastflight.app.overlay import read_config
 from fastflight.app.running import RunningServer
-from fastflight.app.settings import BridgeSettings, ServeSettings, settings_of
-from fastflight.app.sql_settings import SqlSettings
-from fastflight.bridge import Ports
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError, Forbidden, RequestError, Stopped, UnknownName
 from fastflight.log import StoreReader
 from fastflight.runtime.admission import Limits
 from fastflight.sources.recordings import status_of
+from tests.support import servers
 from tests.support.refusals import refused
+from tests.support.servers import Devices
+from tests.support.waiting import until
 
 # For a board to start on a busy computer.
 SECONDS = 60.0
 FAST = "sim:?telemetry=20"
 SLOW = "sim:?telemetry=50"
-SETTINGS = ServeSettings("grpc://127.0.0.1:0", {"demo": FAST, "lab": FAST}, shards=2, drain_seconds=0.0)
+BOARDS: Devices = {"demo": FAST, "lab": FAST}
+
+
+def config(devices: Devices = BOARDS, **keys: Any) -> Config:
+    return servers.config(devices, **{"shards": 2, "drain_seconds": 0.0, **keys})
+
+
+SETTINGS = config()
 
 
 @contextmanager
-def serving(settings: ServeSettings = SETTINGS) -> Iterator[tuple[RunningServer, FastFlightClient]]:
+def serving(settings: Config = SETTINGS) -> Iterator[tuple[RunningServer, FastFlightClient]]:
     with open_server(settings) as running, FastFlightClient(running.location) as client:
         yield running, client
 
 
 def names(client: FastFlightClient) -> list[str]:
     return [device.name for device in client.devices()]
+
+
+def read_again(logged: Sequence[MutableMapping[str, Any]]) -> MutableMapping[str, Any]:
+    """Return the line of the log that says what a reload has applied."""
+    return next(each for each in logged if each["event"] == "the fleet file was read again")
 
 
 def port_of(running: RunningServer, name: str) -> int:
@@ -142,7 +153,7 @@ def test_the_line_is_closed_when_its_owner_is_done(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_removed_device_can_be_added_again_with_its_recording(tmp_path: Path) -> None:
-    settings = replace(SETTINGS, recordings=RecordingSettings(tmp_path, sync_ms=20))
+    settings = config(recordings=RecordingSettings(folder=tmp_path, sync_ms=20))
     with serving(settings) as (_, client):
         for _ in range(2):
             client.add_device("new", FAST, record=True)
@@ -156,7 +167,7 @@ def test_a_removed_device_can_be_added_again_with_its_recording(tmp_path: Path) 
 
 
 def test_a_device_goes_on_with_its_recording_in_the_default_folder(tmp_path: Path) -> None:
-    settings = replace(SETTINGS, recordings=RecordingSettings(tmp_path, on_demand=True))
+    settings = config(recordings=RecordingSettings(folder=tmp_path, on_demand=True))
     for _ in range(2):
         with serving(settings) as (_running, client):
             client.add_device("new", FAST)
@@ -175,7 +186,7 @@ def test_unchanged_devices_are_not_touched() -> None:
         with client.session("demo") as session:
             next(iter(session))
             client.add_device("mine", FAST)
-            new = replace(SETTINGS, devices={"demo": FAST, "lab": SLOW, "third": FAST})
+            new = config({"demo": FAST, "lab": SLOW, "third": FAST})
             with capture_logs() as logged:
                 running.served.apply(new)
             assert {"added": ["third"], "removed": [], "replaced": ["lab"]}.items() <= logged[-1].items()
@@ -187,11 +198,11 @@ def test_unchanged_devices_are_not_touched() -> None:
             ]
             next(iter(session))
         assert client.info("third")["name"] == "third"
-        running.served.apply(replace(SETTINGS, devices={"demo": FAST}))
+        running.served.apply(config({"demo": FAST}))
         assert names(client) == ["demo", "mine"]
         # In the file now, and then no longer.
-        running.served.apply(replace(SETTINGS, devices={"demo": FAST, "mine": FAST}))
-        running.served.apply(replace(SETTINGS, devices={"demo": FAST}))
+        running.served.apply(config({"demo": FAST, "mine": FAST}))
+        running.served.apply(config({"demo": FAST}))
         assert names(client) == ["demo"]
 
 
@@ -203,7 +214,7 @@ def test_a_replaced_device_shows_its_own_files(tmp_path: Path) -> None:
     with serving() as (running, client):
         for name in ("first", "second"):
             url = f"sim:?telemetry=0&files={tmp_path / name}"
-            running.served.apply(replace(SETTINGS, devices={"demo": url}))
+            running.served.apply(config({"demo": url}))
             assert f"/{name}.txt" in [entry.path for entry in client.ls("demo")]
         assert "/first.txt" not in [entry.path for entry in client.ls("demo")]
 
@@ -218,49 +229,52 @@ def test_only_an_administrator_of_the_server_changes_its_devices() -> None:
 
 
 def test_bridges_follow() -> None:
-    shared = BridgeSettings(Ports(socket=0))
-    with serving(replace(SETTINGS, bridges={"demo": shared})) as (running, client):
+    def shared(port: int = 0) -> dict[str, object]:
+        return {"url": FAST, "bridge": {"socket": port}}
+
+    with serving(config({**BOARDS, "demo": shared()})) as (running, client):
         old = port_of(running, "demo")
-        new = replace(SETTINGS, devices={**SETTINGS.devices, "new": FAST}, bridges={"new": shared, "demo": shared})
-        running.served.apply(new)
+        running.served.apply(config({"demo": shared(), "lab": FAST, "new": shared()}))
         assert port_of(running, "demo") == old
         socket.create_connection(("127.0.0.1", port_of(running, "new")), SECONDS).close()
         # The port goes from one device to the other.
-        running.served.apply(replace(SETTINGS, bridges={"lab": BridgeSettings(Ports(socket=old))}))
+        running.served.apply(config({"demo": FAST, "lab": shared(old)}))
         assert running.bridges.keys() == {"lab"} and port_of(running, "lab") == old
         with capture_logs() as logged:
-            taken = {"demo": BridgeSettings(Ports(socket=old)), "lab": BridgeSettings(Ports(socket=old))}
-            running.served.apply(replace(SETTINGS, bridges=taken))
+            running.served.apply(config({"demo": shared(old), "lab": shared(old)}))
         assert [each["device"] for each in logged if each["log_level"] == "error"] == ["demo"]
         assert client.info("demo")["name"] == "demo"
 
 
 def test_recorders_follow(tmp_path: Path) -> None:
-    def recording(*devices: str) -> RecordingSettings:
-        return RecordingSettings(tmp_path / "here", devices, sync_ms=20)
-
-    with serving(replace(SETTINGS, recordings=recording("demo"))) as (running, client):
+    here = RecordingSettings(folder=tmp_path / "here", sync_ms=20)
+    with serving(config(recordings=here, record=["demo"])) as (running, client):
         client.start_recording("lab")
         new = {"demo": FAST, "lab": SLOW, "new": FAST}
-        running.served.apply(replace(SETTINGS, devices=new, recordings=recording("new")))
+        running.served.apply(config(new, recordings=here, record=["new"]))
         # Of demo it is no longer wanted; of lab a client has asked for it, so it goes on with the new line.
         assert {each.name: each.recording for each in client.devices()} == {
             "demo": None,
             "lab": "recording",
             "new": "recording",
         }
-        elsewhere = RecordingSettings(tmp_path / "there", ("demo",))
+        elsewhere = config(
+            new,
+            recordings=RecordingSettings(folder=tmp_path / "there", sync_ms=20),
+            record=["demo"],
+            limits=Limits(streams=7),
+        )
         for _ in range(2):  # it is still so the second time
             with capture_logs() as logged:
-                running.served.apply(replace(SETTINGS, devices=new, recordings=elsewhere, limits=Limits(streams=7)))
-            assert logged[0]["changes"] == ["limits", "recordings"]
+                running.served.apply(elsewhere)
+            assert logged[0]["changes"] == ["limits.streams", "recordings.folder"]
             assert client.devices()[0].recording is None and not (tmp_path / "there").exists()
-        running.served.apply(replace(SETTINGS, devices=new, recordings=recording("demo")))
+        running.served.apply(config(new, recordings=here, record=["demo"]))
         assert client.devices()[0].recording == "recording"
 
 
 def test_removing_a_device_that_is_recorded_loses_nothing(tmp_path: Path) -> None:
-    settings = replace(SETTINGS, recordings=RecordingSettings(tmp_path, ("demo",), sync_ms=20))
+    settings = config(recordings=RecordingSettings(folder=tmp_path, sync_ms=20), record=["demo"])
     with serving(settings) as (_, client):
         with client.session("demo", format="bytes", limit_rows=5) as rows:
             last = max(max(batch.column("seq").to_pylist()) for batch in rows)
@@ -272,50 +286,78 @@ def test_removing_a_device_that_is_recorded_loses_nothing(tmp_path: Path) -> Non
             client.start_recording("demo")
 
 
-def test_what_needs_a_restart_is_listed() -> None:
+def test_what_needs_a_restart_is_listed(tmp_path: Path) -> None:
     with serving(SETTINGS) as (running, _):
-        collecting = {"demo": CollectSettings("/log.csv", Path("logs"), 60.0)}
-        changed = replace(
-            SETTINGS,
-            agents=frozenset(["demo", "gone"]),
-            graces={"demo": 10.0},
-            collect=collecting,
-            sql=SqlSettings(cache_bytes=1),
+        changed = config(
+            limits=Limits(streams=7, calls=8),
+            sql={"cache_bytes": 1},
+            auth={"tokens": tmp_path},
+            relay={"allow": ["a:1"]},
         )
         with capture_logs() as logged:
             running.apply(changed)
-        assert logged[0]["changes"] == ["sql", "devices.demo.agent", "devices.demo.grace", "devices.demo.collect"]
+        assert logged[0]["changes"] == ["limits.streams", "limits.calls", "sql.cache_bytes", "relay.allow", "auth"]
         with capture_logs() as logged:
             running.apply(SETTINGS)
         assert [each["event"] for each in logged] == ["the fleet file was read again"]
 
 
 def test_what_needs_a_restart_is_listed_in_a_cluster_too() -> None:
-    settings = replace(SETTINGS, cluster=ClusterSettings(("nats://127.0.0.1:1",), "alpha"))
-    changed = replace(settings, limits=Limits(streams=7), sql=SqlSettings(cache_bytes=1), relay=("host:1",))
-    with serving(settings) as (running, _), capture_logs() as logged:
+    cluster = ClusterSettings(servers=("nats://127.0.0.1:1",), name="alpha")
+    changed = config(
+        cluster=cluster, limits=Limits(streams=7), sql={"cache_bytes": 1}, relay={"allow": ["host:1"]}, record=["demo"]
+    )
+    with serving(config(cluster=cluster)) as (running, _), capture_logs() as logged:
         running.apply(changed)
-    assert [each["changes"] for each in logged if "changes" in each] == [["limits", "relay", "sql"]]
+    assert [each["changes"] for each in logged if "changes" in each] == [
+        ["limits.streams", "sql.cache_bytes", "relay.allow"]
+    ]
+    assert {"changed": ["demo"]}.items() <= read_again(logged).items()
+
+
+@pytest.mark.parametrize("key", [{"agent": True}, {"grace": 10.0}])
+def test_a_device_is_replaced_if_what_is_made_of_its_keys_has_changed(key: dict[str, object]) -> None:
+    with serving() as (running, client):
+        with capture_logs() as logged:
+            running.apply(config({"demo": {"url": FAST, **key}, "lab": FAST}))
+        assert {"replaced": ["demo"], "changed": []}.items() <= read_again(logged).items()
+        assert client.info("demo")["name"] == "demo"
+        with capture_logs() as logged:
+            running.apply(config({"demo": {"url": FAST, **key}, "lab": FAST}))
+        assert {"replaced": [], "changed": []}.items() <= read_again(logged).items()
+
+
+def test_a_log_is_collected_that_the_fleet_file_names_later(tmp_path: Path) -> None:
+    board = tmp_path / "board"
+    board.mkdir()
+    url = f"sim:?files={board}&telemetry=0"
+
+    def collecting(to: str) -> Config:
+        collect = {"path": "/log.csv", "to": tmp_path / to, "minutes": 0.001}
+        return config({"demo": {"url": url, "collect": collect}})
+
+    with serving(config({"demo": url})) as (running, _):
+        for to in ("here", "there"):
+            with capture_logs() as logged:
+                running.apply(collecting(to))
+            assert {"replaced": [], "changed": ["demo"]}.items() <= read_again(logged).items()
+            (board / "log.csv").write_text("1,21.5\n")
+            until((tmp_path / to / "demo/log.csv/0000001.csv").exists)
+        running.apply(config({"demo": url}))
+        assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("collect-")]
 
 
 def test_each_key_of_a_fleet_file_is_applied_or_needs_a_restart() -> None:
-    """A new key belongs to one of these, and where it needs a restart to `_needing_restart`."""
-    applied = {"url", "bridge", "record", "publish", "rows", "servers", "files"}
-    assert set(FleetDevice.model_fields) == applied | {"agent", "grace", "collect"}
-    assert set(FleetTables.model_fields) == {
-        "devices",
-        "limits",
-        "recordings",
-        "sql",
-        "relay",
-        "auth",
-        "tls",
-        "cluster",
+    """A new key of a device is applied by `ServedDevices`, or by `Collectors`; `needing_restart` names all others."""
+    assert set(DeviceTable.model_fields) == {
+        *("url", "agent", "grace"),
+        *("bridge", "record", "publish", "rows", "servers", "files", "collect"),
     }
+    assert [table for table in FleetFile.model_fields if is_reloaded(f"{table}.key")] == ["devices"]
 
 
 def test_a_line_is_closed_before_its_device_is_given_up(tmp_path: Path) -> None:
-    settings = replace(SETTINGS, recordings=RecordingSettings(tmp_path, ("demo",), sync_ms=20))
+    settings = config(recordings=RecordingSettings(folder=tmp_path, sync_ms=20), record=["demo"])
     with serving(settings) as (running, client):
         device = running.served._inventory.device("demo")
         wait_until(lambda: device.is_open)
@@ -333,7 +375,7 @@ def test_a_device_is_not_named_as_a_schema_of_sql(tmp_path: Path, name: str) -> 
     with refused(RequestError, where=str(fleet)):
         read_fleet_file(fleet)
     with refused(RequestError, where="--device"):
-        settings_of("grpc://127.0.0.1:0", [f"{name}=sim:"], None)
+        read_config("grpc://127.0.0.1:0", [f"{name}=sim:"], None)
     with serving(SETTINGS) as (running, _), refused(RequestError, where="name"):
         running.served.add(name, "sim:")
 
@@ -343,7 +385,7 @@ def test_a_device_is_not_named_as_a_schema_of_sql(tmp_path: Path, name: str) -> 
 )
 def test_a_device_that_was_removed_is_not_described(request_: dict[str, str]) -> None:
     asked = flight.FlightDescriptor.for_command(json.dumps({"device": "demo", **request_}))
-    with open_server(ServeSettings("grpc://127.0.0.1:0")) as server, flight.connect(server.location) as client:
+    with servers.serving() as server, flight.connect(server.location) as client:
         described = (client.get_flight_info, client.get_schema)
         for describe in described:
             describe(asked)

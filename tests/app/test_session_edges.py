@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from fastflight.app.recording_settings import RecordingSettings
+from fastflight.app.config import RecordingSettings
 from fastflight.app.running import RunningServer
 from fastflight.cli.main import app
 from fastflight.log import Store
@@ -149,9 +149,9 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
     with ExitStack() as parts:
         listener = parts.enter_context(socket.create_server(("127.0.0.1", 0)))
         listener.settimeout(SOON)
-        settings = RecordingSettings(folder, ("demo",))
+        settings = RecordingSettings(folder=folder)
         devices = {"demo": f"socket://127.0.0.1:{listener.getsockname()[1]}"}
-        running = parts.enter_context(serving(devices, http=("127.0.0.1", 0), recordings=settings))
+        running = parts.enter_context(serving(devices, http=("127.0.0.1", 0), recordings=settings, record=["demo"]))
         line, _ = listener.accept()  # the recorder has opened it
         parts.callback(line.close)
         edges = Edges(running, folder, recordings, line)

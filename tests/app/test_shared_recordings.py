@@ -10,12 +10,9 @@ import pyarrow.flight as flight
 import pyarrow.parquet as pq
 import pytest
 
-from fastflight.app.cluster_settings import ClusterSettings
+from fastflight.app.config import ClusterSettings, RecordingSettings
 from fastflight.app.nats_servers import NatsServers, nats_servers
-from fastflight.app.recording_settings import RecordingSettings
 from fastflight.app.running import RunningServer
-from fastflight.app.settings import BridgeSettings
-from fastflight.bridge import Ports
 from fastflight.client import FastFlightClient, Recorded
 from fastflight.errors import BusyError, TransportError
 from tests.support.refusals import refused
@@ -45,8 +42,9 @@ class Servers:
         own = frozenset([BOARD]) if self.local else frozenset()
         server = serving(
             {BOARD: self.url},
-            cluster=ClusterSettings(self.nats.urls, name, ttl=TTL, local=own),
-            recordings=RecordingSettings(self.folder, (BOARD,), sync_ms=20),
+            cluster=ClusterSettings(servers=self.nats.urls, name=name, ttl=TTL, local=own),
+            recordings=RecordingSettings(folder=self.folder, sync_ms=20),
+            record=[BOARD],
             shards=1,
         )
         self.running[name] = server.__enter__()
@@ -96,8 +94,7 @@ class Servers:
 @pytest.fixture
 def board() -> Iterator[str]:
     """A board on the network that prints 50 lines each second."""
-    bridges = {BOARD: BridgeSettings(Ports(socket=0))}
-    with serving({BOARD: "sim:?telemetry=50"}, bridges=bridges) as boards:
+    with serving({BOARD: {"url": "sim:?telemetry=50", "bridge": {"socket": 0}}}) as boards:
         yield f"socket://127.0.0.1:{boards.bridges[BOARD].socket}"
 
 

@@ -16,8 +16,7 @@ import pyarrow.flight as flight
 import pytest
 
 from fastflight.app import forwarding
-from fastflight.app.cluster_settings import ClusterSettings
-from fastflight.app.recording_settings import RecordingSettings
+from fastflight.app.config import ClusterSettings, RecordingSettings
 from fastflight.client import FastFlightClient
 from fastflight.errors import BusyError
 from fastflight.server.actions import CANCELLING
@@ -47,9 +46,10 @@ def cluster(tmp_path: Path, silent: str, monkeypatch: pytest.MonkeyPatch) -> Ite
     (tmp_path / "nats").mkdir()
     with clustered(tmp_path / "nats", BOARDS, ()) as cluster:
         for name in ("alpha", "beta"):
-            settings = ClusterSettings(cluster.nats.urls, name, ttl=TTL, location=silent if name == "beta" else "")
-            recordings = RecordingSettings(tmp_path / "recordings" / name, tuple(BOARDS), sync_ms=20)
-            cluster.start(name, cluster=settings, recordings=recordings)
+            location = silent if name == "beta" else ""
+            settings = ClusterSettings(servers=cluster.nats.urls, name=name, ttl=TTL, location=location)
+            recordings = RecordingSettings(folder=tmp_path / "recordings" / name, sync_ms=20)
+            cluster.start(name, cluster=settings, recordings=recordings, record=BOARDS)
         cluster.settle()
         assert {cluster.owner(board) for board in BOARDS} == {"alpha", "beta"}
         yield cluster
@@ -122,7 +122,8 @@ def test_a_server_with_the_address_of_another_one_is_named_and_never_asked(tmp_p
     """As on two computers that both listen on loopback: a request that is passed on would come back for ever."""
     with clustered(tmp_path, BOARDS, ("alpha",)) as cluster:
         alpha = cluster.servers["alpha"]
-        cluster.start("beta", cluster=ClusterSettings(cluster.nats.urls, "beta", ttl=TTL, location=alpha.location))
+        beta = ClusterSettings(servers=cluster.nats.urls, name="beta", ttl=TTL, location=alpha.location)
+        cluster.start("beta", cluster=beta)
         cluster.settle()
         its = next(board for board in BOARDS if cluster.owner(board) == "beta")
         said = f"its server, beta, gives {alpha.location} as its address, which is that of this server"

@@ -17,12 +17,13 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from fastflight.app.compose import open_server
-from fastflight.app.settings import RecordingSettings, ServeSettings
+from fastflight.app.config import RecordingSettings
 from fastflight.cli.main import app
 from fastflight.client import FastFlightClient
 from fastflight.device import Inventory, Session
 from fastflight.errors import DeviceError
 from tests.conftest import running_target
+from tests.support.servers import config
 from tests.support.targets import TARGETS, Target
 from tests.support.terminal import converse
 
@@ -83,8 +84,8 @@ class Board:
     def location(self) -> str:
         """The address of a server with the device `board`. It holds the board's line until the test ends."""
         if not self._location:
-            recordings = RecordingSettings(self.recordings) if self.recordings else None
-            settings = ServeSettings("grpc://127.0.0.1:0", {"board": self.url}, recordings=recordings)
+            recordings = RecordingSettings(folder=self.recordings) if self.recordings else None
+            settings = config({"board": self.url}, recordings=recordings)
             server = self.stack.enter_context(open_server(settings))
             self._location = server.location
         return self._location

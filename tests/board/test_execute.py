@@ -105,7 +105,8 @@ def test_a_program_is_stopped(board: Board, program: str) -> None:
 
 @pytest.mark.needs("interrupts")
 def test_a_program_that_catches_everything_is_stopped_or_named(board: Board) -> None:
-    with Inventory({"board": board.url}, graces={"board": 0.5}) as inventory:
+    with Inventory({}) as inventory:
+        inventory.add("board", board.url, grace=0.5)
         with inventory.device("board").lease("a test") as session:
             start(session, "catches everything").close()
             try:

@@ -14,14 +14,14 @@ from playwright.sync_api import sync_playwright
 from structlog.testing import capture_logs
 
 from fastflight.app.compose import open_server
-from fastflight.app.settings import BridgeSettings, ServeSettings
-from fastflight.bridge import Bridge, Ports
+from fastflight.bridge import Bridge
 from fastflight.bridge import connection as connections
 from fastflight.bridge.opening import METHODS, OPENINGS, browser_protocol
 from fastflight.client import FastFlightClient
 from tests.bridge.bridge_client import KINDS, connect, run, writing
 from tests.bridge.memory_line import MemoryLine
 from tests.support.browser import OPTIONS
+from tests.support.servers import config
 
 POST = b"POST / HTTP/1.1\r\nHost: 127.0.0.1:2218\r\nContent-Length: 9\r\n\r\n\x03import os"
 HINT = b"fastflight: this port is for serial tools, and "
@@ -218,11 +218,7 @@ EVERYTHING = """async ports => {
 
 
 def test_a_page_in_chromium_reaches_no_board(chromium: str) -> None:
-    settings = ServeSettings(
-        "grpc://127.0.0.1:0",
-        devices={"demo": "sim:?telemetry=0"},
-        bridges={"demo": BridgeSettings(Ports(rfc2217=0, socket=0))},
-    )
+    settings = config({"demo": {"url": "sim:?telemetry=0", "bridge": {"rfc2217": 0, "socket": 0}}})
     with open_server(settings) as running, evil_site() as site, sync_playwright() as driver:
         ports = [running.bridges["demo"].rfc2217, running.bridges["demo"].socket]
         browser = driver.chromium.launch(executable_path=chromium, args=list(OPTIONS))

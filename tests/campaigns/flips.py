@@ -22,7 +22,7 @@ import pyarrow as pa
 import typer
 
 from fastflight.app.compose import open_server
-from fastflight.app.settings import settings_of
+from fastflight.app.overlay import read_config
 from fastflight.client import FastFlightClient
 from fastflight.client.credentials import NONE, Credentials
 from fastflight.errors import FastFlightError
@@ -58,7 +58,7 @@ class FlippedLine:
         self._scheme = "grpc+tls" if tls else "grpc"
         device = f"demo=sim:?files={self.board}&telemetry=0"
         location = f"{self._scheme}://{HOST}:0"
-        self.server = open_server(settings_of(location, [device], None, tls_cert=certificate, tls_key=key))
+        self.server = open_server(read_config(location, [device], None, tls_cert=certificate, tls_key=key))
         self.proxy = ChaosProxy(HOST, int(self.server.location.rpartition(":")[2]))
         text = "".join(f"{number},{number * number}\n" for number in range(ROWS))
         self._table = pa.table({"n": range(ROWS), "square": [number * number for number in range(ROWS)]})

@@ -10,11 +10,10 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.cli.main import app
 from fastflight.cli.plot import draw
 from fastflight.client import FastFlightClient
+from tests.support.servers import serving
 
 Run = Callable[..., Result]
 
@@ -26,7 +25,7 @@ def location() -> Iterator[str]:
 
 def demo_server() -> Iterator[str]:
     """The address of a server with a board of its own, for as long as the generator lives."""
-    with open_server(ServeSettings("grpc://127.0.0.1:0")) as running:
+    with serving() as running:
         with FastFlightClient(running.location) as client:
             client.info("demo")  # opens the board's line, which stays open: no leak of the test that comes first
         yield running.location

@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import Book, issued
-from fastflight.app.access_settings import OPEN, AccessSettings, TlsFiles, check_location
-from fastflight.app.settings import settings_of
+from fastflight.app.addresses import check_location
+from fastflight.app.config import AuthTable, TlsTable
+from fastflight.app.overlay import read_config
 from fastflight.cli.main import app
 from fastflight.cli.server_options import read_credentials
 from fastflight.client import DEFAULT_LOCATION, Credentials, FastFlightClient
@@ -68,18 +69,17 @@ def files(tmp_path: Path) -> Files:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "[::]", "boards.example"])
 def test_others_are_served_with_tls_and_tokens_alone(host: str, files: Files) -> None:
-    guarded = AccessSettings(Path("t"), TlsFiles(Path("c"), Path("k")))
-    check_location(f"grpc+tls://{host}:8815", guarded, DEFAULT_LOCATION)
-    for scheme, access in (
-        ("grpc", OPEN),
-        ("grpc", AccessSettings(Path("t"))),
-        ("grpc", guarded),
-        ("grpc+tls", OPEN),
-        ("grpc+tls", AccessSettings(Path("t"))),
-        ("grpc+tls", AccessSettings(None, TlsFiles(Path("c"), Path("k")))),
+    check_location(f"grpc+tls://{host}:8815", tls=True, tokens=True)
+    for scheme, tls, tokens in (
+        ("grpc", False, False),
+        ("grpc", False, True),
+        ("grpc", True, True),
+        ("grpc+tls", False, False),
+        ("grpc+tls", False, True),
+        ("grpc+tls", True, False),
     ):
         with pytest.raises(RequestError, match="only with TLS and tokens") as refused:
-            check_location(f"{scheme}://{host}:8815", access, DEFAULT_LOCATION)
+            check_location(f"{scheme}://{host}:8815", tls=tls, tokens=tokens)
         wanted = f"--server grpc+tls://{host}:8815 --tls-cert server.pem --tls-key server.key --tokens tokens.json"
         assert wanted in str(refused.value)
 
@@ -97,7 +97,7 @@ def test_others_are_served_with_tls_and_tokens_alone(host: str, files: Files) ->
 def test_options_that_do_not_go_together(arguments: dict[str, str], refused: str) -> None:
     given = {name: Path(value) for name, value in arguments.items() if name != "location"}
     with pytest.raises(RequestError, match=refused):
-        settings_of(arguments.get("location", DEFAULT_LOCATION), [], None, **given)  # type: ignore[arg-type]
+        read_config(arguments.get("location", DEFAULT_LOCATION), [], None, **given)  # type: ignore[arg-type]
 
 
 def test_a_fleet_file_says_the_same_relative_to_itself_and_options_go_first(tmp_path: Path) -> None:
@@ -106,13 +106,12 @@ def test_a_fleet_file_says_the_same_relative_to_itself_and_options_go_first(tmp_
         '[devices.demo]\nurl = "sim:"\n[auth]\ntokens = "t.json"\n'
         '[tls]\ncert = "s.pem"\nkey = "/keys/s.key"\nclient_ca = "ca.pem"\n'
     )
-    access = settings_of("grpc+tls://0.0.0.0:8815", [], fleet, tls_cert=Path("other.pem")).access
-    assert access == AccessSettings(
-        tmp_path / "t.json", TlsFiles(Path("other.pem"), Path("/keys/s.key"), tmp_path / "ca.pem")
-    )
+    found = read_config("grpc+tls://0.0.0.0:8815", [], fleet, tls_cert=Path("other.pem"))
+    assert found.auth == AuthTable(tokens=tmp_path / "t.json")
+    assert found.tls == TlsTable(cert=Path("other.pem"), key=Path("/keys/s.key"), client_ca=tmp_path / "ca.pem")
     fleet.write_text("[devices.demo]\nurl = 'sim:'\n[tls]\ncert = 's.pem'\nkey = 's.key'\nca = 'x'\n")
     with pytest.raises(RequestError, match="unknown key. Did you mean 'client_ca'|unknown key. .*client_ca"):
-        settings_of(DEFAULT_LOCATION, [], fleet)
+        read_config(DEFAULT_LOCATION, [], fleet)
 
 
 @pytest.mark.parametrize("wrong", ["tokens.json", "server.pem", "server.key"])

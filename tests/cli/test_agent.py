@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
+from tests.support.servers import serving
 
 Run = Callable[..., Result]
 
@@ -68,7 +67,7 @@ def test_several_boards_are_collected_at_once(run: Run, tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "log.csv").write_text(f"{name}\n")
         devices[name] = f"sim:?files={tmp_path / name}&telemetry=0"
-    with open_server(ServeSettings("grpc://127.0.0.1:0", devices, shards=1)) as server:
+    with serving(devices, shards=1) as server:
         options = ("--to", str(tmp_path / "stored"), "--server", server.location)
         assert run("collect", "lab-*:/log.csv", *options).exit_code == 0
         missing = run("collect", "no-such-*:/log.csv", *options)

@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.cli.main import app
+from tests.support.servers import serving
 from tests.support.waiting import until
 
 NAMES = ("lab-1", "lab-2")
@@ -32,7 +31,7 @@ def logs(tmp_path: Path) -> list[Path]:
 
 
 def server(folder: Path, address: str = "grpc://127.0.0.1:0") -> Any:
-    return open_server(ServeSettings(address, {name: f"sim:?files={folder / name}&telemetry=0" for name in NAMES}))
+    return serving({name: f"sim:?files={folder / name}&telemetry=0" for name in NAMES}, location=address)
 
 
 @pytest.fixture

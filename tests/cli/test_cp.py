@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
+from tests.support.servers import serving
 
 Run = Callable[..., Result]
 
@@ -27,7 +26,7 @@ def location(boards: Path) -> Iterator[str]:
     for name in ("demo", "lab"):
         (boards / name).mkdir()
     urls = {name: f"sim:?files={boards / name}&telemetry=0" for name in ("demo", "lab")}
-    with open_server(ServeSettings("grpc://127.0.0.1:0", urls)) as running:
+    with serving(urls) as running:
         with FastFlightClient(running.location) as client:
             for name in urls:
                 client.info(name)

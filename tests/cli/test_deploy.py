@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.cli.deployment import LAUNCHER
 from fastflight.client import FastFlightClient
+from tests.support.servers import serving
 from tests.support.waiting import until
 
 Run = Callable[..., Result]
@@ -37,7 +36,7 @@ def location(boards: Path) -> Iterator[str]:
     for name in NAMES:
         (boards / name).mkdir()
     urls = {name: f"sim:?files={boards / name}&telemetry=0" for name in NAMES}
-    with open_server(ServeSettings("grpc://127.0.0.1:0", urls)) as running:
+    with serving(urls) as running:
         with FastFlightClient(running.location) as client:
             for name in urls:
                 client.info(name)
@@ -230,7 +229,7 @@ def test_several_devices_must_be_named(run: Run, boards: Path, program: Path) ->
 
 @pytest.mark.firmware
 def test_the_launcher_runs_on_the_real_vm(webassembly_without_raw_paste: str) -> None:
-    with open_server(ServeSettings("grpc://127.0.0.1:0", {"vm": webassembly_without_raw_paste})) as running:
+    with serving({"vm": webassembly_without_raw_paste}) as running:
         with FastFlightClient(running.location) as client:
             main = "import part\nprint('version', part.V)\n"
             accepted = {"7/main.py": main, "7/part.py": "V = 7\n", "accepted-7": ""}

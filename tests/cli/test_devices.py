@@ -11,9 +11,8 @@ from click.testing import Result
 from serial.tools import list_ports, list_ports_common
 from typer.testing import CliRunner
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.cli.main import app
+from tests.support.servers import serving
 
 Run = Callable[..., Result]
 
@@ -45,7 +44,7 @@ def test_info(run: Run) -> None:
 
 
 def test_what_a_board_does_not_know_is_unknown() -> None:
-    with open_server(ServeSettings("grpc://127.0.0.1:0", {"poor": "sim:?without=os.statvfs,gc.mem_free"})) as running:
+    with serving({"poor": "sim:?without=os.statvfs,gc.mem_free"}) as running:
         run = partial(CliRunner().invoke, app)
         said = run(["info", "poor", "--server", running.location]).stdout
         told = json.loads(run(["info", "poor", "--json", "--server", running.location]).stdout)

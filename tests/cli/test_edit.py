@@ -13,9 +13,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.cli.main import app
 from fastflight.client import FastFlightClient
+from tests.support.servers import config
 
 Edit = Callable[..., Result]
 
@@ -35,7 +35,7 @@ def board(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def location(board: Path) -> Iterator[str]:
-    settings = ServeSettings("grpc://127.0.0.1:0", {"demo": f"sim:?files={board}&telemetry=0"})
+    settings = config({"demo": f"sim:?files={board}&telemetry=0"})
     with open_server(settings) as running:
         with FastFlightClient(running.location) as client:
             client.info("demo")
@@ -125,7 +125,7 @@ def test_changes_are_kept_when_the_server_is_gone(
     board: Path, tmp_path: Path, edit: Edit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (board / "a.txt").write_bytes(b"a\n")
-    settings = ServeSettings("grpc://127.0.0.1:0", {"demo": f"sim:?files={board}"}, drain_seconds=0.0)
+    settings = config({"demo": f"sim:?files={board}"}, drain_seconds=0.0)
     with open_server(settings) as running:
         monkeypatch.setenv("FASTFLIGHT_SERVER", running.location)
         monkeypatch.setattr("fastflight.cli.edit._open_editor", lambda path: (path.write_bytes(b"b"), running.close()))

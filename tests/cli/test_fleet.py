@@ -11,9 +11,8 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.cli.main import app
+from tests.support.servers import serving
 
 Run = Callable[..., Result]
 
@@ -31,7 +30,7 @@ def run(folder: Path, tmp_path: Path) -> Iterator[Run]:
     for at, name in enumerate(("lab-0", "lab-1")):
         (folder / name / "t.csv").write_text(f"time,celsius\n1,{at}.5\n2,{at}.75\n")
     urls = {name: f"sim:?files={folder / name}&telemetry=0" for name in ("lab-0", "lab-1", "roof")}
-    with open_server(ServeSettings("grpc://127.0.0.1:0", urls)) as running:
+    with serving(urls) as running:
         environment = {"FASTFLIGHT_SERVER": running.location, "COLUMNS": "120"}
         yield lambda *arguments: CliRunner().invoke(app, arguments, env=environment)
 

@@ -19,13 +19,12 @@ from pyarrow import flight
 from serial.tools import list_ports
 from serial.tools.list_ports_common import ListPortInfo
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.cli.log import log_to_stderr
 from fastflight.cli.main import COMMANDS, app
 from fastflight.client import FastFlightClient
 
 pytest.importorskip("pty", reason="only a pseudo-terminal is one")
+from tests.support.servers import serving
 from tests.support.terminal import terminal  # it needs one
 
 pytestmark = pytest.mark.usefixtures("fonts_are_open")
@@ -363,7 +362,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     (folder / EVIL).write_text("x\n")
     (folder / "table.csv").write_text(f"a{EVIL.replace(chr(13), '')},b\n{EVIL.replace(chr(13), '')},1\n")
     (folder / "table.jsonl").write_text(json.dumps({"a": {EVIL: EVIL}}) + "\n")
-    with open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": f"sim:?telemetry=0&files={folder}"})) as running:
+    with serving({"demo": f"sim:?telemetry=0&files={folder}"}) as running:
         with FastFlightClient(running.location) as client:
             client.info("demo")  # opens the board's line, which stays open
         yield running.location

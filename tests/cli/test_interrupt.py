@@ -18,8 +18,6 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.concurrency import Shards
 from fastflight.server import FlightServer
@@ -27,6 +25,7 @@ from fastflight.service import Catalog
 from fastflight.service.requests import DeviceExec
 from fastflight.service.source import AsyncReading
 from tests.support.function_source import FunctionSource
+from tests.support.servers import serving
 
 pty = pytest.importorskip("pty", reason="only a pseudo-terminal shows how far a copy is")
 import fcntl  # noqa: E402  # where there is the one, there are the others
@@ -115,7 +114,7 @@ def slow(tmp_path: Path) -> Iterator[Slow]:
     folder = tmp_path / "board"
     folder.mkdir()
     url = f"sim:?files={folder}&telemetry=0&baud=115200"
-    with open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": url})) as running:
+    with serving({"demo": url}) as running:
         with FastFlightClient(running.location) as client:
             client.info("demo")
         yield Slow(running.location, folder)

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar, cast
 
@@ -20,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastflight.app.compose import open_server
-from fastflight.app.recording_settings import RecordingSettings, default_folder
+from fastflight.app.config import RecordingSettings
+from fastflight.app.overlay import default_folder, read_config
 from fastflight.app.running import RunningServer
-from fastflight.app.settings import ServeSettings, settings_of
 from fastflight.cli import local_recordings
 from fastflight.cli.local_recordings import name_of
 from fastflight.cli.replay import GAPS_KEY, GapReporter
@@ -34,7 +33,7 @@ from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
 from fastflight.sources.session_lines import BEGAN
 from fastflight.transport.chunk_buffer import Chunk
 from tests.log.engines import EVERYTHING_NOW, JetStreamEngine
-from tests.support.servers import ServerProcess
+from tests.support.servers import ServerProcess, config
 
 from .conftest import Run
 
@@ -65,7 +64,7 @@ def lot(first: int, last: int) -> pa.RecordBatch:
 
 @pytest.fixture(scope="module")
 def location(folder: Path) -> Iterator[str]:
-    settings = ServeSettings("grpc://127.0.0.1:0", recordings=RecordingSettings(folder, sync_ms=20))
+    settings = config(recordings=RecordingSettings(folder=folder, sync_ms=20))
     with open_server(settings) as running:
         with FastFlightClient(running.location) as client:
             client.info("demo")  # opens the board's line, which stays open: no leak of the test that comes first
@@ -216,10 +215,10 @@ def test_a_failed_export_leaves_the_old_file(run: Run, here: list[str], tmp_path
 
 def test_rows_that_are_still_being_recorded_are_exported(run: Run, tmp_path: Path) -> None:
     """Of a segment that is not closed: what the server has stored a moment ago."""
-    settings = ServeSettings(
-        "grpc://127.0.0.1:0",
+    settings = config(
         {"demo": "sim:?telemetry=20"},
-        recordings=RecordingSettings(tmp_path / "recordings", ("demo",)),
+        record=["demo"],
+        recordings=RecordingSettings(folder=tmp_path / "recordings"),
     )
     with open_server(settings) as running, FastFlightClient(running.location) as client:
         with client.session("demo", format="bytes", limit_rows=5) as rows:
@@ -276,7 +275,7 @@ def test_a_device_of_the_server_is_switched_on_and_off(run: Run) -> None:
 
 
 def test_a_server_that_keeps_nothing_says_what_to_do(run: Run) -> None:
-    settings = replace(ServeSettings("grpc://127.0.0.1:0"), recordings=None)
+    settings = config()
     with open_server(settings) as running:
         for command in ("record", "replay"):
             result = run(command, "demo", "--server", running.location)
@@ -294,7 +293,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def default_server() -> RunningServer:
-    return open_server(settings_of("grpc://127.0.0.1:0", ["demo=sim:?telemetry=50"], None))
+    return open_server(read_config("grpc://127.0.0.1:0", ["demo=sim:?telemetry=50"], None))
 
 
 def test_a_server_with_defaults_records_when_it_is_asked_to(run: Run, data: Path) -> None:

@@ -8,18 +8,15 @@ import pytest
 from websockets.sync.client import connect
 
 from fastflight.app.compose import open_server
-from fastflight.app.settings import BridgeSettings, ServeSettings
-from fastflight.bridge import Ports
 from fastflight.client import FastFlightClient
 from fastflight.errors import RequestError
+from tests.support.servers import config
 from tests.support.waiting import read_until
 
 
 def test_a_stream_to_a_bridge_is_a_session_of_its_device(tmp_path: Path) -> None:
-    devices = {"demo": f"sim:?files={tmp_path}&telemetry=0"}
-    bridges = {"demo": BridgeSettings(Ports(socket=0))}
-    here = ("127.0.0.1", 0)
-    settings = ServeSettings("grpc://127.0.0.1:0", devices, bridges, http=here, relay=("127.0.0.1:*",))
+    devices = {"demo": {"url": f"sim:?files={tmp_path}&telemetry=0", "bridge": {"socket": 0}}}
+    settings = config(devices, http=("127.0.0.1", 0), relay={"allow": ["127.0.0.1:*"]})
     with open_server(settings) as running, FastFlightClient(running.location) as client:
         assert running.http is not None
         client.info("demo")
@@ -38,6 +35,6 @@ def test_a_stream_to_a_bridge_is_a_session_of_its_device(tmp_path: Path) -> None
 
 
 def test_a_target_that_is_none_is_said_before_anything_is_served() -> None:
-    settings = ServeSettings("grpc://127.0.0.1:0", http=("127.0.0.1", 0), relay=("everywhere",))
+    settings = config(http=("127.0.0.1", 0), relay={"allow": ["everywhere"]})
     with pytest.raises(RequestError, match="everywhere: not HOST:PORT"), open_server(settings):
         pass

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.cli.repl import hex_lines
 from fastflight.client import FastFlightClient
 from fastflight.errors import BusyError
 from fastflight.runtime.admission import DEFAULT_LIMITS
+from tests.support.servers import config, serving
 
 pty = pytest.importorskip("pty", reason="the keys of a terminal need a pseudo-terminal")
 import select  # noqa: E402  # where there is the one, there are the others
@@ -114,7 +114,7 @@ def repl(server: str, *arguments: str) -> Iterator[Terminal]:
 
 @contextmanager
 def repl_server(location: str = "grpc://127.0.0.1:0", url: str = "sim:?telemetry=0") -> Iterator[str]:
-    with open_server(ServeSettings(location, {"demo": url})) as running:
+    with serving({"demo": url}, location=location) as running:
         with FastFlightClient(running.location) as client:
             client.info("demo")
         yield running.location
@@ -165,7 +165,7 @@ def test_every_key_but_one_reaches_the_board_unchanged(at: tuple[str, ...]) -> N
 
 def test_the_program_goes_on_until_ctrl_c_is_typed(tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text("import time\nwhile True:\n print('tick')\n time.sleep(0.05)\n")
-    settings = ServeSettings("grpc://127.0.0.1:0", {"demo": f"sim:?files={tmp_path}"})
+    settings = config({"demo": f"sim:?files={tmp_path}"})
     with open_server(settings) as running, repl(running.location) as terminal:
         terminal.wait_for(b"tick\r\ntick\r\n")
         terminal.type(b"\x03")
@@ -290,7 +290,7 @@ def _until_not_busy(call: Callable[[], object]) -> None:
 
 def test_a_device_that_was_lent_to_others_is_connected_again() -> None:
     limits = replace(DEFAULT_LIMITS, idle_seconds=0.1)
-    settings = ServeSettings("grpc://127.0.0.1:0", {"demo": "sim:?telemetry=0"}, limits=limits)
+    settings = config({"demo": "sim:?telemetry=0"}, limits=limits)
     with open_server(settings) as running, repl(running.location) as terminal:
         with FastFlightClient(running.location) as client:
             _until_not_busy(lambda: client.ls("demo"))

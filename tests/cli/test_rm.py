@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
+from tests.support.servers import serving
 
 Run = Callable[..., Result]
 
@@ -41,7 +40,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def location(board: Path) -> Iterator[str]:
-    with open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": f"sim:?files={board}&telemetry=0"})) as running:
+    with serving({"demo": f"sim:?files={board}&telemetry=0"}) as running:
         with FastFlightClient(running.location) as client:
             client.info("demo")
         yield running.location

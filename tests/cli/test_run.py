@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.cli.main import app
 from fastflight.client import FastFlightClient
+from tests.support.servers import serving
 
 Run = Callable[..., Result]
 
@@ -90,7 +89,7 @@ def test_ctrl_c_stops_the_program_on_the_board(tmp_path: Path, local: bool) -> N
         "finally:\n  open('stopped', 'w').close()\n"
     )
     url = f"sim:?files={tmp_path}&telemetry=0"
-    with open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": url})) as running:
+    with serving({"demo": url}) as running:
         environment = {**os.environ, "FASTFLIGHT_SERVER": running.location}
         options = ["--device", url] if local else []
         command = [sys.executable, "-m", "fastflight", "run", str(tmp_path / "program.py"), *options]

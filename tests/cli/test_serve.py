@@ -12,13 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.cli.first_steps import first_steps
 from fastflight.client import FastFlightClient
 from fastflight.errors import RequestError, TransportError
 from fastflight.runtime.admission import Limits
-from tests.support.servers import running
+from tests.support.servers import running, serving
 from tests.support.waiting import until
 
 # For a process that has to import all of it on a busy machine.
@@ -124,7 +122,7 @@ def test_the_help_fits_a_terminal() -> None:
 
 def test_a_port_is_taken_once(location: str) -> None:
     with pytest.raises(TransportError, match="cannot listen there"):
-        open_server(ServeSettings(location))
+        serving(location=location)
     command = [sys.executable, "-m", "fastflight", "serve", "--server", location]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 3
@@ -149,7 +147,7 @@ def test_wrong_options_are_a_usage_error(run: object, options: tuple[str, ...], 
 
 def test_a_url_that_cannot_be_understood_is_refused() -> None:
     with pytest.raises(RequestError, match="serail"):
-        open_server(ServeSettings("grpc://127.0.0.1:0", {"a": "serail:///dev/ttyACM0"}))
+        serving({"a": "serail:///dev/ttyACM0"})
 
 
 def test_a_port_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
@@ -162,7 +160,7 @@ def test_a_port_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
 
 def test_a_limit_of_the_server_is_told_in_a_line(run: object, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = Limits(streams=1, wait_seconds=0)
-    with open_server(ServeSettings("grpc://127.0.0.1:0", limits=limits)) as server:
+    with serving(limits=limits) as server:
         with FastFlightClient(server.location) as client, client.session("demo"):
             result = run("ls", "demo", "--server", server.location)  # type: ignore[operator]
     assert result.exit_code == 1
@@ -176,8 +174,8 @@ def test_arrow_has_looked_for_pandas_before_the_first_request_comes() -> None:
     code = (
         "import sys\n"
         "from fastflight.app.compose import open_server\n"
-        "from fastflight.app.settings import ServeSettings\n"
-        "with open_server(ServeSettings('grpc://127.0.0.1:0', {})): print('pandas' in sys.modules)"
+        "from fastflight.app.config import Config\n"
+        "with open_server(Config(location='grpc://127.0.0.1:0', devices={})): print('pandas' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SECONDS, check=True)
     assert done.stdout == "True\n"
@@ -202,7 +200,7 @@ print("pandas" in sys.modules)
 def test_a_client_that_moves_bytes_and_lines_does_not_load_pandas(tmp_path: Path) -> None:
     """A write and an exchange have the device: while a client loads pandas, nobody else gets it."""
     (tmp_path / "b.bin").write_bytes(b"bytes" * 100)
-    with open_server(ServeSettings("grpc://127.0.0.1:0")) as server:
+    with serving() as server:
         command = [sys.executable, "-c", CLIENT, server.location, str(tmp_path / "b.bin")]
         done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
     assert (done.stdout, done.stderr) == ("False\n", "")

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from fastflight.app.compose import RunningServer, open_server
-from fastflight.app.settings import BridgeSettings, ServeSettings
-from fastflight.bridge import Ports
 from fastflight.client import FastFlightClient
 from fastflight.errors import BusyError, TransportError, TransportTimeout
+from tests.support.servers import config, serving
 from tests.support.waiting import read_until
 
 SECONDS = 30.0
@@ -23,9 +22,8 @@ SECONDS = 30.0
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RunningServer]:
-    bridge = BridgeSettings(Ports(rfc2217=0, socket=0, viewers=0))
-    devices = {"demo": f"sim:?files={tmp_path}&telemetry=0"}
-    with open_server(ServeSettings("grpc://127.0.0.1:0", devices, {"demo": bridge})) as running:
+    bridge = {"rfc2217": 0, "socket": 0, "viewers": 0}
+    with serving({"demo": {"url": f"sim:?files={tmp_path}&telemetry=0", "bridge": bridge}}) as running:
         yield running
 
 
@@ -78,9 +76,7 @@ def test_a_tool_that_comes_while_a_request_runs_is_told_at_once(
 
 def test_a_command_takes_ctrl_c_and_outlives_soft_resets_for_tools_and_requests() -> None:
     command = shlex.join([sys.executable, "-I", "-S", str(Path(__file__).parents[1] / "bridge" / "unix_child.py")])
-    settings = ServeSettings(
-        "grpc://127.0.0.1:0", {"demo": f"exec:{command}"}, {"demo": BridgeSettings(Ports(socket=0))}
-    )
+    settings = config({"demo": {"url": f"exec:{command}", "bridge": {"socket": 0}}})
     with open_server(settings) as server, FastFlightClient(server.location) as client:
         with tool(server) as stream:
             stream.sendall(b"\r\x03")
@@ -118,6 +114,6 @@ def test_viewers_see_tools_and_not_requests(server: RunningServer, client: FastF
 
 
 def test_a_bridge_port_that_is_taken_stops_the_server_from_starting(server: RunningServer) -> None:
-    bridge = BridgeSettings(Ports(socket=server.bridges["demo"].socket))
+    bridge = {"socket": server.bridges["demo"].socket}
     with pytest.raises(TransportError, match="choose another one"):
-        open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": "sim:"}, {"demo": bridge}))
+        serving({"demo": {"url": "sim:", "bridge": bridge}})

@@ -18,7 +18,7 @@ import trustme
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import Book, issued
 from fastflight.app.compose import open_server
-from fastflight.app.settings import settings_of
+from fastflight.app.overlay import read_config
 from fastflight.errors import RequestError
 
 SOON = 30.0
@@ -71,7 +71,7 @@ def asked(url: str, path: str, files: Files, token: str = "", **headers: str) ->
 def location(files: Files) -> Iterator[tuple[str, str]]:
     """A server's Flight location, and where its gateway is."""
     options = files.given("tokens", "tls_cert", "tls_key")
-    settings = settings_of(
+    settings = read_config(
         "grpc+tls://127.0.0.1:0", ["demo=sim:", "other=sim:"], None, http="0", http_host=["bench.example"], **options
     )
     with open_server(settings) as running:
@@ -93,10 +93,10 @@ def test_others_are_served_over_http_with_tls_and_tokens_alone(files: Files) -> 
     for some in ([], ["tokens"], ["tls_cert", "tls_key"]):
         scheme = "grpc+tls" if "tls_cert" in some else "grpc"
         with pytest.raises(RequestError, match="--http 0.0.0.0:8000 --http-host NAME"):
-            settings_of(f"{scheme}://127.0.0.1:0", [], None, http="0.0.0.0:8000", **files.given(*some))
+            read_config(f"{scheme}://127.0.0.1:0", [], None, http="0.0.0.0:8000", **files.given(*some))
     with pytest.raises(RequestError, match="Give --http-host NAME, the name or address by which it is reached"):
-        settings_of("grpc+tls://127.0.0.1:0", [], None, http="0.0.0.0:8000", **files.given(*names))
-    given = settings_of(
+        read_config("grpc+tls://127.0.0.1:0", [], None, http="0.0.0.0:8000", **files.given(*names))
+    given = read_config(
         "grpc+tls://127.0.0.1:0", [], None, http="10.0.0.1:80", http_host=["bench"], **files.given(*names)
     )
     assert (given.http, given.http_hosts) == (("10.0.0.1", 80), ("bench", "10.0.0.1"))
@@ -104,6 +104,6 @@ def test_others_are_served_over_http_with_tls_and_tokens_alone(files: Files) -> 
 
 def test_tls_files_that_do_not_belong_together(files: Files) -> None:
     (files.folder / "server.key").write_bytes(trustme.CA().issue_cert("x").private_key_pem.bytes())
-    settings = settings_of("grpc+tls://127.0.0.1:0", [], None, http="0", **files.given("tokens", "tls_cert", "tls_key"))
+    settings = read_config("grpc+tls://127.0.0.1:0", [], None, http="0", **files.given("tokens", "tls_cert", "tls_key"))
     with pytest.raises(Exception, match="TLS files"):
         open_server(settings)

@@ -13,7 +13,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from fastflight.app.compose import open_server
-from fastflight.app.settings import settings_of
+from fastflight.app.overlay import read_config
 from fastflight.cli.main import app
 from tests.support.servers import FREE_PORT, serving
 
@@ -63,7 +63,7 @@ def test_the_settings_of_a_device_say_how_its_files_are_written(tmp_path: Path) 
     (board / "typed.csv").write_text("n\n1\ntwo\n3\n")
     fleet = tmp_path / "fleet.toml"
     fleet.write_text(FLEET.format(folder=board))
-    with open_server(settings_of(FREE_PORT, [], fleet)) as server:
+    with open_server(read_config(FREE_PORT, [], fleet)) as server:
 
         def sql(query: str) -> Result:
             return CliRunner().invoke(app, ["sql", query], env={"FASTFLIGHT_SERVER": server.location})

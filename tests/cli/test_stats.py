@@ -11,14 +11,13 @@ import pytest
 from click.testing import Result
 from rich.console import Console
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.cli.stats import metrics_of, render
 from fastflight.client import FastFlightClient
 from fastflight.errors import ProtocolError
 from fastflight.runtime.metrics import DEFINITIONS
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service.requests import Mock
+from tests.support.servers import serving
 from tests.support.waiting import until
 
 Run = Callable[..., Result]
@@ -84,7 +83,7 @@ def test_whom_the_server_did_not_wait_for_is_told_once_there_are_any() -> None:
 
 
 def test_a_server_that_drains_is_alive_and_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_server(ServeSettings("grpc://127.0.0.1:0", devices={}, http=("127.0.0.1", 0))) as running:
+    with serving({}, http=("127.0.0.1", 0)) as running:
 
         def asked(path: str) -> tuple[int, str]:
             try:

@@ -15,10 +15,9 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.cli.main import app
 from fastflight.client import FastFlightClient
+from tests.support.servers import serving
 
 Run = Callable[..., Result]
 
@@ -43,7 +42,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def location(board: Path) -> Iterator[str]:
-    with open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": f"sim:?files={board}&telemetry=0"})) as running:
+    with serving({"demo": f"sim:?files={board}&telemetry=0"}) as running:
         with FastFlightClient(running.location) as client:
             client.info("demo")
         yield running.location
@@ -189,7 +188,7 @@ def slow(tmp_path: Path) -> Iterator[str]:
     (tmp_path / "board" / "rows.csv").write_bytes(b"n,digest\n" + rows)
     (tmp_path / "board" / "lines.txt").write_bytes(rows)
     url = f"sim:?files={tmp_path / 'board'}&telemetry=0&baud=115200"
-    with open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": url})) as running:
+    with serving({"demo": url}) as running:
         yield running.location
 
 

@@ -16,13 +16,12 @@ from typing import cast
 import pytest
 from click.testing import Result
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.client.device_files import DeviceFiles
 from fastflight.client.landing import RemoteEntry
 from fastflight.client.options import TreeCopyOptions
 from fastflight.client.tree_copy import PutTree
+from tests.support.servers import serving
 from tests.support.waiting import until
 
 Run = Callable[..., Result]
@@ -36,7 +35,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def location(board: Path) -> Iterator[str]:
-    with open_server(ServeSettings("grpc://127.0.0.1:0", {"demo": f"sim:?files={board}&telemetry=0"})) as running:
+    with serving({"demo": f"sim:?files={board}&telemetry=0"}) as running:
         with FastFlightClient(running.location) as client:
             client.info("demo")
         yield running.location

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import pytest
 
 from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
+from tests.support.servers import config
 
 from ..gateway.speaking_device import Speaker
 from .conftest import Run, demo_server
@@ -93,7 +93,7 @@ def test_ctrl_c_ends_it_with_a_summary(location: str) -> None:
 )
 def test_an_end_that_nobody_asked_for_is_an_error(leaves: str, says: bytes) -> None:
     with Speaker(b'{"ms": 1}\n') as device, contextlib.ExitStack() as running:
-        settings = ServeSettings("grpc://127.0.0.1:0", {"tank": device.url}, drain_seconds=0.5)
+        settings = config({"tank": device.url}, drain_seconds=0.5)
         location = running.enter_context(open_server(settings)).location
         with subprocess.Popen(
             [sys.executable, "-m", "fastflight", "tail", "tank", "--server", location],

@@ -15,13 +15,11 @@ from pyarrow import flight
 
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import Book, Certificate, issued
-from fastflight.app.access_settings import AccessSettings, TlsFiles
 from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.client import AsyncFastFlightClient, Credentials, FastFlightClient
 from fastflight.errors import FastFlightError, Forbidden, RequestError, TransportError, Unauthenticated, UnknownName
 from fastflight.service.requests import Mock
-from tests.support.servers import serving
+from tests.support.servers import config, serving
 
 NOW = datetime.now(UTC)
 CA = trustme.CA()
@@ -45,9 +43,12 @@ def secured_server(folder: Path, *, client_ca: bool = False) -> Iterator[tuple[s
     for name, content in files.items():
         (folder / name).write_bytes(content)
         (folder / name).chmod(0o600)
-    tls = TlsFiles(folder / "server.pem", folder / "server.key", folder / "ca.pem" if client_ca else None)
-    settings = ServeSettings(
-        "grpc+tls://127.0.0.1:0", {"demo": "sim:", "bench": "sim:"}, access=AccessSettings(folder / "tokens.json", tls)
+    ca = folder / "ca.pem" if client_ca else None
+    settings = config(
+        {"demo": "sim:", "bench": "sim:"},
+        location="grpc+tls://127.0.0.1:0",
+        auth={"tokens": folder / "tokens.json"},
+        tls={"cert": folder / "server.pem", "key": folder / "server.key", "client_ca": ca},
     )
     with open_server(settings) as running:
         if not client_ca:

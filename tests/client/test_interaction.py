@@ -10,13 +10,12 @@ from collections.abc import Iterator
 import pytest
 
 from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.client import AsyncFastFlightClient, AsyncInteraction, FastFlightClient, Interaction, ReadTimeout
 from fastflight.errors import BusyError, ProtocolError, RequestError, Stopped, UnknownName
 from fastflight.runtime.admission import Limits
 from fastflight.service.choices import Mode
 from tests.support.refusals import refused
-from tests.support.servers import serving
+from tests.support.servers import config, serving
 
 # For waits that end as soon as something happens.
 SOON = 30.0
@@ -146,7 +145,7 @@ def test_who_types_nothing_gives_the_board_to_who_asks(mode: Mode) -> None:
 def test_who_listens_is_told_why_it_is_over(mode: Mode) -> None:
     """A client that only reads cannot be told by the end of the call: that waits for the client's."""
     limits = Limits(idle_seconds=1e-6)
-    settings = ServeSettings("grpc://127.0.0.1:0", {"demo": "sim:?telemetry=0"}, limits=limits)
+    settings = config({"demo": "sim:?telemetry=0"}, limits=limits)
     with open_server(settings) as running, FastFlightClient(running.location) as client:
         repl = client.interact("demo", mode=mode)
         assert client.ls("demo")

@@ -14,7 +14,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from fastflight import AsyncFastFlightClient, DeviceFile, DeviceSession, FastFlightClient, FleetFile, Mock, Recording
-from fastflight.app.recording_settings import RecordingSettings
+from fastflight.app.config import RecordingSettings
 from fastflight.client.connection import ServerConnection
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
@@ -38,7 +38,7 @@ Query = Callable[[pl.LazyFrame], pl.LazyFrame]
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FastFlightClient]:
     folder = tmp_path_factory.mktemp("recordings")
     record_yesterday(folder)
-    with serving(recordings=RecordingSettings(folder)) as running, FastFlightClient(running.location) as client:
+    with serving(recordings=RecordingSettings(folder=folder)) as running, FastFlightClient(running.location) as client:
         client.info("demo")
         yield client
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fastflight.app.certificates import CertificateAuthority
-from fastflight.app.cluster_settings import ClusterSettings
+from fastflight.app.config import ClusterSettings
 from fastflight.app.nats_address import nats_address
 from fastflight.app.nats_servers import nats_servers
 from fastflight.cluster.connection import ClusterConnection
@@ -34,7 +34,7 @@ def trouble_of(urls: tuple[str, ...], **settings: Any) -> str:
     """Connect with these settings. Return why that is not possible; empty if it is."""
 
     async def scenario() -> str:
-        connection = ClusterConnection(nats_address(ClusterSettings(urls, "alpha", **settings)), "a test")
+        connection = ClusterConnection(nats_address(ClusterSettings(servers=urls, name="alpha", **settings)), "a test")
         connection.open()
         try:
             await auntil(lambda: connection.is_connected or connection.trouble != "not connected to NATS yet")
@@ -80,7 +80,7 @@ def test_the_right_secret_connects_and_others_are_refused(tmp_path: Path, case: 
         for each in wrong:
             trouble = trouble_of(nats.urls, **each)
             assert REFUSED in trouble and SECRET not in trouble
-    assert SECRET not in repr(nats_address(ClusterSettings(nats.urls, "alpha", **right)))
+    assert SECRET not in repr(nats_address(ClusterSettings(servers=nats.urls, name="alpha", **right)))
 
 
 @contextmanager
@@ -134,7 +134,7 @@ def test_a_password_is_not_sent_to_a_server_without_tls(tmp_path: Path) -> None:
 
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
             url = f"tls://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            settings = ClusterSettings((url,), "alpha", user="server", password=SECRET)
+            settings = ClusterSettings(servers=(url,), name="alpha", user="server", password=SECRET)
             connection = ClusterConnection(nats_address(settings), "a test")
             connection.open()
             await auntil(lambda: "secure connection required" in connection.trouble)
@@ -149,7 +149,7 @@ def test_a_password_is_not_sent_to_a_server_without_tls(tmp_path: Path) -> None:
 def test_a_file_without_a_key_is_refused_at_the_start(tmp_path: Path, key: str, content: str | None) -> None:
     file = tmp_path / "file" if content is None else written(tmp_path, "file", content)
     with pytest.raises(RequestError) as refusal:
-        nats_address(ClusterSettings(("nats://127.0.0.1:1",), "alpha", **{key: file}))
+        nats_address(ClusterSettings(servers=("nats://127.0.0.1:1",), name="alpha", **{key: file}))
     assert str(file) in str(refusal.value) and refusal.value.hint and SECRET not in str(refusal.value)
 
 

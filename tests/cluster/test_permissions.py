@@ -11,9 +11,8 @@ import pytest
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
-from fastflight.app.cluster_settings import ClusterSettings
+from fastflight.app.config import ClusterSettings, RecordingSettings
 from fastflight.app.nats_servers import NatsServers, nats_servers
-from fastflight.app.recording_settings import RecordingSettings
 from fastflight.client import FastFlightClient
 from fastflight.cluster.connection import ClusterConnection, NatsAddress
 from fastflight.cluster.replicated_store import ReplicatedStore
@@ -70,10 +69,12 @@ async def connected(
 
 
 def test_a_server_needs_no_more_and_others_get_nothing(nats: NatsServers, tmp_path: Path) -> None:
-    cluster = ClusterSettings(nats.urls, "alpha", user="server", password="secret", ttl=1.5)
-    recordings = RecordingSettings(tmp_path / "recordings", ("demo",), sync_ms=20)
+    cluster = ClusterSettings(servers=nats.urls, name="alpha", user="server", password="secret", ttl=1.5)
+    recordings = RecordingSettings(folder=tmp_path / "recordings", sync_ms=20)
     with (
-        serving({"demo": "sim:?telemetry=50"}, cluster=cluster, recordings=recordings, shards=1) as server,
+        serving(
+            {"demo": "sim:?telemetry=50"}, cluster=cluster, recordings=recordings, record=["demo"], shards=1
+        ) as server,
         FastFlightClient(server.location) as client,
     ):
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.app.settings import settings_of
+from fastflight.app.overlay import read_config
 from fastflight.transport import parse_url
 
 from . import settings
@@ -25,7 +25,7 @@ def test_a_fleet_file(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path)
     path = Path("fleet.toml")
     path.write_bytes(case.given)
-    check(case, lambda _: settings_of(HERE, [], path))
+    check(case, lambda _: read_config(HERE, [], path))
 
 
 @each(settings.OPTIONS)
@@ -33,10 +33,10 @@ def test_an_option(case: Case) -> None:
     name, text = case.given
     match name:
         case "location":
-            check(case, lambda _: settings_of(text, [], None))
+            check(case, lambda _: read_config(text, [], None))
         case "http":
-            check(case, lambda _: settings_of(HERE, [], None, http=text))
+            check(case, lambda _: read_config(HERE, [], None, http=text))
         case "device":
-            check(case, lambda _: settings_of(HERE, [text], None))
+            check(case, lambda _: read_config(HERE, [text], None))
         case _:
-            check(case, lambda _: settings_of(HERE, [], None, http="0", origins=[text]))
+            check(case, lambda _: read_config(HERE, [], None, http="0", origins=[text]))

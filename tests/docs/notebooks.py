@@ -19,12 +19,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from fastflight.app.compose import open_server
-from fastflight.app.recording_settings import RecordingSettings
-from fastflight.app.settings import ServeSettings
+from fastflight.app.config import RecordingSettings
 from fastflight.log import Store
 from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
 from fastflight.sources.session_lines import BEGAN
 from fastflight.transport.chunk_buffer import Chunk
+from tests.support.servers import config
 
 DOCS = Path(__file__).parents[2] / "docs"
 FILES, LIVE = DOCS / "notebook.ipynb", DOCS / "live.ipynb"
@@ -74,7 +74,7 @@ def record_yesterday(folder: Path, missing: range = MISSING) -> None:
 def recording_server(folder: Path) -> Iterator[str]:
     """Run a server that recorded yesterday, and records now."""
     record_yesterday(folder)
-    settings = ServeSettings("grpc://127.0.0.1:0", recordings=RecordingSettings(folder, ("demo",)))
+    settings = config(recordings=RecordingSettings(folder=folder), record=["demo"])
     with open_server(settings) as running:
         yield running.location
 

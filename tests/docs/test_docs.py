@@ -13,12 +13,12 @@ import pytest
 from typer.testing import CliRunner
 
 from fastflight.app.compose import open_server
-from fastflight.app.recording_settings import RecordingSettings
-from fastflight.app.settings import ServeSettings
+from fastflight.app.config import RecordingSettings
 from fastflight.cli.main import app
 from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
 from fastflight.transport.chunk_buffer import Chunk
 from tests.docs.notebooks import record_yesterday
+from tests.support.servers import config, serving
 
 ROOT = Path(__file__).parents[2]
 TRANSFERS = (ROOT / "docs" / "transfers.md").read_text()
@@ -31,7 +31,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?!:)")
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    with open_server(ServeSettings("grpc://127.0.0.1:0")) as running:
+    with serving() as running:
         yield running.location
 
 
@@ -68,7 +68,7 @@ def test_the_python_that_follows_runs(server: str) -> None:
 def test_the_python_that_replays_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     record_yesterday(tmp_path / "kept", missing=range(0))
-    settings = ServeSettings("grpc://127.0.0.1:0", recordings=RecordingSettings(tmp_path / "kept"))
+    settings = config(recordings=RecordingSettings(folder=tmp_path / "kept"))
     asked, kept_in = blocks("python", RECORDINGS)
     out = io.StringIO()
     with open_server(settings) as running, contextlib.redirect_stdout(out):

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
+from tests.support.servers import serving
 
 PAGE = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text()
 SHOWN = "http://127.0.0.1:8000"
@@ -21,7 +20,7 @@ SHOWN = "http://127.0.0.1:8000"
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    with open_server(ServeSettings("grpc://127.0.0.1:0", http=("127.0.0.1", 0))) as running:
+    with serving(http=("127.0.0.1", 0)) as running:
         assert running.http is not None
         yield running.http
 

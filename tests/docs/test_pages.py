@@ -24,12 +24,13 @@ from serial.tools.list_ports_common import ListPortInfo
 from typer.testing import CliRunner
 
 from fastflight.app.compose import open_server
-from fastflight.app.recording_settings import RecordingSettings
-from fastflight.app.settings import ServeSettings, settings_of
+from fastflight.app.config import RecordingSettings
+from fastflight.app.overlay import read_config
 from fastflight.cli import server_options
 from fastflight.cli.main import COMMANDS, UsageError, app, load
 from fastflight.client import FastFlightClient
 from tests.docs.site_pages import ALL, DOCS, HTTP, README, ROOT, RUN, SERVER, blocks, commands, devices, lines
+from tests.support.servers import config
 from tests.support.terminal_recording import COMMANDS as COMMANDS_OF_RECORDING
 
 TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d(?!:)")
@@ -53,11 +54,11 @@ class Site:
 def serving(page: str, folder: Path) -> Iterator[Site]:
     names = devices(page)
     recorded = tuple(names) if "<!-- recorded -->" in page else ()
-    settings = ServeSettings(
-        "grpc://127.0.0.1:0",
+    settings = config(
         dict.fromkeys(names, "sim:"),
         http=("127.0.0.1", 0),
-        recordings=RecordingSettings(folder / "recordings", recorded),
+        recordings=RecordingSettings(folder=folder / "recordings"),
+        record=recorded,
     )
     with open_server(settings) as running:
         assert running.http is not None
@@ -240,7 +241,7 @@ def test_the_fleet_files_of_a_page_are_valid(path: Path, tmp_path: Path) -> None
         spare = "" if "[devices." in block.content else '[devices.spare]\nurl = "sim:"\n'
         file.write_text(f"{spare}{block.content}")
         location = "grpc+tls://127.0.0.1:8815" if "[tls]" in block.content else SERVER
-        settings_of(location, [], file, http="8000")
+        read_config(location, [], file, http="8000")
 
 
 @pytest.mark.parametrize("line", ["serve --prot 1", "mv demo:/x", "get demo:/x --format xml", "nosuch demo"])

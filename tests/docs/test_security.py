@@ -12,7 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from fastflight.app.compose import open_server
-from fastflight.app.settings import settings_of
+from fastflight.app.config import AuthTable
+from fastflight.app.overlay import read_config
 from fastflight.cli.main import app
 
 TEXT = (Path(__file__).parents[2] / "docs" / "SECURITY.md").read_text()
@@ -47,8 +48,10 @@ def made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[list[s
 def test_four_lines_serve_others_and_plain_clients_log_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with made(tmp_path, monkeypatch) as (serve, lines):
         options = dict(zip(serve[2::2], serve[3::2], strict=True))
-        assert settings_of(options["--server"], [], None, **paths(options)).access.tokens == Path("tokens.json")
-        with open_server(settings_of("grpc+tls://127.0.0.1:0", [], None, **paths(options))) as running:
+        assert read_config(options["--server"], [], None, **paths(options)).auth == AuthTable(
+            tokens=Path("tokens.json")
+        )
+        with open_server(read_config("grpc+tls://127.0.0.1:0", [], None, **paths(options))) as running:
             assert "demo" in command(lines[3], running.location)
             for example in PYTHON:
                 names: dict[str, object] = {}
@@ -62,7 +65,7 @@ def test_the_fleet_file_says_the_same(tmp_path: Path, monkeypatch: pytest.Monkey
     assert FLEET is not None
     with made(tmp_path, monkeypatch):
         (tmp_path / "fleet.toml").write_text(f'[devices.demo]\nurl = "sim:"\n{FLEET[1]}')
-        with open_server(settings_of("grpc+tls://127.0.0.1:0", [], Path("fleet.toml"))) as running:
+        with open_server(read_config("grpc+tls://127.0.0.1:0", [], Path("fleet.toml"))) as running:
             assert running.location.startswith("grpc+tls://127.0.0.1:")
 
 

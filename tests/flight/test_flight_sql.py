@@ -14,7 +14,6 @@ import pytest
 
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import Book, issued
-from fastflight.app.access_settings import AccessSettings
 from fastflight.app.token_file import change
 from fastflight.concurrency import Shards
 from fastflight.protocol.flight_sql import (
@@ -101,7 +100,7 @@ def callers(tmp_path: Path) -> Iterator[dict[str, SqlCaller]]:
     tokens = tmp_path / "tokens"
     change(tokens, lambda _: Book(tuple(entry for entry, _ in made.values())))
     boards = {"lab-1": "sim:", "lab-2": "sim:"}
-    with serving(boards, access=AccessSettings(tokens)) as server, flight.connect(server.location) as client:
+    with serving(boards, auth={"tokens": tokens}) as server, flight.connect(server.location) as client:
         yield {who: SqlCaller(client, token) for who, (_, token) in made.items()}
 
 

@@ -10,8 +10,6 @@ from typing import Any
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.app.settings import BridgeSettings
-from fastflight.bridge import Ports
 from fastflight.runtime.outgoing import HEARTBEAT_SECONDS
 from fastflight.sources.device_session import CHECK_SECONDS, KEEPALIVE_SECONDS
 from tests.support.servers import serving
@@ -25,9 +23,9 @@ Read = Callable[..., Any]
 @pytest.fixture(params=["alone", "bridged"])
 def read(request: pytest.FixtureRequest, peer: HandmadeDevice) -> Iterator[Read]:
     """Ask for a session of the peer, which a server has by itself, or shares by a bridge."""
-    bridges = {"demo": BridgeSettings(Ports(None, 0, None))} if request.param == "bridged" else {}
+    bridge = {"socket": 0} if request.param == "bridged" else None
     with ExitStack() as stack:
-        running = stack.enter_context(serving({"demo": peer.url}, bridges=bridges))
+        running = stack.enter_context(serving({"demo": {"url": peer.url, "bridge": bridge}}))
         client = stack.enter_context(flight.connect(running.location))
 
         def ask(**keys: Any) -> Any:

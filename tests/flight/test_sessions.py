@@ -16,6 +16,7 @@ import pyarrow.flight as flight
 import pytest
 
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, KEPT_BYTES
+from tests.support.servers import config
 
 from .conftest import SOON, BoardServer, HandmadeDevice, Serve, command, ticket
 from .session_messages import SESSION, TELEMETRY, messages, said
@@ -272,14 +273,8 @@ def test_sessions_are_listed(board: BoardServer) -> None:
 
 def test_what_a_bridges_client_does_is_seen(tmp_path: Path) -> None:
     from fastflight.app.compose import open_server
-    from fastflight.app.settings import BridgeSettings, ServeSettings
-    from fastflight.bridge import Ports
 
-    settings = ServeSettings(
-        "grpc://127.0.0.1:0",
-        {"demo": f"sim:?files={tmp_path}&telemetry=0"},
-        {"demo": BridgeSettings(Ports(None, 0, None))},
-    )
+    settings = config({"demo": {"url": f"sim:?files={tmp_path}&telemetry=0", "bridge": {"socket": 0}}})
     with open_server(settings) as running, flight.connect(running.location) as client:
         reader = client.do_get(ticket(**SESSION))
         stream = messages(reader)

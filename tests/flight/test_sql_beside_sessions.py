@@ -8,13 +8,11 @@ import threading
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.app.sql_settings import SqlSettings
 from fastflight.client import FastFlightClient
 from fastflight.errors import QueryLimit
-from fastflight.sql.process import SqlLimits
 from tests.support.servers import serving
 
-LIMITS = SqlLimits(memory_bytes=64 << 20, seconds=0.5, rows=1000, queries=2)
+LIMITS = {"memory": 64 << 20, "seconds": 0.5, "rows": 1000, "queries": 2}
 # By what the error says.
 HOSTILE = {
     "0.5 seconds": "select count(*) from range(10000000000000) where random() < 0",
@@ -42,7 +40,7 @@ def test_a_live_session_goes_on_beside_queries_that_reach_their_limits() -> None
         came.clear()
         assert came.wait(PATIENCE_SECONDS), "the session has stopped"
 
-    with serving({"demo": "sim:?telemetry=50"}, sql=SqlSettings(LIMITS)) as server:
+    with serving({"demo": "sim:?telemetry=50"}, sql=LIMITS) as server:
         with flight.connect(server.location) as client, FastFlightClient(server.location) as queries:
             reader = client.do_get(flight.Ticket(json.dumps({"type": "device.session", "device": "demo"}).encode()))
             following = threading.Thread(target=follow, args=(reader,))

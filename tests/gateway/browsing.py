@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from fastflight.app.compose import RunningServer, open_server
-from fastflight.app.settings import ServeSettings
 from tests.support.browser import OPTIONS
+from tests.support.servers import config
 
 # For a browser on a busy machine; what is there is seen at once.
 PATIENCE_MS = 20_000
@@ -28,7 +28,7 @@ def launched(chromium: str) -> Iterator[Browser]:
 @contextmanager
 def serving(**devices: str) -> Iterator[RunningServer]:
     """A server with these devices, and its page."""
-    settings = ServeSettings("grpc://127.0.0.1:0", devices=devices, http=("127.0.0.1", 0))
+    settings = config(devices, http=("127.0.0.1", 0))
     with open_server(settings) as running:
         yield running
 

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.gateway.page import listeners
 
@@ -129,7 +127,7 @@ def test_a_server_that_went_away_is_said_and_found_again(browser: Browser) -> No
             expect(page.locator(".card")).to_have_attribute("data-state", "live")
         expect(page.locator("#connection")).to_have_text(re.compile("^connection lost"))
         expect(page.locator(".card")).to_have_attribute("data-state", "stale")
-        with open_server(ServeSettings("grpc://127.0.0.1:0", devices={"demo": "sim:"}, http=("127.0.0.1", port))):
+        with serving({"demo": "sim:"}, http=("127.0.0.1", port)):
             expect(page.locator("#connection")).to_have_text("connected")
             expect(page.locator(".card")).to_have_attribute("data-state", "live")
             looked.close()

@@ -9,8 +9,7 @@ import httpx
 
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import Book, issued
-from fastflight.app.access_settings import AccessSettings
-from fastflight.app.cluster_settings import ClusterSettings
+from fastflight.app.config import ClusterSettings
 from tests.support.servers import serving
 
 GRANTED = {"reader": "read,session:*", "admin": "admin:*"}
@@ -42,8 +41,8 @@ def test_it_is_shown_to_admins_only(tmp_path: Path) -> None:
     book = tmp_path / "tokens.json"
     book.write_bytes(Book(tuple(token for token, _ in made.values())).encode())
     book.chmod(0o600)
-    alone = ClusterSettings(("nats://127.0.0.1:9",), "alpha")
-    with serving(cluster=alone, http=("127.0.0.1", 0), access=AccessSettings(book)) as running:
+    alone = ClusterSettings(servers=("nats://127.0.0.1:9",), name="alpha")
+    with serving(cluster=alone, http=("127.0.0.1", 0), auth={"tokens": book}) as running:
         url = str(running.http)
         said = {name: httpx.get(f"{url}/cluster", headers=proof(token)) for name, (_, token) in made.items()}
         assert httpx.get(f"{url}/cluster").status_code == 401

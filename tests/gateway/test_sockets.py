@@ -17,10 +17,9 @@ from websockets.exceptions import ConnectionClosed, ConnectionClosedError, Inval
 from websockets.sync.client import ClientConnection, connect
 
 from fastflight.app.compose import RunningServer, open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.gateway.ws.channel import MAX_MESSAGE_BYTES
 from fastflight.runtime.admission import Limits
-from tests.support.servers import serving
+from tests.support.servers import config, serving
 from tests.support.waiting import read_until
 
 SOON = 30.0
@@ -191,8 +190,7 @@ def test_an_idle_one_gives_way_to_a_request_and_a_busy_one_says_how_to_end_it() 
             return json.load(answer)
 
     for idle_seconds, gives_way in ((1e-6, True), (600.0, False)):
-        settings = ServeSettings(
-            "grpc://127.0.0.1:0",
+        settings = config(
             {"demo": "sim:?telemetry=0"},
             http=("127.0.0.1", 0),
             limits=Limits(idle_seconds=idle_seconds),

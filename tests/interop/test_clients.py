@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.app.compose import RunningServer, open_server
-from fastflight.app.settings import ServeSettings
+from fastflight.app.compose import RunningServer
+from tests.support.servers import serving
 
 from .clients import CLIENTS, ForeignClient, Step, missing
 
@@ -33,7 +33,7 @@ def _adbc_has_run() -> None:
 
 @pytest.fixture
 def server() -> Iterator[RunningServer]:
-    with open_server(ServeSettings(location="grpc://127.0.0.1:0")) as server:
+    with serving() as server:
         yield server
 
 

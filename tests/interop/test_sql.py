@@ -20,7 +20,6 @@ import pytest
 
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import Book, issued
-from fastflight.app.access_settings import AccessSettings
 from fastflight.app.compose import RunningServer
 from fastflight.app.token_file import change
 from fastflight.client import FastFlightClient
@@ -186,7 +185,7 @@ def test_grafana_sends_one_statement_with_a_token_and_gets_one_endpoint(tmp_path
     entry, token = issued("grafana", scopes(["read:demo"]), datetime.now(UTC))
     book = tmp_path / "tokens"
     change(book, lambda known: Book((*known.tokens, entry)))
-    with serving(access=AccessSettings(book)) as guarded, flight.connect(guarded.location) as client:
+    with serving(auth={"tokens": book}) as guarded, flight.connect(guarded.location) as client:
         options = flight.FlightCallOptions(headers=[(b"authorization", f"Bearer {token}".encode())])
         (panel,) = (block for block in blocks((DOCS / "sql" / "grafana.md").read_text()) if block.language == "sql")
         # What Grafana makes of its macro.

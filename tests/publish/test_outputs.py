@@ -9,7 +9,6 @@ import math
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +16,8 @@ import paho.mqtt.client as paho
 import pyarrow as pa
 import pytest
 
+from fastflight.app.config import RecordingSettings
 from fastflight.app.nats_servers import free_ports
-from fastflight.app.recording_settings import RecordingSettings
-from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.publish import RowFormat, open_output, parse_output
 from fastflight.publish.output import Output, Refusal
@@ -34,7 +32,7 @@ from tests.publish.outputs import (
     started,
     states,
 )
-from tests.support.servers import serving
+from tests.support.servers import config, serving
 from tests.support.waiting import until
 
 
@@ -70,8 +68,9 @@ def test_every_row_arrives_although_the_broker_and_the_server_start_again(mosqui
     )
     broker = [mosquitto, "-c", str(tmp_path / "broker.conf")]
     settings = {
-        "publish": publishing(f"mqtt://127.0.0.1:{port}?discovery=homeassistant"),
-        "recordings": RecordingSettings(tmp_path / "kept", ("demo",), sync_ms=20),
+        "outputs": publishing(f"mqtt://127.0.0.1:{port}?discovery=homeassistant"),
+        "recordings": RecordingSettings(folder=tmp_path / "kept", sync_ms=20),
+        "record": ["demo"],
         "drain_seconds": 5.0,
     }
     messages: list[tuple[str, Any]] = []
@@ -113,7 +112,7 @@ def test_numbers_that_json_does_not_have_and_truth_values_reach_a_broker(mosquit
         messages = stack.enter_context(subscribed(port))
         devices = {"demo": f"socket://127.0.0.1:{board.getsockname()[1]}"}
         client = stack.enter_context(
-            FastFlightClient(stack.enter_context(serving(devices, publish=publishing(url, rows))).location)
+            FastFlightClient(stack.enter_context(serving(devices, outputs=publishing(url, rows))).location)
         )
         line = stack.enter_context(board.accept()[0])
         line.sendall(b"\nnan,true\ninf,false\n1.5,true\n")
@@ -151,7 +150,7 @@ def test_messages_that_a_broker_never_takes_are_refused(mosquitto: str, tmp_path
 def test_rows_reach_influxdb(influxd: str, tmp_path: Path) -> None:
     with influxdb(influxd, tmp_path) as (port, query):
         url = f"influx://127.0.0.1:{port}?db=boards"
-        with serving(BOARD, publish=publishing(url)) as server, FastFlightClient(server.location) as client:
+        with serving(BOARD, outputs=publishing(url)) as server, FastFlightClient(server.location) as client:
             until(lambda: states(client)["failing"] == 1 and states(client)["sent"] == 0)  # no database yet
             query("create database boards")
             until(lambda: states(client)["sent"] > 10)
@@ -181,7 +180,7 @@ def test_influxdb_says_which_rows_it_left_out(influxd: str, tmp_path: Path) -> N
 )
 def test_rows_reach_a_collector(statuses: list[int], counted: Callable[[dict[str, float]], bool]) -> None:
     with collecting(Collector(statuses)) as collector:
-        with serving(BOARD, publish=publishing(f"otlp://127.0.0.1:{collector.port}")) as server:
+        with serving(BOARD, outputs=publishing(f"otlp://127.0.0.1:{collector.port}")) as server:
             with FastFlightClient(server.location) as client:
                 until(lambda: len(collector.points) > 20)
                 assert counted(states(client))
@@ -201,8 +200,9 @@ def test_nothing_of_a_long_outage_is_lost_if_the_device_is_recorded(tmp_path: Pa
         collector = stack.enter_context(collecting(Collector(status=503)))
         server = serving(
             {"demo": f"socket://127.0.0.1:{board.getsockname()[1]}"},
-            publish=publishing(f"otlp://127.0.0.1:{collector.port}", rows),
-            recordings=RecordingSettings(tmp_path / "kept", ("demo",), sync_ms=20),
+            outputs=publishing(f"otlp://127.0.0.1:{collector.port}", rows),
+            recordings=RecordingSettings(folder=tmp_path / "kept", sync_ms=20),
+            record=["demo"],
         )
         client = stack.enter_context(FastFlightClient(stack.enter_context(server).location))
         line = stack.enter_context(board.accept()[0])
@@ -225,7 +225,7 @@ def test_nothing_of_a_long_outage_is_lost_if_the_device_is_recorded(tmp_path: Pa
 
 def test_lines_are_log_records() -> None:
     with collecting(Collector()) as collector:
-        with serving(BOARD, publish=publishing(f"otlp://127.0.0.1:{collector.port}", RowFormat())):
+        with serving(BOARD, outputs=publishing(f"otlp://127.0.0.1:{collector.port}", RowFormat())):
             until(lambda: len(collector.logs) > 2)
     record = collector.logs[-1]
     assert '"temperature": ' in record.body.string_value and record.observed_time_unix_nano
@@ -233,14 +233,14 @@ def test_lines_are_log_records() -> None:
 
 
 def test_publishing_follows_the_fleet_file() -> None:
-    settings = ServeSettings("grpc://127.0.0.1:0", BOARD)
+    settings = config(BOARD)
     with collecting(Collector()) as collector, serving(BOARD) as server:
         url = f"otlp://127.0.0.1:{collector.port}"
-        server.served.apply(replace(settings, publish=publishing(url)))
+        server.served.apply(config(BOARD, outputs=publishing(url)))
         until(lambda: len(collector.points) > 4)
         server.served.apply(settings)
         with FastFlightClient(server.location) as client:
             assert not client.stats()["figures"].get("fastflight_publish_failing")
-            server.served.apply(replace(settings, publish=publishing(url)))
+            server.served.apply(config(BOARD, outputs=publishing(url)))
             client.remove_device("demo")
             assert not client.stats()["figures"].get("fastflight_publish_failing")

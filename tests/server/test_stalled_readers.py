@@ -16,7 +16,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight.client import FastFlightClient
 from fastflight.client.failure import typed
 from fastflight.errors import Stopped
@@ -26,6 +25,7 @@ from fastflight.server.connections import Address, address, cut, send_states
 from fastflight.service.source import AsyncIncoming, AsyncReading, Incoming, Lot, Reading
 from fastflight.transport.tcp_info import SendState
 from tests.support.function_source import FunctionSource
+from tests.support.servers import config
 from tests.support.waiting import until
 
 from .conftest import SCHEMA, SOON, Later, Trial, TrialServer, trial_server
@@ -365,9 +365,7 @@ def test_others_have_the_board_while_the_one_that_stopped_is_still_there(tmp_pat
     """A server as it is, with a short limit: a file that is larger than all that may wait on the way."""
     (tmp_path / "large.bin").write_bytes(bytes(48_000_000))
     (tmp_path / "small.csv").write_text("n\n1\n")
-    settings = ServeSettings(
-        "grpc://127.0.0.1:0", {"demo": f"sim:?files={tmp_path}"}, limits=Limits(stalled_seconds=0.2)
-    )
+    settings = config({"demo": f"sim:?files={tmp_path}"}, limits=Limits(stalled_seconds=0.2))
     with open_server(settings) as server, FastFlightClient(server.location) as client:
         stalled = flight.connect(server.location)
         asked = f'{{"type": "device.file", "device": "demo", "path": "/large.bin", "mode": "{mode}"}}'

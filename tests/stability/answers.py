@@ -16,9 +16,9 @@ from serial.tools.list_ports_common import ListPortInfo
 from typer.testing import CliRunner
 
 from fastflight.app.compose import open_server
-from fastflight.app.recording_settings import RecordingSettings
-from fastflight.app.settings import ServeSettings
+from fastflight.app.config import RecordingSettings
 from fastflight.cli.main import app, load
+from tests.support.servers import config
 from tests.support.waiting import until
 
 FILE = {"device": "demo", "path": "/readings.csv"}
@@ -88,7 +88,7 @@ def observe(folder: Path, patch: pytest.MonkeyPatch) -> list[str]:
     Path("program.py").write_text("print(1)")
     Path("app").mkdir()
     Path("app/main.py").write_text("print(1)")
-    settings = ServeSettings("grpc://127.0.0.1:0", recordings=RecordingSettings(folder / "recordings"))
+    settings = config(recordings=RecordingSettings(folder=folder / "recordings"))
     lines: set[str] = set()
     with open_server(settings) as server, flight.connect(server.location) as client:
         for name, body in ACTIONS:

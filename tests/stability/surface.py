@@ -134,7 +134,7 @@ def cli() -> list[str]:
     pages = reference()
     lines = [f"exit code {code}: {name}" for name, code in vars(exit_codes).items() if isinstance(code, int)]
     lines += [f"environment variable: {name.strip('`')}" for name in pages.variables()]
-    lines += [f"fleet file: {key}: {kind} = {default or None}" for key, kind, default in pages.settings()]
+    lines += [f"fleet file: {key}: {kind} = {default or None}" for key, kind, default, _ in pages.settings()]
     for name in COMMANDS:
         command = load(name)
         for below, each in getattr(command, "commands", {"": command}).items():

@@ -12,11 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastflight.app.cluster_settings import ClusterSettings
+from fastflight.app.config import ClusterSettings
 from fastflight.app.nats_servers import NatsServers, nats_servers
 from fastflight.app.running import RunningServer
-from fastflight.app.settings import BridgeSettings
-from fastflight.bridge import Ports
 from fastflight.client import FastFlightClient
 from fastflight.cluster.placement import ranked
 from tests.support.servers import serving
@@ -33,7 +31,7 @@ class Cluster:
     servers: dict[str, RunningServer]
 
     def start(self, name: str, **settings: object) -> RunningServer:
-        clustered = ClusterSettings(self.nats.urls, name, ttl=TTL)
+        clustered = ClusterSettings(servers=self.nats.urls, name=name, ttl=TTL)
         server = serving(self.urls, **{"cluster": clustered, "http": ("127.0.0.1", 0), "shards": 1, **settings})
         self.servers[name] = server.__enter__()
         return self.servers[name]
@@ -77,10 +75,10 @@ def clustered(folder: Path, boards: Sequence[str], names: Sequence[str]) -> Iter
     """Run servers of these `names` for simulated `boards`. They have settled when the block begins.
 
     Without names none runs, and the caller starts them."""
-    bridges = {name: BridgeSettings(Ports(socket=0)) for name in boards}
+    board = {"url": "sim:?telemetry=20", "bridge": {"socket": 0}}
     with contextlib.ExitStack() as stack:
         nats = stack.enter_context(nats_servers(folder))
-        simulated = stack.enter_context(serving(dict.fromkeys(boards, "sim:?telemetry=20"), bridges=bridges))
+        simulated = stack.enter_context(serving(dict.fromkeys(boards, board)))
         urls = {name: f"socket://127.0.0.1:{ports.socket}" for name, ports in simulated.bridges.items()}
         cluster = Cluster(nats, urls, {})
         for name in names:

@@ -26,9 +26,9 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
 from fastflight_benchmark import ending
 from tests.support.browser import OPTIONS, chromium
+from tests.support.servers import config
 
 BOARDS = (1, 3, 30, 300)
 WIDTHS = {1440: 900, 900: 800, 390: 844}
@@ -123,7 +123,7 @@ def serving(boards: int) -> Iterator[str]:
             urls = stack.enter_context(Weather(boards)).urls
             urls = ["socket://127.0.0.1:9" if number % 10 == 7 else url for number, url in enumerate(urls)]
             devices = {f"{PLACES[number % 10]}-{number // 10 + 1}": url for number, url in enumerate(urls)}
-        settings = ServeSettings("grpc://127.0.0.1:0", devices=devices, http=("127.0.0.1", 0))
+        settings = config(devices, http=("127.0.0.1", 0))
         running = stack.enter_context(open_server(settings))
         assert running.http is not None
         yield running.http

@@ -1,6 +1,6 @@
 """Servers for tests, on loopback and at a free port: `serving` in this process, `running` in a process of its own.
 
-    with serving({"demo": "sim:?telemetry=0"}) as server:              # the keywords are those of `ServeSettings`
+    with serving({"demo": "sim:?telemetry=0"}) as server:              # the keywords are those of `Config`
         FastFlightClient(server.location)
 
     with running("--device", "demo=sim:", "--http", "0") as server:    # the options are those of `fastflight serve`
@@ -17,26 +17,36 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from typing import Any
 
 from fastflight.app.compose import open_server
+from fastflight.app.config import Config
 from fastflight.app.running import RunningServer
-from fastflight.app.settings import ServeSettings
 
 FREE_PORT = "grpc://127.0.0.1:0"
+Devices = Mapping[str, str | Mapping[str, Any]]
+DEMO = {"demo": "sim:"}
 SERVE = ("serve", "--server", FREE_PORT)
 PROGRAM = (sys.executable, "-m", "fastflight")
 # For a process that has to import all of it on a busy machine.
 SECONDS = 120.0
 
 
-def serving(devices: Mapping[str, str] | None = None, **settings: Any) -> AbstractContextManager[RunningServer]:
-    """A server as the command line puts it together. Without `devices`: the simulated board `demo`."""
-    if devices is not None:
-        settings["devices"] = devices
-    return open_server(ServeSettings(FREE_PORT, **settings))
+def config(devices: Devices = DEMO, *, record: Collection[str] = (), **keys: Any) -> Config:
+    """The settings of a server. `devices` are URLs, or tables as in a fleet file; `record` are those to record."""
+    tables: dict[str, Any] = {
+        name: {"url": each} if isinstance(each, str) else {**each} for name, each in devices.items()
+    }
+    for name in record:
+        tables[name]["record"] = True
+    return Config.model_validate({"location": FREE_PORT, "devices": tables, **keys})
+
+
+def serving(devices: Devices = DEMO, **keys: Any) -> AbstractContextManager[RunningServer]:
+    """A server as the command line puts it together, with the settings of `config`."""
+    return open_server(config(devices, **keys))
 
 
 def running(

@@ -22,8 +22,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from fastflight.app.compose import open_server
-from fastflight.app.settings import ServeSettings
+from tests.support.servers import serving
 
 COMMANDS = (
     "fastflight ls demo",
@@ -51,7 +50,7 @@ def recorded(commands: Sequence[str] = COMMANDS) -> str:
     # When each row of the terminal appears.
     starts: list[float] = []
     console = Console(record=True, width=WIDTH, file=open(os.devnull, "w"), force_terminal=True)
-    with tempfile.TemporaryDirectory() as folder, open_server(ServeSettings("grpc://127.0.0.1:0")) as running:
+    with tempfile.TemporaryDirectory() as folder, serving() as running:
         environment = {**os.environ, "FASTFLIGHT_SERVER": running.location, "COLUMNS": str(WIDTH)}
         for command in commands:
             now = (starts[-1] if starts else 0.0) + TYPING_SECONDS

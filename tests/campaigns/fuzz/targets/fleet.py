@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import IO, Any
 
-from fastflight.app.settings import settings_of
+from fastflight.app.overlay import read_config
 from fastflight.errors import RequestError
 from tests.campaigns.fuzz.material import Material
 from tests.campaigns.fuzz.target import Target
@@ -25,11 +25,11 @@ def run(data: bytes) -> None:
     fleet = Given("/fleet.toml")
     Given.content = Material(data).stretched()
     try:
-        settings = settings_of("grpc://127.0.0.1:0", [], fleet)
+        settings = read_config("grpc://127.0.0.1:0", [], fleet)
     except RequestError as error:
         assert str(error)
     else:
-        assert settings.devices and set(settings.bridges) <= set(settings.devices)
+        assert all(device.url for device in settings.devices.values())
 
 
 TARGET = Target(

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from fastflight.access.identity import scopes
-from fastflight.app.settings import settings_of
+from fastflight.app.overlay import read_config
 from fastflight.cli.arguments import last_name, schema_of, target
 from fastflight.cli.replay import _bound
 from fastflight.cli.token import period
@@ -33,10 +33,10 @@ READ: tuple[Callable[[str], Any], ...] = (
     last_name,
     lambda text: _bound("--from", "from", text),
     period,
-    lambda text: settings_of(text, [], None),
-    lambda text: settings_of(HERE, [text], None),
-    lambda text: settings_of(HERE, [], None, http=text),
-    lambda text: settings_of(HERE, [], None, http="0", origins=[text]),
+    lambda text: read_config(text, [], None),
+    lambda text: read_config(HERE, [text], None),
+    lambda text: read_config(HERE, [], None, http=text),
+    lambda text: read_config(HERE, [], None, http="0", origins=[text]),
     lambda text: scopes(text.split(",")),
     credentials,
 )

@@ -10,8 +10,8 @@ import pytest
 
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import Book, issued
-from fastflight.app.cluster_settings import TOKEN_COMMAND
-from fastflight.app.settings import settings_of
+from fastflight.app.cluster_config import TOKEN_COMMAND
+from fastflight.app.overlay import read_config
 from fastflight.errors import RequestError
 
 URL = "nats://127.0.0.1:4222"
@@ -38,7 +38,7 @@ def test_wrong_settings_are_refused(
     file = tmp_path / "fleet.toml"
     file.write_text(fleet or "[devices]")
     with pytest.raises(RequestError) as refusal:
-        settings_of(LOCATION, [], file, cluster=url, **options)  # type: ignore[arg-type]
+        read_config(LOCATION, [], file, cluster=url, **options)  # type: ignore[arg-type]
     assert said in str(refusal.value) and "secret" not in str(refusal.value)
 
 
@@ -60,10 +60,10 @@ def test_the_token_of_the_servers_must_grant_everything(tmp_path: Path) -> None:
         (tmp_path / "cluster.token").write_text(text)
         if said:
             with pytest.raises(RequestError) as refusal:
-                settings_of(LOCATION, [], fleet, cluster=URL, tokens=tokens)
+                read_config(LOCATION, [], fleet, cluster=URL, tokens=tokens)
             assert said in str(refusal.value) and TOKEN_COMMAND in str(refusal.value) and text not in str(refusal.value)
         else:
-            found = settings_of(LOCATION, [], fleet, cluster=URL, tokens=tokens).cluster
+            found = read_config(LOCATION, [], fleet, cluster=URL, tokens=tokens).cluster
             assert found is not None and found.token == text
 
 
@@ -76,7 +76,7 @@ def test_files_and_the_environment_name_the_credentials(tmp_path: Path, monkeypa
     )
     monkeypatch.setenv("FASTFLIGHT_NATS_NKEY", "from_environment")
     urls = f"{URL}, tls://nats2:4222"
-    found = settings_of(
+    found = read_config(
         LOCATION, ["mine=serial:///dev/ttyACM1"], tmp_path / "fleet.toml", cluster=urls, cluster_name="a"
     ).cluster
     assert found is not None and found.servers == (URL, "tls://nats2:4222")

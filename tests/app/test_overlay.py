@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fastflight.app.http_settings import http_address, http_origins
-from fastflight.app.settings import BridgeSettings, ServeSettings, check_host, settings_of
-from fastflight.bridge import Ports
+from fastflight.app.addresses import check_host, http_address, http_origins
+from fastflight.app.config import BridgeTable
+from fastflight.app.overlay import read_config
 from fastflight.errors import RequestError
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
 from fastflight.service.requests import TextKeys
+from tests.support.servers import config
 
 HERE = "grpc://127.0.0.1:0"
 
@@ -24,19 +24,23 @@ def fleet(tmp_path: Path, text: str) -> Path:
 
 
 def test_without_devices_there_is_a_simulated_one_and_nothing_is_recorded_unasked() -> None:
-    settings = settings_of(HERE, [], None)
-    assert settings.recordings is not None and settings.recordings.on_demand and not settings.recordings.devices
-    assert replace(settings, recordings=None) == ServeSettings(HERE, {"demo": "sim:"})
+    settings = read_config(HERE, [], None)
+    assert settings.recordings is not None and settings.recordings.on_demand and not settings.recorded
+    assert settings.model_copy(update={"recordings": None}) == config({"demo": "sim:"})
+
+
+def test_a_fleet_file_without_devices_serves_none(tmp_path: Path) -> None:
+    assert read_config(HERE, [], fleet(tmp_path, "[devices]\n")).devices == {}
 
 
 def test_devices_keep_their_order_and_their_urls() -> None:
-    settings = settings_of(HERE, ["b=sim:?baud=9600", "a=exec:micropython -X heapsize=4M"], None)
-    assert list(settings.devices.items()) == [("b", "sim:?baud=9600"), ("a", "exec:micropython -X heapsize=4M")]
+    settings = read_config(HERE, ["b=sim:?baud=9600", "a=exec:micropython -X heapsize=4M"], None)
+    assert list(settings.urls.items()) == [("b", "sim:?baud=9600"), ("a", "exec:micropython -X heapsize=4M")]
 
 
 def test_a_fleet_file_comes_first(tmp_path: Path) -> None:
     path = fleet(tmp_path, '[devices.weather]\nurl = "/dev/ttyACM0"\n')
-    assert settings_of(HERE, ["extra=sim:"], path).devices == {"weather": "/dev/ttyACM0", "extra": "sim:"}
+    assert read_config(HERE, ["extra=sim:"], path).urls == {"weather": "/dev/ttyACM0", "extra": "sim:"}
 
 
 def test_a_fleet_file_opens_bridges(tmp_path: Path) -> None:
@@ -50,47 +54,48 @@ def test_a_fleet_file_opens_bridges(tmp_path: Path) -> None:
     [devices.c]
     url = "sim:"
     """
-    settings = settings_of(HERE, [], fleet(tmp_path, text))
+    settings = read_config(HERE, [], fleet(tmp_path, text))
     assert list(settings.devices) == ["a", "b", "c"]
-    assert settings.bridges == {
-        "a": BridgeSettings(Ports(rfc2217=2217, socket=0, viewers=2219), takeover=True),
-        "b": BridgeSettings(Ports(socket=2218)),
+    assert {name: device.bridge for name, device in settings.devices.items()} == {
+        "a": BridgeTable(rfc2217=2217, socket=0, viewers=2219, takeover=True),
+        "b": BridgeTable(socket=2218),
+        "c": None,
     }
 
 
 def test_a_fleet_file_says_how_text_files_are_written(tmp_path: Path) -> None:
     entry = '[devices.weather]\nurl = "sim:"\nfiles = {{ "/log-*.csv" = {{ {} = ";" }} }}'
-    settings = settings_of(HERE, [], fleet(tmp_path, entry.format("delimiter")))
-    assert settings.files == {"weather": {"/log-*.csv": TextKeys(delimiter=";")}}
+    settings = read_config(HERE, [], fleet(tmp_path, entry.format("delimiter")))
+    assert settings.devices["weather"].files == {"/log-*.csv": TextKeys(delimiter=";")}
     with pytest.raises(RequestError, match="delimiter"):
-        settings_of(HERE, [], fleet(tmp_path, entry.format("delimeter")))
+        read_config(HERE, [], fleet(tmp_path, entry.format("delimeter")))
 
 
 def test_targets_of_the_relay_are_those_of_the_fleet_file_and_of_the_options(tmp_path: Path) -> None:
     path = fleet(tmp_path, "[devices.a]\nurl = 'sim:'\n[relay]\nallow = ['127.0.0.1:23']\n")
-    settings = settings_of(HERE, [], path, http="0", relay=["board.local:*"])
-    assert settings.relay == ("127.0.0.1:23", "board.local:*")
-    assert settings_of(HERE, [], None, http="0").relay == ()
+    settings = read_config(HERE, [], path, http="0", relay=["board.local:*"])
+    assert settings.relay.allow == ["127.0.0.1:23", "board.local:*"]
+    assert read_config(HERE, [], None, http="0").relay.allow == []
     with pytest.raises(RequestError, match="--http"):
-        settings_of(HERE, [], path)
+        read_config(HERE, [], path)
 
 
 def test_limits_are_those_of_the_fleet_file_unless_options_say_otherwise(tmp_path: Path) -> None:
     path = fleet(tmp_path, "[devices.a]\nurl = 'sim:'\n[limits]\nstreams = 1000\nper_device = 8\nwait_seconds = 0.5\n")
-    assert settings_of(HERE, [], path).limits == Limits(streams=1000, per_device=8, wait_seconds=0.5)
+    assert read_config(HERE, [], path).limits == Limits(streams=1000, per_device=8, wait_seconds=0.5)
     given = {"streams": None, "per_device": 9, "per_identity": 10}
-    limits = settings_of(HERE, [], path, limits=given).limits
+    limits = read_config(HERE, [], path, limits=given).limits
     assert (limits.streams, limits.per_device, limits.per_identity) == (1000, 9, 10)
-    assert settings_of(HERE, [], None).limits == DEFAULT_LIMITS
+    assert read_config(HERE, [], None).limits == DEFAULT_LIMITS
 
 
 def test_limits_and_the_cache_of_sql(tmp_path: Path) -> None:
     fleet = tmp_path / "fleet.toml"
     fleet.write_text("[sql]\nmemory = '64MB'\nseconds = 5\ncache = 'c'\ncache_bytes = 9\n[devices.a]\nurl = 'sim:'\n")
-    settings = settings_of(HERE, [], fleet).sql
+    settings = read_config(HERE, [], fleet).sql
     assert (settings.limits.memory_bytes, settings.limits.seconds, settings.limits.queries) == (64_000_000, 5, 4)
     assert (settings.cache, settings.cache_bytes) == (tmp_path / "c", 9)
-    assert settings_of(HERE, [], fleet, cache=tmp_path / "d").sql.cache == tmp_path / "d"
+    assert read_config(HERE, [], fleet, cache=tmp_path / "d").sql.cache == tmp_path / "d"
 
 
 @pytest.mark.parametrize(
@@ -119,12 +124,12 @@ def test_limits_and_the_cache_of_sql(tmp_path: Path) -> None:
 )
 def test_a_wrong_fleet_file_is_refused(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(RequestError, match=says):
-        settings_of(HERE, [], fleet(tmp_path, text))
+        read_config(HERE, [], fleet(tmp_path, text))
 
 
 def test_a_missing_fleet_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="nowhere.toml: No such file"):
-        settings_of(HERE, [], tmp_path / "nowhere.toml")
+        read_config(HERE, [], tmp_path / "nowhere.toml")
 
 
 @pytest.mark.parametrize(
@@ -132,12 +137,12 @@ def test_a_missing_fleet_file_is_named(tmp_path: Path) -> None:
 )
 def test_a_device_is_name_and_url(text: str) -> None:
     with pytest.raises(RequestError, match="NAME=URL"):
-        settings_of(HERE, [text], None)
+        read_config(HERE, [text], None)
 
 
 def test_a_name_is_given_once() -> None:
     with pytest.raises(RequestError, match="demo: two devices"):
-        settings_of(HERE, ["demo=sim:", "demo=/dev/ttyACM0"], None)
+        read_config(HERE, ["demo=sim:", "demo=/dev/ttyACM0"], None)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +150,7 @@ def test_a_name_is_given_once() -> None:
 )
 def test_only_this_computer_is_served(location: str) -> None:
     with pytest.raises(RequestError, match="ssh -L"):
-        settings_of(location, [], None)
+        read_config(location, [], None)
 
 
 @pytest.mark.parametrize(
@@ -153,12 +158,12 @@ def test_only_this_computer_is_served(location: str) -> None:
 )
 def test_an_address_has_all_its_parts(location: str) -> None:
     with pytest.raises(RequestError, match="8815"):
-        settings_of(location, [], None)
+        read_config(location, [], None)
 
 
 @pytest.mark.parametrize("location", ["grpc://localhost:0", "grpc://[::1]:0", "grpc+tcp://127.0.0.2:1"])
 def test_loopback_has_several_names(location: str) -> None:
-    assert settings_of(location, [], None).location == location
+    assert read_config(location, [], None).location == location
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "board.lan", ""])
@@ -224,10 +229,10 @@ def test_a_device_publishes_with_a_password_that_no_text_shows(tmp_path: Path) -
     secret.chmod(0o644)
     path = fleet(tmp_path, PUBLISHED)
     with pytest.raises(RequestError, match="chmod 600"):
-        settings_of(HERE, [], path)
+        read_config(HERE, [], path)
     secret.chmod(0o600)
-    settings = settings_of(HERE, [], path)
-    assert settings.publish["a"].outputs[0].password == "hunter2"
+    settings = read_config(HERE, [], path)
+    assert settings.outputs["a"].outputs[0].password == "hunter2"
     assert "hunter2" not in repr(settings)
 
 
@@ -245,4 +250,4 @@ def test_a_device_publishes_with_a_password_that_no_text_shows(tmp_path: Path) -
 )
 def test_wrong_outputs_name_the_key(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(RequestError, match=says):
-        settings_of(HERE, [], fleet(tmp_path, f'[devices.a]\nurl = "sim:"\n{text}\n'))
+        read_config(HERE, [], fleet(tmp_path, f'[devices.a]\nurl = "sim:"\n{text}\n'))

@@ -1,0 +1,230 @@
+"""Lays the options of `fastflight serve` over a fleet file: `read_config`. An option wins over the key of the file.
+
+`RequestError` names the option or the key that is wrong. Passwords of outputs and secrets of a cluster are read here.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from fastflight.app.addresses import check_location, http_address, http_hosts, http_origins
+from fastflight.app.cluster_config import cluster_settings
+from fastflight.app.config import (
+    DRAIN_SECONDS,
+    AuthTable,
+    Config,
+    DeviceTable,
+    FleetFile,
+    RecordingSettings,
+    RecordingsTable,
+    RowsTable,
+    TlsTable,
+    default_shards,
+    resolve_path,
+)
+from fastflight.app.device_address import device_address
+from fastflight.app.fleet_file import check_device_name, read_fleet_file
+from fastflight.app.key_files import read_password
+from fastflight.errors import RequestError, nearest
+from fastflight.extras import needs
+from fastflight.publish import OutputAddress, PublishSettings, RowFormat, open_output, parse_output
+from fastflight.service.choices import DEVICE_NAME
+from fastflight.transport.url import public_url
+
+# Limits that a command line may give; None where it does not.
+NO_LIMITS: Mapping[str, int | None] = {}
+
+
+def read_config(
+    location: str,
+    devices: Sequence[str] = (),
+    fleet: Path | None = None,
+    shards: int | None = None,
+    limits: Mapping[str, int | None] = NO_LIMITS,
+    *,
+    recordings: Path | None = None,
+    record: Sequence[str] = (),
+    cache: Path | None = None,
+    http: str | None = None,
+    http_host: Sequence[str] = (),
+    relay: Sequence[str] = (),
+    origins: Sequence[str] = (),
+    drain_seconds: float = DRAIN_SECONDS,
+    tokens: Path | None = None,
+    tls_cert: Path | None = None,
+    tls_key: Path | None = None,
+    client_ca: Path | None = None,
+    cluster: str | None = None,
+    cluster_name: str | None = None,
+    cluster_location: str | None = None,
+    log_debug: bool = False,
+    trace: bool = False,
+) -> Config:
+    """Combine a fleet file with the options of a command line.
+
+    `devices` are `NAME=URL`. `relay` adds to the targets of the file, and `record` to the devices that it records. With
+    neither a file nor devices, there is a simulated board.
+    """
+    file = read_fleet_file(fleet) if fleet is not None else FleetFile(devices={})
+    auth = file.auth if tokens is None else AuthTable(tokens=tokens)
+    tls = _tls(file.tls, auth, cert=tls_cert, key=tls_key, client_ca=client_ca)
+    check_location(location, tls=tls is not None, tokens=auth is not None)
+    served = _devices(file.devices, devices, record, fleet is not None)
+    address = None if http is None else http_address(http, guarded=None not in (auth, tls))
+    allowed = [*file.relay.allow, *relay]
+    if allowed and http is None:
+        raise RequestError(
+            "the relay is a part of the gateway", where=f"relay to {allowed[0]}", hint="Give --http PORT"
+        )
+    folder = Path() if fleet is None else fleet.parent
+    return Config(
+        location=location,
+        devices=served,
+        limits=replace(file.limits, **{name: limit for name, limit in limits.items() if limit is not None}),
+        recordings=_recordings(file.recordings, served, recordings),
+        sql=file.sql if cache is None else file.sql.model_copy(update={"cache": cache}),
+        relay=file.relay.model_copy(update={"allow": allowed}),
+        auth=auth,
+        tls=tls,
+        cluster=cluster_settings(
+            cluster,
+            file.cluster,
+            folder,
+            os.environ,
+            name=cluster_name,
+            listening=location,
+            location=cluster_location,
+            tokens=None if auth is None else auth.tokens,
+            devices=served,
+            in_file=file.devices,
+        )
+        if cluster is not None
+        else None,
+        shards=shards or default_shards(),
+        http=address,
+        http_hosts=http_hosts(http_host, address),
+        origins=http_origins(origins),
+        outputs={
+            name: _outputs(name, device, folder, os.environ)
+            for name, device in served.items()
+            if device.publish or device.rows is not None
+        },
+        drain_seconds=drain_seconds,
+        log_debug=log_debug,
+        trace=trace,
+    )
+
+
+def _devices(
+    in_file: Mapping[str, DeviceTable], options: Iterable[str], record: Iterable[str], has_file: bool
+) -> dict[str, DeviceTable]:
+    """Return the devices of the file and of `--device`, with `--record`. Without both, that is a simulated board."""
+    devices = dict(in_file)
+    for text in options:
+        name, equals, url = text.partition("=")
+        if not equals or not url or not DEVICE_NAME.fullmatch(name):
+            raise RequestError(
+                "not NAME=URL", where=f"--device {public_url(text)}", hint="As in weather=serial:///dev/ttyACM0"
+            )
+        check_device_name(name, "--device")
+        if name in devices:
+            raise RequestError("two devices have this name", where=name, hint="Give each a name of its own")
+        devices[name] = DeviceTable(url=url)
+    if not devices and not has_file:
+        devices = dict(Config().devices)
+    for device in devices.values():
+        device_address(device.url)
+    for glob in record:
+        found = [name for name in devices if fnmatchcase(name, glob)]
+        if not found:
+            raise RequestError("no device has this name", where=f"--record {glob}", hint=nearest(glob, devices))
+        devices.update((name, devices[name].model_copy(update={"record": True})) for name in found)
+    return devices
+
+
+def _tls(in_file: TlsTable | None, auth: AuthTable | None, **options: Path | None) -> TlsTable | None:
+    """Return the certificate with its key, and the CA of the clients."""
+    given = {key: path for key, path in options.items() if path is not None}
+    files = {**(dict(in_file) if in_file is not None else {"client_ca": None}), **given}
+    if "cert" not in files and "key" not in files:
+        if files["client_ca"] is not None:
+            raise RequestError(
+                "clients show certificates over TLS alone", where="--client-ca", hint="Give --tls-cert and --tls-key"
+            )
+        return None
+    if "cert" not in files or "key" not in files:
+        raise RequestError(
+            "a certificate and its key go together", where="--tls-cert, --tls-key", hint="Give both files"
+        )
+    if files["client_ca"] is not None and auth is None:
+        raise RequestError(
+            "nothing says what a certificate grants",
+            where="--client-ca",
+            hint="Give --tokens FILE, made by `fastflight token add NAME --certificate --scope read:*`",
+        )
+    return TlsTable(**files)
+
+
+def _recordings(
+    table: RecordingsTable | None, devices: Mapping[str, DeviceTable], folder: Path | None
+) -> RecordingSettings | None:
+    """Return where recordings are kept. None if no setting names them, and the user has no home for the default."""
+    on_demand = table is None and folder is None and not any(device.record for device in devices.values())
+    table = table or RecordingsTable()
+    try:
+        folder = folder or table.folder or default_folder(os.environ)
+    except RuntimeError as error:  # a user without a home
+        if on_demand:
+            return None
+        raise RequestError("you have no home for recordings", where="--recordings", hint="Name a folder") from error
+    return RecordingSettings(**{**dict(table), "folder": folder}, on_demand=on_demand)
+
+
+def default_folder(environment: Mapping[str, str]) -> Path:
+    """The default folder of recordings, in the platform's folder for a user's data. `RuntimeError` without a home."""
+    if sys.platform == "win32":
+        base = Path(environment.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Application Support"
+    else:
+        base = Path(environment.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    return base / "fastflight" / "recordings"
+
+
+def _outputs(name: str, device: DeviceTable, folder: Path, environment: Mapping[str, str]) -> PublishSettings:
+    """Return what a device publishes, with its passwords. `folder` is that of the fleet file."""
+    where = f"devices.{name}"
+    if not device.publish:
+        raise RequestError("rows are published nowhere", where=f"{where}.rows", hint="Add publish, or leave rows out")
+    if len(set(device.publish)) < len(device.publish):
+        raise RequestError("an output is named twice", where=f"{where}.publish", hint="Name each once")
+    rows = device.rows or RowsTable()
+    try:
+        row_format = RowFormat(rows.format, rows.schema_, rows.units)
+    except RequestError as error:
+        raise RequestError(error.what, where=f"{where}.rows.{error.where}", hint=error.hint) from error
+    outputs = tuple(_with_password(parse_output(url), folder, environment) for url in device.publish)
+    with needs("publish", f"{where}.publish"):
+        for address in outputs:
+            open_output(name, address, row_format)
+    return PublishSettings(outputs, row_format)
+
+
+def _with_password(address: OutputAddress, folder: Path, environment: Mapping[str, str]) -> OutputAddress:
+    options = dict(address.options)
+    try:
+        files = {key: resolve_path(folder, options[key]) for key in ("ca", "password_file") if key in options}
+    except ValueError as error:
+        raise RequestError(str(error), where=address.label) from error
+    if "ca" in files:
+        address = replace(address, options={**options, "ca": str(files["ca"])})
+    if (name := options.get("password_env")) is not None:
+        if not environment.get(name):
+            raise RequestError(f"the variable {name} is not set", where=address.label, hint="Set it for the server")
+        return replace(address, password=environment[name])
+    return replace(address, password=read_password(files["password_file"])) if "password_file" in files else address
