@@ -7,13 +7,11 @@ moment without a zone is UTC in a column with a zone, and a column without one t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fastflight.tables.kinds import BOOLS, INFINITIES, MINUS_INFINITIES, NANS, NULLS
+from fastflight.tables.kinds import INFINITIES, MINUS_INFINITIES, NANS, NULLS
 from fastflight.tables.schemas import holds_decimals
 
 TEXT = pa.string()
@@ -35,18 +33,19 @@ def is_castable(type_: pa.DataType) -> bool:
     return not pa.types.is_nested(type_)
 
 
-def cast(column: pa.Array, type_: pa.DataType, decimal: str = ".") -> tuple[pa.Array, pa.Array | None]:
-    """Return a column of text as `type_`, and the cells that do not fit, which are null; None if all do."""
+def cast(column: pa.Array, type_: pa.DataType, decimal: str = ".") -> tuple[pa.Array, pa.Array]:
+    """Return a column of text as `type_`, and the cells that do not fit, which are null."""
+    none = column.slice(0, 0)
     if column.type == type_:
-        return column, None
+        return column, none
     if pa.types.is_null(type_):
         return pa.nulls(len(column)), _misfits(column, _cleaned(column), pa.nulls(len(column)))
     try:
-        return _cast(column, type_), None
+        return _cast(column, type_), none
     except pa.ArrowInvalid:
         pass
     if is_text(type_):
-        return column.cast(type_), None
+        return column.cast(type_), none
     cleaned = _cleaned(column)
     if pa.types.is_floating(type_):
         cleaned = _plain_words(cleaned)
@@ -59,11 +58,8 @@ def cast(column: pa.Array, type_: pa.DataType, decimal: str = ".") -> tuple[pa.A
     return values, _misfits(column, cleaned, values)
 
 
-def _misfits(column: pa.Array, cleaned: pa.Array, values: pa.Array) -> pa.Array | None:
-    if values.null_count == cleaned.null_count:
-        return None
-    misfits = column.filter(pc.and_(pc.is_valid(cleaned), pc.is_null(values)))
-    return misfits if len(misfits) else None
+def _misfits(column: pa.Array, cleaned: pa.Array, values: pa.Array) -> pa.Array:
+    return column.filter(pc.and_(pc.is_valid(cleaned), pc.is_null(values)))
 
 
 def _cleaned(column: pa.Array) -> pa.Array:
@@ -115,29 +111,3 @@ def _cast_moments(column: pa.Array, type_: pa.DataType) -> pa.Array:
     except pa.ArrowInvalid:
         other = column.cast(pa.timestamp(type_.unit, None if type_.tz else "UTC"))
         return other.cast(type_) if type_.tz is None else pc.assume_timezone(other, "UTC").cast(type_)
-
-
-_WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII).fullmatch
-_NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?", re.ASCII).fullmatch
-_TRUTH = {word: word[0] in "tT" for word in BOOLS} | {"1": True, "0": False}
-
-
-def _whole(cell: str) -> int:
-    if not _WHOLE(cell):
-        raise ValueError(cell)
-    return int(cell)
-
-
-def _number(cell: str) -> float:
-    if not _NUMBER(cell):
-        raise ValueError(cell)
-    return float(cell)
-
-
-# Python values of plain cells, the same as those of a cast. Any other cell raises `ValueError` or `KeyError`.
-PLAIN_CELLS: dict[pa.DataType, Callable[[str], Any]] = {
-    pa.int64(): _whole,
-    pa.float64(): _number,
-    pa.bool_(): _TRUTH.__getitem__,
-    pa.string(): str,
-}

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TypeAlias
 
 from fastflight.errors import DataError, nearest
 from fastflight.tables.codec import TextOptions
@@ -20,6 +21,8 @@ from fastflight.tables.schemas import MAX_COLUMNS
 from fastflight.tables.summary import shorten
 
 DELIMITERS = (",", "\t", ";", "|", " ")
+# The text of a cell without its quotes, and whether it was quoted.
+Cell: TypeAlias = tuple[str, bool]
 # The delimiter of a table of one column whose cells may hold any other. The unit separator is in no text.
 NO_DELIMITER = "\x1f"
 # Lines that are looked at to find the dialect.
@@ -68,7 +71,7 @@ class Dialect:
         delimiter = self.delimiter.encode()
         return re.sub(parts, lambda part: part[0] if part[0].startswith(self.quote.encode()) else delimiter, rows)
 
-    def cells(self, row: str) -> list[tuple[str, bool]]:
+    def cells(self, row: str) -> list[Cell]:
         """Return the cells of a normalised row without their quotes, and whether each was quoted."""
         row = row.rstrip("\n").removesuffix("\r")
         if self.quote not in row:
@@ -118,10 +121,11 @@ def sniff(head: bytes, options: TextOptions) -> Dialect:
     return _with_header(dialect, lines, body, rows, options)
 
 
-def sniff_line(line: str, number: int, options: TextOptions, names: Sequence[str]) -> Dialect | None:
+def sniff_line(line: str, number: int, options: TextOptions, names: Sequence[str], before: str) -> Dialect | None:
     """Find the dialect by a line that holds any of `names`, or as many cells as there are names, none of them a name.
 
-    Returns None if this line is neither. `number` is that of the line in the file, 1 for the first.
+    Returns None if this line is neither. `number` is that of the line in the file, 1 for the first. `before` is the
+    line before, or empty: `DataError` if it can be the header of such cells, with other names.
     """
     delimiters = (options.delimiter,) if options.delimiter else (*DELIMITERS, NO_DELIMITER)
     found = [_dialect(delimiter, line, options) for delimiter in delimiters]
@@ -135,6 +139,9 @@ def sniff_line(line: str, number: int, options: TextOptions, names: Sequence[str
         for each in found:
             cells = each.texts(line)
             if len(cells) == len(names) and (options.header == "none" or not _are_names(cells, each.decimal)):
+                above = each.texts(before) if before and options.header == "auto" else []
+                if len(above) == len(names):
+                    require_names(above, names)
                 note = "no header: the columns are named by the schema"
                 return replace(each, names=tuple(names), notes=(note,) if options.header == "auto" else ())
     return None
@@ -380,8 +387,8 @@ def unique_names(names: Sequence[str], rows: Sequence[Sequence[str]] = ()) -> tu
     return [*unique, *extra], notes
 
 
-def require_names(dialect: Dialect, names: Sequence[str]) -> None:
-    """Raise `DataError` if a column of the schema is not in the file."""
+def require_names(header: Sequence[str], names: Sequence[str]) -> None:
+    """Raise `DataError` if a column of the schema is not in the header of the file."""
     for name in names:
-        if name not in dialect.names:
-            raise DataError(f"the file has no column {name!r}", where="header", hint=nearest(name, dialect.names))
+        if name not in header:
+            raise DataError(f"the file has no column {name!r}", where="header", hint=nearest(name, header))

@@ -96,19 +96,20 @@ def are_exact(data: bytes, batch: pa.RecordBatch) -> bool:
         ends = pc.min_max(column.filter(pc.is_finite(column))).as_py()
         if ends["min"] is not None and not -(2**53) < ends["min"] <= ends["max"] < 2**53:
             return False  # a whole number may be beyond those that a double holds
-    text = np.frombuffer(data, np.uint8)
-    if _has_long_exponent(text):
+    if any(mark in data and re.search(mark + rb"[0-9]{3}", data) for mark in (b"e-", b"E-")):
+        return False  # it may be too small for a double
+    if any(pc.any(pc.is_inf(column)).as_py() for column in doubles) and re.search(rb"[eE]\+?[0-9]{3}", data):
         return False
-    starts, ends, numbers = _long_numbers(text)
-    if not len(starts):
+    places, numbers = _long_numbers(data)
+    if not len(numbers):
         return True
-    has_exponent = text.take(ends, mode="clip") | 0x20 == ord("e")
-    others = numbers.filter(pc.and_(pa.array(~has_exponent), pc.match_substring(numbers, ".")))
+    has_exponent = np.frombuffer(data, np.uint8).take(places[1::2], mode="clip") | 0x20 == ord("e")
+    plain = numbers.filter(pc.and_(pa.array(~has_exponent), pc.match_substring(numbers, ".")))
     try:
-        inexact = without_exact(others, others.cast(pa.float64())).unique().to_pylist()
+        inexact = without_exact(plain, plain.cast(pa.float64())).unique().to_pylist()
     except pa.ArrowInvalid:  # some are part of a text
         return False
-    inexact += [_NUMBER.match(data, start)[0].decode() for start in starts[has_exponent]]  # type: ignore[index]
+    inexact += [_NUMBER.match(data, start)[0].decode() for start in places[0::2][has_exponent]]  # type: ignore[index]
     return all(kind_of(number) == Kind.FLOAT for number in inexact)
 
 
@@ -117,14 +118,25 @@ _NUMBER = re.compile(rb"[0-9.eE+-]+")
 _LONG = SHORT_NUMBER + 2
 
 
-def _has_long_exponent(text: _Bytes) -> bool:
-    """Whether an exponent has three digits: the number may be too large or too small for a double."""
-    places = np.flatnonzero((text[1:] | 0x20) == ord("e"))
-    places = places[text[places] - np.uint8(ord("0")) < 10] + 2  # after the letter, if a digit is before it
-    sign = text.take(places, mode="clip")
-    places += (sign == ord("+")) | (sign == ord("-"))
-    digits = [text.take(places + index, mode="clip") - np.uint8(ord("0")) < 10 for index in range(3)]
-    return bool((digits[0] & digits[1] & digits[2]).any())
+def _long_numbers(data: bytes) -> tuple[_Places, pa.Array]:
+    """Find the numbers of at least `_LONG` characters, without exponents. Return where they start and end, in turn,
+    and their text.
+    """
+    text = np.frombuffer(data, np.uint8)
+    found = text - np.uint8(ord("-")) <= ord("9") - ord("-")
+    done = 1  # found[i]: whether as many characters from i on are those of a number
+    while done < _LONG:
+        step = min(done, _LONG - done)
+        found = found[:-step] & found[step:]
+        done += step
+    places = np.flatnonzero(np.diff(found, prepend=False, append=False))
+    if not len(places):
+        return places, pa.nulls(0, pa.string())
+    places[1::2] += _LONG - 1
+    offsets = pa.py_buffer(places.astype(np.int32))
+    # The numbers, and the text between each two of them.
+    pieces = pa.StringArray.from_buffers(len(places) - 1, offsets, pa.py_buffer(data))
+    return places, pieces.take(pa.array(np.arange(0, len(places), 2)))
 
 
 def _columns_of_doubles(column: pa.Array) -> list[pa.Array]:
@@ -138,32 +150,4 @@ def _columns_of_doubles(column: pa.Array) -> list[pa.Array]:
 
 def has_negative_zero(data: bytes) -> bool:
     """Whether JSON may hold the whole number -0, which an integer does not give back."""
-    text = np.frombuffer(data, np.uint8)
-    zeros = np.flatnonzero((text[:-1] == ord("-")) & (text[1:] == ord("0")))
-    after = text.take(zeros + 2, mode="clip")
-    return bool(((after != ord(".")) & (after - np.uint8(ord("0")) > 9)).any())
-
-
-def _long_numbers(text: _Bytes) -> tuple[_Places, _Places, pa.Array]:
-    """Find the numbers of at least `_LONG` characters: where they start and end, and return their text."""
-    inside = text - np.uint8(ord("-")) <= ord("9") - ord("-")
-    found = inside.copy()
-    done = 1  # found[i]: whether as many characters from i on are those of a number
-    while done < _LONG:
-        step = min(done, _LONG - done)
-        found = found[:-step] & found[step:]
-        done += step
-    if not found.any():
-        none = np.zeros(0, np.intp)
-        return none, none, pa.nulls(0, pa.string())
-    edges = np.flatnonzero(np.diff(found, prepend=False, append=False))
-    starts, ends = edges[0::2], edges[1::2] + _LONG - 1
-    covered = np.concatenate((found, np.zeros(_LONG - 1, np.bool_)))
-    done = 1
-    while done < _LONG:
-        step = min(done, _LONG - done)
-        covered[step:] |= covered[:-step]
-        done += step
-    offsets = np.zeros(len(starts) + 1, np.int32)
-    np.cumsum(ends - starts, out=offsets[1:])
-    return starts, ends, pa.StringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(text[covered]))
+    return b"-0" in data and re.search(rb"-0(?![.0-9])", data) is not None

@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.json
 
 from fastflight.errors import DataError
-from fastflight.tables.bare import empty
 from fastflight.tables.casting import TEXT, cast, is_text
 from fastflight.tables.codec import Layout
 from fastflight.tables.exact import are_exact, has_negative_zero
@@ -33,7 +32,7 @@ from fastflight.tables.schemas import (
     values_in,
 )
 from fastflight.tables.shapes import Number, Shape, columns_of, joined
-from fastflight.tables.summary import ReadSummary, shorten
+from fastflight.tables.summary import ReadSummary
 from fastflight.tables.text_schema import readable_schema
 from fastflight.tables.transcoding import is_utf8
 
@@ -73,12 +72,8 @@ class JsonGrammar:
 
     def _set_schema(self, schema: pa.Schema) -> None:
         self.schema = schema
-        self._struct = pa.struct(list(schema))
-        self._classes = {field.name: _CLASSES.get(field.type) for field in schema}
-        self._is_plain = bool(self._classes) and None not in self._classes.values()
-        self._rows_at_once = max(MAX_BATCH_VALUES // (1 + sum(values_in(field.type) for field in schema)), 1)
-        wire = [(field.name, _wire_type(field.type)) for field in schema]
-        self._wire = pa.schema(wire) if wire and all(type_ is not None for _, type_ in wire) else None
+        self._rows_at_once = max(MAX_BATCH_VALUES // (1 + sum(map(values_in, schema.types))), 1)
+        self._wire = _wire_schema(schema)
 
     def splitter(self, marks: int = 0, block_bytes: int = BLOCK_BYTES) -> RowSplitter:
         return RowSplitter(offset=self._start, marks=marks, block_bytes=block_bytes)
@@ -86,9 +81,9 @@ class JsonGrammar:
     def rows(self, data: bytes) -> Iterator[bytes]:
         return (line + b"\n" for line in data.removesuffix(b"\n").split(b"\n"))
 
-    def learn(self, block: RowBlock, summary: ReadSummary) -> tuple[int, list[pa.RecordBatch | RowBlock]]:
+    def learn(self, block: RowBlock, summary: ReadSummary) -> list[pa.RecordBatch | RowBlock]:
         """Read as much as possible with the types of the rows so far; where that fails, parse a few rows in Python."""
-        rows, start, size = 0, 0, self._learn_bytes
+        start, size = 0, self._learn_bytes
         learned: list[pa.RecordBatch | RowBlock] = []
         while start < len(block.data):
             end = block.data.find(b"\n", start + size - 1) + 1 or len(block.data)
@@ -96,18 +91,18 @@ class JsonGrammar:
             lines = data.count(b"\n")
             batch = self._read_exactly(data, lines)
             if batch is not None:
-                rows += batch.num_rows
+                summary.rows += batch.num_rows
                 learned.append(batch)
             elif size > FEW_BYTES and lines > 1:
                 size = max(size // 8, FEW_BYTES)
                 continue
             else:
                 few = RowBlock(block.offset + start, data)
-                rows += self._learn_rows(few, summary)
+                self._learn_rows(few, summary)
                 learned.append(few)
             start, size = end, size * 8
         self._learn_bytes = min(size, LEARN_BYTES)
-        return rows, learned
+        return learned
 
     def _read_exactly(self, data: bytes, lines: int) -> pa.RecordBatch | None:
         """Read rows with the types of the shapes so far; None if that shows something new, or may change a value."""
@@ -116,7 +111,7 @@ class JsonGrammar:
         schema = pa.schema([(name, shape.type()) for name, shape in self._shapes.items()])
         if lines * (1 + sum(map(values_in, schema.types))) > MAX_BATCH_VALUES:
             return None
-        batch = self._parsed_by_arrow(data, lines, schema, strict=True)
+        batch = self._parsed_by_arrow(data, lines, _wire_schema(schema), strict=True)
         if batch is None or not are_exact(data, batch):
             return None
         columns = []
@@ -127,8 +122,9 @@ class JsonGrammar:
             columns.append(values)
         return pa.RecordBatch.from_arrays(columns, schema.names)
 
-    def _learn_rows(self, block: RowBlock, summary: ReadSummary) -> int:
+    def _learn_rows(self, block: RowBlock, summary: ReadSummary) -> None:
         objects, _ = self._parse(block, summary)
+        summary.rows += len(objects)
         for row in objects:
             for name, value in row.items():
                 shape = self._shapes.get(name)
@@ -139,7 +135,6 @@ class JsonGrammar:
                         )
                     shape = self._shapes[name] = Shape()
                 shape.add(value)
-        return len(objects)
 
     def shapes(self) -> dict[str, Shape]:
         return self._shapes
@@ -151,12 +146,13 @@ class JsonGrammar:
 
     def read(self, block: RowBlock, summary: ReadSummary) -> list[pa.RecordBatch]:
         assert self.schema is not None
-        if (batch := self._read_regular(block.data)) is not None:
+        if (batch := self._read_regular(block.data, summary)) is not None:
             return [batch]
         objects, lines = self._parse(block, summary)
         if self._tells_ignored:
+            columns = pa.struct(list(self.schema))
             for row in objects:
-                for name in _unknown_keys(row, self._struct):
+                for name in _unknown_keys(row, columns):
                     summary.ignore(name)
         step = self._rows_at_once
         if not self.schema.names:
@@ -166,10 +162,10 @@ class JsonGrammar:
             for start in range(0, len(objects), step)
         ]
 
-    def _read_regular(self, data: bytes) -> pa.RecordBatch | None:
+    def _read_regular(self, data: bytes, summary: ReadSummary) -> pa.RecordBatch | None:
         """Read a block in which each line is an object that pyarrow reads in the same way; None for any other."""
         lines = data.count(b"\n")
-        if self._wire is None or self._nulls or self._json_text or not FEW_ROWS < lines <= self._rows_at_once:
+        if self._nulls or self._json_text or not FEW_ROWS < lines <= self._rows_at_once:
             return None
         batch = self._parsed_by_arrow(data, lines, self._wire, strict=self._tells_ignored)
         if batch is None or has_negative_zero(data):
@@ -177,20 +173,20 @@ class JsonGrammar:
         columns = []
         for field in self.schema or ():
             column, misfits = cast(batch.column(field.name), field.type)
-            if misfits is not None:
-                return None
+            summary.add_misfits(field.name, misfits.to_pylist(), field.type)
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _parsed_by_arrow(self, data: bytes, lines: int, schema: pa.Schema, *, strict: bool) -> pa.RecordBatch | None:
-        """Return one row of `schema` for each line; None if a line is no object of it. `strict`: with no other key."""
-        if not (data.startswith(b"{") and data.endswith(b"}\n") and data.count(b"}\n{") == lines - 1):
+    def _parsed_by_arrow(
+        self, data: bytes, lines: int, wire: pa.Schema | None, *, strict: bool
+    ) -> pa.RecordBatch | None:
+        """Return one row of `wire` for each line; None if a line is no object of it. `strict`: with no other key."""
+        if wire is None or not (data.startswith(b"{") and data.endswith(b"}\n") and data.count(b"}\n{") == lines - 1):
             return None
         # Every line starts with "{" and ends with "}", so no object continues on the next line ("}" and "{" can only
         # meet between two objects). If there are also as many rows as lines, each line is one row.
         if b"\\u" in data or not (data.isascii() or is_utf8(data)):
             return None
-        wire = pa.schema([(field.name, TEXT if pa.types.is_temporal(field.type) else field.type) for field in schema])
         parse = pyarrow.json.ParseOptions(
             explicit_schema=wire, unexpected_field_behavior="error" if strict else "ignore"
         )
@@ -200,7 +196,7 @@ class JsonGrammar:
             table = pyarrow.json.read_json(pa.BufferReader(data), whole, parse)
         except pa.ArrowInvalid:
             plain = with_json_words(data)
-            return None if plain == data else self._parsed_by_arrow(plain, lines, schema, strict=strict)
+            return None if plain == data else self._parsed_by_arrow(plain, lines, wire, strict=strict)
         if table.num_rows != lines:
             return None
         return table.select(wire.names).combine_chunks().to_batches()[0]
@@ -223,17 +219,9 @@ class JsonGrammar:
 
     def _batch(self, objects: list[dict[str, Any]], lines: list[str], summary: ReadSummary) -> pa.RecordBatch:
         assert self.schema is not None
-        if self._is_plain and not self._nulls and all(map(self._fits, objects)):
-            # One call for all columns: for a few rows, a call for each column would cost as much as this one.
-            return pa.RecordBatch.from_struct_array(pa.array(objects, self._struct))
         columns = []
         for field in self.schema:
             values = [row.get(field.name) for row in objects]
-            wanted = self._classes[field.name]
-            if wanted is not None and not self._nulls and {*map(type, values)} <= {wanted, type(None)}:
-                with contextlib.suppress(OverflowError):
-                    columns.append(pa.array(values, field.type))
-                    continue
             if self._nulls:
                 values = [None if type(value) is str and value in self._nulls else value for value in values]
             if is_text(field.type):
@@ -242,39 +230,27 @@ class JsonGrammar:
                     for value, line in zip(values, lines, strict=True)
                 ]
             column, misfits = _column(values, field.type)
-            if misfits:
-                reason = f"column {shorten(field.name)}: {shorten(misfits[0])} is not {field.type}"
-                summary.add_null_cells(field.name, len(misfits), reason)
+            summary.add_misfits(field.name, misfits, field.type)
             columns.append(column)
-        if not columns:
-            return empty(self.schema)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _fits(self, row: dict[str, Any]) -> bool:
-        """Whether Arrow makes the same values of this row's as a cast of their text."""
-        for name, value in row.items():
-            wanted = self._classes.get(name)
-            kind = type(value)
-            if wanted is None or kind is wanted or value is None:
-                if kind is int and not -(2**63) <= value < 2**63 and wanted is int:
-                    return False
-                continue
-            if not (wanted is float and kind is int and -(2**53) <= value <= 2**53):
-                return False
-        return True
+
+def _wire_schema(schema: pa.Schema) -> pa.Schema | None:
+    """Return the columns to ask of pyarrow's reader, of which a cast makes `schema`; None if Python must read one."""
+    types = []
+    for type_ in schema.types:
+        as_text = pa.types.is_temporal(type_) or pa.types.is_decimal(type_)
+        if not (as_text or _is_read_by_arrow(type_)):
+            return None
+        types.append(TEXT if as_text else type_)
+    return pa.schema(zip(schema.names, types, strict=True)) if types else None
 
 
-def _wire_type(type_: pa.DataType) -> pa.DataType | None:
-    """Return the type to ask of pyarrow's reader, of which a cast makes `type_`; None if Python must read it."""
-    if pa.types.is_list(type_):
-        inner = _wire_type(type_.value_type)
-        return type_ if inner == type_.value_type else None
-    if pa.types.is_struct(type_):
+def _is_read_by_arrow(type_: pa.DataType) -> bool:
+    if pa.types.is_nested(type_):
         inner = [type_.field(index).type for index in range(type_.num_fields)]
-        return type_ if inner and all(_wire_type(each) == each for each in inner) else None
-    if type_ in (pa.bool_(), pa.string()) or pa.types.is_integer(type_) or type_ == pa.float64():
-        return type_
-    return TEXT if pa.types.is_temporal(type_) or pa.types.is_decimal(type_) else None
+        return bool(inner) and all(map(_is_read_by_arrow, inner))
+    return type_ in _CLASSES or pa.types.is_integer(type_) or pa.types.is_null(type_)
 
 
 def _unknown_keys(value: Any, type_: pa.DataType, within: str = "") -> Iterator[str]:
@@ -297,15 +273,13 @@ def _column(values: Sequence[Any], type_: pa.DataType) -> tuple[pa.Array, list[A
         return _list_column(values, type_)
     if pa.types.is_struct(type_):
         return _struct_column(values, type_)
+    if {*map(type, values)} <= {_CLASSES.get(type_), type(None)}:
+        with contextlib.suppress(OverflowError):
+            return pa.array(values, type_), []
     texts = [None if value is None else _text(value) for value in values]
     column, misfits = cast(pa.array(texts, TEXT), type_)
-    return column, [] if misfits is None else _first_of(values, texts, misfits)
-
-
-def _first_of(values: Sequence[Any], texts: Sequence[str | None], misfits: pa.Array) -> list[Any]:
-    """Return as many values as there are misfits, the first of them in front."""
-    first = values[texts.index(misfits[0].as_py())]
-    return [first] * len(misfits)
+    # As many values as there are misfits, the first of them in front.
+    return column, [values[texts.index(text)] for text in misfits[:1].to_pylist()] * len(misfits)
 
 
 def _list_column(values: Sequence[Any], type_: pa.DataType) -> tuple[pa.Array, list[Any]]:

@@ -47,12 +47,13 @@ class RowSplitter:
         offset: int = 0,
         marks: int = 0,
         block_bytes: int = BLOCK_BYTES,
+        *,
+        trim: bool = False,
     ) -> None:
         self._block_bytes = block_bytes
         self._delimiter, self._quote = delimiter, quote if delimiter else b""
         if delimiter:
-            cell = cell_pattern(delimiter, quote)
-            self._row = re.compile(cell + rb"(?:" + re.escape(delimiter) + cell + rb")*+")
+            self._row = re.compile(row_pattern(delimiter, quote, trim=trim))
             self._rows = re.compile(rb"(?:" + self._row.pattern + rb"\n)*+")
         self._pending = bytearray()  # the file from `_offset` on; starts at the start of a row
         self.offset = offset
@@ -156,9 +157,10 @@ class RowSplitter:
         return bool(end)
 
 
-def cell_pattern(delimiter: bytes, quote: bytes = b'"') -> bytes:
-    """Return a regular expression for one CSV cell. It never backtracks."""
-    other = rb"[^\n" + re.escape(delimiter) + rb"]*+"
-    mark = re.escape(quote)
-    quoted = mark + rb"(?:[^" + mark + rb"]++|" + mark * 2 + rb")*+" + mark
-    return rb"(?:" + quoted + other + rb"|(?!" + mark + rb")" + other + rb")"
+def row_pattern(delimiter: bytes, quote: bytes = b'"', *, trim: bool = False) -> bytes:
+    """Return a regular expression for one CSV row. It never backtracks. `trim`: blanks may precede a quote."""
+    other, mark = rb"[^\n" + re.escape(delimiter) + rb"]*+", re.escape(quote)
+    opening = (rb"[ \t]*+" if trim else b"") + mark
+    quoted = opening + rb"(?:[^" + mark + rb"]++|" + mark * 2 + rb")*+" + mark
+    cell = rb"(?:" + quoted + other + rb"|(?!" + opening + rb")" + other + rb")"
+    return cell + rb"(?:" + re.escape(delimiter) + cell + rb")*+"

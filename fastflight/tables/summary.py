@@ -7,7 +7,7 @@ and kept in the metadata of files. With `on_error="fail"`, the first thing to te
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -71,15 +71,21 @@ class ReadSummary:
         if len(self.rejected_rows) < MAX_REJECTED_EXAMPLES:
             self.rejected_rows.append(self.latest)
 
-    def add_null_cells(self, column: str, cells: int, reason: str, where: str = "") -> None:
+    def add_null_cells(self, column: str, cells: int, reason: str) -> None:
         """Count cells of a column that became null. `reason` is that of the first of them."""
-        self._refuse_loss(reason, where or f"column {column}")
+        self._refuse_loss(reason, f"column {column}")
         self.null_cells[column] = self.null_cells.get(column, 0) + cells
         self.null_cell_reasons.setdefault(column, reason)
 
-    def ignore(self, name: str, where: str = "") -> None:
+    def add_misfits(self, column: str, misfits: Sequence[Any], type_: object) -> None:
+        """Count the values of a column that became null because they do not fit its type, if there are any."""
+        if len(misfits):
+            reason = f"column {shorten(column)}: {shorten(misfits[0])} is not {type_}"
+            self.add_null_cells(column, len(misfits), reason)
+
+    def ignore(self, name: str) -> None:
         """Count a key that has no column."""
-        self._refuse_loss(f"the key {shorten(name)} has no column", where)
+        self._refuse_loss(f"the key {shorten(name)} has no column", "")
         if name in self.ignored or len(self.ignored) < LISTED_NAMES:
             self.ignored[name] = self.ignored.get(name, 0) + 1
 

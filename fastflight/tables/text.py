@@ -60,10 +60,10 @@ class Grammar(Protocol):
     def rows(self, data: bytes) -> Iterator[bytes]:
         """Split whole rows. Joined, they are `data`, with a line feed at its end."""
 
-    def learn(self, block: RowBlock, summary: ReadSummary) -> tuple[int, list[Learned]]:
-        """Take whole rows into account for the types of the columns, and reject bad ones.
+    def learn(self, block: RowBlock, summary: ReadSummary) -> list[Learned]:
+        """Take whole rows into account for the types of the columns. Count them, and reject bad ones.
 
-        Returns the number of rows, and the rows: with the types of the columns so far, or as text.
+        Returns the rows: with the types of the columns so far, or as text.
         """
 
     def learned(self) -> None:
@@ -80,50 +80,63 @@ class Grammar(Protocol):
         """Read whole rows. Reject bad ones, and count cells that do not fit."""
 
 
-class _Opening:
-    """Takes the text of a file until its dialect is known: then it has a `grammar`, and a `sample` of the file."""
+class _RowStream:
+    """Cuts the bytes of a file into blocks of whole rows.
 
-    def __init__(self, layout: Layout, summary: ReadSummary) -> None:
+    Its `grammar` is known before the first block: from a `sample` of the file, or from the names of a schema.
+    """
+
+    def __init__(self, layout: Layout, summary: ReadSummary, block_bytes: int = BLOCK_BYTES) -> None:
         self._layout = layout
         self._summary = summary
-        self._names = None if layout.schema is None else list(layout.schema)
-        self.encoding = layout.text.encoding
-        self._transcoder = Transcoder(self.encoding)
+        self._block_bytes = block_bytes
+        self._transcoder = Transcoder(layout.text.encoding)
+        self._splitter: RowSplitter | None = None
         self._head = b""
-        # Where the next line to look at begins, its number, and the first line that was none of the table.
-        self._line, self._number, self._before = 0, 0, 0
-        # The first and the last line before the header that was not found yet.
-        self._first = self._last = ""
+        self._last = b""
         self.sample = b""
         self.grammar: Grammar | None = None
 
-    def feed(self, data: bytes) -> bytes:
-        """Return the text of the rows, once the grammar is known; nothing before."""
-        return self._take(self._transcoder.feed(data), ended=False)
+    def feed(self, data: bytes) -> Iterator[RowBlock]:
+        """Yield the blocks that `data` completes, and reject what cannot be a row."""
+        return self._blocks(self._split(self._transcoder.feed(data), ended=False))
 
-    def finish(self) -> bytes:
-        return self._take(self._transcoder.finish(), ended=True)
+    def finish(self) -> Iterator[RowBlock]:
+        """Yield the last blocks, and note whether the last line may be torn: it has no end, and is no whole object."""
+        found = self._split(self._transcoder.finish(), ended=True)
+        assert self._splitter is not None
+        yield from self._blocks([*found, *self._splitter.finish()])
+        whole = (b"\n", b"}") if self._layout.format == "jsonl" else b"\n"
+        if self._last.strip() and not self._last.endswith(whole):
+            self._summary.mark_torn()
 
-    def splitter(self, block_bytes: int = BLOCK_BYTES) -> RowSplitter:
-        """Return a splitter for the rows of the file."""
-        assert self.grammar is not None
-        return self.grammar.splitter(self._transcoder.marks, block_bytes)
+    def _blocks(self, found: Sequence[RowBlock | RejectedRow]) -> Iterator[RowBlock]:
+        for item in found:
+            if isinstance(item, RejectedRow):
+                self._summary.reject(item.offset, item.reason)
+            else:
+                self._last = item.data[-2:]
+                yield item
 
-    def _take(self, text: bytes, *, ended: bool) -> bytes:
-        if self.grammar is not None:
-            return text
-        self._head += text
-        if self._names is None:
-            start = self._open_by_sample(ended=ended)
-        elif self._layout.format == "jsonl":
-            start = self._open_json(ended=ended)
-        else:
-            start = self._open_by_names(self._names, ended=ended)
-        if start is None:
-            return b""
-        self.sample = self.sample[start:]
-        head, self._head = self._head[start:], b""
-        return head
+    def _split(self, text: bytes, *, ended: bool) -> list[RowBlock | RejectedRow]:
+        if self._splitter is None:
+            self._head += text
+            start = self._open(ended=ended)
+            if start is None:
+                return []
+            assert self.grammar is not None
+            self._splitter = self.grammar.splitter(self._transcoder.marks, self._block_bytes)
+            self.sample = self.sample[start:]
+            text, self._head = self._head[start:], b""
+        return self._splitter.feed(text)
+
+    def _open(self, *, ended: bool) -> int | None:
+        """Find the grammar, and return where the rows begin; None if more of the file is needed."""
+        if self._layout.schema is None:
+            return self._open_by_sample(ended=ended)
+        if self._layout.format == "jsonl":
+            return self._open_json(ended=ended)
+        return self._open_by_names(list(self._layout.schema), ended=ended)
 
     def _open_by_sample(self, *, ended: bool) -> int | None:
         head = self._head
@@ -138,7 +151,7 @@ class _Opening:
         self.sample = head[:end] if end else head
         if self._layout.format == "jsonl":
             return self._open_json(ended=True)
-        if self._is_long(end):
+        if not end and len(head) > MAX_ROW_BYTES:
             raise _no_header()
         if not self._transcoder.is_known and _is_western(self.sample):
             self._read_as_western()
@@ -148,22 +161,18 @@ class _Opening:
     def _sample_bytes(self) -> int:
         """Return the size of the sample: as much as the rows that are wanted take, with their header."""
         wanted = self._layout.sample_rows
-        if wanted is None or self._head.count(b"\n", 0, SAMPLE_BYTES) < (wanted := wanted + HEADER_LINES):
+        if wanted is None:
             return SAMPLE_BYTES
-        end = 0
-        for _ in range(wanted):
-            end = self._head.find(b"\n", end) + 1
-        if end < LEAST_SAMPLE_BYTES:
-            end = self._head.find(b"\n", LEAST_SAMPLE_BYTES - 1) + 1 or SAMPLE_BYTES
-        return min(end, SAMPLE_BYTES)
+        rows = re.match(rb"(?:[^\n]*+\n){%d}" % (wanted + HEADER_LINES), self._head[:SAMPLE_BYTES])
+        if rows is None:
+            return SAMPLE_BYTES
+        return self._head.find(b"\n", max(rows.end(), LEAST_SAMPLE_BYTES) - 1, SAMPLE_BYTES) + 1 or SAMPLE_BYTES
 
     def _open_json(self, *, ended: bool) -> int | None:
-        start = 0
-        for _ in range(self._layout.text.skip_rows):
-            end = self._head.find(b"\n", start) + 1
-            if not end and not ended:
-                return None
-            start = end or len(self._head)
+        skipped = re.match(rb"(?:[^\n]*+\n){%d}" % self._layout.text.skip_rows, self._head)
+        if skipped is None and not ended:
+            return None
+        start = len(self._head) if skipped is None else skipped.end()
         self.grammar = JsonGrammar(self._layout, start)
         return start
 
@@ -175,54 +184,42 @@ class _Opening:
 
     def _open_by_names(self, names: list[str], *, ended: bool) -> int | None:
         """Look at one line after the other until one shows where the columns are, so that no row has to wait."""
-        options = self._layout.text
+        options, head = self._layout.text, self._head
         comment = options.comment or "#"
-        while (end := self._head.find(b"\n", self._line) + 1) or (ended and self._line < len(self._head)):
-            end = end or len(self._head)
-            line = self._head[self._line : end]
-            if not self._transcoder.is_known and self._head[: self._line].isascii() and _is_western(line):
+        start = number = before = 0
+        others: list[str] = []  # lines that are none of the table
+        while (end := head.find(b"\n", start) + 1) or (ended and start < len(head)):
+            end = end or len(head)
+            line = head[start:end]
+            if not self._transcoder.is_known and head[:start].isascii() and _is_western(line):
                 self._read_as_western()
-                continue
-            self._number += 1
+                return self._open_by_names(names, ended=ended)
+            number += 1
             text = line.decode(errors="replace").rstrip("\r\n")
-            if self._number > options.skip_rows and text.strip() and not text.startswith(comment):
-                dialect = sniff_line(text, self._number, options, names)
-                if dialect is not None:
-                    if not dialect.headers and options.header == "auto":
-                        self._require_no_header(dialect, names)
-                    start = end if dialect.headers else self._line
-                    comment_of = options.comment or (comment if self._before else None)
-                    skipped = [f"{self._before} lines before the header skipped"] if self._before else []
-                    notes = (*dialect.notes, *skipped)
-                    return self._open_csv(replace(dialect, start=start, comment=comment_of, notes=notes))
-                self._first = self._first or text
-                self._last = text
-            self._before += bool(text.strip()) and self._number > options.skip_rows
-            self._line = end
-            if self._before > LINES_BEFORE_HEADER:
+            if number > options.skip_rows and text.strip():
+                if not text.startswith(comment):
+                    dialect = sniff_line(text, number, options, names, others[-1] if others else "")
+                    if dialect is not None:
+                        notes = (*dialect.notes, *([f"{before} lines before the header skipped"] if before else []))
+                        mark = options.comment or (comment if before else None)
+                        rows = end if dialect.headers else start
+                        return self._open_csv(replace(dialect, start=rows, comment=mark, notes=notes))
+                    others.append(text)
+                before += 1
+            start = end
+            if before > LINES_BEFORE_HEADER:
                 break
         else:
-            if self._is_long(end):
+            if len(head) - start > MAX_ROW_BYTES:
                 raise _no_header()
             if not ended:
                 return None
-        if self._first:
-            delimiter = options.delimiter or next((each for each in DELIMITERS if each in self._first), ",")
-            require_names(replace(Dialect(delimiter), names=tuple(Dialect(delimiter).texts(self._first))), names)
-        return self._open_csv(Dialect(names=tuple(names), start=len(self._head)))
-
-    def _require_no_header(self, dialect: Dialect, names: Sequence[str]) -> None:
-        """Raise `DataError` if the line before the first row can be its header: it has other names than the schema."""
-        cells = dialect.texts(self._last) if self._last else []
-        if len(cells) == len(names):
-            require_names(replace(dialect, names=tuple(cells)), names)
-
-    def _is_long(self, end: int) -> bool:
-        """Whether the line that is looked at is too long to be a header."""
-        return not end and len(self._head) - self._line > MAX_ROW_BYTES
+        if others:
+            delimiter = options.delimiter or next((each for each in DELIMITERS if each in others[0]), ",")
+            require_names(Dialect(delimiter).texts(others[0]), names)
+        return self._open_csv(Dialect(names=tuple(names), start=len(head)))
 
     def _read_as_western(self) -> None:
-        self.encoding = WESTERN
         self._head = self._transcoder.read_as(WESTERN, self._head)
         self._summary.note(f"the file is not UTF-8: it was read as {WESTERN}")
 
@@ -250,46 +247,37 @@ class TextReader:
 
     def __init__(self, layout: Layout) -> None:
         self.summary = ReadSummary(layout.on_error)
-        self._opening = _Opening(layout, self.summary)
-        self._splitter: RowSplitter | None = None
-        self._schema = None if layout.schema is None else readable_schema(layout)
-        self._last = b""
-
-    @property
-    def schema(self) -> pa.Schema | None:
-        return self._schema
+        self._stream = _RowStream(layout, self.summary)
+        self.schema: pa.Schema | None = None if layout.schema is None else readable_schema(layout)
 
     def feed(self, data: bytes) -> list[pa.RecordBatch]:
-        return self._read(self._opening.feed(data), ended=False)
+        return self._read(self._stream.feed(data), ended=False)
 
     def finish(self) -> list[pa.RecordBatch]:
-        batches = self._read(self._opening.finish(), ended=True)
-        assert self._splitter is not None
-        batches += self._read_rows(self._splitter.finish())
-        _note_end(self._last, self._opening.grammar, self.summary)
+        return self._read(self._stream.finish(), ended=True)
+
+    def _read(self, blocks: Iterator[RowBlock], *, ended: bool) -> list[pa.RecordBatch]:
+        batches: list[pa.RecordBatch] = []
+        for block in blocks:
+            self._learn(ended=ended)
+            batches += self._read_block(block)
+        self._learn(ended=ended)
+        self.summary.rows += sum(batch.num_rows for batch in batches)
         return batches
 
-    def _read(self, text: bytes, *, ended: bool) -> list[pa.RecordBatch]:
-        grammar = self._opening.grammar
-        if grammar is None:
-            return []
-        if self._splitter is None:
-            self._splitter = self._opening.splitter()
-            if self._schema is None:
-                self._learn(grammar, ended=ended)
-        return self._read_rows(self._splitter.feed(text))
-
-    def _learn(self, grammar: Grammar, *, ended: bool) -> None:
-        """Find the types of the columns in the sample."""
-        unseen = ReadSummary()
+    def _learn(self, *, ended: bool) -> None:
+        """Find the types of the columns in the sample, unless they are known."""
+        grammar = self._stream.grammar
+        if grammar is None or self.schema is not None:
+            return
         splitter = grammar.splitter()
-        for item in (*splitter.feed(self._opening.sample), *splitter.finish()):
+        for item in (*splitter.feed(self._stream.sample), *splitter.finish()):
             if isinstance(item, RowBlock):
-                grammar.learn(item, unseen)
-        self._opening.sample = b""
+                grammar.learn(item, ReadSummary())
+        self._stream.sample = b""
         grammar.learned()
-        self._schema = grammar.schema
-        if not ended and self._schema is not None and not self._schema.names:
+        self.schema = grammar.schema
+        if not ended and self.schema is not None and not self.schema.names:
             # With a schema without columns, all rows would be dropped silently, including good ones that follow.
             raise DataError(
                 "none of the first rows can be read, so the columns are not known",
@@ -297,19 +285,8 @@ class TextReader:
                 hint="Name the columns in a schema, or try format raw",
             )
 
-    def _read_rows(self, found: list[RowBlock | RejectedRow]) -> list[pa.RecordBatch]:
-        batches: list[pa.RecordBatch] = []
-        for item in found:
-            if isinstance(item, RejectedRow):
-                self.summary.reject(item.offset, item.reason)
-                continue
-            self._last = item.data[-2:]
-            batches += self._read_block(item)
-        self.summary.rows += sum(batch.num_rows for batch in batches)
-        return batches
-
     def _read_block(self, block: RowBlock) -> list[pa.RecordBatch]:
-        grammar = self._opening.grammar
+        grammar = self._stream.grammar
         assert grammar is not None
         try:
             return grammar.read(block, self.summary)
@@ -329,25 +306,19 @@ class TextFile:
 
     def __init__(self, layout: Layout, read: Callable[[], Iterator[bytes]]) -> None:
         self.summary = ReadSummary(layout.on_error)
+        self._layout = layout
         self._read = read
-        opening = _Opening(layout, self.summary)
-        last, size = b"", 0
+        stream = _RowStream(layout, self.summary, WHOLE_BLOCK_BYTES)
+        size = 0
         decoded: list[Learned] = []
-        for item in self._first_pass(opening):
-            if isinstance(item, RejectedRow):
-                self.summary.reject(item.offset, item.reason)
-                continue
-            assert opening.grammar is not None
-            rows, learned = opening.grammar.learn(item, self.summary)
-            self.summary.rows += rows
-            last = item.data[-2:]
+        for block in self._blocks(stream):
+            assert stream.grammar is not None
+            learned = stream.grammar.learn(block, self.summary)
             size += sum(len(each.data) if isinstance(each, RowBlock) else each.nbytes for each in learned)
             decoded = [*decoded, *learned] if size <= DECODED_BYTES else []
-        assert opening.grammar is not None
-        self._grammar: Grammar = opening.grammar
+        assert stream.grammar is not None
+        self._grammar: Grammar = stream.grammar
         self._grammar.learned()
-        self._encoding = opening.encoding
-        _note_end(last, self._grammar, self.summary)
         assert self._grammar.schema is not None
         self.schema: pa.Schema = self._grammar.schema
         self.kinds = self._grammar.shapes()
@@ -357,23 +328,15 @@ class TextFile:
         # The rows, unless there are too many, or of types from which the final types cannot be made.
         self._decoded = decoded if all(can_widen(batch.schema, self.schema) for batch in batches) else []
 
-    def _first_pass(self, opening: _Opening) -> Iterator[RowBlock | RejectedRow]:
-        splitter: RowSplitter | None = None
+    def _blocks(self, stream: _RowStream) -> Iterator[RowBlock]:
         for data in _joined(self._read()):
-            text = opening.feed(data)
-            if opening.grammar is not None:
-                splitter = splitter or opening.splitter(WHOLE_BLOCK_BYTES)
-                yield from splitter.feed(text)
-        text = opening.finish()
-        assert opening.grammar is not None
-        splitter = splitter or opening.splitter(WHOLE_BLOCK_BYTES)
-        yield from splitter.feed(text)
-        yield from splitter.finish()
+            yield from stream.feed(data)
+        yield from stream.finish()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         summary = ReadSummary()
         decoded, self._decoded = self._decoded, []
-        for item in decoded or self._second_pass():
+        for item in decoded or self._blocks(_RowStream(self._layout, ReadSummary(), WHOLE_BLOCK_BYTES)):
             batches: list[pa.RecordBatch] = []
             if isinstance(item, pa.RecordBatch):
                 batches = [widen(item, self.schema)] if self.schema.names else []
@@ -385,17 +348,6 @@ class TextFile:
         if summary.rows != self.summary.rows or summary.null_cells:
             raise DataError("the file has changed while it was read", hint="Read it again")
 
-    def _second_pass(self) -> Iterator[RowBlock | RejectedRow]:
-        transcoder = Transcoder(self._encoding)
-        splitter = self._grammar.splitter(block_bytes=WHOLE_BLOCK_BYTES)
-        skip = splitter.offset
-        for data in _joined(self._read()):
-            text = transcoder.feed(data)
-            skipped, skip = skip, max(skip - len(text), 0)
-            yield from splitter.feed(text[skipped:])
-        yield from splitter.feed(transcoder.finish()[skip:])
-        yield from splitter.finish()
-
 
 def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
     """Join pieces to at least `WHOLE_BLOCK_BYTES`, apart from the last."""
@@ -406,9 +358,3 @@ def _joined(pieces: Iterator[bytes]) -> Iterator[bytes]:
             yield bytes(joined)
             joined.clear()
     yield bytes(joined)
-
-
-def _note_end(last: bytes, grammar: Grammar | None, summary: ReadSummary) -> None:
-    """Note that the last line may be torn: it has no end, and is no whole object."""
-    if last.strip() and not last.endswith(b"\n") and not (isinstance(grammar, JsonGrammar) and last.endswith(b"}")):
-        summary.mark_torn()

@@ -145,7 +145,7 @@ def test_an_endless_line_is_skipped_and_not_kept(read: Any) -> None:
     assert reader.feed(b"id,name\n1,a\n2,")[0].num_rows == 1
     for _ in range(64):
         assert reader.feed(b"x" * MAX_ROW_BYTES) == []
-    assert len(reader._splitter._pending) == 0
+    assert len(reader._stream._splitter._pending) == 0
     assert reader.feed(b"\n3,c\n")[0].to_pylist() == [{"id": 3, "name": "c"}]
     assert [row.reason for row in reader.summary.rejected_rows] == ["the row is longer than 1048576 bytes"]
     longest = b"4," + b"y" * (MAX_ROW_BYTES - 2)

@@ -118,6 +118,13 @@ CSV = {
     "a last line without an end": (b"a,b\n1,2\n2,2", INTS, [2, 2], {"torn_last_line": True}),
     "two byte order marks": (b"\xef\xbb\xbf" * 2 + b"a,b\n1,2\n", INTS, [2], {}),
     "a comma at the end of rows": (b"a,b\n1,2,\n3,4,\n", INTS, [2, 4], {}),
+    "rows of tabs alone, beside a comment": (
+        b"a\tb\n# x\n\t\n1\t2\n", INTS, [None, 2], {},
+    ),
+    "a line feed in a quoted cell after a blank": (
+        b'a ; b\n1 ; "x\ny"\n2 ; a"b\n' + b"# x\n" * 30 + b'3 ; "z"\n', {"a": "int64", "b": "string"},
+        ["x\ny", 'a"b', "z"], {},
+    ),
     "tabs": (b"a\tb\n1\t2\n", INTS, [2], {}),
     "bars": (b"a|b\n1|2\n", INTS, [2], {}),
     "bars with blanks": (b"a | b\n1 | 2\n", INTS, [2], {}),
