@@ -15,6 +15,7 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator
 from typing import TypeVar
 
+from fastflight.concurrency.blocking import Blocking
 from fastflight.device.board import OpenBoard
 from fastflight.device.capabilities import Capabilities, DeviceInfo
 from fastflight.device.listing import FileEntry
@@ -146,6 +147,10 @@ class Session(_SessionBase):
         """Restart the board; the line may go away for a while."""
         self._run(self._board.hard_reset())
 
+    def awaitable(self) -> ThreadSession:
+        """Return the same session for code that awaits and runs in this thread (`concurrency.blocking`)."""
+        return ThreadSession(self.name, self._board, self._port)
+
     def _run(self, conversation: Conversation[T], content: Iterator[bytes] | None = None) -> T:
         with located(self.name):
             return run(self._board.guarded(conversation), self._port, content)
@@ -248,6 +253,19 @@ class AsyncSession(_SessionBase):
             async with contextlib.aclosing(astream(self._board.streamed(conversation), self._port)) as pieces:
                 async for piece in pieces:
                     yield piece
+
+
+class ThreadSession(AsyncSession):
+    """The methods of `AsyncSession` for code that also runs in a thread: they block, and never suspend."""
+
+    async def _run(self, conversation: Conversation[T], content: AsyncIterator[bytes] | None = None) -> T:
+        with located(self.name):
+            return run(self._board.guarded(conversation), self._port, None if content is None else Blocking(content))
+
+    async def _stream(self, conversation: Conversation[None]) -> AsyncGenerator[bytes, None]:
+        with located(self.name), contextlib.closing(stream(self._board.streamed(conversation), self._port)) as pieces:
+            for piece in pieces:
+                yield piece
 
 
 @contextlib.contextmanager

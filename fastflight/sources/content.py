@@ -8,9 +8,8 @@ where in the file it belongs.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
-from itertools import chain
 
 import pyarrow as pa
 
@@ -23,15 +22,13 @@ TEXT = ("csv", "jsonl")
 # Values converted to text in one step. That takes some tens of milliseconds, during which the event loop is blocked. A
 # batch may hold millions of values, and nulls or flags take a hundred times their memory as text.
 TEXT_VALUES = 16 * 1024
-# Bytes that a thread stores between two checks for cancellation: six seconds of a line at 115200 baud.
-CHECK_BYTES = 64 * 1024
 
 
 class FileContent:
     """The content of one file that is written to a device.
 
-    Call `announce_part` if the request may resume an earlier write, then `start`, then use up `pieces` or `apieces`,
-    then call `summary`. With `sha256`, the pieces end in a `DataError` unless the content has that digest.
+    Call `announce_part` if the request may resume an earlier write, then `start`, then use up `pieces`, then
+    call `summary`. With `sha256`, the pieces end in a `DataError` unless the content has that digest.
     """
 
     def __init__(self, layout: Layout, schema: pa.Schema, acknowledge: Acknowledge, sha256: str | None) -> None:
@@ -78,18 +75,8 @@ class FileContent:
         self._bytes = offset
         self._writer = open_writer(replace(self._layout, offset=offset), self._schema)
 
-    def pieces(self, batches: Iterator[pa.RecordBatch]) -> Iterator[bytes]:
+    async def pieces(self, batches: AsyncIterator[pa.RecordBatch]) -> AsyncIterator[bytes]:
         """Yield the header, the batches and the end of the file as bytes."""
-        yield self._counted(self._writer.begin())
-        for batch in chain(self._first, batches):
-            for portion in self._portions(batch):
-                yield self._counted(self._writer.encode(portion))
-            self._stored(batch)
-        yield self._counted(self._writer.finish())
-        self._check()
-
-    async def apieces(self, batches: AsyncIterator[pa.RecordBatch]) -> AsyncIterator[bytes]:
-        """As `pieces`, on an event loop."""
         yield self._counted(self._writer.begin())
         for batch in self._first:
             for portion in self._portions(batch):
@@ -126,17 +113,6 @@ class FileContent:
         """Compare the digest of the content with `sha256`. A resumed file is checked on the device, as a whole."""
         if self.resumption is None and self._sha256 not in (None, self._hash.hexdigest()):
             raise DataError("the content does not have the announced sha256", where="sha256", hint="Send it again")
-
-
-def while_wanted(pieces: Iterator[bytes], check: Callable[[], object]) -> Iterator[bytes]:
-    """Yield the same bytes, and call `check` before every `CHECK_BYTES` of them.
-
-    For sync writers, which cannot be interrupted: `check` raises once the client is gone.
-    """
-    for piece in pieces:
-        for start in range(0, max(len(piece), 1), CHECK_BYTES):
-            check()
-            yield piece[start : start + CHECK_BYTES]
 
 
 def _offset(batch: pa.RecordBatch) -> int:

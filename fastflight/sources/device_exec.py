@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator
 
 import pyarrow as pa
 
@@ -15,8 +15,9 @@ from fastflight.device import Inventory
 from fastflight.device.execute import OutputLines
 from fastflight.errors import DeviceError
 from fastflight.service.requests import DeviceExec
-from fastflight.service.source import AsyncReading, DataSource, Estimate, Lot, Reading, Summary
-from fastflight.sources.reading import abegin, begin
+from fastflight.service.source import AsyncReading, Estimate, Lot, Summary
+from fastflight.sources.modes import BoardSource, Mode
+from fastflight.sources.reading import abegin
 
 SCHEMA = pa.schema(
     [
@@ -70,7 +71,7 @@ class LineRows:
         ]
 
 
-class DeviceExecs(DataSource[DeviceExec]):
+class DeviceExecs(BoardSource[DeviceExec]):
     """The source of `device.exec` requests."""
 
     request = DeviceExec
@@ -78,44 +79,26 @@ class DeviceExecs(DataSource[DeviceExec]):
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
 
-    def read(self, request: DeviceExec) -> Reading:
+    async def _open(self, request: DeviceExec, mode: Mode) -> AsyncReading:
         rows = LineRows()
-        return begin(rows, self._lots(request, rows))
-
-    async def aread(self, request: DeviceExec) -> AsyncReading:
-        rows = LineRows()
-        return await abegin(rows, self._alots(request, rows))
+        return await abegin(rows, self._lots(request, rows, mode))
 
     def describe(self, request: DeviceExec) -> Estimate:
         """Return the schema, which is always the same. The code is not run."""
         self._inventory.device(request.device)
         return Estimate(SCHEMA)
 
-    def _lots(self, request: DeviceExec, rows: LineRows) -> Generator[Lot, None, None]:
-        device = self._inventory.device(request.device)
-        with (
-            device.lease(holder(request), interrupt=request.interrupt) as session,
-            contextlib.closing(session.follow(request.code, timeout=request.timeout)) as pieces,
-        ):
-            try:
-                for piece in pieces:
-                    yield rows.feed(piece)
-            except DeviceError:
-                # Send the rest of the output before the error.
-                yield rows.finish()
-                raise
-            yield rows.finish()
-
-    async def _alots(self, request: DeviceExec, rows: LineRows) -> AsyncGenerator[Lot, None]:
+    async def _lots(self, request: DeviceExec, rows: LineRows, mode: Mode) -> AsyncGenerator[Lot, None]:
         device = self._inventory.device(request.device)
         async with (
-            device.alease(holder(request), interrupt=request.interrupt) as session,
+            mode.lease(device, holder(request), interrupt=request.interrupt) as session,
             contextlib.aclosing(session.follow(request.code, timeout=request.timeout)) as pieces,
         ):
             try:
                 async for piece in pieces:
                     yield rows.feed(piece)
             except DeviceError:
+                # Send the rest of the output before the error.
                 yield rows.finish()
                 raise
             yield rows.finish()

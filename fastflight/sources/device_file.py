@@ -23,16 +23,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, 
 
 import pyarrow as pa
 
-from fastflight.concurrency.offload import off_loop
+from fastflight.concurrency.blocking import Blocking
 from fastflight.device import Inventory, Transfer
 from fastflight.errors import DataError, RequestError
 from fastflight.service.requests import DeviceFile, DeviceTree, TextKeys
 from fastflight.service.source import (
     Acknowledge,
     AsyncReading,
-    DataSource,
     Estimate,
-    Incoming,
     Lot,
     Noted,
     Reading,
@@ -40,11 +38,12 @@ from fastflight.service.source import (
     Takes,
 )
 from fastflight.sources.board_listings import BoardListings
-from fastflight.sources.content import FileContent, while_wanted
+from fastflight.sources.content import FileContent
 from fastflight.sources.file_cache import CacheKey, Content, FileCache
 from fastflight.sources.file_rows import FileRows, WholeRows, layout_of, rows_of
+from fastflight.sources.modes import BoardStore, InThread, Mode
 from fastflight.sources.reading import abegin, begin
-from fastflight.sources.release import PATIENCE_SECONDS, areleased, released
+from fastflight.sources.release import PATIENCE_SECONDS
 from fastflight.sources.spool import Spool
 from fastflight.tables.bare import empty
 from fastflight.tables.text import SAMPLE_BYTES
@@ -60,7 +59,7 @@ def no_keys(device: str, path: str) -> None:
     """Say nothing of any file."""
 
 
-class DeviceFiles(DataSource[DeviceFile]):
+class DeviceFiles(BoardStore[DeviceFile]):
     """The source of `device.file` requests."""
 
     request = DeviceFile
@@ -83,46 +82,29 @@ class DeviceFiles(DataSource[DeviceFile]):
         self._patience = patience_seconds
         self.listings = BoardListings()
 
-    def read(self, request: DeviceFile) -> Reading:
+    async def _open(self, request: DeviceFile, mode: Mode) -> AsyncReading:
         rows = self._rows(request)
-        return begin(rows, self._lots(request, rows))
+        return await abegin(rows, self._lots(request, rows, mode))
 
-    async def aread(self, request: DeviceFile) -> AsyncReading:
-        rows = self._rows(request)
-        return await abegin(rows, self._alots(request, rows))
-
-    def write(self, request: DeviceFile, schema: pa.Schema, batches: Incoming, acknowledge: Acknowledge) -> Summary:
-        content = content_of(request, schema, acknowledge)
-        transfer = transfer_of(request)
-        device = self._inventory.device(request.device)
-        with device.lease(holder(request), interrupt=request.interrupt) as session, errors_name_file(request):
-            if request.resume:
-                content.announce_part(session.part(request.path))
-            content.start(next(batches, None))
-            written = session.write(
-                request.path,
-                while_wanted(content.pieces(batches), batches.check),
-                resume=content.resumption,
-                keep=request.resume,
-                transfer=transfer,
-                size=request.size,
-            )
-        return content.summary(written)
-
-    async def awrite(
-        self, request: DeviceFile, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
+    async def _store(
+        self,
+        request: DeviceFile,
+        schema: pa.Schema,
+        batches: AsyncIterator[pa.RecordBatch],
+        acknowledge: Acknowledge,
+        mode: Mode,
     ) -> Summary:
         content = content_of(request, schema, acknowledge)
         transfer = transfer_of(request)
         device = self._inventory.device(request.device)
-        async with device.alease(holder(request), interrupt=request.interrupt) as session:
+        async with mode.lease(device, holder(request), interrupt=request.interrupt) as session:
             with errors_name_file(request):
                 if request.resume:
                     content.announce_part(await session.part(request.path))
                 content.start(await anext(batches, None))
                 written = await session.write(
                     request.path,
-                    content.apieces(batches),
+                    mode.while_wanted(content.pieces(batches)),
                     resume=content.resumption,
                     keep=request.resume,
                     transfer=transfer,
@@ -175,45 +157,33 @@ class DeviceFiles(DataSource[DeviceFile]):
         Yields lots without rows while the board sends it. The board is released before the content is returned. With
         `limit` 0, a file that cannot be kept in the cache is not read, and the content is empty.
         """
-        device = self._inventory.device(request.device)
-        with contextlib.ExitStack() as on_error:
-            with device.lease(holder(request), interrupt=request.interrupt) as session, errors_name_file(request):
-                entry = session.stat(request.path)
-                progress = _Progress(request, entry.size)
-                yield progress.lot(0)
-                key = CacheKey(request.device, entry, *session.hash(request.path))
-                if (found := self.cache.find(key)) is not None:
-                    return found
-                spool = on_error.enter_context(contextlib.closing(Spool()))
-                if request.limit != 0 or self.cache.can_keep(key):
-                    with contextlib.closing(session.read(request.path, transfer=transfer_of(request))) as pieces:
-                        for piece in pieces:
-                            spool.feed(piece)
-                            yield progress.lot(spool.size)
-            content = self.cache.store(key, spool)
-            on_error.pop_all()
-            return content
+        with contextlib.closing(Blocking(self._fetch(request, InThread()))) as fetching:
+            for item in fetching:
+                if isinstance(item, Content):
+                    return item
+                yield item
+        raise AssertionError("the content is the last item")
 
-    async def _afetch(self, request: DeviceFile) -> AsyncGenerator[Lot | Content, None]:
-        """As `fetch`, on an event loop. Threads use the disk. The content is the last item."""
+    async def _fetch(self, request: DeviceFile, mode: Mode) -> AsyncGenerator[Lot | Content, None]:
+        """As `fetch`. The content is the last item."""
         device = self._inventory.device(request.device)
         with contextlib.ExitStack() as on_error:
-            async with device.alease(holder(request), interrupt=request.interrupt) as session:
+            async with mode.lease(device, holder(request), interrupt=request.interrupt) as session:
                 with errors_name_file(request):
                     entry = await session.stat(request.path)
                     progress = _Progress(request, entry.size)
                     yield progress.lot(0)
                     key = CacheKey(request.device, entry, *await session.hash(request.path))
-                    if (found := await off_loop(self.cache.find, key, discard=_close)) is None:
+                    if (found := await mode.run(self.cache.find, key, discard=_close)) is None:
                         spool = on_error.enter_context(contextlib.closing(Spool()))
                         if request.limit != 0 or self.cache.can_keep(key):
                             reading = session.read(request.path, transfer=transfer_of(request))
                             async with contextlib.aclosing(reading) as pieces:
                                 async for piece in pieces:
-                                    await spool.afeed(piece)
+                                    await mode.feed(spool, piece)
                                     yield progress.lot(spool.size)
             if found is None:
-                found = await off_loop(self.cache.store, key, spool)
+                found = await mode.run(self.cache.store, key, spool)
             on_error.pop_all()
             yield found
 
@@ -232,57 +202,32 @@ class DeviceFiles(DataSource[DeviceFile]):
             request = request.model_copy(update={key: getattr(keys, key) for key in unsaid})
         return rows_of(request)
 
-    def _lots(self, request: DeviceFile, rows: FileRows | WholeRows) -> Generator[Lot, None, None]:
+    async def _lots(self, request: DeviceFile, rows: FileRows | WholeRows, mode: Mode) -> AsyncGenerator[Lot, None]:
         if request.cached or isinstance(rows, WholeRows):
-            with contextlib.closing((yield from self.fetch(request))) as content:
-                yield from _content_lots(request, rows, content)
-            return
-        pieces = self._pieces(request, rows)
-        if (shards := self._inventory.shards) is not None:
-            pieces = released(pieces, shards.of(request.device), self._patience)
-        with contextlib.closing(pieces), errors_name_file(request):
-            for piece in pieces:
-                yield rows.feed(piece)
-            if not rows.empty:
-                yield rows.finish()
-
-    async def _alots(self, request: DeviceFile, rows: FileRows | WholeRows) -> AsyncGenerator[Lot, None]:
-        if request.cached or isinstance(rows, WholeRows):
-            async with contextlib.aclosing(self._afetch(request)) as fetching:
+            async with contextlib.aclosing(self._fetch(request, mode)) as fetching:
                 async for item in fetching:
                     if not isinstance(item, Content):
                         yield item
                         continue
                     with contextlib.closing(item) as content:
                         lots = _content_lots(request, rows, content)
-                        while (lot := await off_loop(next, lots, None)) is not None:
+                        while (lot := await mode.run(next, lots, None)) is not None:
                             yield lot
             return
-        async with contextlib.aclosing(areleased(self._apieces(request, rows), self._patience)) as pieces:
+        shards = self._inventory.shards
+        shard = None if shards is None else shards.of(request.device)
+        pieces = mode.released(self._pieces(request, rows, mode), shard, self._patience)
+        async with contextlib.aclosing(pieces):
             with errors_name_file(request):
                 async for piece in pieces:
-                    yield rows.feed(piece) if rows.is_quick else await off_loop(rows.feed, piece)
+                    yield rows.feed(piece) if rows.is_quick else await mode.run(rows.feed, piece)
                 if not rows.empty:
-                    yield rows.finish() if rows.is_quick else await off_loop(rows.finish)
+                    yield rows.finish() if rows.is_quick else await mode.run(rows.finish)
 
-    def _pieces(self, request: DeviceFile, rows: FileRows) -> Generator[bytes, None, None]:
+    async def _pieces(self, request: DeviceFile, rows: FileRows, mode: Mode) -> AsyncGenerator[bytes, None]:
         """Yield the bytes that are read, and describe the file to `rows` first. Holds the board until it ends."""
         device = self._inventory.device(request.device)
-        with device.lease(holder(request), interrupt=request.interrupt) as session:
-            if request.describe is not None:
-                entry = session.stat(request.path)
-                hashed = rows.wants_digest and entry.kind == "file"
-                rows.describe(entry, *(session.hash(request.path) if hashed else ()))
-            if rows.empty:
-                return
-            yield from session.read(
-                request.path, offset=request.offset, limit=request.limit, transfer=transfer_of(request)
-            )
-
-    async def _apieces(self, request: DeviceFile, rows: FileRows) -> AsyncGenerator[bytes, None]:
-        """As `_pieces`, on an event loop."""
-        device = self._inventory.device(request.device)
-        async with device.alease(holder(request), interrupt=request.interrupt) as session:
+        async with mode.lease(device, holder(request), interrupt=request.interrupt) as session:
             if request.describe is not None:
                 entry = await session.stat(request.path)
                 hashed = rows.wants_digest and entry.kind == "file"

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from fastflight.device import Device, FileEntry, Inventory
 from fastflight.service.requests import DeviceListing
-from fastflight.service.source import AsyncReading, DataSource, Estimate, Reading, Takes
+from fastflight.service.source import AsyncReading, Estimate, Takes
 from fastflight.sources.board_listings import BoardListings, Entries, version_of
+from fastflight.sources.modes import BoardSource, Mode
 
 # Added to the trailer of a cached listing.
 CACHED_NOTE = {"kept": True}
@@ -28,7 +29,7 @@ SCHEMA = pa.schema(
 )
 
 
-class DeviceListings(DataSource[DeviceListing]):
+class DeviceListings(BoardSource[DeviceListing]):
     """The source of `device.listing` requests."""
 
     request = DeviceListing
@@ -37,21 +38,11 @@ class DeviceListings(DataSource[DeviceListing]):
         self._inventory = inventory
         self._listings = listings or BoardListings()
 
-    def read(self, request: DeviceListing) -> Reading:
-        device = self._inventory.device(request.device)
-        if (cached := self._cached(device, request)) is not None:
-            return Reading(SCHEMA, summary=lambda: CACHED_NOTE, first=[batch(cached)])
-        with device.lease(holder(request), interrupt=request.interrupt) as session:
-            version = version_of(device)
-            entries = session.list(request.path, recursive=request.recursive)
-        self._listings.store(device, (request.path, request.recursive), version, entries)
-        return Reading(SCHEMA, first=[batch(entries)])
-
-    async def aread(self, request: DeviceListing) -> AsyncReading:
+    async def _open(self, request: DeviceListing, mode: Mode) -> AsyncReading:
         device = self._inventory.device(request.device)
         if (cached := self._cached(device, request)) is not None:
             return AsyncReading(SCHEMA, summary=lambda: CACHED_NOTE, first=[batch(cached)])
-        async with device.alease(holder(request), interrupt=request.interrupt) as session:
+        async with mode.lease(device, holder(request), interrupt=request.interrupt) as session:
             version = version_of(device)
             entries = await session.list(request.path, recursive=request.recursive)
         self._listings.store(device, (request.path, request.recursive), version, entries)

@@ -18,6 +18,7 @@ from functools import partial
 
 import pyarrow as pa
 
+from fastflight.concurrency.blocking import NonBlocking, finish
 from fastflight.concurrency.exclusive import IdleClaim
 from fastflight.device import Device, Inventory
 from fastflight.device.held_line import LineTask, LineThread
@@ -28,7 +29,6 @@ from fastflight.service.source import (
     Acknowledge,
     AsyncIncoming,
     AsyncReading,
-    DataSource,
     Estimate,
     Incoming,
     Lot,
@@ -38,18 +38,18 @@ from fastflight.service.source import (
     Takes,
 )
 from fastflight.sources.following import CLIENT, Following
-from fastflight.sources.reading import abegin, begin
+from fastflight.sources.modes import BoardSource, InThread, Mode, OnLoop
+from fastflight.sources.reading import abegin, in_thread
 from fastflight.sources.session_rows import SessionRows
+from fastflight.transport.chunk_buffer import TapReader
 
-# A thread that waits for a device yields an empty lot this often, so that its caller can check for cancellation.
-CHECK_SECONDS = 0.2
-# A task can be cancelled while it waits, so on an event loop an empty lot is only needed as a sign of life.
-KEEPALIVE_SECONDS = 5.0
+# How long a session waits for traffic before it looks whether the line could be opened.
+OPENING_SECONDS = 0.2
 # The name of the holder while an exchange has the device: a person's terminal, or a program in its place.
 INTERACTIVE = "an interactive session (a REPL)"
 
 
-class DeviceSessions(DataSource[DeviceSession]):
+class DeviceSessions(BoardSource[DeviceSession]):
     """The source of `device.session` requests."""
 
     request = DeviceSession
@@ -58,17 +58,10 @@ class DeviceSessions(DataSource[DeviceSession]):
         self._inventory = inventory
         self._idle_seconds = idle_seconds
 
-    def read(self, request: DeviceSession) -> Reading:
+    async def _open(self, request: DeviceSession, mode: Mode) -> AsyncReading:
         device = self._inventory.device(request.device)
         following = Following(device, request)
-        reading = begin(following.rows, _lots(device, following))
-        return replace(reading, summary=following.summary, drain=following.drain)
-
-    async def aread(self, request: DeviceSession) -> AsyncReading:
-        device = self._inventory.device(request.device)
-        following = Following(device, request)
-        reading = await abegin(following.rows, _alots(device, following))
-        return replace(reading, summary=following.summary, drain=following.drain)
+        return await _begin(following, _lots(device, following, mode))
 
     def write(self, request: DeviceSession, schema: pa.Schema, batches: Incoming, acknowledge: Acknowledge) -> Summary:
         check_sendable(schema)
@@ -109,16 +102,14 @@ class DeviceSessions(DataSource[DeviceSession]):
         device = self._inventory.device(request.device)
         following = Following(device, request)
         lots = _exchange_lots(device, following, batches, self._idle_claim(following))
-        reading = begin(following.rows, lots)
-        return replace(reading, summary=following.summary, drain=following.drain)
+        return in_thread(finish(_begin(following, NonBlocking(lots))))
 
     async def aexchange(self, request: DeviceSession, schema: pa.Schema, batches: AsyncIncoming) -> AsyncReading:
         check_sendable(schema)
         device = self._inventory.device(request.device)
         following = Following(device, request)
         lots = _aexchange_lots(device, following, batches, self._idle_claim(following))
-        reading = await abegin(following.rows, lots)
-        return replace(reading, summary=following.summary, drain=following.drain)
+        return await _begin(following, lots)
 
     def _idle_claim(self, following: Following) -> IdleClaim:
         """Return the claim by which an exchange that has sent nothing for a while loses the device to others."""
@@ -144,33 +135,31 @@ class DeviceSessions(DataSource[DeviceSession]):
             yield request, self.describe(request)
 
 
-def _lots(device: Device, following: Following) -> Generator[Lot, None, None]:
+async def _begin(following: Following, lots: AsyncGenerator[Lot, None] | NonBlocking[Lot]) -> AsyncReading:
+    reading = await abegin(following.rows, lots)
+    return replace(reading, summary=following.summary, drain=following.drain)
+
+
+async def _lots(device: Device, following: Following, mode: Mode) -> AsyncGenerator[Lot, None]:
     with _errors_name_since_seq():
         reader = following.start()
     with device.listen():
         ready: Lot = []
         while following.is_opening():
-            ready += following.rows.feed(reader.take(CHECK_SECONDS))
+            ready += following.rows.feed(await mode.take(reader, OPENING_SECONDS))
         yield ready
-        while not following.ended:
-            yield following.feed(reader.take(following.wait_seconds(CHECK_SECONDS)))
+        async for lot in _followed(reader, following, mode):
+            yield lot
 
 
-async def _alots(device: Device, following: Following) -> AsyncGenerator[Lot, None]:
-    with _errors_name_since_seq():
-        reader = following.start()
-    with device.listen():
-        ready: Lot = []
-        while following.is_opening():
-            ready += following.rows.feed(await reader.atake(CHECK_SECONDS))
-        yield ready
-        last_lot = time.monotonic()
-        while not following.ended:
-            lot = following.feed(await reader.atake(following.wait_seconds(KEEPALIVE_SECONDS)))
-            # Empty lots are held back: waking the thread that answers costs more than they are worth.
-            if lot or time.monotonic() - last_lot >= KEEPALIVE_SECONDS:
-                yield lot
-                last_lot = time.monotonic()
+async def _followed(reader: TapReader, following: Following, mode: Mode) -> AsyncGenerator[Lot, None]:
+    last_lot = time.monotonic()
+    while not following.ended:
+        lot = following.feed(await mode.take(reader, following.wait_seconds(mode.idle_seconds)))
+        # Empty lots are held back: waking the thread that answers costs more than they are worth.
+        if lot or time.monotonic() - last_lot >= mode.idle_seconds:
+            yield lot
+            last_lot = time.monotonic()
 
 
 def _exchange_lots(
@@ -189,7 +178,7 @@ def _exchange_lots(
             try:
                 yield []
                 while not following.ended:
-                    yield following.feed(reader.take(following.wait_seconds(CHECK_SECONDS)))
+                    yield following.feed(reader.take(following.wait_seconds(InThread.idle_seconds)))
             finally:
                 batches.close()
                 line.give_back()
@@ -210,12 +199,8 @@ async def _aexchange_lots(
                 sending = asyncio.ensure_future(_asend_all(batches, line, following, claim))
                 try:
                     yield []
-                    last_lot = time.monotonic()
-                    while not following.ended:
-                        lot = following.feed(await reader.atake(following.wait_seconds(KEEPALIVE_SECONDS)))
-                        if lot or time.monotonic() - last_lot >= KEEPALIVE_SECONDS:
-                            yield lot
-                            last_lot = time.monotonic()
+                    async for lot in _followed(reader, following, OnLoop()):
+                        yield lot
                 finally:
                     sending.cancel()
                     await asyncio.wait({sending})

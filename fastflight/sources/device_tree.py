@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import posixpath
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -17,17 +17,17 @@ from fastflight.device.listing import normal_path
 from fastflight.errors import FileMissing, RequestError, nearest
 from fastflight.service.choices import LEFT_BEHIND
 from fastflight.service.requests import DeviceTree
-from fastflight.service.source import Acknowledge, AsyncReading, DataSource, Estimate, Incoming, Lot, Reading, Summary
-from fastflight.sources.content import while_wanted
+from fastflight.service.source import Acknowledge, AsyncReading, Estimate, Lot, Summary
 from fastflight.sources.device_file import transfer_of
-from fastflight.sources.reading import abegin, begin
+from fastflight.sources.modes import BoardStore, Mode
+from fastflight.sources.reading import abegin
 from fastflight.sources.tree_rows import SCHEMA, TreeContent, TreeRows
 
 # Names of files in which the nearest match for a wrong name is searched.
 MAX_HINTS = 20
 
 
-class DeviceTrees(DataSource[DeviceTree]):
+class DeviceTrees(BoardStore[DeviceTree]):
     """The source of `device.tree` requests."""
 
     request = DeviceTree
@@ -35,29 +35,23 @@ class DeviceTrees(DataSource[DeviceTree]):
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
 
-    def read(self, request: DeviceTree) -> Reading:
+    async def _open(self, request: DeviceTree, mode: Mode) -> AsyncReading:
         rows = TreeRows()
-        return begin(rows, self._lots(request, rows))
+        return await abegin(rows, self._lots(request, rows, mode))
 
-    async def aread(self, request: DeviceTree) -> AsyncReading:
-        rows = TreeRows()
-        return await abegin(rows, self._alots(request, rows))
-
-    def write(self, request: DeviceTree, schema: pa.Schema, batches: Incoming, acknowledge: Acknowledge) -> Summary:
-        content = content_of(request, schema, acknowledge)
-        device = self._inventory.device(request.device)
-        with device.lease(holder(request), interrupt=request.interrupt) as session:
-            files = ((path, while_wanted(pieces, batches.check)) for path, pieces in content.files(batches))
-            written = session.write_tree(request.path, files, transfer=transfer_of(request))
-        return content.summary(written)
-
-    async def awrite(
-        self, request: DeviceTree, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
+    async def _store(
+        self,
+        request: DeviceTree,
+        schema: pa.Schema,
+        batches: AsyncIterator[pa.RecordBatch],
+        acknowledge: Acknowledge,
+        mode: Mode,
     ) -> Summary:
         content = content_of(request, schema, acknowledge)
         device = self._inventory.device(request.device)
-        async with device.alease(holder(request), interrupt=request.interrupt) as session:
-            written = await session.write_tree(request.path, content.afiles(batches), transfer=transfer_of(request))
+        async with mode.lease(device, holder(request), interrupt=request.interrupt) as session:
+            files = ((path, mode.while_wanted(pieces)) async for path, pieces in content.files(batches))
+            written = await session.write_tree(request.path, files, transfer=transfer_of(request))
         return content.summary(written)
 
     def describe(self, request: DeviceTree) -> Estimate:
@@ -67,22 +61,10 @@ class DeviceTrees(DataSource[DeviceTree]):
             files = dict(selected(request, session.list(request.path, recursive=True)))
             return Estimate(SCHEMA, bytes=sum(entry.size for entry in files.values()))
 
-    def _lots(self, request: DeviceTree, rows: TreeRows) -> Generator[Lot, None, None]:
+    async def _lots(self, request: DeviceTree, rows: TreeRows, mode: Mode) -> AsyncGenerator[Lot, None]:
         device = self._inventory.device(request.device)
         transfer = transfer_of(request)
-        with device.lease(holder(request), interrupt=request.interrupt) as session:
-            entries = session.list(request.path, recursive=True)
-            for path, entry in selected(request, entries):
-                with contextlib.closing(session.read(entry.path, transfer=transfer)) as pieces:
-                    for piece in pieces:
-                        yield rows.feed(path, piece)
-                rows.end(path)
-            yield rows.flush()
-
-    async def _alots(self, request: DeviceTree, rows: TreeRows) -> AsyncGenerator[Lot, None]:
-        device = self._inventory.device(request.device)
-        transfer = transfer_of(request)
-        async with device.alease(holder(request), interrupt=request.interrupt) as session:
+        async with mode.lease(device, holder(request), interrupt=request.interrupt) as session:
             entries = await session.list(request.path, recursive=True)
             for path, entry in selected(request, entries):
                 async with contextlib.aclosing(session.read(entry.path, transfer=transfer)) as pieces:

@@ -22,10 +22,11 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TypeAlias
 
-from fastflight.concurrency import Shard, across
-from fastflight.concurrency.gather import AsyncGather, Gather
+from fastflight.concurrency import Shard
+from fastflight.concurrency.blocking import NonBlocking, finish
+from fastflight.concurrency.gather import AsyncGather
 from fastflight.errors import UnknownName, nearest
-from fastflight.runtime.outgoing import aclose, close
+from fastflight.runtime.outgoing import aclose
 from fastflight.service.requests import DeviceFile, FleetFile
 from fastflight.service.source import (
     AsyncReading,
@@ -34,11 +35,11 @@ from fastflight.service.source import (
     Lot,
     Part,
     Parts,
-    Reading,
     Takes,
     lot_bytes,
 )
 from fastflight.sources.fleet_rows import FleetRows, requested_columns
+from fastflight.sources.modes import BoardSource, InThread, Mode
 
 # Devices read at the same time. Each has a piece of its file in memory, and takes a thread if the request is `sync`.
 MAX_IN_PARALLEL = 16
@@ -48,7 +49,7 @@ AHEAD_BYTES = 4 * 1024 * 1024
 ListFiles: TypeAlias = Callable[[Takes], Iterable[tuple[DeviceFile, Estimate]]]
 
 
-class FleetFiles(DataSource[FleetFile]):
+class FleetFiles(BoardSource[FleetFile]):
     """The source of `fleet.file` requests. Reads the file of each device through the source of `device.file`."""
 
     request = FleetFile
@@ -66,60 +67,14 @@ class FleetFiles(DataSource[FleetFile]):
         self._shard_of = shard_of
         self._list_files = list_files
 
-    def read(self, request: FleetFile) -> Reading:
+    async def _open(self, request: FleetFile, mode: Mode) -> AsyncReading:
         rows = FleetRows(request, self._matching_devices(request))
-        _, open_file = self._files.function("read", "sync")
-        opened: dict[str, Reading] = {}
-        undo = contextlib.ExitStack()
-        try:
-            self._join_kinds(rows)
-            for name in rows.until_schema_known():
-                with rows.recording_failure(name), contextlib.ExitStack() as on_error:
-                    reading = open_file(rows.request_for(name))
-                    on_error.callback(close, reading.lots)
-                    rows.begin(reading.schema)
-                    opened[name] = reading
-                    undo.push(on_error.pop_all())
-
-            def device(name: str) -> Iterator[Lot]:
-                if rows.has_failed(name):
-                    yield [rows.failure_note(name)]
-                    return
-                with rows.recording_failure(name):
-                    reading = opened.get(name) or open_file(rows.request_for(name))
-                    try:
-                        rows.check(reading.schema)
-                        for lot in reading.all_lots():
-                            yield [rows.labelled(name, item) for item in lot]
-                        rows.end(name, reading.summary())
-                    finally:
-                        close(reading.lots)
-                if rows.has_failed(name):
-                    yield [rows.failure_note(name)]
-
-            gather = Gather(
-                [partial(device, name) for name in rows.names],
-                limit=MAX_IN_PARALLEL,
-                max_bytes=AHEAD_BYTES,
-                size_of=lot_bytes,
-                ordered=request.ordered,
-                idle=list,
-                name="fleet",
-            )
-            return Reading(rows.schema, _Lots(gather, undo), rows.summary)
-        except BaseException:
-            undo.close()
-            raise
-
-    async def aread(self, request: FleetFile) -> AsyncReading:
-        rows = FleetRows(request, self._matching_devices(request))
-        _, open_file = self._files.function("read", "async")
         opened: dict[str, AsyncGenerator[Lot, None]] = {}
 
         async def device(name: str) -> AsyncGenerator[Lot, None]:
-            """Read one file, on the device's own loop. The first lot is empty, and comes once the columns are known."""
+            """Read one file. The first lot is empty, and comes once the columns are known."""
             with rows.recording_failure(name):
-                reading = await open_file(rows.request_for(name))
+                reading = await mode.read(self._files, rows.request_for(name))
                 try:
                     if rows.schema_is_known:
                         rows.check(reading.schema)
@@ -135,9 +90,7 @@ class FleetFiles(DataSource[FleetFile]):
                 yield [rows.failure_note(name)]
 
         def lots_of(name: str) -> AsyncGenerator[Lot, None]:
-            if name in opened:
-                return opened[name]
-            return across(self._shard_of(name), partial(device, name), max_bytes=AHEAD_BYTES, size_of=lot_bytes)
+            return opened.get(name) or self._across(mode, name, partial(device, name))
 
         async def job(name: str) -> AsyncGenerator[Lot, None]:
             if rows.has_failed(name):
@@ -149,72 +102,50 @@ class FleetFiles(DataSource[FleetFile]):
 
         undo = contextlib.AsyncExitStack()
         try:
-            await self._ajoin_kinds(rows)
+            await self._join_kinds(rows, mode)
             for name in rows.until_schema_known():
                 lots = lots_of(name)
                 undo.push_async_callback(lots.aclose)
                 if await anext(lots, None) is not None:
                     opened[name] = lots
-            gather = AsyncGather(
-                [partial(job, name) for name in rows.names],
-                limit=MAX_IN_PARALLEL,
-                max_bytes=AHEAD_BYTES,
-                size_of=lot_bytes,
-                ordered=request.ordered,
+            jobs = [partial(job, name) for name in rows.names]
+            gather = mode.gather(
+                jobs, limit=MAX_IN_PARALLEL, max_bytes=AHEAD_BYTES, size_of=lot_bytes, ordered=request.ordered
             )
-            return AsyncReading(rows.schema, _AsyncLots(gather, undo), rows.summary)
+            return AsyncReading(rows.schema, _Lots(gather, undo), rows.summary)
         except BaseException:
             await undo.aclose()
             raise
 
-    def _join_kinds(self, rows: FleetRows) -> None:
+    async def _join_kinds(self, rows: FleetRows, mode: Mode) -> None:
         """Let the files of all devices decide the columns, if they have to."""
         if not rows.of_all:
             return
-        _, open_file = self._files.function("read", "sync")
-
-        def look(name: str) -> Iterable[Lot]:
-            with rows.recording_failure(name):
-                reading = open_file(rows.request_for_kinds(name))
-                close(reading.lots)
-                rows.add_kinds(name, reading.schema)
-            return ()
-
-        jobs = [partial(look, name) for name in rows.names]
-        with contextlib.closing(
-            Gather(jobs, limit=MAX_IN_PARALLEL, max_bytes=AHEAD_BYTES, size_of=lot_bytes)
-        ) as gather:
-            for _ in gather:
-                pass
-        rows.join()
-
-    async def _ajoin_kinds(self, rows: FleetRows) -> None:
-        """As `_join_kinds`, on an event loop."""
-        if not rows.of_all:
-            return
-        _, open_file = self._files.function("read", "async")
 
         async def look(name: str) -> AsyncGenerator[Lot, None]:
             with rows.recording_failure(name):
-                reading = await open_file(rows.request_for_kinds(name))
+                reading = await mode.read(self._files, rows.request_for_kinds(name))
                 await aclose(reading.lots)
                 rows.add_kinds(name, reading.schema)
             yield []
 
-        def on_shard(name: str) -> AsyncGenerator[Lot, None]:
-            return across(self._shard_of(name), partial(look, name), max_bytes=AHEAD_BYTES, size_of=lot_bytes)
-
-        jobs = [partial(on_shard, name) for name in rows.names]
-        gather = AsyncGather(jobs, limit=MAX_IN_PARALLEL, max_bytes=AHEAD_BYTES, size_of=lot_bytes)
+        jobs = [partial(self._across, mode, name, partial(look, name)) for name in rows.names]
+        gather = mode.gather(jobs, limit=MAX_IN_PARALLEL, max_bytes=AHEAD_BYTES, size_of=lot_bytes)
         async with contextlib.aclosing(gather):
             async for _ in gather:
                 pass
         rows.join()
 
+    def _across(
+        self, mode: Mode, name: str, begin: Callable[[], AsyncGenerator[Lot, None]]
+    ) -> AsyncGenerator[Lot, None]:
+        """Iterate what `begin` returns, on the device's own loop if there are loops."""
+        return mode.across(partial(self._shard_of, name), begin, max_bytes=AHEAD_BYTES, size_of=lot_bytes)
+
     def describe(self, request: FleetFile) -> Estimate:
         """Return the columns, if they can be known. The number of rows and bytes never is."""
         rows = FleetRows(request, self._matching_devices(request))
-        self._join_kinds(rows)
+        finish(self._join_kinds(rows, InThread()))
         for name in rows.until_schema_known():
             with rows.recording_failure(name):
                 known = self._files.describe(rows.request_for(name))
@@ -249,25 +180,10 @@ class FleetFiles(DataSource[FleetFile]):
         return matching
 
 
-class _Lots(Iterator[Lot]):
+class _Lots(AsyncIterator[Lot]):
     """The lots of all devices. Closing it closes the readings of the devices, too."""
 
-    def __init__(self, gather: Gather[Lot], opened: contextlib.ExitStack) -> None:
-        self._gather = gather
-        self._opened = opened
-
-    def __next__(self) -> Lot:
-        return next(self._gather)
-
-    def close(self) -> None:
-        self._gather.close()
-        self._opened.close()
-
-
-class _AsyncLots(AsyncIterator[Lot]):
-    """As `_Lots`, on an event loop."""
-
-    def __init__(self, gather: AsyncGather[Lot], opened: contextlib.AsyncExitStack) -> None:
+    def __init__(self, gather: AsyncGather[Lot] | NonBlocking[Lot], opened: contextlib.AsyncExitStack) -> None:
         self._gather = gather
         self._opened = opened
 

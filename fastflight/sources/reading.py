@@ -1,16 +1,14 @@
-"""Turns a source's generator of lots into the `Reading` that the edges use.
-
-`begin` and `abegin` advance the generator until the schema is known, so that errors before the first row are raised
-here. The lots that came until then are the first lot of the reading.
-"""
+"""Turns a source's generator of lots into the answer that the edges use."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
-from typing import Protocol
+from dataclasses import fields
+from typing import Any, Protocol
 
 import pyarrow as pa
 
+from fastflight.concurrency.blocking import Blocking, NonBlocking, finish
 from fastflight.service.source import AsyncReading, Lot, Reading, Summary
 
 
@@ -24,22 +22,11 @@ class Rows(Protocol):
     def summary(self) -> Summary: ...
 
 
-def begin(rows: Rows, lots: Generator[Lot, None, None]) -> Reading:
-    """Advance `lots` until the schema of `rows` is known. Closes `lots` if that fails."""
-    first: Lot = []
-    try:
-        for lot in lots:
-            first += lot
-            if rows.schema is not None:
-                break
-        return Reading(_schema(rows), lots, rows.summary, first=first)
-    except BaseException:
-        lots.close()
-        raise
+async def abegin(rows: Rows, lots: AsyncGenerator[Lot, None] | NonBlocking[Lot]) -> AsyncReading:
+    """Advance `lots` until the schema of `rows` is known, so that errors before the first row are raised here.
 
-
-async def abegin(rows: Rows, lots: AsyncGenerator[Lot, None]) -> AsyncReading:
-    """As `begin`, on an event loop."""
+    What came until then is the first lot of the answer. Closes `lots` if that fails.
+    """
     first: Lot = []
     try:
         async for lot in lots:
@@ -50,6 +37,27 @@ async def abegin(rows: Rows, lots: AsyncGenerator[Lot, None]) -> AsyncReading:
     except BaseException:
         await lots.aclose()
         raise
+
+
+def begin(rows: Rows, lots: Generator[Lot, None, None]) -> Reading:
+    """As `abegin`, for an answer that is read in threads."""
+    return in_thread(finish(abegin(rows, NonBlocking(lots))))
+
+
+def in_thread(reading: AsyncReading) -> Reading:
+    """Return an answer whose lots never suspend, to be read in threads."""
+    changed = {} if reading.is_whole else {"lots": Blocking(reading.lots)}
+    return Reading(**_fields(reading) | changed)
+
+
+def awaitable(reading: Reading) -> AsyncReading:
+    """Return an answer whose lots are read in this thread, for code that awaits them."""
+    changed = {} if reading.is_whole else {"lots": NonBlocking(reading.lots)}
+    return AsyncReading(**_fields(reading) | changed)
+
+
+def _fields(reading: Reading | AsyncReading) -> dict[str, Any]:
+    return {field.name: getattr(reading, field.name) for field in fields(reading)}
 
 
 def _schema(rows: Rows) -> pa.Schema:

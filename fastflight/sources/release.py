@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncGenerator, Generator
 
 from fastflight.concurrency import Shard
+from fastflight.concurrency.blocking import Blocking
 from fastflight.concurrency.offload import off_loop, unbroken
 from fastflight.sources.spool import Spool
 
@@ -24,7 +25,7 @@ TICK_SECONDS = 0.05
 
 
 def released(
-    pieces: Generator[bytes, None, None], shard: Shard, patience: float = PATIENCE_SECONDS
+    pieces: Generator[bytes, None, None] | Blocking[bytes], shard: Shard, patience: float = PATIENCE_SECONDS
 ) -> Generator[bytes, None, None]:
     """Yield `pieces`, which are read in the calling thread while the caller keeps up. `shard` watches over that."""
     rest = _Rest(pieces)
@@ -53,7 +54,7 @@ def released(
 class _Rest:
     """The pieces that a slow reader has left. `lock` is held by whoever advances `pieces`."""
 
-    def __init__(self, pieces: Generator[bytes, None, None]) -> None:
+    def __init__(self, pieces: Generator[bytes, None, None] | Blocking[bytes]) -> None:
         self._pieces = pieces
         self.lock = threading.Lock()
         # Since when the reader has not asked for a piece; None while it waits for one.

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
 
 import pyarrow as pa
 
@@ -120,7 +119,7 @@ class Piece:
 class TreeContent:
     """The files of a tree that is written to a device, from the rows of a client.
 
-    Iterate `files` or `afiles`; use up the pieces of a file before taking the next one. The writer asks for the next
+    Iterate `files`; use up the pieces of a file before taking the next one. The writer asks for the next
     piece once the one before is stored, so a batch is acknowledged when all its pieces are stored.
     """
 
@@ -134,14 +133,9 @@ class TreeContent:
         self._rows = 0
         self._bytes = 0
 
-    def files(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, Iterator[bytes]]]:
+    async def files(self, batches: AsyncIterator[pa.RecordBatch]) -> AsyncIterator[tuple[str, AsyncIterator[bytes]]]:
         """Yield the path of each file, and an iterator of its content."""
-        for path, pieces in groupby(self._pieces(batches), lambda piece: piece.path):
-            yield path, (piece.data for piece in pieces)
-
-    async def afiles(self, batches: AsyncIterator[pa.RecordBatch]) -> AsyncIterator[tuple[str, AsyncIterator[bytes]]]:
-        """As `files`, on an event loop."""
-        pieces = self._apieces(batches)
+        pieces = self._pieces(batches)
         next_piece = await anext(pieces, None)
 
         async def content(path: str) -> AsyncGenerator[bytes, None]:
@@ -163,12 +157,7 @@ class TreeContent:
             "verified": ", ".join(sorted({each.verified for _, each in written.files})),
         }
 
-    def _pieces(self, batches: Iterator[pa.RecordBatch]) -> Generator[Piece, None, None]:
-        for batch in batches:
-            yield from self._checked(batch)
-            self._stored(batch)
-
-    async def _apieces(self, batches: AsyncIterator[pa.RecordBatch]) -> AsyncGenerator[Piece, None]:
+    async def _pieces(self, batches: AsyncIterator[pa.RecordBatch]) -> AsyncGenerator[Piece, None]:
         async for batch in batches:
             for piece in self._checked(batch):
                 yield piece

@@ -44,7 +44,6 @@ OWN_STEPS: dict[str, Steps] = {
         (fleet_rows.FleetRows, "begin"),
         (fleet_rows.FleetRows, "labelled"),
         (fleet_file._Lots, "__init__"),
-        (fleet_file._AsyncLots, "__init__"),
     ],
     "session": [(following.Following, "feed")],
 }

@@ -11,7 +11,7 @@ import pyarrow.flight as flight
 import pytest
 
 from fastflight.runtime.outgoing import HEARTBEAT_SECONDS
-from fastflight.sources.device_session import CHECK_SECONDS, KEEPALIVE_SECONDS
+from fastflight.sources.modes import InThread, OnLoop
 from tests.support.servers import serving
 
 from .conftest import HandmadeDevice, Serve, ticket
@@ -39,8 +39,8 @@ def read(request: pytest.FixtureRequest, peer: HandmadeDevice) -> Iterator[Read]
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Signs of life at every look."""
     monkeypatch.setattr("fastflight.runtime.outgoing.HEARTBEAT_SECONDS", 0.0)
-    monkeypatch.setattr("fastflight.sources.device_session.KEEPALIVE_SECONDS", 0.01)
-    monkeypatch.setattr("fastflight.sources.device_session.CHECK_SECONDS", 0.01)
+    monkeypatch.setattr("fastflight.sources.modes.OnLoop.idle_seconds", 0.01)
+    monkeypatch.setattr("fastflight.sources.modes.InThread.idle_seconds", 0.01)
 
 
 def texts(rows: list[dict[str, Any]]) -> list[str]:
@@ -148,4 +148,4 @@ def test_a_server_that_drains_is_the_end(peer: HandmadeDevice, read: Any, mode: 
 
 def test_a_word_of_life_that_comes_a_moment_early_goes_on() -> None:
     """Else the next one would come after twice the time that clients are told."""
-    assert HEARTBEAT_SECONDS + CHECK_SECONDS < KEEPALIVE_SECONDS <= 5.0
+    assert HEARTBEAT_SECONDS + InThread.idle_seconds < OnLoop.idle_seconds <= 5.0

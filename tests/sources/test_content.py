@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections.abc import AsyncIterator
 
 import pyarrow as pa
 import pytest
 
+from fastflight.concurrency.blocking import Blocking, NonBlocking
 from fastflight.device import PartialWrite, Resumption
 from fastflight.errors import DataError, Stopped
 from fastflight.service.source import PartialUpload, Progress
-from fastflight.sources.content import CHECK_BYTES, TEXT_VALUES, FileContent, while_wanted
+from fastflight.sources.content import TEXT_VALUES, FileContent
+from fastflight.sources.modes import CHECK_BYTES, InThread
 from fastflight.tables import Layout, open_writer
 
 SCHEMA = pa.schema([("offset", pa.int64()), ("data", pa.binary())])
@@ -25,9 +25,8 @@ def row(offset: int, data: bytes) -> pa.RecordBatch:
     return pa.record_batch([[offset], [data]], schema=SCHEMA)
 
 
-async def each(batches: list[pa.RecordBatch]) -> AsyncIterator[pa.RecordBatch]:
-    for batch in batches:
-        yield batch
+def pieces_of(file: FileContent, batches: list[pa.RecordBatch]) -> list[bytes]:
+    return list(Blocking(file.pieces(NonBlocking(batches))))
 
 
 def content(told: list[Progress | PartialUpload], sha256: str | None = SHA256) -> FileContent:
@@ -40,7 +39,7 @@ def test_a_part_is_gone_on_with() -> None:
     file.announce_part(PART)
     file.start(row(2, b"cd"))
     assert file.resumption == Resumption(PART, SHA256)
-    assert b"".join(file.pieces(iter([row(4, b"ef")]))) == b"cdef"
+    assert b"".join(pieces_of(file, [row(4, b"ef")])) == b"cdef"
     assert told == [PartialUpload(2, "crc32", "9e83486d"), Progress(1, 4), Progress(2, 6)]
 
 
@@ -50,7 +49,7 @@ def test_a_part_is_left_alone() -> None:
     file.announce_part(PART)
     file.start(row(0, b"abcd"))
     assert file.resumption is None
-    assert b"".join(file.pieces(iter([row(4, b"ef")]))) == WHOLE
+    assert b"".join(pieces_of(file, [row(4, b"ef")])) == WHOLE
     assert told[1:] == [Progress(1, 4), Progress(2, 6)]
 
 
@@ -59,7 +58,7 @@ def test_there_may_be_no_part_and_no_rows() -> None:
     file = content(told, None)
     file.announce_part(None)
     file.start(None)
-    assert b"".join(file.pieces(iter([]))) == b""
+    assert b"".join(pieces_of(file, [])) == b""
     assert told == [PartialUpload()]
 
 
@@ -69,16 +68,9 @@ def test_a_large_batch_becomes_text_bit_by_bit(format_: str) -> None:
     batch = pa.record_batch([pa.nulls(3 * TEXT_VALUES), pa.array([True] * (3 * TEXT_VALUES))], ["n", "b"])
     told: list[Progress | PartialUpload] = []
 
-    def file() -> FileContent:
-        made = FileContent(Layout(format_), batch.schema, told.append, None)
-        made.start(batch)
-        return made
-
-    async def main() -> list[bytes]:
-        return [piece async for piece in file().apieces(each([batch, batch.slice(0, 0)]))]
-
-    pieces = list(file().pieces(iter([batch, batch.slice(0, 0)])))
-    assert asyncio.run(main()) == pieces
+    file = FileContent(Layout(format_), batch.schema, told.append, None)
+    file.start(batch)
+    pieces = pieces_of(file, [batch, batch.slice(0, 0)])
     assert len(pieces) == 1 + 6 + 6 + 1 + 1
     writer = open_writer(Layout(format_), batch.schema)
     assert b"".join(pieces) == writer.begin() + 2 * writer.encode(batch)
@@ -87,24 +79,11 @@ def test_a_large_batch_becomes_text_bit_by_bit(format_: str) -> None:
     assert told[:3] == [Progress(rows * 3 * TEXT_VALUES, len(pieces[0]) + rows * size) for rows in (1, 2, 2)]
 
 
-def test_both_worlds_give_the_same_pieces() -> None:
-    batches = [row(0, b"ab"), row(2, b""), row(2, b"cdef")]
-
-    async def main() -> list[bytes]:
-        file = content([])
-        file.start(batches[0])
-        return [piece async for piece in file.apieces(each(batches[1:]))]
-
-    file = content([])
-    file.start(batches[0])
-    assert asyncio.run(main()) == list(file.pieces(iter(batches[1:])))
-
-
 def test_content_that_is_not_what_was_announced_does_not_end() -> None:
     file = content([])
     file.start(row(0, b"abcdeX"))
     with pytest.raises(DataError, match="the content does not have the announced sha256"):
-        list(file.pieces(iter([])))
+        pieces_of(file, [])
 
 
 @pytest.mark.parametrize(("first", "sha256", "says"), [(1, SHA256, "Go on at 2"), (2, None, "the sha256 of all of it")])
@@ -119,7 +98,7 @@ def test_rows_that_cannot_go_on_are_refused(first: int, sha256: str | None, says
 def test_content_is_given_in_parts_between_which_a_thread_looks_whether_it_is_wanted() -> None:
     given = [b"", b"ab", bytes(2 * CHECK_BYTES + 1)]
     looks: list[None] = []
-    parts = list(while_wanted(iter(given), lambda: looks.append(None)))
+    parts = list(Blocking(InThread(lambda: looks.append(None)).while_wanted(NonBlocking(given))))
     assert [len(part) for part in parts] == [0, 2, CHECK_BYTES, CHECK_BYTES, 1]
     assert b"".join(parts) == b"".join(given)
     assert len(looks) == len(parts)
@@ -128,4 +107,4 @@ def test_content_is_given_in_parts_between_which_a_thread_looks_whether_it_is_wa
         raise Stopped("the client has left")
 
     with pytest.raises(Stopped):
-        next(while_wanted(iter(given), check))
+        next(Blocking(InThread(check).while_wanted(NonBlocking(given))))

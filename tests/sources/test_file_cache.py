@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from fastflight.concurrency import Channel
 from fastflight.device import FileEntry, Inventory, Session
 from fastflight.device.session import AsyncSession
 from fastflight.errors import RequestError
@@ -222,4 +223,4 @@ def test_a_part_of_a_cached_file_is_read_from_the_cache(board: Board, files: Dev
 def test_only_reading_takes_a_cache(files: DeviceFiles) -> None:
     request = DeviceFile(device="demo", path="/b.csv", cached=True)
     with refused(RequestError, where="cached"):
-        files.write(request, pa.schema([("a", pa.int64())]), iter(()), lambda _: None)  # type: ignore[arg-type]
+        files.write(request, pa.schema([("a", pa.int64())]), Channel[pa.RecordBatch](1), lambda _: None)

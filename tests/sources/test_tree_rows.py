@@ -1,15 +1,14 @@
-"""The files of a tree as rows, and back: whatever the pieces, in both worlds."""
+"""The files of a tree as rows, and back: whatever the pieces."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Iterator
 
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastflight.concurrency.blocking import Blocking, NonBlocking
 from fastflight.service.source import Noted, PartialUpload, Progress
 from fastflight.sources.tree_rows import FLUSH_SECONDS, SCHEMA, TreeContent, TreeRows
 
@@ -34,42 +33,23 @@ def rows_of(tree: dict[str, list[bytes]]) -> list[pa.RecordBatch]:
     return [batch for batch in batches if batch.num_rows]
 
 
-async def each(batches: list[pa.RecordBatch]) -> AsyncIterator[pa.RecordBatch]:
-    for batch in batches:
-        yield batch
-
-
 @given(tree=trees)
 def test_what_was_read_can_be_written(tree: dict[str, list[bytes]]) -> None:
     batches = rows_of(tree)
     told: list[Progress | PartialUpload] = []
     content = TreeContent(SCHEMA, told.append)
-    files = {path: b"".join(pieces) for path, pieces in content.files(iter(batches))}
+    files = {path: b"".join(Blocking(pieces)) for path, pieces in Blocking(content.files(NonBlocking(batches)))}
     assert files == {path: b"".join(pieces) for path, pieces in tree.items()}
     assert len(told) == len(batches)
     rows, size = sum(batch.num_rows for batch in batches), sum(map(len, files.values()))
     assert told[-1:] == ([Progress(rows, size)] if batches else [])
 
 
-@given(tree=trees)
-def test_both_worlds_take_the_same_files(tree: dict[str, list[bytes]]) -> None:
-    batches = rows_of(tree)
-
-    async def main() -> tuple[list[tuple[str, list[bytes]]], list[Progress | PartialUpload]]:
-        told: list[Progress | PartialUpload] = []
-        content = TreeContent(SCHEMA, told.append)
-        return [(path, [piece async for piece in pieces]) async for path, pieces in content.afiles(each(batches))], told
-
-    told: list[Progress | PartialUpload] = []
-    content = TreeContent(SCHEMA, told.append)
-    assert asyncio.run(main()) == ([(path, list(pieces)) for path, pieces in content.files(iter(batches))], told)
-
-
 def test_a_batch_is_acknowledged_when_the_next_piece_is_asked_for() -> None:
     told: list[Progress | PartialUpload] = []
     batches = [pa.record_batch([["a"], [offset], [b"x"]], schema=SCHEMA) for offset in range(2)]
-    files: Iterator[tuple[str, Iterator[bytes]]] = TreeContent(SCHEMA, told.append).files(iter(batches))
-    _, pieces = next(files)
+    _, content = next(Blocking(TreeContent(SCHEMA, told.append).files(NonBlocking(batches))))
+    pieces = Blocking(content)
     assert (next(pieces), told) == (b"x", [])
     assert (next(pieces), told) == (b"x", [Progress(1, 1)])
     assert (next(pieces, None), told) == (None, [Progress(1, 1), Progress(2, 2)])

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from fastflight.access.identity import ANYBODY
 from fastflight.concurrency import Shards
+from fastflight.concurrency.blocking import Blocking, NonBlocking
 from fastflight.protocol.flight_sql import (
     ActionCreatePreparedStatementRequest,
     ActionCreatePreparedStatementResult,
@@ -117,15 +118,15 @@ def write(
     layout = Layout(request.format or "raw", request.schema_, request.columns, request.record)
     content = FileContent(layout, schema, acknowledge, request.sha256)
     content.start(next(batches, None))
-    return {"rows": 0, "bytes": sum(map(len, content.pieces(batches)))}
+    return {"rows": 0, "bytes": sum(map(len, Blocking(content.pieces(NonBlocking(batches)))))}
 
 
 def write_tree(
     request: DeviceTree, schema: pa.Schema, batches: Iterator[pa.RecordBatch], acknowledge: Acknowledge
 ) -> Summary:
     """As the source of trees does, without a device."""
-    files = TreeContent(schema, acknowledge).files(batches)
-    return {"rows": 0, "bytes": sum(len(piece) for _, pieces in files for piece in pieces)}
+    files = Blocking(TreeContent(schema, acknowledge).files(NonBlocking(batches)))
+    return {"rows": 0, "bytes": sum(len(piece) for _, pieces in files for piece in Blocking(pieces))}
 
 
 @contextmanager

@@ -1,0 +1,180 @@
+"""The two modes of requests for a board's data. Sources are written once, with `await`, and take one of these.
+
+`OnLoop` is for mode `async`: what is awaited suspends. `InThread` is for mode `sync`: it blocks the calling thread.
+`BoardSource` has the functions of a source for both modes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any, TypeAlias, TypeVar, cast
+
+import pyarrow as pa
+
+from fastflight.concurrency import Shard, across
+from fastflight.concurrency.blocking import Blocking, NonBlocking, finish
+from fastflight.concurrency.gather import AsyncGather, Gather
+from fastflight.concurrency.offload import off_loop
+from fastflight.device import AsyncSession, Device
+from fastflight.service.requests import Request
+from fastflight.service.source import Acknowledge, AsyncReading, DataSource, Incoming, Reading, Summary
+from fastflight.sources.reading import awaitable, in_thread
+from fastflight.sources.release import areleased, released
+from fastflight.sources.spool import Spool
+from fastflight.transport.chunk_buffer import Chunk, Gap, TapReader
+
+R = TypeVar("R", bound=Request)
+T = TypeVar("T")
+
+# Bytes that a thread stores between two checks for cancellation: six seconds of a line at 115200 baud.
+CHECK_BYTES = 64 * 1024
+
+
+class OnLoop:
+    """Serves requests on an event loop, where a task is cancelled when nobody wants its answer."""
+
+    # A task can be cancelled while it waits, so an empty lot is only needed as a sign of life.
+    idle_seconds = 5.0
+
+    def lease(self, device: Device, holder: str, *, interrupt: bool) -> AbstractAsyncContextManager[AsyncSession]:
+        """Return `Device.alease`."""
+        return device.alease(holder, interrupt=interrupt)
+
+    async def run(self, function: Callable[..., T], *args: Any, discard: Callable[[T], object] | None = None) -> T:
+        """Return the result of a function that may take long. It runs in a thread."""
+        return await off_loop(function, *args, discard=discard)
+
+    async def feed(self, spool: Spool, data: bytes) -> None:
+        """Add `data` to `spool`."""
+        await spool.afeed(data)
+
+    async def take(self, reader: TapReader, seconds: float) -> Sequence[Chunk | Gap]:
+        """Return the next traffic; wait for it for at most `seconds`."""
+        return await reader.atake(seconds)
+
+    def released(
+        self, pieces: AsyncGenerator[bytes, None], shard: Shard | None, patience: float
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield `pieces`; a reader that is slower than `patience` seconds does not keep the board."""
+        return areleased(pieces, patience)
+
+    async def read(self, source: DataSource[R], request: R) -> AsyncReading:
+        """Open an answer of another source."""
+        _, read = source.function("read", "async")
+        return cast(AsyncReading, await read(request))
+
+    def across(
+        self, shard_of: Callable[[], Shard], begin: Callable[[], AsyncGenerator[T, None]], **limits: Any
+    ) -> AsyncGenerator[T, None]:
+        """Iterate what `begin` returns on another shard. `limits` are those of `concurrency.across`."""
+        return across(shard_of(), begin, **limits)
+
+    def gather(self, jobs: Sequence[Callable[[], AsyncGenerator[T, None]]], **limits: Any) -> AsyncGather[T]:
+        """Iterate the items of all `jobs`. `limits` are those of `Gather`."""
+        return AsyncGather(jobs, **limits)
+
+    def while_wanted(self, pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Yield `pieces`, until the upload is ended."""
+        return pieces
+
+
+class InThread:
+    """Serves requests in the calling thread, which nothing can interrupt. `check` raises what has ended an upload."""
+
+    # The caller checks for cancellation between two lots.
+    idle_seconds = 0.2
+
+    def __init__(self, check: Callable[[], object] = bool) -> None:
+        self._check = check
+
+    @contextlib.asynccontextmanager
+    async def lease(self, device: Device, holder: str, *, interrupt: bool) -> AsyncIterator[AsyncSession]:
+        """As `Device.lease`."""
+        with device.lease(holder, interrupt=interrupt) as session:
+            yield session.awaitable()
+
+    async def run(self, function: Callable[..., T], *args: Any, discard: Callable[[T], object] | None = None) -> T:
+        """Return the result of a function."""
+        return function(*args)
+
+    async def feed(self, spool: Spool, data: bytes) -> None:
+        """As `OnLoop.feed`."""
+        spool.feed(data)
+
+    async def take(self, reader: TapReader, seconds: float) -> Sequence[Chunk | Gap]:
+        """As `OnLoop.take`."""
+        return reader.take(seconds)
+
+    def released(
+        self, pieces: AsyncGenerator[bytes, None], shard: Shard | None, patience: float
+    ) -> AsyncGenerator[bytes, None] | NonBlocking[bytes]:
+        """As `OnLoop.released`. `shard` watches over the time; without one, the board is kept."""
+        return pieces if shard is None else NonBlocking(released(Blocking(pieces), shard, patience))
+
+    async def read(self, source: DataSource[R], request: R) -> AsyncReading:
+        """As `OnLoop.read`."""
+        _, read = source.function("read", "sync")
+        return awaitable(read(request))
+
+    def across(
+        self, shard_of: Callable[[], Shard], begin: Callable[[], AsyncGenerator[T, None]], **limits: Any
+    ) -> AsyncGenerator[T, None]:
+        """Return what `begin` returns."""
+        return begin()
+
+    def gather(self, jobs: Sequence[Callable[[], AsyncGenerator[T, None]]], **limits: Any) -> NonBlocking[T]:
+        """As `OnLoop.gather`, in threads. Empty lots come while there is nothing else."""
+        in_threads = [partial(_blocking, job) for job in jobs]
+        return NonBlocking(Gather(in_threads, idle=list, name="gather", **limits))
+
+    async def while_wanted(self, pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+        """Yield the same bytes, and check before every `CHECK_BYTES` of them whether the upload was ended."""
+        async for piece in pieces:
+            for start in range(0, max(len(piece), 1), CHECK_BYTES):
+                self._check()
+                yield piece[start : start + CHECK_BYTES]
+
+
+def _blocking(job: Callable[[], AsyncGenerator[T, None]]) -> Blocking[T]:
+    return Blocking(job())
+
+
+Mode: TypeAlias = OnLoop | InThread
+
+
+class BoardSource(DataSource[R]):
+    """The base of sources whose functions are written once: `_open` returns an answer, `_store` takes rows."""
+
+    async def _open(self, request: R, mode: Mode) -> AsyncReading:
+        raise NotImplementedError
+
+    async def _store(
+        self,
+        request: R,
+        schema: pa.Schema,
+        batches: AsyncIterator[pa.RecordBatch],
+        acknowledge: Acknowledge,
+        mode: Mode,
+    ) -> Summary:
+        raise NotImplementedError
+
+    def read(self, request: R) -> Reading:
+        return in_thread(finish(self._open(request, InThread())))
+
+    async def aread(self, request: R) -> AsyncReading:
+        return await self._open(request, OnLoop())
+
+
+class BoardStore(BoardSource[R]):
+    """The base of such sources that also take rows."""
+
+    def write(self, request: R, schema: pa.Schema, batches: Incoming, acknowledge: Acknowledge) -> Summary:
+        return finish(self._store(request, schema, NonBlocking(batches), acknowledge, InThread(batches.check)))
+
+    async def awrite(
+        self, request: R, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], acknowledge: Acknowledge
+    ) -> Summary:
+        return await self._store(request, schema, batches, acknowledge, OnLoop())
