@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import gc
 import inspect
 import sys
 from collections.abc import Iterator
@@ -18,8 +19,10 @@ from fastflight.service.requests import Mock
 
 from .conftest import TrialServer
 
-# An end is not a step like others, and an async answer waits now and then: it looks for its client then.
+# An end is not a step like others, and an async answer waits now and then.
 RARELY = 8
+# Twice a second an answer looks for its client: how often that is depends on the computer, not on the code.
+LOOKS_FOR_ITS_CLIENT = {"Stream.check", "Context.is_cancelled"}
 
 
 class Context:
@@ -36,22 +39,29 @@ class Context:
 
 
 def called(messages: Iterator[Any]) -> list[list[str]]:
-    """The functions that each step calls. Going on with a generator is no call: its frame is there already."""
+    """The functions that each step calls. Going on with a generator is no call: its frame is there already.
+
+    Without the garbage collector, whose callbacks (hypothesis has one) are called within any step.
+    """
     steps: list[list[str]] = []
 
     def note(frame: FrameType, event: str, argument: object) -> None:
         if event == "call" and not frame.f_code.co_flags & inspect.CO_GENERATOR:
             steps[-1].append(frame.f_code.co_qualname)
 
-    while True:
-        steps.append([])
-        sys.setprofile(note)
-        try:
-            message = next(messages, None)
-        finally:
-            sys.setprofile(None)
-        if message is None:
-            return steps
+    gc.disable()
+    try:
+        while True:
+            steps.append([])
+            sys.setprofile(note)
+            try:
+                message = next(messages, None)
+            finally:
+                sys.setprofile(None)
+            if message is None:
+                return steps
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("path", ["sync", "async"])
@@ -66,4 +76,4 @@ def test_a_step_calls_no_function(
     contextvars.copy_context().run(running.server.do_get, Context(), flight.Ticket(encode(request)))
     steps = called(made[0])
     assert len(steps) > RARELY
-    assert sum(map(bool, steps)) <= RARELY, steps
+    assert sum(bool(set(step) - LOOKS_FOR_ITS_CLIENT) for step in steps) <= RARELY, steps
