@@ -1,18 +1,22 @@
 """Says which optional packages are missing and how to install them, and whether another package is in the way.
 
-`pip install fastflight-micropython` installs what every server and client needs. The packages of an extra are imported
-only where they are used, inside `needs`.
+The package itself brings what every server and client needs. The packages of an extra are imported only where they are
+used, inside `needs`.
 """
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Literal
 
 from fastflight.errors import RequestError
 
 Extra = Literal["cluster", "http", "plot", "publish", "sql", "tls", "watch", "webrepl"]
+PACKAGE = "fastflight-micropython"
 # The top-level modules of each extra, as in pyproject.toml.
 MODULES: Mapping[Extra, frozenset[str]] = {
     "cluster": frozenset(("nats", "nkeys")),
@@ -37,8 +41,26 @@ def needs(extra: Extra, what: str) -> Iterator[None]:
             raise
         raise RequestError(
             f"{what} needs the package {module}, which is not installed",
-            hint=f"pip install 'fastflight-micropython[{extra}]'",
+            hint=install_hint(extra),
         ) from error
+
+
+def install_hint(extra: str) -> str:
+    """Return the command that installs an extra in the way in which this package was installed."""
+    # Loads a parser of mail: commands start faster without it.
+    from importlib import metadata
+
+    try:
+        origin = json.loads(metadata.distribution(PACKAGE).read_text("direct_url.json") or "{}")
+    except (metadata.PackageNotFoundError, ValueError):
+        origin = {}
+    if not str(origin.get("url")).startswith("file:"):
+        return f"pip install '{PACKAGE}[{extra}]'"
+    if origin.get("dir_info", {}).get("editable"):
+        return f"uv sync --inexact --no-dev --extra {extra}, in the clone"
+    if Path(sys.prefix, "uv-receipt.toml").exists():
+        return "uv tool install '.[all]', in the clone"
+    return f"pip install '.[{extra}]', in the clone"
 
 
 def conflicting_package() -> tuple[str, str] | None:

@@ -1,9 +1,9 @@
 """Run a suite of the benchmark, or compare results: is this commit slower?
 
-    python run_benchmark.py --quick && python plot_benchmark_results.py
-    python run_benchmark.py --rows 500,20000 --clients 1,8 --delays 0,5
-    python run_benchmark.py --compare old.json new.json
-    python run_benchmark.py --suite requests --against HEAD~1
+    uv run python run_benchmark.py --quick && uv run python plot_benchmark_results.py
+    uv run python run_benchmark.py --rows 500,20000 --clients 1,8 --delays 0,5
+    uv run python run_benchmark.py --compare old.json new.json
+    uv run python run_benchmark.py --suite requests --against HEAD~1
 
 It does not prompt. It stops the servers that it started, also on Ctrl-C. Exit code 1: measurements failed, a server
 took another path than requested, or a row of this project is slower than before by more than `--threshold`. Exit code

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from fastflight.cli import doctor_checks
-from fastflight.extras import MODULES, conflicting_package, needs
+from fastflight.extras import MODULES, conflicting_package, install_hint, needs
 
 SECONDS = 60.0
 # Errors in boxes are not wrapped.
@@ -46,8 +49,31 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, cwd=folder, env=WIDE)
     # 2 is that of a wrong fleet file.
     assert done.returncode == (2 if "--fleet" in words else 1)
-    assert said in done.stderr and "pip install 'fastflight-micropython[" in done.stderr, done.stderr
+    assert said in done.stderr and "uv sync --inexact --no-dev --extra" in done.stderr, done.stderr
     assert "Traceback" not in done.stderr and list(folder.iterdir()) == []
+
+
+CLONE = "file:///home/ada/fastflight"
+
+
+@pytest.mark.parametrize(
+    ("origin", "is_tool", "hint"),
+    [
+        ({"url": CLONE, "dir_info": {"editable": True}}, False, "uv sync --inexact --no-dev --extra sql, in the clone"),
+        ({"url": CLONE, "dir_info": {}}, True, "uv tool install '.[all]', in the clone"),
+        ({"url": CLONE, "dir_info": {}}, False, "pip install '.[sql]', in the clone"),
+        (None, False, "pip install 'fastflight-micropython[sql]'"),
+    ],
+)
+def test_the_hint_is_what_works_where_the_package_came_from(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, origin: dict[str, object] | None, is_tool: bool, hint: str
+) -> None:
+    installed = SimpleNamespace(read_text=lambda name: None if origin is None else json.dumps(origin))
+    monkeypatch.setattr(metadata, "distribution", lambda name: installed)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    if is_tool:
+        (tmp_path / "uv-receipt.toml").touch()
+    assert install_hint("sql") == hint
 
 
 def test_a_server_loads_nothing_that_it_does_not_use_yet() -> None:
@@ -72,6 +98,12 @@ def test_each_package_of_an_extra_is_known() -> None:
     for extra, modules in MODULES.items():
         names = {line.partition(">")[0].partition("[")[0] for line in extras[extra]}
         assert {modules_of.get(name, name) for name in names - {"seaborn"}} <= modules, extra
+
+
+def test_all_is_every_extra() -> None:
+    extras = tomllib.loads(PROJECT.read_text())["project"]["optional-dependencies"]
+    (whole,) = extras.pop("all")
+    assert set(whole.partition("[")[2].rstrip("]").split(",")) == set(extras)
 
 
 @pytest.fixture

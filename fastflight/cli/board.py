@@ -126,7 +126,7 @@ def soft_reset(device: DeviceName = None, interrupt: Interrupt = False, server: 
 @with_device_options
 def bootloader(device: DeviceName = None, interrupt: Interrupt = False, server: Server = DEFAULT_SERVER) -> None:
     """Start the bootloader of a board, for new firmware. Its line goes away until it is reset."""
-    with server.client() as client:
+    with server.client(changes=True) as client:
         name = device_name(client, device)
         if _answer(client, name, HAS_BOOTLOADER, interrupt) != ["yes"]:
             raise DeviceError(

@@ -44,6 +44,11 @@ class SharedClients:
         self._clients[key] = client
         return client
 
+    @property
+    def is_named(self) -> bool:
+        """Whether a command before has named the server or the board that the next one uses."""
+        return bool(self._clients) and any(next(reversed(self._clients))[:2])
+
 
 _shared: ContextVar[SharedClients | None] = ContextVar("shared clients", default=None)
 

@@ -61,7 +61,7 @@ def cp(
         raise typer.BadParameter(f"{local!r} and {into!r} are both on this computer: write DEVICE:PATH for a device")
     # What is wrong on this computer is reported before a server is called.
     known = [_local(each, recursive, everything) if isinstance(each, str) else each for each in given]
-    with server.client() as client:
+    with server.client(changes=isinstance(into, Target)) as client:
         found: list[_Source] = []
         for each in known:
             found += [each] if isinstance(each, _Source) else _on_device(client, each, recursive, interrupt)

@@ -84,7 +84,7 @@ def deploy(
             raise typer.BadParameter("say what a healthy version does: --healthy TEXT, --by-agent, or both")
         check_program(folder)
         ignore = globs_to_ignore(folder)
-    with server.client() as client:
+    with server.client(changes=True) as client:
         known = [device.name for device in client.devices()]
         glob = devices or device_name(client, None)
     chosen = [name for name in known if fnmatchcase(name, glob)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -73,9 +72,9 @@ def rm(
     With -r, folders are removed with all they contain. On a terminal, the command says how much that is, and asks.
     """
     targets = [target(path) for path in paths]
-    if recursive and not yes and not sys.stdin.isatty():
+    if recursive and not yes and not screen.can_ask():
         raise typer.BadParameter("rm -r asks before it removes, and nobody can answer here: add --yes")
-    with server.client() as client:
+    with server.client(changes=True) as client:
         found = expand(client, targets, interrupt=interrupt, folders=recursive)
         if not recursive:
             for at in found:
@@ -117,12 +116,8 @@ def _ask(doomed: Mapping[Target, Sequence[Entry]]) -> None:
     for at, entries in doomed.items():
         everything = "everything on the device, " if at.path == "/" else ""
         screen.complain(f"{at}: {everything}{_amount(entries)}")
-    sys.stderr.write("Remove? [y/N] " if len(doomed) == 1 else "Remove all of these? [y/N] ")
-    sys.stderr.flush()
-    answer = sys.stdin.readline()
-    if answer.strip().lower() not in ("y", "yes"):
-        # Without an answer (Ctrl-D), the cursor is still in the line of the question.
-        screen.complain("nothing was removed" if answer else "\nnothing was removed")
+    if not screen.confirm("Remove?" if len(doomed) == 1 else "Remove all of these?"):
+        screen.complain("nothing was removed")
         raise typer.Exit(REFUSED)
 
 
@@ -192,7 +187,7 @@ def mv(
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Rename a file or folder of a device."""
-    with server.client() as client:
+    with server.client(changes=True) as client:
         at = target(path).of(client)
         new = target(to if ":" in to else f"{at.device}:{to}").of(client)
         if new.device != at.device:

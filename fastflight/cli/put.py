@@ -89,7 +89,7 @@ def put(
     options = FileOptions(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
     with (
         _stdin_file() if from_stdin else nullcontext(source) as source,
-        server.client() as client,
+        server.client(changes=True) as client,
         device_first(client, (at := at.of(client)).device),
     ):
         copies = Copies(client, options, skip_unchanged, resume, ignore, json)

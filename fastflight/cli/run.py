@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from keyword import iskeyword
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from fastflight.cli.keyboard import standard_input
 from fastflight.cli.options import AsJson, DeviceName, Interrupt
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.errors import RequestError
+from fastflight.service.choices import DEVICE_NAME
 
 # A program may print rarely, and its user can stop it with Ctrl-C: the longest time that a request may have.
 RUN_SECONDS = 86_400.0
@@ -46,6 +48,8 @@ def exec(
     With --json, each line of output is one object.
     """
     device, code = _device_and_code(words, "fastflight exec 'print(1)'")
+    if device is None and code != "-":
+        _check_is_code(code, "fastflight exec weather 'print(1)'")
     _show_output(server, device, _read_stdin() if code == "-" else code, timeout, interrupt, json)
 
 
@@ -102,6 +106,12 @@ def _device_and_code(words: list[str], example: str) -> tuple[str | None, str]:
     if len(words) > 2:
         raise typer.BadParameter(f"{words[2]!r} is too much: quote the code, as in {example}")
     return (words[0] if len(words) == 2 else None), words[-1]
+
+
+def _check_is_code(code: str, example: str) -> None:
+    """Refuse the name of a device whose code was forgotten. As code it would show nothing, on the only board."""
+    if DEVICE_NAME.fullmatch(code) and not iskeyword(code):
+        raise typer.BadParameter(f"{code!r} is no code. After the name of a device, give the code, as in {example}")
 
 
 def _read_file(path: Path) -> str:

@@ -57,6 +57,22 @@ def complain(text: str) -> None:
         sys.stderr.flush()
 
 
+def can_ask() -> bool:
+    """Whether a person can answer a question: standard input is a terminal."""
+    return sys.stdin.isatty()
+
+
+def confirm(question: str) -> bool:
+    """Ask a question on stderr, and return whether the line from standard input says yes."""
+    with best_effort(sys.stderr):
+        sys.stderr.write(f"{printable_lines(question)} [y/N] ")
+        sys.stderr.flush()
+    answer = sys.stdin.readline()
+    if not answer:  # Ctrl-D: the cursor is still in the line of the question
+        complain("")
+    return answer.strip().lower() in ("y", "yes")
+
+
 @contextmanager
 def on_stdout() -> Iterator[None]:
     """Name "standard output" in an `OSError` of the block; after it, discard further output."""

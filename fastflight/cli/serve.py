@@ -88,7 +88,7 @@ def serve(
             "--server",
             envvar="FASTFLIGHT_SERVER",
             metavar="URL",
-            help="URL to listen on; port 0 takes a free port.",
+            help="URL to listen on, or HOST:PORT; port 0 takes a free port.",
             rich_help_panel=NETWORK,
         ),
     ] = DEFAULT_LOCATION,
@@ -267,6 +267,8 @@ def serve(
     Device URLs: serial:///dev/ttyACM0 (or the bare port), rfc2217://host:port, socket://host:port, ws://host:port,
     exec:COMMAND, sim:
     """
+    # gRPC would write lines of its own about an address that is taken.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Importing the server takes longer than most commands take to run.
     from fastflight.app.compose import open_server
     from fastflight.app.own_sources import load_sources

@@ -27,8 +27,8 @@ import typer
 
 from fastflight.cli import screen
 from fastflight.cli.chain import shared_clients
-from fastflight.cli.exit_codes import usage_errors
-from fastflight.client.answers import DEFAULT_LOCATION, SERVER_VARIABLE
+from fastflight.cli.exit_codes import REFUSED, usage_errors
+from fastflight.client.answers import DEFAULT_LOCATION, SERVER_VARIABLE, server_url
 from fastflight.errors import RequestError, TransportError
 
 if TYPE_CHECKING:
@@ -73,19 +73,28 @@ class Server:
 
     @property
     def location(self) -> str:
-        return self.url or DEFAULT_LOCATION
+        is_tls = any(self.credential_files.get(name) is not None for name in ("tls_ca", "tls_cert"))
+        return server_url(self.url or DEFAULT_LOCATION, encrypted=is_tls)
 
     def credentials(self) -> Credentials:
         """Read the credentials. Files that cannot be read are reported as a wrong command line."""
         with usage_errors():
             return read_credentials(os.environ, **self.credential_files)
 
-    def client(self) -> InterruptibleClient:
+    @property
+    def is_by_chance(self) -> bool:
+        """Whether this is the board that happens to be plugged in: none is named, and no server answers."""
+        return self.or_board and self.url is None and self.device is None and not _listens(DEFAULT_LOCATION)
+
+    def client(self, *, changes: bool = False) -> InterruptibleClient:
         """Return a client of this server. A wrong URL or credential is reported as a wrong command line.
 
-        Commands of a chain (`chain`) share it.
+        Commands of a chain (`chain`) share it. With `changes`, the command overwrites or removes something: it asks
+        first if the board is there by chance, and ends if the answer is not yes.
         """
         shared = shared_clients()
+        if changes and not (shared is not None and shared.is_named) and self.is_by_chance:
+            _ask_for_board()
         if shared is None:
             return self._open()
         return cast("InterruptibleClient", nullcontext(shared.client(self, self._open)))
@@ -93,7 +102,7 @@ class Server:
     def _open(self) -> InterruptibleClient:
         if self.device is not None:
             return _client_of_board(self.device, self.agent)
-        if self.or_board and self.url is None and not _listens(DEFAULT_LOCATION):
+        if self.is_by_chance:
             try:
                 return _client_of_board("auto", self.agent)
             except TransportError as error:
@@ -156,6 +165,24 @@ def _client_of_board(url: str, agent: bool) -> InterruptibleClient:
     return cast("InterruptibleClient", _StartsLight(board, open_full))
 
 
+def _ask_for_board() -> None:
+    """Ask whether the only board that is plugged in is meant. Ends the command if not, and if nobody can answer."""
+    from fastflight.app.local_board import board_url
+
+    try:
+        url = board_url("auto")
+    except TransportError:
+        return  # opening it will say why
+    if not screen.can_ask():
+        raise typer.BadParameter(
+            f"no server runs at {DEFAULT_LOCATION}, and the board that is plugged in may be another one: name it, as "
+            f"--device {url}, or give --device auto"
+        )
+    if not screen.confirm(f"No server runs at {DEFAULT_LOCATION}. Change the board at {url}?"):
+        screen.complain("nothing was changed")
+        raise typer.Exit(REFUSED)
+
+
 def _client_of_server(server: Server) -> InterruptibleClient:
     """Return a client of a server. Where it needs no credentials, on this computer, it starts without Arrow."""
 
@@ -204,7 +231,7 @@ SERVER_OPTIONS: Mapping[str, Any] = {
             "--server",
             envvar=SERVER_VARIABLE,
             metavar="URL",
-            help=f"URL of the server. By default {DEFAULT_LOCATION}.",
+            help=f"URL of the server, or HOST:PORT. By default {DEFAULT_LOCATION}.",
             rich_help_panel=CONNECTION,
         ),
     ],
@@ -291,7 +318,7 @@ def _with_options(command: Callable[..., R], offered: Mapping[str, Any]) -> Call
         values = {name: kwargs.pop(name) for name in offered}
         url, board = values.pop("server"), values.pop("board", None)
         agent = bool(values.pop("agent", False))
-        if url is not None and board is not None and not os.environ.get(SERVER_VARIABLE):
+        if board is not None and url not in (None, os.environ.get(SERVER_VARIABLE)):
             raise typer.BadParameter("--server and --device exclude each other: leave one of them out")
         return command(*args, **kwargs, server=Server(url, values, board, offered is DEVICE_OPTIONS, agent))
 

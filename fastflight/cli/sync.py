@@ -68,7 +68,7 @@ def sync(
             ignore = [] if everything or not Path(there).is_dir() else globs_to_ignore(Path(there))
         else:
             raise typer.BadParameter("one of the two folders must be on a device, as DEVICE:PATH, and one must not")
-    with server.client() as client:
+    with server.client(changes=isinstance(there, Target)) as client:
         copies = Copies(client, FileOptions(interrupt=interrupt), True, ignore=ignore, delete=delete, json=json)
         if isinstance(here, Target):
             at = here.of(client)

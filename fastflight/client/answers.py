@@ -6,6 +6,7 @@ Imports neither Arrow nor pydantic: a command on a board without a server needs 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -135,9 +136,16 @@ class CopiedTree:
     removed: tuple[str, ...] = ()
 
 
-def location_of(location: str | None) -> str:
-    """Return `location`, or if None the server named by the environment, or `DEFAULT_LOCATION`."""
-    return location if location is not None else os.environ.get(SERVER_VARIABLE) or DEFAULT_LOCATION
+def server_url(text: str, *, encrypted: bool = False) -> str:
+    """Return the URL of a server. `HOST:PORT` alone is one of a server without TLS, or `encrypted` with it."""
+    is_short = "://" not in text and re.fullmatch(r"([\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}", text)
+    return f"grpc{'+tls' * encrypted}://{text}" if is_short else text
+
+
+def location_of(location: str | None, *, encrypted: bool = False) -> str:
+    """Return the URL of `location`, or if None of the server named by the environment, or `DEFAULT_LOCATION`."""
+    named = location if location is not None else os.environ.get(SERVER_VARIABLE) or DEFAULT_LOCATION
+    return server_url(named, encrypted=encrypted)
 
 
 def device_of(fields: Mapping[str, Any]) -> Device:

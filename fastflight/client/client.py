@@ -75,7 +75,7 @@ class FastFlightClient:
         timeout: float = answers.DEFAULT_TIMEOUT,
         credentials: Credentials = NONE,
     ) -> None:
-        self.location: str = answers.location_of(location)
+        self.location: str = answers.location_of(location, encrypted=credentials.ca is not None)
         self._connection = self._connection_class(self.location, timeout, credentials)
 
     def devices(self) -> list[Device]:

@@ -93,5 +93,5 @@ def missing() -> Unsupported:
     """Return the error of a server without the extra `sql`."""
     return Unsupported(
         "this server has no SQL: its extra `sql` is not installed",
-        hint="pip install 'fastflight-micropython[sql]' where the server runs, and start it again",
+        hint="Install the extra `sql` where the server runs, and start it again",
     )

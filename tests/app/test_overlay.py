@@ -154,11 +154,17 @@ def test_only_this_computer_is_served(location: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "location", ["8815", "127.0.0.1:8815", "http://127.0.0.1:1", "grpc://127.0.0.1", "grpc://127.0.0.1:x"]
+    "location", ["8815", "127.0.0.1:x", "http://127.0.0.1:1", "grpc://127.0.0.1", "grpc://127.0.0.1:x"]
 )
 def test_an_address_has_all_its_parts(location: str) -> None:
     with pytest.raises(RequestError, match="8815"):
         read_config(location, [], None)
+
+
+def test_host_and_port_are_an_address(tmp_path: Path) -> None:
+    assert read_config("127.0.0.1:8815").location == "grpc://127.0.0.1:8815"
+    guarded = dict.fromkeys(("tokens", "tls_cert", "tls_key"), tmp_path)
+    assert read_config("[::]:8815", **guarded).location == "grpc+tls://[::]:8815"
 
 
 @pytest.mark.parametrize("location", ["grpc://localhost:0", "grpc://[::1]:0", "grpc+tcp://127.0.0.2:1"])

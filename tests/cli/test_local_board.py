@@ -13,11 +13,13 @@ from serial.tools import list_ports
 from serial.tools.list_ports_common import ListPortInfo
 from typer.testing import CliRunner
 
-from fastflight.cli import server_options
+from fastflight.cli import screen, server_options
 from fastflight.cli.exit_codes import REFUSED, UNREACHABLE
 from fastflight.cli.main import app
 
 RunLocal = Callable[..., Result]
+# Says that the only board that is plugged in is meant.
+ANY = ("--device", "auto")
 
 
 @pytest.fixture
@@ -28,8 +30,8 @@ def run_local(monkeypatch: pytest.MonkeyPatch) -> RunLocal:
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setattr(server_options, "DEFAULT_LOCATION", f"grpc://127.0.0.1:{unused.getsockname()[1]}")
 
-    def invoke(*arguments: str) -> Result:
-        result = CliRunner().invoke(app, arguments, env={"COLUMNS": "120"})
+    def invoke(*arguments: str, input: str | None = None) -> Result:
+        result = CliRunner().invoke(app, arguments, env={"COLUMNS": "120"}, input=input)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
         return result
 
@@ -78,11 +80,11 @@ def test_files_are_copied_to_the_only_board_and_back(run_local: RunLocal, plugge
     local = tmp_path / "local"
     local.mkdir()
     (local / "b.bin").write_bytes(bytes(range(256)))
-    assert run_local("put", str(local / "b.bin"), ":").exit_code == 0
+    assert run_local("put", str(local / "b.bin"), ":", *ANY).exit_code == 0
     assert (plugged / "b.bin").read_bytes() == bytes(range(256))
     assert run_local("get", "/b.bin", str(local / "c.bin")).exit_code == 0
     assert (local / "c.bin").read_bytes() == bytes(range(256))
-    assert run_local("rm", ":/b.bin").exit_code == 0
+    assert run_local("rm", ":/b.bin", *ANY).exit_code == 0
     assert not (plugged / "b.bin").exists()
 
 
@@ -91,13 +93,13 @@ def test_the_other_commands_on_files_need_no_server(run_local: RunLocal, plugged
     local.mkdir()
     (local / "b.bin").write_bytes(bytes(range(256)))
     assert run_local("mkdir", "-p", ":/data/deep").exit_code == 0
-    copied = run_local("cp", str(local / "b.bin"), ":/data/deep")
+    copied = run_local("cp", str(local / "b.bin"), ":/data/deep", *ANY)
     assert (copied.exit_code, copied.stdout) == (0, "board:/data/deep/b.bin: 256 B written\n")
     assert run_local("cat", "/data/**/b.*").stdout_bytes == bytes(range(256))
     assert run_local("head", "/data/deep/b.bin", "-c", "3").stdout_bytes == b"\x00\x01\x02"
-    assert run_local("cp", ":/data/deep/*", ":/c.bin").exit_code == 0
-    assert run_local("rm", "/c.*").exit_code == 0
-    assert run_local("rm", "-r", "--yes", "/data").stdout == "board:/data: 1 file, 256 B, 2 folders removed\n"
+    assert run_local("cp", ":/data/deep/*", ":/c.bin", *ANY).exit_code == 0
+    assert run_local("rm", "/c.*", *ANY).exit_code == 0
+    assert run_local("rm", "-r", "--yes", "/data", *ANY).stdout == "board:/data: 1 file, 256 B, 2 folders removed\n"
     assert not (plugged / "data").exists()
 
 
@@ -123,6 +125,57 @@ def test_without_server_and_board_the_message_offers_both(run_local: RunLocal, m
 
 def test_a_server_that_is_named_is_not_replaced_by_a_board(run_local: RunLocal, plugged: Path) -> None:
     assert run_local("ls", "--server", "grpc://127.0.0.1:1").exit_code == UNREACHABLE
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("rm", ":/a.txt"),
+        ("rm", "-r", "--yes", ":/"),
+        ("mv", ":/a.txt", "/b.txt"),
+        ("put", "{new}", ":/a.txt"),
+        ("cp", "{new}", ":/a.txt"),
+        ("sync", "{folder}", ":/"),
+        ("ls", "+", "rm", ":/a.txt"),
+    ],
+    ids=" ".join,
+)
+def test_a_board_that_is_there_by_chance_is_changed_only_after_an_answer(
+    run_local: RunLocal, plugged: Path, tmp_path_factory: pytest.TempPathFactory, command: tuple[str, ...]
+) -> None:
+    (plugged / "a.txt").write_text("old")
+    folder = tmp_path_factory.mktemp("local")
+    (folder / "a.txt").write_text("new")
+    refused = run_local(*(word.format(new=folder / "a.txt", folder=folder) for word in command))
+    assert refused.exit_code == 2 and "--device auto" in refused.stderr, refused.output
+    assert [(path.name, path.read_text()) for path in plugged.iterdir()] == [("a.txt", "old")]
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "is_there"), [("n\n", REFUSED, True), ("", REFUSED, True), ("y\n", 0, False)]
+)
+def test_a_person_is_asked_which_board_is_meant(
+    run_local: RunLocal, plugged: Path, monkeypatch: pytest.MonkeyPatch, answer: str, code: int, is_there: bool
+) -> None:
+    (plugged / "a.txt").write_text("old")
+    monkeypatch.setattr(screen, "can_ask", lambda: True)
+    asked = run_local("rm", ":/a.txt", input=answer)
+    assert asked.exit_code == code and f"Change the board at sim:?files={plugged}? [y/N] " in asked.stderr
+    assert (plugged / "a.txt").exists() == is_there
+
+
+def test_a_board_that_was_named_before_in_a_chain_is_changed(run_local: RunLocal, plugged: Path) -> None:
+    (plugged / "a.txt").write_text("old")
+    assert run_local("ls", *ANY, "+", "rm", ":/a.txt").exit_code == 0
+    assert not (plugged / "a.txt").exists()
+
+
+def test_the_name_of_a_device_is_not_run_as_code(run_local: RunLocal, plugged: Path) -> None:
+    for name in ("weather", "lab-1", "7"):
+        refused = run_local("exec", name)
+        assert refused.exit_code == 2 and "is no code" in refused.stderr
+    for code in ("pass", "print(1)", "x=1"):
+        assert run_local("exec", code).exit_code == 0
 
 
 def test_ports_lists_what_is_plugged_in(run_local: RunLocal, plugged: Path) -> None:
