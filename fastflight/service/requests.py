@@ -218,6 +218,15 @@ class DeviceFile(FileRequest):
     resume: bool = False
     sha256: Annotated[str | None, Field(pattern="^[0-9a-f]{64}$")] = None
     size: Annotated[int | None, Field(ge=0, le=MAX_OFFSET)] = None
+    # What the board said of the file before, as `fastflight.file` in the metadata: this content is read from the cache,
+    # if it is there. Not sent on the wire.
+    _description: dict[str, Any] | None = PrivateAttr(default=None)
+
+    def described(self, description: dict[str, Any] | None) -> Self:
+        """Return the same request for the content that has this description."""
+        described = self.model_copy()
+        described._description = description
+        return described
 
 
 class FleetFile(FileRequest):

@@ -24,7 +24,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, 
 import pyarrow as pa
 
 from fastflight.concurrency.blocking import Blocking
-from fastflight.device import Inventory, Transfer
+from fastflight.device import FileEntry, Inventory, Transfer
+from fastflight.device.listing import normal_path
 from fastflight.errors import DataError, RequestError
 from fastflight.service.requests import DeviceFile, DeviceTree, TextKeys
 from fastflight.service.source import (
@@ -167,6 +168,10 @@ class DeviceFiles(BoardStore[DeviceFile]):
     async def _fetch(self, request: DeviceFile, mode: Mode) -> AsyncGenerator[Lot | Content, None]:
         """As `fetch`. The content is the last item."""
         device = self._inventory.device(request.device)
+        if (known := key_of(request)) is not None:
+            if (found := await mode.run(self.cache.find, known, discard=_close)) is not None:
+                yield found
+                return
         with contextlib.ExitStack() as on_error:
             async with mode.lease(device, holder(request), interrupt=request.interrupt) as session:
                 with errors_name_file(request):
@@ -174,7 +179,9 @@ class DeviceFiles(BoardStore[DeviceFile]):
                     progress = _Progress(request, entry.size)
                     yield progress.lot(0)
                     key = CacheKey(request.device, entry, *await session.hash(request.path))
-                    if (found := await mode.run(self.cache.find, key, discard=_close)) is None:
+                    found = await mode.run(self.cache.find, key, discard=_close)
+                    on_error.callback(_close, found)
+                    if found is None:
                         spool = on_error.enter_context(contextlib.closing(Spool()))
                         if request.limit != 0 or self.cache.can_keep(key):
                             reading = session.read(request.path, transfer=transfer_of(request))
@@ -266,6 +273,14 @@ def _content_lots(request: DeviceFile, rows: FileRows | WholeRows, content: Cont
         return
     with errors_name_file(request):
         yield from rows.lots(content)
+
+
+def key_of(request: DeviceFile) -> CacheKey | None:
+    """Return the key of the content that the request is for, if it says so."""
+    if not (known := request._description):
+        return None
+    entry = FileEntry(normal_path(request.path), known["kind"], known["size"], known["modified"])
+    return CacheKey(request.device, entry, known["algorithm"], known["digest"])
 
 
 def _close(content: Content | None) -> None:

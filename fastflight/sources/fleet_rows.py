@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from fastflight.errors import DataError, FastFlightError, RequestError, Stopped
 from fastflight.runtime.failure import error_json
-from fastflight.service.requests import FILE_KINDS, DeviceFile, FleetFile
+from fastflight.service.requests import FILE_DESCRIPTION, FILE_KINDS, DeviceFile, FleetFile
 from fastflight.service.source import Noted, Summary
 from fastflight.sources.file_rows import WholeRows, rows_of
 from fastflight.tables import format_of, schema_from_names
@@ -53,8 +53,9 @@ class FleetRows:
         self._rows = dict.fromkeys(names, 0)
         self._columns = request.schema_
         self._kinds = request.kinds
-        # What the files have that were read for their kinds.
+        # What the files have that were read for their kinds, and what their boards said of them.
         self._found: dict[str, Mapping[str, Any]] = {}
+        self._described: dict[str, dict[str, Any]] = {}
         # The columns of the files, without `device`; None until they are known.
         self._file_schema: pa.Schema | None = None
         # The columns of the answer, with `device`.
@@ -105,17 +106,20 @@ class FleetRows:
     def request_for(self, name: str) -> DeviceFile:
         """Return the request for the file of one device."""
         common = self._request.model_dump(exclude={"devices", "ordered"}, by_alias=True)
-        return DeviceFile(**{**common, "device": name, "schema": self._columns, "kinds": self._kinds})
+        request = DeviceFile(**{**common, "device": name, "schema": self._columns, "kinds": self._kinds})
+        return request.described(self._described.get(name))
 
     def request_for_kinds(self, name: str) -> DeviceFile:
         """Return the request for what the file of one device has."""
-        return self.request_for(name).model_copy(update={"kinds": {}, "columns": None})
+        return self.request_for(name).model_copy(update={"kinds": {}, "columns": None, "describe": "digest"})
 
     def add_kinds(self, name: str, schema: pa.Schema) -> None:
         """Take what the file of a device has, from the schema of the answer to `request_for_kinds`."""
         with_device(schema if self._request.columns is None else pa.schema([]))
+        metadata = schema.metadata or {}
         with self._lock:
-            self._found[name] = json.loads((schema.metadata or {}).get(FILE_KINDS, b"{}"))
+            self._found[name] = json.loads(metadata.get(FILE_KINDS, b"{}"))
+            self._described[name] = json.loads(metadata.get(FILE_DESCRIPTION, b"{}"))
 
     def join(self) -> None:
         """Set the columns that hold the values of all files. Raises the first error if no file could be read."""

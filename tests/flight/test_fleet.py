@@ -15,9 +15,12 @@ import pyarrow.flight as flight
 import pytest
 
 from fastflight.client import AsyncFastFlightClient, FastFlightClient
+from fastflight.device.board import OpenBoard
 from fastflight.errors import DataError, FileMissing, IncompleteWarning, UnknownName
+from fastflight.protocol import Conversation
 from fastflight.service.choices import Mode
 from fastflight.service.requests import FleetFile
+from fastflight.sources import FileCache
 from tests.flight.conftest import BoardServer, board_server, command, ticket
 from tests.support.refusals import refused
 
@@ -33,7 +36,9 @@ class Fleet:
         for name in names:
             (folder / name).mkdir()
         urls = {name: f"sim:?files={folder / name}&telemetry=0" for name in names}
-        self.server: BoardServer = stack.enter_context(board_server(urls, folder))
+        cache = FileCache()
+        stack.callback(cache.close)
+        self.server: BoardServer = stack.enter_context(board_server(urls, folder, cache))
         self.client = self.server.client
         self.location = self.server.location
         for name in names:
@@ -152,6 +157,21 @@ def test_the_values_of_all_files_decide_the_types(fleet: Fleet, mode: str, case:
     assert pa.concat_tables(part.replace_schema_metadata(None) for part in parts).equals(table)
     some, _, _ = fleet.get(**request, columns=[name])
     assert some.equals(table.select(["device", name]))
+
+
+def test_each_board_is_asked_once(fleet: Fleet, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The board computes the digest of a file, which takes seconds for a large one."""
+    asked: list[str] = []
+    digest = OpenBoard.digest
+
+    def noted(board: OpenBoard, path: str, limit: int | None) -> Conversation[tuple[str, str]]:
+        asked.append(path)
+        return digest(board, path, limit)
+
+    monkeypatch.setattr(OpenBoard, "digest", noted)
+    table, _, _ = fleet.get(path="/t.csv", mode=mode)
+    assert table.num_rows == 8
+    assert asked == 4 * ["/t.csv"]
 
 
 def test_rows_that_do_not_fit_are_told_with_their_device(fleet: Fleet, mode: str) -> None:

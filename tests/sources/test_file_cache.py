@@ -7,7 +7,7 @@ import hashlib
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,13 @@ import pyarrow as pa
 import pytest
 
 from fastflight.concurrency import Channel
-from fastflight.device import FileEntry, Inventory, Session
+from fastflight.device import Device, FileEntry, Inventory, Session
 from fastflight.device.session import AsyncSession
-from fastflight.errors import RequestError
+from fastflight.errors import RequestError, TransportClosed
 from fastflight.service.requests import DeviceFile
 from fastflight.service.source import AsyncReading, Reading
 from fastflight.sources import DeviceFiles, FileCache
-from fastflight.sources.file_cache import CHECKSUM_BYTES, NEW, CacheKey, Origin
+from fastflight.sources.file_cache import CHECKSUM_BYTES, ENTRY, NEW, CacheKey, Origin
 from fastflight.sources.spool import Spool
 from tests.support.refusals import refused
 
@@ -218,6 +218,34 @@ def test_a_part_of_a_cached_file_is_read_from_the_cache(board: Board, files: Dev
         board.calls.clear()
         assert rows(files.read(request)) == [{"offset": 4, "data": CONTENT[4:7]}]
         assert board.calls == calls
+
+
+def test_a_content_is_closed_if_the_board_cannot_be_given_back(
+    files: DeviceFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = DeviceFile(device="demo", path="/a.csv", cached=True)
+    rows(files.read(request))
+    lease = Device.lease
+
+    @contextmanager
+    def failing(device: Device, holder: str, **keys: Any) -> Iterator[Session]:
+        with lease(device, holder, **keys) as session:
+            yield session
+        raise TransportClosed("the line is gone")
+
+    monkeypatch.setattr(Device, "lease", failing)
+    with pytest.raises(TransportClosed):
+        files.read(request)
+    assert not opened_entries()
+
+
+def opened_entries() -> list[str]:
+    """The entries that this process has open."""
+    found = []
+    for descriptor in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # that of the listing
+            found.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return [path for path in found if path.endswith(ENTRY)]
 
 
 def test_only_reading_takes_a_cache(files: DeviceFiles) -> None:
