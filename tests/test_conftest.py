@@ -7,10 +7,12 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.conftest import running_target
+from tests.support import targets
 
 SUITE = """
 import signal
@@ -34,10 +36,6 @@ def test_that_is_clean():
     socket.socket().close()
 
 
-def test_on_the_microbit(microbit):
-    pass
-
-
 def test_of_ctrl_c():
     code = "import sys; print(flush=True); sys.stdin.read()"
     child = subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1, stderr=-1)
@@ -48,26 +46,29 @@ def test_of_ctrl_c():
 """
 
 
-def run_suite(
-    folder: Path, *options: str, started: Callable[[], object] | None = None, **environment: str
-) -> list[str]:
-    """Run the suite above with this repository's conftest on a machine that has no programs; its summary lines."""
-    shutil.copy(Path(__file__).with_name("conftest.py"), folder)
-    (folder / "test_suite.py").write_text(SUITE)
-    (folder / "pytest.ini").write_text("[pytest]\naddopts = -q -rA -p no:cacheprovider\n")
+@pytest.mark.skipif(sys.platform != "linux", reason="descriptors are read from /proc")
+def test_a_leak_fails_the_test_that_left_it_and_ctrl_c_reaches_what_is_started(tmp_path: Path) -> None:
+    """Also in a suite that runs in the background of a shell, deaf to Ctrl-C."""
+    shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -q -rA -p no:cacheprovider\n")
     result = subprocess.run(
-        [sys.executable, "-m", "pytest", *options],
-        cwd=folder,
+        [sys.executable, "-m", "pytest"],
+        cwd=tmp_path,
         # The suite needs no plugins, which take longer to load than it takes to run.
-        env={**os.environ, "COLUMNS": "400", "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **environment},
+        env={**os.environ, "COLUMNS": "400", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=False,
-        preexec_fn=started,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )
-    assert not result.stderr
-    return result.stdout.partition("short test summary info")[2].splitlines()
+    summary = result.stdout.partition("short test summary info")[2].splitlines()
+    assert "the test left behind" in line_about(summary, "test_that_leaks", "ERROR")
+    line_about(summary, "test_that_is_clean", "PASSED")
+    line_about(summary, "test_that_fails", "FAILED")
+    line_about(summary, "test_of_ctrl_c", "PASSED")
+    assert sum(line.startswith("ERROR") for line in summary) == 1
 
 
 def line_about(summary: list[str], word: str, outcome: str) -> str:
@@ -76,19 +77,14 @@ def line_about(summary: list[str], word: str, outcome: str) -> str:
     return found[0]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="descriptors are read from /proc")
-def test_a_leak_fails_the_test_that_left_it_and_no_other(tmp_path: Path) -> None:
-    summary = run_suite(tmp_path, "-k", "that")
-    assert "the test left behind" in line_about(summary, "test_that_leaks", "ERROR")
-    line_about(summary, "test_that_is_clean", "PASSED")
-    line_about(summary, "test_that_fails", "FAILED")
-    assert sum(line.startswith("ERROR") for line in summary) == 1
-
-
-@pytest.mark.parametrize(("ci", "outcome"), [("", "SKIPPED"), ("true", "ERROR")])
-def test_a_missing_target_is_skipped_by_name_and_fails_in_ci(tmp_path: Path, ci: str, outcome: str) -> None:
-    summary = run_suite(tmp_path, "-k", "on_the", CI=ci)
-    line_about(summary, "qemu-system-arm is not on PATH", outcome)
+@pytest.mark.parametrize(("ci", "outcome"), [("", pytest.skip.Exception), ("true", pytest.fail.Exception)])
+def test_a_missing_target_is_skipped_by_name_and_fails_in_ci(
+    ci: str, outcome: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", ci)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(outcome, match="qemu-system-arm is not on PATH"), running_target(targets.microbit()):
+        pass
 
 
 def test_each_board_on_the_desk_gets_the_board_suite() -> None:
@@ -105,9 +101,3 @@ def test_each_board_on_the_desk_gets_the_board_suite() -> None:
     # A board on the desk keeps its main.py: a test that replaces it runs on none.
     (left_out,) = [test for test in tests if not test.endswith(tuple(f"[{board}]" for board in boards))]
     assert left_out.endswith("::test_main_py_of_the_board_does_not_run[NOTSET]")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT for one process")
-def test_a_suite_in_the_background_can_interrupt_what_it_starts(tmp_path: Path) -> None:
-    summary = run_suite(tmp_path, "-k", "ctrl_c", started=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
-    line_about(summary, "test_of_ctrl_c", "PASSED")

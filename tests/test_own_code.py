@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fastflight.own_code import BEGIN, ECHO, RUN, RUN_IN_MAIN, pieces, show, wrap, wrap_for_program
 from fastflight.protocol.raw_repl import PLAIN_BYTES
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=400)
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=120)
 
 
 def run(code: bytes | str, main: dict[str, Any]) -> None:

@@ -155,16 +155,15 @@ def test_a_program_that_prints_a_traceback_and_goes_on(run: Run, program: Path) 
     assert results(run, "--devices", "lab-1") == {"lab-1": "accepted"}
 
 
-@pytest.mark.parametrize("name", ["accepted-x", "accepted-", "accepted-²", "²", "-1", "trials"])
-def test_names_that_are_no_version_are_left_alone(
-    run: Run, location: str, boards: Path, program: Path, name: str
-) -> None:
+def test_names_that_are_no_version_are_left_alone(run: Run, location: str, boards: Path, program: Path) -> None:
     """Whoever put them there: neither the command nor the launcher on the board fails over them."""
+    names = {"accepted-x", "accepted-", "accepted-²", "²", "-1", "trials"}
     (boards / "lab-1" / "deploy").mkdir()
-    (boards / "lab-1" / "deploy" / name).write_text("")
+    for name in names:
+        (boards / "lab-1" / "deploy" / name).write_text("")
     assert results(run, "--devices", "lab-1") == {"lab-1": "accepted"}
     assert restart(location, "lab-1", boards / "lab-1") == "1"
-    assert (boards / "lab-1" / "deploy" / name).exists()
+    assert names <= {path.name for path in (boards / "lab-1" / "deploy").iterdir()}
 
 
 def test_the_agent_is_the_sign_of_health(run: Run, location: str, boards: Path, program: Path) -> None:

@@ -65,8 +65,7 @@ PRINTED = {
 }
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
-@pytest.mark.parametrize("command", PRINTED)
+@pytest.mark.parametrize(("command", "encoding"), list(zip(PRINTED, ["ascii", "cp1252"] * 2, strict=True)))
 def test_characters_that_the_output_cannot_encode(tmp_path: Path, command: str, encoding: str) -> None:
     (tmp_path / "caf\u00e9 \u20ac \u6f22.txt").write_text("")
     (tmp_path / "a.csv").write_text("a\ncaf\u00e9 \u20ac\n", "utf-8")

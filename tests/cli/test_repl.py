@@ -144,23 +144,28 @@ def piped(server: str, text: bytes, *arguments: str) -> subprocess.CompletedProc
     )
 
 
-def test_keys_go_to_the_board_and_its_output_to_the_terminal(at: tuple[str, ...]) -> None:
-    with repl(*at) as terminal:
-        terminal.type(b"6 * 7\r")
-        assert b"\n42\r\n" in terminal.wait_for(b"42\r\n>>> ")
-        code, shown = terminal.end()
-    assert (code, shown) == (0, b"\r\n")
-
-
-def test_every_key_but_one_reaches_the_board_unchanged(at: tuple[str, ...]) -> None:
+def test_every_key_but_one_goes_to_the_board_and_its_output_to_the_terminal_and_the_log(
+    at: tuple[str, ...], tmp_path: Path
+) -> None:
     keys = bytes(byte for byte in range(256) if byte not in (*LEAVE, *b"Z")) + b"\x1b[A\x1b[3~\t" + "ä€".encode()
-    with repl(*at) as terminal:
+    log = tmp_path / "board.log"
+    log.write_bytes(b"before\n")
+    with repl(*at, "--log", str(log)) as terminal:
         terminal.type(READ_KEYS)
         terminal.wait_for(b"\ngo\r\n")
         terminal.type(keys + b"Z")
         shown = terminal.wait_for(b" end").removesuffix(b" end").strip()
         assert bytes.fromhex(shown.decode()) == keys
-        assert terminal.end()[0] == 0
+        terminal.wait_for(PROMPT)
+        terminal.type(b"'ab' * 2\r")
+        assert b"\n'abab'\r\n" in terminal.wait_for(b"'abab'\r\n>>> ")
+        assert terminal.end() == (0, b"\r\n")
+    content = log.read_bytes()
+    assert content.startswith(b"before\n")
+    assert content.endswith(b"\r\n'abab'\r\n>>> ")
+    if server := at[0]:
+        with FastFlightClient(server) as client:
+            assert [each.holder for each in client.devices()] == [None]
 
 
 def test_the_program_goes_on_until_ctrl_c_is_typed(tmp_path: Path) -> None:
@@ -175,19 +180,12 @@ def test_the_program_goes_on_until_ctrl_c_is_typed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_restores_the_terminal(at: tuple[str, ...], number: signal.Signals) -> None:
-    with repl(*at) as terminal:
+def test_a_signal_restores_the_terminal(server: str, number: signal.Signals) -> None:
+    with repl(server) as terminal:
         terminal.type(b"6 * 7\r")
         terminal.wait_for(b"42\r\n>>> ")
         code, shown = terminal.end(number)
     assert (code, shown) == (130, b"\r\ninterrupted\r\n")
-
-
-def test_the_line_is_free_afterwards(server: str) -> None:
-    with repl(server) as terminal:
-        terminal.end()
-    with FastFlightClient(server) as client:
-        assert [each.holder for each in client.devices()] == [None]
 
 
 def test_a_busy_device_is_refused_with_its_holder(server: str) -> None:
@@ -195,18 +193,6 @@ def test_a_busy_device_is_refused_with_its_holder(server: str) -> None:
         refused = piped(server, b"")
     assert refused.returncode == 1
     assert b"an interactive session" in refused.stderr
-
-
-def test_output_is_appended_to_the_log(at: tuple[str, ...], tmp_path: Path) -> None:
-    log = tmp_path / "board.log"
-    log.write_bytes(b"before\n")
-    with repl(*at, "--log", str(log)) as terminal:
-        terminal.type(b"'ab' * 2\r")
-        terminal.wait_for(b"\n'abab'\r\n>>> ")
-        terminal.end()
-    content = log.read_bytes()
-    assert content.startswith(b"before\n")
-    assert content.endswith(b"\r\n'abab'\r\n>>> ")
 
 
 def test_a_log_that_cannot_be_written_ends_the_session_with_its_name(server: str) -> None:
@@ -218,8 +204,8 @@ def test_a_log_that_cannot_be_written_ends_the_session_with_its_name(server: str
     assert b"error: /dev/full: No space left on device" in failed.stderr
 
 
-def test_bytes_are_shown_in_hexadecimal(at: tuple[str, ...]) -> None:
-    with repl(*at, "--hex") as terminal:
+def test_bytes_are_shown_in_hexadecimal(server: str) -> None:
+    with repl(server, "--hex") as terminal:
         terminal.type(b"1\r")
         terminal.wait_for(b"> 31 0d")
         terminal.wait_for(b"< ")
@@ -320,13 +306,10 @@ def test_a_lost_board_is_an_error_without_reconnect() -> None:
 
 
 def test_text_from_a_pipe_is_typed_line_by_line(at: tuple[str, ...]) -> None:
-    done = piped(at[0], b"x = 6\r\nprint(x * 7)\n", *at[1:])
+    """And a program may print after the end of the input."""
+    done = piped(at[0], b"x = 6\r\nprint(x * 7)\nimport time; time.sleep(0.5); print('a' + 'b')\n", *at[1:])
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"print(x * 7)\r\n42\r\n>>> " in done.stdout
-
-
-def test_a_program_may_print_after_the_end_of_the_input(server: str) -> None:
-    done = piped(server, b"import time; time.sleep(0.5); print('a' + 'b')\n")
     assert b"\nab\r\n>>> " in done.stdout
 
 
@@ -335,9 +318,3 @@ def test_a_board_that_is_lost_without_a_terminal_is_an_error() -> None:
         lost = piped(location, b"import machine; machine.bootloader()\n")
     assert lost.returncode == 3
     assert b"error: the device closed the line" in lost.stderr
-
-
-def test_a_board_needs_no_server(tmp_path: Path) -> None:
-    done = piped("", b"print(6 * 7)\n", "--device", f"sim:?files={tmp_path}&telemetry=0")
-    assert done.returncode == 0, done.stderr
-    assert b"\n42\r\n" in done.stdout

@@ -65,10 +65,6 @@ class Scene(contextlib.ExitStack):
         return connection
 
 
-def nothing(scene: Scene, child: Child) -> Check:
-    return lambda: None
-
-
 def streams(scene: Scene, child: Child) -> Check:
     """Endless ones that are read, on both paths, and live ones."""
     ends: list[str] = []
@@ -213,7 +209,6 @@ def _exchanged(tool: socket.socket, data: bytes) -> bytes:
 
 # Those of a row share a server, and have nothing else in common.
 TROUBLES: dict[str, tuple[tuple[Callable[[Scene, Child], Check], ...], tuple[str, ...]]] = {
-    "nothing": ((nothing,), ()),
     "streams, readers that do not read, boards that are gone": (
         (streams, readers_that_do_not_read, boards_that_are_gone),
         ("--device", "hung={hung}", "--device", "unplugged={unplugged}", "--device", "unreachable={unreachable}"),

@@ -110,7 +110,7 @@ def test_an_end_that_nobody_asked_for_is_an_error(leaves: str, says: bytes) -> N
             assert child.wait() == 3
 
 
-@pytest.mark.parametrize("form", [[], ["--json"], ["--raw"]], ids=["text", "json", "raw"])
+@pytest.mark.parametrize("form", [[], ["--raw"]], ids=["text", "raw"])
 def test_a_reader_that_has_enough(location: str, form: list[str]) -> None:
     """`tail demo | head -1`: nothing is wrong, and nothing is said."""
     command = [sys.executable, "-m", "fastflight", "tail", "demo", *form]

@@ -33,12 +33,12 @@ while True:
 SILENT = "while True:\n    pass\n"
 PROMPTS = "import time\nwhile True:\n    print('>>> ', end='')\n    time.sleep(0.01)\n"
 AIOREPLS = "import time\nwhile True:\n    print('\\n--> ', end='')\n    time.sleep(0.01)\n"
-# How often each is asked: the first as often as the rule says.
+# How often each is asked: far more often than the budget of bytes would allow if each request sent one.
 PROGRAMS = {
-    "prints": (PRINTS, 10_000),
-    "silent": (SILENT, 300),
-    "prints prompts": (PROMPTS, 300),
-    "prints the prompt of aiorepl": (AIOREPLS, 300),
+    "prints": (PRINTS, 500),
+    "silent": (SILENT, 40),
+    "prints prompts": (PROMPTS, 40),
+    "prints the prompt of aiorepl": (AIOREPLS, 40),
 }
 
 

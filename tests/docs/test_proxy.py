@@ -10,7 +10,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from fastflight.access.tokens import Book, issued
 from fastflight.client import Credentials, FastFlightClient
 from fastflight.service.requests import DeviceSession
 from fastflight.service.wire import encode
+from tests.support.waiting import until
 
 CONFIGURATION = (Path(__file__).parents[2] / "docs" / "proxy" / "nginx.conf").read_text()
 SERVICE = "/arrow.flight.protocol.FlightService/"
@@ -167,23 +167,21 @@ def test_a_plain_client_logs_in_and_sends_no_encoding(proxied: Proxied) -> None:
     listed = list(client.list_flights(b"", flight.FlightCallOptions(headers=[header])))
     client.close()
     assert listed
-    while not (lines := proxied.logged(f"{SERVICE}ListFlights")):  # nginx logs a call when it is over
-        time.sleep(0.01)
-    line = lines[-1]
+    line = until(lambda: proxied.logged(f"{SERVICE}ListFlights"))[-1]  # nginx logs a call when it is over
     assert "encoding=- accepts=identity, deflate, gzip" in line
 
 
 @pytest.mark.parametrize("method", ["DoGet", "GetFlightInfo", "DoAction", "DoPut", "DoExchange", "Handshake"])
 def test_a_packed_message_is_refused_before_the_server_sees_it(proxied: Proxied, method: str) -> None:
-    before = proxied.peak()
+    before, count = proxied.peak(), len(proxied.logged(SERVICE + method))
     with proxied.channel(compression=grpc.Compression.Gzip) as channel:
         call = channel.stream_stream(SERVICE + method)(iter([b"\x0a" + bytes(UNPACKED)]), timeout=SECONDS)
         with pytest.raises(grpc.RpcError) as raised:
             list(call)
     assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED
     assert "compressed messages are refused" in raised.value.details()
-    assert "encoding=gzip" in (line := proxied.logged(SERVICE + method)[-1])
-    assert "upstream=- " in line
+    line = until(lambda: proxied.logged(SERVICE + method)[count:])[-1]
+    assert "encoding=gzip" in line and "upstream=- " in line
     assert proxied.peak() < before + ROOM
 
 
@@ -224,9 +222,7 @@ def test_the_compressed_flag_alone_unpacks_nothing(proxied: Proxied, encodings: 
                 answer.read(int.from_bytes(head[:3], "big"))
                 # A reset of the stream, or its end with data or a head.
                 ended = head[3] == 3 or head[3] in (0, 1) and bool(head[4] & 1)
-    while len(proxied.logged(f"{SERVICE}DoGet")) == count:  # written a moment after the answer
-        time.sleep(0.01)
-    told = proxied.logged(f"{SERVICE}DoGet")[-1]
+    told = until(lambda: proxied.logged(f"{SERVICE}DoGet")[count:])[-1]  # written a moment after the answer
     assert "upstream=- " in told or "status=13" in told, told
     assert proxied.peak() < before + (24 << 20)
 

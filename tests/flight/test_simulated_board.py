@@ -361,7 +361,8 @@ def test_reading_while_the_board_prints(serve: Serve, tmp_path: Path, mode: str)
 
 
 @pytest.mark.parametrize("keys", [
-    {"type": "device.file", "path": "/long.csv", "batch_rows": 10, "flush_ms": 0},
+    # Without a schema the whole file would be read first, to find the types.
+    {"type": "device.file", "path": "/long.csv", "batch_rows": 10, "flush_ms": 0, "schema": {"a": "int8", "b": "int8"}},
     {"type": "device.exec", "code": "while True: print('again')"},
     {"type": "device.exec", "code": "print('once')\nwhile True: pass"},
 ], ids=["file", "chatty code", "silent code"])  # fmt: skip
