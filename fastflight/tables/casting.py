@@ -1,4 +1,4 @@
-"""Casts columns of text to a type. A cell that does not fit becomes null.
+"""Casts columns of text to a type, and columns to wider types. A cell that does not fit becomes null.
 
 Blanks around a value do not count, and a word for a missing value (`kinds.NULLS`) is null, except in columns of text. A
 moment without a zone is UTC in a column with a zone, and a column without one takes moments with a zone as UTC.
@@ -7,12 +7,18 @@ moment without a zone is UTC in a column with a zone, and a column without one t
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fastflight.errors import RequestError
 from fastflight.tables.kinds import INFINITIES, MINUS_INFINITIES, NANS, NULLS
-from fastflight.tables.schemas import holds_decimals
+from fastflight.tables.schemas import MAX_LIST_VALUES, has_large_list, holds_decimals, project, schema_from_names
+
+if TYPE_CHECKING:
+    from fastflight.tables.codec import Layout
 
 TEXT = pa.string()
 _DAY_ONE = "1970-01-01T"
@@ -51,10 +57,7 @@ def cast(column: pa.Array, type_: pa.DataType, decimal: str = ".") -> tuple[pa.A
         cleaned = _plain_words(cleaned)
     if decimal != "." and (pa.types.is_floating(type_) or pa.types.is_decimal(type_)):
         cleaned = pc.replace_substring_regex(cleaned, r"^([+-]?[0-9]*)" + re.escape(decimal) + r"([0-9])", r"\1.\2")
-    try:
-        values = _cast(cleaned, type_)
-    except pa.ArrowInvalid:
-        values = _cast_each(cleaned, type_)
+    values = cast_each(cleaned, type_, _cast)
     return values, _misfits(column, cleaned, values)
 
 
@@ -76,18 +79,26 @@ def _plain_words(column: pa.Array) -> pa.Array:
     return column
 
 
-def _cast_each(cleaned: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Cast each distinct cell on its own. A cell that cannot be cast becomes null."""
-    fitting, values = [], []
-    for index, cell in enumerate(different := cleaned.unique().drop_null()):
-        try:
-            values.append(_cast(different.slice(index, 1), type_))
-        except pa.ArrowInvalid:
-            continue
-        fitting.append(cell)
-    if not fitting:
-        return pa.nulls(len(cleaned), type_)
-    return pc.take(pa.concat_arrays(values), pc.index_in(cleaned, value_set=pa.array(fitting, cleaned.type)))
+def cast_each(column: pa.Array, type_: pa.DataType, cast: Callable[[pa.Array, pa.DataType], pa.Array]) -> pa.Array:
+    """Return a column as `type_`. A value for which `cast` raises `pa.ArrowInvalid` becomes null."""
+    try:
+        return cast(column, type_)
+    except pa.ArrowInvalid:
+        different = column.unique()
+        return _cast_halves(different, type_, cast).take(pc.index_in(column, value_set=different))
+
+
+def _cast_halves(column: pa.Array, type_: pa.DataType, cast: Callable[[pa.Array, pa.DataType], pa.Array]) -> pa.Array:
+    """Do the same. What cannot be cast is halved, so few misfits among many values cost few casts."""
+    try:
+        return cast(column, type_)
+    except pa.ArrowInvalid:
+        if len(column) == 1:
+            return pa.nulls(1, type_)
+        half = len(column) // 2
+        return pa.concat_arrays(
+            [_cast_halves(column.slice(0, half), type_, cast), _cast_halves(column.slice(half), type_, cast)]
+        )
 
 
 def _cast(column: pa.Array, type_: pa.DataType) -> pa.Array:
@@ -111,3 +122,73 @@ def _cast_moments(column: pa.Array, type_: pa.DataType) -> pa.Array:
     except pa.ArrowInvalid:
         other = column.cast(pa.timestamp(type_.unit, None if type_.tz else "UTC"))
         return other.cast(type_) if type_.tz is None else pc.assume_timezone(other, "UTC").cast(type_)
+
+
+# The caller of `widen` knows that all values fit: that no whole number has more digits than a double, for example.
+_WIDER = {
+    (pa.int64(), pa.uint64()),
+    (pa.int64(), pa.float64()),
+    (pa.date32(), pa.timestamp("us")),
+    (pa.date32(), pa.timestamp("ns")),
+    (pa.timestamp("us"), pa.timestamp("ns")),
+    (pa.timestamp("us", "UTC"), pa.timestamp("ns", "UTC")),
+}
+
+
+def can_widen(narrow: pa.Schema, wide: pa.Schema) -> bool:
+    """Whether `widen` can turn batches of `narrow` into batches of `wide`."""
+    return all(
+        _can_widen(narrow.field(name).type, wide.field(name).type) for name in wide.names if name in narrow.names
+    )
+
+
+def _can_widen(narrow: pa.DataType, wide: pa.DataType) -> bool:
+    if narrow == wide or pa.types.is_null(narrow) or (narrow, wide) in _WIDER:
+        return True
+    if pa.types.is_list(narrow) and pa.types.is_list(wide):
+        return _can_widen(narrow.value_type, wide.value_type)
+    if pa.types.is_struct(narrow) and pa.types.is_struct(wide):
+        fields, others = pa.schema(list(narrow)), pa.schema(list(wide))
+        return {*fields.names} <= {*others.names} and can_widen(fields, others)
+    return False
+
+
+def widen(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return `batch` with the columns and types of `schema`. Columns that it does not have are null."""
+    columns = []
+    for field in schema:
+        place = batch.schema.get_field_index(field.name)
+        column = pa.nulls(batch.num_rows, field.type) if place < 0 else batch.column(place)
+        if column.type != field.type:
+            is_nested = pa.types.is_nested(field.type)
+            column = pa.array(column.to_pylist(), field.type) if is_nested else column.cast(field.type)
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def readable_schema(layout: Layout) -> pa.Schema:
+    """Return the columns to read by a layout's schema. `RequestError` if its format cannot hold one of the types."""
+    schema = project(schema_from_names(layout.schema or {}), layout.columns)
+    cell, holds = ("CSV cell", is_castable) if layout.format == "csv" else ("JSON value", _is_json)
+    for field in schema:
+        if not holds(field.type):
+            others = "a jsonl or arrow" if layout.format == "csv" else "an arrow or packed"
+            raise RequestError(
+                f"a {cell} can not hold {field.type}",
+                where=f"schema.{field.name}",
+                hint=f"Read it as string, or keep such columns in {others} file",
+            )
+        if has_large_list(field.type):
+            raise RequestError(
+                f"a list of objects with more than {MAX_LIST_VALUES} values",
+                where=f"schema.{field.name}",
+                hint="Read it as string, which is its JSON text, or name fewer of its fields",
+            )
+    return schema
+
+
+def _is_json(type_: pa.DataType) -> bool:
+    if pa.types.is_list(type_) or pa.types.is_struct(type_):
+        return all(_is_json(type_.field(index).type) for index in range(type_.num_fields))
+    unreadable = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_time, pa.types.is_duration)
+    return is_castable(type_) and not any(test(type_) for test in unreadable)

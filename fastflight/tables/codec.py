@@ -12,7 +12,7 @@ file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -69,30 +69,6 @@ class Layout:
     sample_rows: int | None = None
     text: TextOptions = TextOptions()
     kinds: Mapping[str, Shape] | None = None
-
-
-def read_in_runs(rows: int, read: Callable[[slice], pa.RecordBatch]) -> tuple[list[pa.RecordBatch], list[int]]:
-    """Read `rows` rows with `read`, which raises `pa.ArrowInvalid` for a run that holds a bad row.
-
-    Returns the batches and the indices of the bad rows. A run that fails is halved, and the run after a success is
-    doubled: each row is read a bounded number of times, however many are bad.
-    """
-    batches: list[pa.RecordBatch] = []
-    failed: list[int] = []
-    start, size = 0, rows
-    while start < rows:
-        stop = min(start + size, rows)
-        try:
-            batches.append(read(slice(start, stop)))
-        except pa.ArrowInvalid:
-            if stop - start > 1:
-                size = (stop - start) // 2
-                continue
-            failed.append(start)
-        else:
-            size *= 2
-        start = stop
-    return batches, failed
 
 
 class RowReader(Protocol):

@@ -34,17 +34,26 @@ def learn_column(column: pa.Array, known: Kind, decimal: str = ".") -> tuple[Kin
         known |= kinds_of(column.slice(0, _FIRST_CELLS).drop_null().to_pylist(), decimal)
     if Kind.TEXT in known:
         return Kind.TEXT, column
-    if known & ~Kind.SPELLED and (found := _learn_plain(column, known, decimal)):
-        return found
-    kinds = kinds_in(column, known, decimal)
-    return kinds, cast(column, type_of(kinds), decimal)[0]
+    values = None
+    if plain := _cast_plain(column, known, decimal):
+        values, doubtful = plain
+        known = kinds_in(doubtful, known)
+    else:
+        known = kinds_in(column, known, decimal)
+    if values is None or values.type != type_of(known):
+        values = cast(column, type_of(known), decimal)[0]
+    return (known | kinds_of_integers(values) if pa.types.is_integer(values.type) else known), values
 
 
-def _learn_plain(column: pa.Array, known: Kind, decimal: str) -> tuple[Kind, pa.Array] | None:
-    """Do the same if a cast to the type of the known kinds succeeds; else return None."""
+def _cast_plain(column: pa.Array, known: Kind, decimal: str) -> tuple[pa.Array, pa.Array] | None:
+    """Return a column of numbers or times as the type of the known kinds, and the cells that may be of other kinds.
+
+    None if it holds other values, or if a cell cannot be cast.
+    """
     type_ = type_of(known)
-    plain_cells = _plain_times if not known & ~(_TIME | Kind.SPELLED) else _plain_numbers
-    if known & ~(_TIME | _NUMBER | Kind.SPELLED) or pa.types.is_string(type_):
+    is_time = not known & ~(_TIME | Kind.SPELLED)
+    is_number = not known & ~(_NUMBER | Kind.SPELLED)
+    if not known & ~Kind.SPELLED or pa.types.is_string(type_) or not (is_time or is_number):
         return None
     cells = column
     if Kind.SPELLED in known:
@@ -57,19 +66,13 @@ def _learn_plain(column: pa.Array, known: Kind, decimal: str) -> tuple[Kind, pa.
         values = cells.cast(type_)
     except pa.ArrowInvalid:
         return None
-    present = cells.drop_null() if cells.null_count else cells
-    if len(present):
-        plain = plain_cells(present, values)
-        if not plain.all():
-            rest, numbers = present, values.drop_null()
-            if plain.any():
-                rest, numbers = rest.filter(pa.array(~plain)), numbers.filter(pa.array(~plain))
-            if pa.types.is_floating(type_):
-                rest = without_exact(rest, numbers)
-            known = kinds_in(rest, known)
-            if type_of(known) != type_:
-                return known, (column if Kind.TEXT in known else cast(column, type_of(known), decimal)[0])
-    return (known | kinds_of_integers(values) if pa.types.is_integer(type_) else known), values
+    present, numbers = (cells.drop_null(), values.drop_null()) if cells.null_count else (cells, values)
+    plain = (_plain_times if is_time else _plain_numbers)(present, numbers)
+    if plain.all():
+        return values, present.slice(0, 0)
+    if plain.any():
+        present, numbers = present.filter(pa.array(~plain)), numbers.filter(pa.array(~plain))
+    return values, without_exact(present, numbers) if pa.types.is_floating(type_) else present
 
 
 def kinds_of_integers(column: pa.Array) -> Kind:
@@ -81,7 +84,7 @@ def kinds_of_integers(column: pa.Array) -> Kind:
 def _plain_numbers(cells: pa.Array, values: pa.Array) -> Flags:
     """Return for each cell, all of which are numbers to a cast, whether its number is exact for sure."""
     starts, lengths, data = cell_bytes(cells)
-    if not lengths.all() or (pa.types.is_floating(values.type) and lengths.mean() > SHORT_NUMBER):
+    if not len(cells) or not lengths.all() or (pa.types.is_floating(values.type) and lengths.mean() > SHORT_NUMBER):
         return np.zeros(len(cells), np.bool_)
     first = data[starts]
     negative = first == ord("-")
@@ -102,6 +105,8 @@ def _plain_numbers(cells: pa.Array, values: pa.Array) -> Flags:
 
 def _plain_times(cells: pa.Array, values: pa.Array) -> Flags:
     """Return for each cell, all of which are times to a cast, whether it is a date, or a moment with seconds."""
+    if not len(cells):
+        return np.zeros(0, np.bool_)
     starts, lengths, data = cell_bytes(cells)
     plain: Flags = lengths == len("2026-01-31")
     if not pa.types.is_date32(values.type):
@@ -129,15 +134,6 @@ def kinds_in(column: pa.Array, known: Kind, decimal: str = ".") -> Kind:
         if Kind.TEXT in kind:
             return Kind.TEXT
         if not kind & ~known:  # a form that no pattern has
-            if Kind.FLOAT in known and decimal == ".":
-                rest = _without_exact(rest)
             return known | kinds_of(rest.unique().to_pylist(), decimal)
         known |= kind
     return known
-
-
-def _without_exact(cells: pa.Array) -> pa.Array:
-    try:
-        return without_exact(cells, cells.cast(pa.float64()))
-    except pa.ArrowInvalid:  # other values are among them
-        return cells

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from fastflight.tables.bare import empty
-from fastflight.tables.casting import TEXT, cast
+from fastflight.tables.casting import TEXT, cast, readable_schema
 from fastflight.tables.codec import Layout
 from fastflight.tables.column_kinds import learn_column
 from fastflight.tables.dialect import Cell, Dialect, require_names
@@ -29,7 +29,6 @@ from fastflight.tables.rows import BLOCK_BYTES, RowBlock, RowSplitter, row_patte
 from fastflight.tables.schemas import project
 from fastflight.tables.shapes import Shape, columns_of, joined
 from fastflight.tables.summary import ReadSummary
-from fastflight.tables.text_schema import readable_schema
 from fastflight.tables.transcoding import BOM, is_utf8
 
 # pyarrow's reader starts a thread for each call. Up to so many bytes, Python is faster.

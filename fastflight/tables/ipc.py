@@ -96,11 +96,9 @@ class MessageSplitter:
 
     def __init__(self) -> None:
         self._pending = bytearray()
-        self._offset = 0
+        # The bytes that must have come before it is worth to look at them again.
         self._need = 8
-        self._body: int | None = None
-        self._kind = 0
-        self._begun = False
+        self.offset = 0  # where the next message starts
         self.ended = False
 
     @property
@@ -108,70 +106,60 @@ class MessageSplitter:
         """The number of bytes that wait for the rest of their message."""
         return 0 if self.ended else len(self._pending)
 
-    @property
-    def offset(self) -> int:
-        """The offset at which the next message starts."""
-        return self._offset
-
     def feed(self, data: bytes) -> Iterator[IpcMessage]:
         """Yield the messages that `data` completes.
 
         This is a generator, so that the caller handles a message before an error in a later one is raised.
         """
-        if not self.ended:
-            self._pending += data
-        while not self.ended and len(self._pending) >= self._need:
-            message = self._step()
-            if message is not None:
-                yield message
+        self._pending += b"" if self.ended else data
+        while (message := self._next()) is not None:
+            yield message
 
-    def _step(self) -> IpcMessage | None:
-        """Parse the next part of the framing, whose `_need` bytes have come. Returns a message once it is whole."""
-        if self._body is not None:
-            message = IpcMessage(self._offset, bytes(self._pending[: self._need]), self._kind)
-            self._drop(self._need)
-            return message
-        if not self._begun and self._pending.startswith(FILE_MAGIC):
+    def _next(self) -> IpcMessage | None:
+        """Remove and return the next message, once it is whole."""
+        if not self.offset and self._pending.startswith(FILE_MAGIC):
             self._drop(len(FILE_MAGIC))
-            self._begun = True
+        if self.ended or len(self._pending) < self._need:
             return None
-        self._begun = True
         if self._pending[:4] != _CONTINUATION:
-            raise broken("no Arrow message starts here", self._offset)
+            raise broken("no Arrow message starts here", self.offset)
         size = int.from_bytes(self._pending[4:8], "little", signed=True)
         if size == 0:
             self._drop(8)
             self.ended = True
-        elif not 0 < size <= MAX_METADATA_BYTES or size % 8:
-            raise broken(f"a message says that its metadata has {size} bytes", self._offset)
-        elif len(self._pending) < 8 + size:
-            self._need = 8 + size
-        else:
-            self._need = 8 + size + self._read_metadata(bytes(self._pending[8 : 8 + size]))
-        return None
+            return None
+        if not 0 < size <= MAX_METADATA_BYTES or size % 8:
+            raise broken(f"a message says that its metadata has {size} bytes", self.offset)
+        self._need = 8 + size
+        if len(self._pending) < self._need:
+            return None
+        kind, body = self._kind_and_body(bytes(self._pending[8 : 8 + size]))
+        self._need += body
+        if len(self._pending) < self._need:
+            return None
+        message = IpcMessage(self.offset, bytes(self._pending[: self._need]), kind)
+        self._drop(self._need)
+        return message
 
-    def _read_metadata(self, metadata: bytes) -> int:
-        """Return the size of the body, and remember it and the kind of the message."""
+    def _kind_and_body(self, metadata: bytes) -> tuple[int, int]:
+        """Return the kind of a message and the size of its body."""
         try:
             message = Flatbuffer.root(metadata)
-            self._kind = message.scalar(1, "<B")
-            body = message.scalar(3, "<q")
+            kind, body = message.scalar(1, "<B"), message.scalar(3, "<q")
         except ValueError as error:
-            raise broken(f"a message can not be read: {error}", self._offset) from None
+            raise broken(f"a message can not be read: {error}", self.offset) from None
         if not 0 <= body <= MAX_BODY_BYTES:
             raise DataError(
                 f"a message says that its body has {body} bytes",
-                where=f"byte {self._offset}",
+                where=f"byte {self.offset}",
                 hint=f"At most {MAX_BODY_BYTES}: write the file with smaller record batches",
             )
-        self._body = body
-        return body
+        return kind, body
 
     def _drop(self, size: int) -> None:
         del self._pending[:size]
-        self._offset += size
+        self.offset += size
         self._need = 8
-        self._body = None
 
 
 class Dictionaries:

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.json
 
 from fastflight.errors import DataError
-from fastflight.tables.casting import TEXT, cast, is_text
+from fastflight.tables.casting import TEXT, cast, is_text, readable_schema
 from fastflight.tables.codec import Layout
 from fastflight.tables.exact import are_exact, has_negative_zero
 from fastflight.tables.json_objects import parse_object, raw_values, with_json_words
@@ -33,7 +33,6 @@ from fastflight.tables.schemas import (
 )
 from fastflight.tables.shapes import Number, Shape, columns_of, joined
 from fastflight.tables.summary import ReadSummary
-from fastflight.tables.text_schema import readable_schema
 from fastflight.tables.transcoding import is_utf8
 
 # Values that one batch of a table with nested columns has room for. Arrow makes room for missing keys as well: `{}`

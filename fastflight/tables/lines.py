@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.tables.bare import empty
+from fastflight.tables.casting import readable_schema
 from fastflight.tables.codec import Layout, TextOptions
 from fastflight.tables.csv import CsvGrammar
 from fastflight.tables.dialect import Dialect
@@ -30,7 +31,6 @@ from fastflight.tables.jsonl import JsonGrammar
 from fastflight.tables.rows import RowBlock
 from fastflight.tables.schemas import schema_from_names
 from fastflight.tables.summary import ReadSummary
-from fastflight.tables.text_schema import readable_schema
 from fastflight.tables.writing import CsvWriter
 
 LineFormat = Literal["csv", "jsonl"]

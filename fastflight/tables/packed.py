@@ -9,6 +9,7 @@ Writing is the inverse. Packed has no nulls: null is a `DataError`, as is a valu
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ import pyarrow.compute as pc
 
 from fastflight.errors import DataError, RequestError, nearest
 from fastflight.tables.bare import plain_values
-from fastflight.tables.codec import Layout, read_in_runs
+from fastflight.tables.casting import cast_each
+from fastflight.tables.codec import Layout
 from fastflight.tables.record import Field, Record
 from fastflight.tables.schemas import conform, schema_from_names
 from fastflight.tables.summary import ReadSummary, shorten
@@ -38,7 +40,6 @@ class PackedReader:
 
     def __init__(self, layout: Layout) -> None:
         self._record = _record(layout)
-        self._dtype = self._record.dtype
         self.summary = ReadSummary(layout.on_error)
         self._pending = bytearray()
         self._offset = 0
@@ -71,8 +72,9 @@ class PackedReader:
     def feed(self, data: bytes) -> list[pa.RecordBatch]:
         self._pending += data
         batches = []
-        step = max(_BLOCK_BYTES // self._record.size, 1) * self._record.size
-        whole = len(self._pending) // self._record.size * self._record.size
+        size = self._record.dtype.itemsize
+        step = max(_BLOCK_BYTES // size, 1) * size
+        whole = len(self._pending) // size * size
         for start in range(0, whole, step):
             batches += self._read(bytes(self._pending[start : min(start + step, whole)]), self._offset + start)
         del self._pending[:whole]
@@ -81,44 +83,35 @@ class PackedReader:
 
     def finish(self) -> list[pa.RecordBatch]:
         if self._pending:
-            reason = f"the file ends after {len(self._pending)} of the {self._record.size} bytes of a record"
+            reason = f"the file ends after {len(self._pending)} of the {self._record.dtype.itemsize} bytes of a record"
             self.summary.reject(self._offset, reason)
             self._pending.clear()
         return []
 
     def _read(self, data: bytes, offset: int) -> list[pa.RecordBatch]:
-        values = np.frombuffer(data, self._dtype)
-        columns = [_column(values[f"f{index}"], field) for index, field in enumerate(self._record.fields)]
-        batch = pa.record_batch(columns, [field.name for field in self._record.fields])
-        parts, failed = read_in_runs(batch.num_rows, lambda run: self._convert(batch[run]))
-        for row in failed:
-            reason = self._explain(batch.slice(row, 1)) if self.summary.wants_reason else "the record does not fit"
-            self.summary.reject(offset + row * self._record.size, reason)
-        return [pa.concat_batches(parts)] if len(parts) > 1 else parts
-
-    def _convert(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        columns = [_cast(column, field.type) for column, field in zip(batch.columns, self._schema, strict=True)]
-        return pa.record_batch(columns, schema=self._schema)
-
-    def _explain(self, row: pa.RecordBatch) -> str:
-        """Return the reason why this row cannot be converted."""
-        for column, field in zip(row.columns, self._schema, strict=True):
-            try:
-                _cast(column, field.type)
-            except pa.ArrowInvalid:
-                return f"column {shorten(field.name)}: {shorten(column[0].as_py())} is not {field.type}"
-        return "the record does not fit"
+        values = np.frombuffer(data, self._record.dtype)
+        raw = [_column(values[field.key], field) for field in self._record.fields]
+        columns = [cast_each(column, field.type, _cast) for column, field in zip(raw, self._schema, strict=True)]
+        batch = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        if not any(column.null_count for column in columns):
+            return [batch]
+        fits = reduce(pc.and_, map(pc.is_valid, columns))
+        for row in pc.indices_nonzero(pc.invert(fits)).to_pylist():
+            place = next(place for place, column in enumerate(columns) if not column[row].is_valid)
+            field, value = self._schema.field(place), raw[place][row].as_py()
+            reason = f"column {shorten(field.name)}: {shorten(value)} is not {field.type}"
+            self.summary.reject(offset + row * self._record.dtype.itemsize, reason)
+        batch = batch.filter(fits)
+        return [batch] if batch.num_rows else []
 
 
 def _column(values: np.ndarray[Any, Any], field: Field) -> pa.Array:
     if field.code in "sc":
-        fixed = pa.binary(field.dtype.itemsize)
-        data = pa.py_buffer(np.ascontiguousarray(values).tobytes())
-        return pa.Array.from_buffers(fixed, len(values), [None, data]).cast(pa.binary())
+        fixed = pa.binary(values.dtype.itemsize)
+        return pa.Array.from_buffers(fixed, len(values), [None, pa.py_buffer(values.tobytes())]).cast(pa.binary())
     if field.code == "?":
         return pa.array(values != 0)
-    native = np.ascontiguousarray(values).astype(field.type.to_pandas_dtype(), copy=False)
-    return pa.array(native, field.type)
+    return pa.array(np.ascontiguousarray(values).astype(field.type.to_pandas_dtype(), copy=False), field.type)
 
 
 def _cast(column: pa.Array, target: pa.DataType) -> pa.Array:
@@ -152,8 +145,8 @@ class PackedWriter:
     def encode(self, batch: pa.RecordBatch) -> bytes:
         batch = conform(batch, self._schema)
         records = np.zeros(batch.num_rows, self._record.dtype)
-        for index, (column, field) in enumerate(zip(batch.columns, self._record.fields, strict=True)):
-            records[f"f{index}"] = self._values(column, field)
+        for column, field in zip(batch.columns, self._record.fields, strict=True):
+            records[field.key] = self._values(column, field)
         return records.tobytes()
 
     def finish(self) -> bytes:
@@ -166,7 +159,7 @@ class PackedWriter:
             raise DataError("a packed record can not hold null", where=where, hint="Fill or drop the nulls first")
         try:
             if field.code in "sc":
-                return _fixed(column, field)
+                return _fixed(column, field, self._record.dtype[field.key])
             if pa.types.is_temporal(column.type):
                 column = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
             values: np.ndarray[Any, Any] = column.cast(field.type).to_numpy(zero_copy_only=False)
@@ -178,7 +171,7 @@ class PackedWriter:
             ) from None
         if field.code in "ef":
             with np.errstate(over="ignore"):
-                narrow = values.astype(field.dtype)
+                narrow = values.astype(self._record.dtype[field.key])
             source = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
             if (np.isinf(narrow) & ~np.isinf(source)).any():
                 raise DataError(f"a value is too large for {field.code!r}", where=where, hint="Use d in the record")
@@ -186,8 +179,8 @@ class PackedWriter:
         return values
 
 
-def _fixed(column: pa.Array, field: Field) -> np.ndarray[Any, Any]:
-    width = field.dtype.itemsize
+def _fixed(column: pa.Array, field: Field, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    width = dtype.itemsize
     rows: list[bytes] = column.cast(pa.binary()).to_pylist()
     for row in rows:
         if len(row) > width:
@@ -196,4 +189,4 @@ def _fixed(column: pa.Array, field: Field) -> np.ndarray[Any, Any]:
                 where=f"column {field.name}",
                 hint="Shorten the values, or give the record a wider field",
             )
-    return np.frombuffer(b"".join(row.ljust(width, b"\0") for row in rows), f"V{width}")
+    return np.frombuffer(b"".join(row.ljust(width, b"\0") for row in rows), dtype)

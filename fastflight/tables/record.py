@@ -24,46 +24,33 @@ MAX_RECORD_BYTES = 64 * 1024
 EXAMPLE = 'For example record="<IhH" with columns=["time", "level", "flags"]'
 ORDERS = {"<": "<", "=": "<", ">": ">", "!": ">"}
 
-# struct code -> (numpy kind and size, Arrow type as read). A half float is widened: few clients know it.
-CODES: dict[str, tuple[str, pa.DataType]] = {
-    "b": ("i1", pa.int8()),
-    "B": ("u1", pa.uint8()),
-    "h": ("i2", pa.int16()),
-    "H": ("u2", pa.uint16()),
-    "i": ("i4", pa.int32()),
-    "I": ("u4", pa.uint32()),
-    "l": ("i4", pa.int32()),
-    "L": ("u4", pa.uint32()),
-    "q": ("i8", pa.int64()),
-    "Q": ("u8", pa.uint64()),
-    "e": ("f2", pa.float32()),
-    "f": ("f4", pa.float32()),
-    "d": ("f8", pa.float64()),
-    "?": ("u1", pa.bool_()),
-    "c": ("V1", pa.binary()),
-    "s": ("V", pa.binary()),
+# struct code -> numpy kind and size, in standard sizes without alignment.
+CODES = {
+    **{"b": "i1", "B": "u1", "h": "i2", "H": "u2", "i": "i4", "I": "u4", "l": "i4", "L": "u4", "q": "i8", "Q": "u8"},
+    **{"e": "f2", "f": "f4", "d": "f8", "?": "u1", "c": "V1", "s": "V", "x": "V1"},
 }
+# Arrow types as read, if not that of the numpy type. A half float is widened: few clients know it.
+_TYPES = {"e": pa.float32(), "?": pa.bool_(), "c": pa.binary(), "s": pa.binary()}
 # `struct` skips ASCII white space, and refuses any other.
 _ITEM = re.compile(r"([0-9]{0,6})([a-zA-Z?])\s*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One value of a record."""
+    """One value of a record: its name, its place in `Record.dtype`, its `struct` code, and its type as read."""
 
     name: str
+    key: str
     code: str
     type: pa.DataType
-    dtype: np.dtype[np.void] | np.dtype[np.generic]
-    offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The fields of a record and its size in bytes."""
+    """The fields of a record, and the numpy type of one record, padding included."""
 
     fields: tuple[Field, ...]
-    size: int
+    dtype: np.dtype[np.void]
 
     @classmethod
     def parse(cls, format_: str | None, names: Sequence[str] | None) -> Record:
@@ -87,57 +74,39 @@ class Record:
             raise RequestError(f"the record format is wrong: {error}", where="record", hint=EXAMPLE) from None
         if not 0 < size <= MAX_RECORD_BYTES:
             raise RequestError(f"a record of {size} bytes", where="record", hint=f"1 to {MAX_RECORD_BYTES} bytes")
-        slots = _slots(items)
+        values = [
+            (code, f"V{count}") if code == "s" else (code, order + CODES[code])
+            for count, code in items
+            for _ in range(1 if code == "s" else count)
+        ]
+        keys = [f"f{place}" for place in range(len(values))]
+        dtype = np.dtype([(key, kind) for key, (_, kind) in zip(keys, values, strict=True)])
+        slots = [(key, code) for key, (code, _) in zip(keys, values, strict=True) if code != "x"]
         _check_names(names, len(slots))
-        fields = []
-        for name, (code, width, offset) in zip(names or (), slots, strict=True):
-            kind, type_ = CODES[code]
-            dtype = np.dtype(f"V{width}" if code == "s" else order + kind)
-            fields.append(Field(name, code, type_, dtype, offset))
-        return cls(tuple(fields), size)
-
-    @property
-    def dtype(self) -> np.dtype[np.void]:
-        """The numpy type of one record. Its fields are named by position, so that any column name is possible."""
-        return np.dtype(
-            {
-                "names": [f"f{index}" for index in range(len(self.fields))],
-                "formats": [field.dtype for field in self.fields],
-                "offsets": [field.offset for field in self.fields],
-                "itemsize": self.size,
-            }
-        )
+        fields = [
+            Field(name, key, code, _TYPES.get(code) or pa.from_numpy_dtype(np.dtype(CODES[code])))
+            for name, (key, code) in zip(names or (), slots, strict=True)
+        ]
+        return cls(tuple(fields), dtype)
 
 
-def _items(format_: str) -> list[tuple[int | None, str]]:
-    items: list[tuple[int | None, str]] = []
+def _items(format_: str) -> list[tuple[int, str]]:
+    """Return how many of each code follow one another; for `s`, of how many bytes it is."""
+    items: list[tuple[int, str]] = []
     at = 1
     while at < len(format_):
         match = _ITEM.match(format_, at)
-        if match is None or match[2] not in (*CODES, "x"):
+        if match is None or match[2] not in CODES:
             raise RequestError(
                 f"{format_[at : at + 8]!r} in the record format is not known",
                 where="record",
-                hint=nearest(match[2] if match else format_[at], (*CODES, "x")),
+                hint=nearest(match[2] if match else format_[at], CODES),
             )
-        items.append((int(match[1]) if match[1] else None, match[2]))
+        if match[2] == "s" and match[1] and not int(match[1]):
+            raise RequestError("0s in the record format holds nothing", where="record", hint="Leave it out")
+        items.append((int(match[1] or 1), match[2]))
         at = match.end()
     return items
-
-
-def _slots(items: list[tuple[int | None, str]]) -> list[tuple[str, int, int]]:
-    """Return (code, width, offset) of each field, in standard sizes without alignment. The caller limits the total."""
-    slots: list[tuple[str, int, int]] = []
-    offset = 0
-    for count, code in items:
-        if code == "s" and count == 0:
-            raise RequestError("0s in the record format holds nothing", where="record", hint="Leave it out")
-        width = (count or 1) if code == "s" else struct.calcsize("<" + code)
-        for _ in range(1 if code == "s" or count is None else count):
-            if code != "x":
-                slots.append((code, width, offset))
-            offset += width
-    return slots
 
 
 def _check_names(names: Sequence[str] | None, fields: int) -> None:

@@ -24,36 +24,15 @@ MAX_DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}
 # Enough for "struct<...>" with a few hundred fields. A longer name is an attack on the parser below.
 MAX_TYPE_NAME_CHARACTERS = 8192
 
+_UNITS = ("s", "ms", "us", "ns")
 PLAIN_TYPES: dict[str, pa.DataType] = {
-    "null": pa.null(),
-    "bool": pa.bool_(),
-    "int8": pa.int8(),
-    "int16": pa.int16(),
-    "int32": pa.int32(),
-    "int64": pa.int64(),
-    "uint8": pa.uint8(),
-    "uint16": pa.uint16(),
-    "uint32": pa.uint32(),
-    "uint64": pa.uint64(),
-    "float": pa.float32(),
-    "float32": pa.float32(),
-    "double": pa.float64(),
-    "float64": pa.float64(),
-    "string": pa.string(),
-    "utf8": pa.string(),
-    "large_string": pa.large_string(),
-    "binary": pa.binary(),
-    "large_binary": pa.large_binary(),
-    "date32": pa.date32(),
-    "date32[day]": pa.date32(),
-    "date64": pa.date64(),
-    "date64[ms]": pa.date64(),
-    "time32[s]": pa.time32("s"),
-    "time32[ms]": pa.time32("ms"),
-    "time64[us]": pa.time64("us"),
-    "time64[ns]": pa.time64("ns"),
-    **{f"timestamp[{unit}]": pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")},
-    **{f"duration[{unit}]": pa.duration(unit) for unit in ("s", "ms", "us", "ns")},
+    name: pa.type_for_alias(name)
+    for name in (
+        *("null", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float", "float32", "double", "float64", "string", "utf8", "large_string", "binary", "large_binary"),
+        *("date32", "date32[day]", "date64", "date64[ms]", "time32[s]", "time32[ms]", "time64[us]", "time64[ns]"),
+        *(f"{kind}[{unit}]" for kind in ("timestamp", "duration") for unit in _UNITS),
+    )
 }
 
 # Type names of other languages, and the type to hint at: the nearest spelling would be a narrower type.

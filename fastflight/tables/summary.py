@@ -54,11 +54,6 @@ class ReadSummary:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def wants_reason(self) -> bool:
-        """Whether the next row would become an example. If not, callers skip the costly search for a reason."""
-        return self.on_error != "skip" or len(self.rejected_rows) < MAX_REJECTED_EXAMPLES
-
-    @property
     def is_empty(self) -> bool:
         """Whether there is nothing to tell besides the number of rows."""
         return not self.as_dict().keys() - {"rows"}

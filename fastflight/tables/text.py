@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias
 import pyarrow as pa
 
 from fastflight.errors import DataError
+from fastflight.tables.casting import can_widen, readable_schema, widen
 from fastflight.tables.codec import Layout
 from fastflight.tables.csv import CsvGrammar
 from fastflight.tables.dialect import (
@@ -30,9 +31,7 @@ from fastflight.tables.jsonl import JsonGrammar
 from fastflight.tables.rows import BLOCK_BYTES, MAX_ROW_BYTES, RowBlock, RowSplitter
 from fastflight.tables.shapes import Shape
 from fastflight.tables.summary import ReadSummary, RejectedRow
-from fastflight.tables.text_schema import readable_schema
 from fastflight.tables.transcoding import Transcoder, is_utf8
-from fastflight.tables.widening import can_widen, widen
 
 # The first part of a file, from which the dialect is found, and the types if the request wants no more: some pages of
 # text, or some minutes of telemetry. It is held in memory.
