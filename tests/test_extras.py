@@ -32,7 +32,6 @@ RUN = (
     ("module", "words", "said"),
     [
         ("fastapi", SERVE, "--http needs the package fastapi"),
-        ("uvicorn", SERVE, "--http needs the package uvicorn"),
         ("cryptography", ["cert", "server", "localhost"], "`cert` needs the package cryptography"),
         ("paho", ["serve", "--fleet", "../fleet.toml"], "devices.demo.publish needs the package paho"),
         ("nats", ["serve", "--cluster", "nats://127.0.0.1:1"], "--cluster needs the package nats"),

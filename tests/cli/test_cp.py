@@ -10,6 +10,7 @@ import pytest
 from click.testing import Result
 
 from fastflight.client import FastFlightClient
+from tests.support.folders import files_below
 from tests.support.servers import serving
 
 Run = Callable[..., Result]
@@ -53,10 +54,6 @@ def here(boards: Path, location: str, tmp_path: Path, monkeypatch: pytest.Monkey
     return tmp_path
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 @pytest.mark.parametrize(
     ("arguments", "there"),
     [
@@ -76,12 +73,12 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_where_local_files_land(
     run: Run, boards: Path, here: Path, arguments: tuple[str, ...], there: list[str]
 ) -> None:
-    before = files(boards / "demo")
+    before = files_below(boards / "demo")
     result = run("cp", *arguments)
     assert (result.exit_code, result.stderr) == (0, "")
-    added = {path: content for path, content in files(boards / "demo").items() if path not in before}
+    added = {path: content for path, content in files_below(boards / "demo").items() if path not in before}
     assert added.keys() == set(there)
-    assert set(added.values()) <= set(files(here).values())
+    assert set(added.values()) <= set(files_below(here).values())
 
 
 @pytest.mark.parametrize(
@@ -103,12 +100,12 @@ def test_where_local_files_land(
 def test_where_files_of_a_board_land(
     run: Run, boards: Path, here: Path, arguments: tuple[str, ...], there: list[str]
 ) -> None:
-    before = files(here)
+    before = files_below(here)
     result = run("cp", *arguments)
     assert (result.exit_code, result.stderr) == (0, "")
-    added = {path: content for path, content in files(here).items() if path not in before}
+    added = {path: content for path, content in files_below(here).items() if path not in before}
     assert added.keys() == set(there)
-    assert set(added.values()) <= set(files(boards / "demo").values())
+    assert set(added.values()) <= set(files_below(boards / "demo").values())
 
 
 @pytest.mark.parametrize(
@@ -124,14 +121,17 @@ def test_where_files_of_a_board_land(
 def test_from_board_to_board(run: Run, boards: Path, here: Path, arguments: tuple[str, ...], there: list[str]) -> None:
     result = run("cp", *arguments)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert files(boards / "lab").keys() == set(there)
-    assert set(files(boards / "lab").values()) <= {*files(boards / "demo").values(), *files(here).values()}
+    assert files_below(boards / "lab").keys() == set(there)
+    assert set(files_below(boards / "lab").values()) <= {
+        *files_below(boards / "demo").values(),
+        *files_below(here).values(),
+    }
 
 
 def test_a_copy_on_one_board(run: Run, boards: Path, here: Path) -> None:
     assert run("cp", "demo:/data/log-1.csv", "demo:/data/log-1.csv").exit_code == 0
     assert run("cp", "-r", "demo:/data", "demo:/data/inner").exit_code == 0
-    copied = files(boards / "demo" / "data")
+    copied = files_below(boards / "demo" / "data")
     assert copied["inner/deep/x.bin"] == copied["deep/x.bin"]
     assert "inner/inner/deep/x.bin" not in copied
 
@@ -177,11 +177,11 @@ def test_what_is_unchanged_stays(run: Run, here: Path) -> None:
 def test_a_wrong_command_changes_nothing(
     run: Run, boards: Path, here: Path, arguments: tuple[str, ...], code: int, says: str
 ) -> None:
-    before = files(here), files(boards)
+    before = files_below(here), files_below(boards)
     result = run("cp", *arguments)
     assert (result.exit_code, result.stdout) == (code, "")
     assert says in " ".join(result.stderr.replace("│", " ").split())
-    assert (files(here), files(boards)) == before
+    assert (files_below(here), files_below(boards)) == before
 
 
 def test_the_first_failure_ends_the_command_and_what_was_copied_stays(run: Run, boards: Path, here: Path) -> None:

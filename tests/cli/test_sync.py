@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -21,6 +20,7 @@ from fastflight.client.device_files import DeviceFiles
 from fastflight.client.landing import RemoteEntry
 from fastflight.client.options import TreeCopyOptions
 from fastflight.client.tree_copy import PutTree
+from tests.support.folders import files_below
 from tests.support.servers import serving
 from tests.support.waiting import until
 
@@ -56,12 +56,7 @@ def write(folder: Path, files: dict[str, str]) -> None:
 
 
 def files(folder: Path) -> dict[str, str]:
-    """What is in `folder`. While a board writes there, a partial file may vanish before it is read."""
-    found = {}
-    for path in folder.rglob("*"):
-        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
-            found[str(path.relative_to(folder))] = path.read_text()
-    return found
+    return {path: content.decode() for path, content in files_below(folder).items()}
 
 
 def test_only_what_differs_is_written(run: Run, board: Path, here: Path) -> None:

@@ -20,6 +20,7 @@ from fastflight.client.tree_copy import GetTree
 from fastflight.client.work import Steps
 from fastflight.errors import BusyError, DataError, FileMissing, RequestError, Stopped
 from fastflight.service.requests import Request
+from tests.support.folders import files_below
 from tests.support.refusals import refused
 from tests.support.servers import serving
 
@@ -260,12 +261,6 @@ def plant(folder: Path, files: dict[str, bytes]) -> None:
         (folder / path).write_bytes(content)
 
 
-def grown(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
-    }
-
-
 FILES = {"a.bin": CONTENT, "deep/er/b.py": b"print('b')\n", "deep/empty": b"", "z é.txt": b"z"}
 
 
@@ -278,14 +273,14 @@ def test_a_folder_goes_there_and_back(do: Call, board: Path, tmp_path: Path, req
     copied = do("put_tree", "demo", f"/{name}/app", tmp_path / "src", progress=lambda *told: seen.append(told))
     assert copied == CopiedTree(tuple(sorted(FILES)), size, skipped=("link",))
     assert (seen[0], seen[-1]) == (("a.bin", 0, size), ("z é.txt", size, size))
-    assert grown(board / name / "app") == FILES
+    assert files_below(board / name / "app") == FILES
 
     plant(tmp_path / "back", {"kept": b"kept", "a.bin": b"old"})
     seen.clear()
     copied = do("get_tree", "demo", f"/{name}/app", tmp_path / "back", progress=lambda *told: seen.append(told))
     assert copied == CopiedTree(tuple(sorted(FILES)), size)
     assert (seen[0], seen[-1]) == (("a.bin", 0, size), ("z é.txt", size, size))
-    assert grown(tmp_path / "back") == {**FILES, "kept": b"kept"}
+    assert files_below(tmp_path / "back") == {**FILES, "kept": b"kept"}
 
 
 def test_what_is_ignored_stays_here(do: Call, board: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
@@ -293,7 +288,7 @@ def test_what_is_ignored_stays_here(do: Call, board: Path, tmp_path: Path, reque
     plant(tmp_path / "src", FILES)
     copied = do("put_tree", "demo", folder, tmp_path / "src", ignore=["er", "*.bin"])
     assert copied == CopiedTree(("deep/empty", "z é.txt"), copied.bytes, ignored=("a.bin", "deep/er/"))
-    assert set(grown(board / folder[1:])) == {"deep/empty", "z é.txt"}
+    assert set(files_below(board / folder[1:])) == {"deep/empty", "z é.txt"}
 
 
 def test_only_what_differs_is_moved(do: Call, board: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
@@ -304,12 +299,12 @@ def test_only_what_differs_is_moved(do: Call, board: Path, tmp_path: Path, reque
     plant(tmp_path / "src", {"deep/empty": b"not any more", "new": b"n"})
     second = do("put_tree", "demo", folder, tmp_path / "src", skip_unchanged=True)
     assert second == CopiedTree(("deep/empty", "new"), 13, ("a.bin", "deep/er/b.py", "z é.txt"))
-    assert grown(board / folder[1:]) == grown(tmp_path / "src")
+    assert files_below(board / folder[1:]) == files_below(tmp_path / "src")
 
     assert do("get_tree", "demo", folder, tmp_path / "src", skip_unchanged=True).files == ()
     plant(tmp_path / "src", {"a.bin": CONTENT[::-1]})
     assert do("get_tree", "demo", folder, tmp_path / "src", skip_unchanged=True).files == ("a.bin",)
-    assert grown(board / folder[1:]) == grown(tmp_path / "src")
+    assert files_below(board / folder[1:]) == files_below(tmp_path / "src")
 
 
 def test_a_name_that_leads_out_is_refused_before_anything_is_written(do: Call, board: Path, tmp_path: Path) -> None:

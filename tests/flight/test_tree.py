@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
+
+from tests.support.folders import files_below
 
 from .conftest import BoardServer, sha256
 
@@ -42,18 +43,12 @@ def files_in(rows: pa.Table) -> dict[str, bytes]:
     return files
 
 
-def below(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()
-    }
-
-
 def test_a_tree_goes_there_and_back(board: BoardServer, mode: str) -> None:
     put = board.put(rows_of(FILES), {**TREE, "mode": mode}, chunk=3)
     assert put.error is None
     assert (put.last["files"], put.last["bytes"], put.last["done"]) == (4, sum(map(len, FILES.values())), True)
     assert put.acks[0]["rows"] == 3
-    assert below(board.folder / "data") == FILES
+    assert files_below(board.folder / "data") == FILES
 
     got = board.get(**TREE, mode=mode)
     assert got.error is None
@@ -67,7 +62,7 @@ def test_a_tree_goes_there_and_back(board: BoardServer, mode: str) -> None:
 def test_files_that_the_rows_do_not_name_stay(board: BoardServer, mode: str) -> None:
     assert board.put(rows_of({"a": b"old", "b": b"old"}), {**TREE, "mode": mode}).error is None
     assert board.put(rows_of({"b": b"new"}), {**TREE, "mode": mode}).error is None
-    assert below(board.folder / "data") == {"a": b"old", "b": b"new"}
+    assert files_below(board.folder / "data") == {"a": b"old", "b": b"new"}
 
 
 def test_files_can_be_chosen(board: BoardServer, mode: str) -> None:
@@ -88,7 +83,7 @@ def test_what_broke_off_is_no_part_of_a_tree(board: BoardServer, mode: str) -> N
 
 def test_the_root_is_a_tree(board: BoardServer, mode: str) -> None:
     whole = files_in(board.table(type="device.tree", device="demo", mode=mode))
-    assert whole == below(board.folder)
+    assert whole == files_below(board.folder)
     assert "readings.csv" in whole
 
 
@@ -116,11 +111,11 @@ def test_a_file_is_not_a_tree(board: BoardServer, mode: str) -> None:
     ],
 )
 def test_rows_that_are_no_tree_are_refused(board: BoardServer, mode: str, rows: pa.Table, says: str) -> None:
-    before = below(board.folder)
+    before = files_below(board.folder)
     error = board.put(rows, {**TREE, "mode": mode}).error
     assert isinstance(error, pa.ArrowInvalid)
     assert says in str(error)
-    assert below(board.folder) == before
+    assert files_below(board.folder) == before
 
 
 def test_an_empty_tree_is_written(board: BoardServer, mode: str) -> None:

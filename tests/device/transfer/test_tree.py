@@ -24,13 +24,10 @@ from fastflight.errors import (
 )
 from fastflight.protocol import Conversation
 from tests.device.content import CONTENT, pieces
+from tests.support.folders import files_below
 from tests.support.refusals import refused
 
 FILES = {"boot.py": b"print(1)\n", "lib/a.py": CONTENT[:3000], "lib/deep/b.py": b"", "data/c.csv": CONTENT}
-
-
-def tree(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def given(files: dict[str, bytes]) -> Iterator[tuple[str, list[bytes]]]:
@@ -49,7 +46,9 @@ def test_a_tree_is_written_and_hashed(board: Callable[[str], Inventory], tmp_pat
             (f"/app/{path}", len(content)) for path, content in FILES.items()
         ]
         hashed = session.hashes("/app")
-    assert tree(tmp_path) == {"old.bin": b"the old content"} | {f"app/{path}": data for path, data in FILES.items()}
+    assert files_below(tmp_path) == {"old.bin": b"the old content"} | {
+        f"app/{path}": data for path, data in FILES.items()
+    }
     assert [each.path for each in hashed] == ["/app/boot.py", "/app/data/c.csv", "/app/lib/a.py", "/app/lib/deep/b.py"]
     if not without:
         assert hashed[0] == FileDigest("/app/boot.py", 9, "sha256", hashlib.sha256(FILES["boot.py"]).hexdigest())
@@ -67,7 +66,7 @@ def test_a_tree_is_written_on_a_loop(inventory: Inventory, tmp_path: Path) -> No
             assert len(await session.hashes()) == len(FILES) + 1
 
     asyncio.run(main())
-    assert tree(tmp_path) == {"old.bin": b"the old content"} | FILES
+    assert files_below(tmp_path) == {"old.bin": b"the old content"} | FILES
 
 
 def test_a_tree_that_breaks_leaves_the_old_one(inventory: Inventory, tmp_path: Path) -> None:
@@ -80,7 +79,7 @@ def test_a_tree_that_breaks_leaves_the_old_one(inventory: Inventory, tmp_path: P
         with pytest.raises(DataError):
             session.write_tree("/", breaking())
         assert [entry.path for entry in session.list("/")] == ["/old.bin"]
-    assert tree(tmp_path) == {"old.bin": b"the old content"}
+    assert files_below(tmp_path) == {"old.bin": b"the old content"}
 
 
 @pytest.mark.parametrize("after", [2500, 5000, 12000])
@@ -90,7 +89,7 @@ def test_a_tree_whose_board_goes_away_leaves_the_old_one(
     device = board(f"fault=unplug-after-rx%3D{after}").device("demo")
     with device.lease("test") as session, pytest.raises(TransportError):
         session.write_tree("/", given({"old.bin": b"new", "b": CONTENT, "c": CONTENT}))
-    assert tree(tmp_path)["old.bin"] == b"the old content"
+    assert files_below(tmp_path)["old.bin"] == b"the old content"
 
 
 def test_a_tree_that_breaks_while_it_is_put_in_place_is_put_there_all_the_same(
@@ -108,7 +107,7 @@ def test_a_tree_that_breaks_while_it_is_put_in_place_is_put_there_all_the_same(
         (tmp_path / name).write_bytes(b"old")
     with inventory.device("demo").lease("test") as session, pytest.raises(TransportTimeout):
         session.write_tree("/", given(files))
-    assert tree(tmp_path) == {"old.bin": b"the old content"} | files
+    assert files_below(tmp_path) == {"old.bin": b"the old content"} | files
 
 
 @pytest.mark.parametrize("without", ["", "hashlib", "hashlib,binascii"], ids=["sha256", "crc32", "read back"])
@@ -124,7 +123,7 @@ def test_a_tree_of_which_the_board_kept_something_else_leaves_the_old_one(
     with board(f"without={without}").device("demo").lease("test") as session:
         with pytest.raises(ProtocolError, match="not what was sent"):
             session.write_tree("/", spoiled())
-    assert tree(tmp_path) == {"old.bin": b"the old content"}
+    assert files_below(tmp_path) == {"old.bin": b"the old content"}
 
 
 def test_a_storage_without_room_for_both_gets_them_in_several_goes(
@@ -136,14 +135,14 @@ def test_a_storage_without_room_for_both_gets_them_in_several_goes(
     with board("capacity=30000").device("demo").lease("test") as session:
         written = session.write_tree("/", given({"a": CONTENT[:9000], "b": CONTENT[1:9001]}))
         assert not written.at_once
-    assert tree(tmp_path) == {"old.bin": b"the old content", "a": CONTENT[:9000], "b": CONTENT[1:9001]}
+    assert files_below(tmp_path) == {"old.bin": b"the old content", "a": CONTENT[:9000], "b": CONTENT[1:9001]}
 
 
 def test_a_storage_without_room_for_one_is_full(board: Callable[[str], Inventory], tmp_path: Path) -> None:
     with board("capacity=15000").device("demo").lease("test") as session:
         with pytest.raises(DeviceFull):
             session.write_tree("/", given({"a": CONTENT, "b": CONTENT}))
-        assert ".fastflight-part-1" not in tree(tmp_path)
+        assert ".fastflight-part-1" not in files_below(tmp_path)
         assert session.exec("print(1)").stdout == b"1\r\n"
 
 
@@ -180,7 +179,7 @@ def test_paths_stay_below_the_folder(inventory: Inventory, path: str) -> None:
 def test_a_path_is_named_once(inventory: Inventory, tmp_path: Path) -> None:
     with inventory.device("demo").lease("test") as session, pytest.raises(RequestError, match="given twice"):
         session.write_tree("/", [("a", [b"x"]), ("/a", [b"y"])])
-    assert tree(tmp_path) == {"old.bin": b"the old content"}
+    assert files_below(tmp_path) == {"old.bin": b"the old content"}
 
 
 def test_hashes_of_a_folder_that_is_not_there(inventory: Inventory) -> None:
@@ -197,4 +196,4 @@ def test_names_of_parts_are_not_for_files(inventory: Inventory, tmp_path: Path, 
         with pytest.raises(RequestError, match="another name"):
             session.write(f"/{path}", [b"one"])
         assert session.exec("print(1)").stdout == b"1\r\n"
-    assert tree(tmp_path) == {"old.bin": b"the old content"}
+    assert files_below(tmp_path) == {"old.bin": b"the old content"}
