@@ -40,7 +40,7 @@ LOOK_SECONDS = 0.25
 # For the status of ten thousand devices from a busy server.
 STATUS_SECONDS = 30.0
 ALONE = "alone"
-# The stream of all recordings (`fastflight.cluster.log_stream`).
+# The stream of all recordings (`fastflight.cluster.recording_stream`).
 RECORDINGS = "fastflight"
 
 

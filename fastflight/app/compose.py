@@ -82,7 +82,7 @@ def open_server(config: Config) -> RunningServer:
         # `ServedDevices` adds the devices.
         inventory = parts.enter_context(Inventory({}, shards=shards, parse=device_address))
         # Closed after the shards, when no more lines are read: everything that was read is then recorded.
-        recordings, shared = open_recordings(config, inventory)
+        recordings = open_recordings(config, inventory)
         if recordings is not None:
             parts.callback(recordings.close)
         parts.enter_context(shards)
@@ -104,8 +104,6 @@ def open_server(config: Config) -> RunningServer:
         if config.cluster is not None:
             member = ClusterMember(config, served, inventory, catalog)
             parts.callback(member.close)
-            if shared is not None:
-                shared.token_of = member.token
         on_board = device_sources(
             inventory,
             config.limits.idle_seconds,

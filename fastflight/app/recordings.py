@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from fastflight.app.config import Config, RecordingSettings
 from fastflight.device import Inventory
@@ -11,34 +11,24 @@ from fastflight.extras import needs
 from fastflight.log import Retention
 from fastflight.sources import DefaultRecordings, Recordings
 
-if TYPE_CHECKING:
-    from fastflight.cluster.shared_recordings import SharedRecordings
-
 # What a server of a cluster records while NATS is away, at most. Older rows are then lost, and counted.
 BUFFER_BYTES = 1_000_000_000
 
 
-def open_recordings(
-    config: Config, inventory: Inventory
-) -> tuple[Recordings | DefaultRecordings | None, SharedRecordings | None]:
-    """Return the recordings, which the caller closes, and those of the cluster that they are part of, if any.
-
-    The first is None if nothing can be recorded.
-    """
+def open_recordings(config: Config, inventory: Inventory) -> Recordings | DefaultRecordings | None:
+    """Return the recordings, which the caller closes. None if nothing can be recorded."""
     wanted = config.recordings
     if wanted is None:
-        return None, None
+        return None
     holder = f"the server at {config.location}"
     if config.cluster is not None:
         return _open_shared(config, wanted, inventory, holder)
     if wanted.on_demand:
-        return DefaultRecordings(wanted.folder, inventory, holder), None
-    return Recordings(wanted.folder, inventory, sync_ms=wanted.sync_ms, retention=wanted.retention, holder=holder), None
+        return DefaultRecordings(wanted.folder, inventory, holder)
+    return Recordings(wanted.folder, inventory, sync_ms=wanted.sync_ms, retention=wanted.retention, holder=holder)
 
 
-def _open_shared(
-    config: Config, wanted: RecordingSettings, inventory: Inventory, holder: str
-) -> tuple[Recordings, SharedRecordings]:
+def _open_shared(config: Config, wanted: RecordingSettings, inventory: Inventory, holder: str) -> Recordings:
     """Open a buffer for this server in the folder of recordings, and the recordings of the cluster."""
     cluster = config.cluster
     assert cluster is not None
@@ -49,8 +39,10 @@ def _open_shared(
     buffer = Retention(limits.max_seconds, min(limits.max_bytes or BUFFER_BYTES, BUFFER_BYTES))
     # Several servers of one computer may have the same fleet file, and a folder has one writer.
     folder = wanted.folder / cluster.name
-    title = f"fastflight {cluster.name}: recordings"
-    shared = SharedRecordings(nats_address(cluster), title, cluster.fleet, limits, folder / "compacting")
+    try:
+        shared = SharedRecordings(nats_address(cluster), cluster.name, cluster.fleet, limits, folder, holder)
+    except BusyError as error:
+        raise _folder_in_use(error, folder) from error
     try:
         recordings = Recordings(
             folder,
@@ -63,11 +55,15 @@ def _open_shared(
     except BaseException as error:
         shared.close()
         if isinstance(error, BusyError):
-            raise BusyError(
-                f"another process records there: {error.holder}" if error.holder else "another process records there",
-                holder=error.holder,
-                where=str(folder),
-                hint="Give this server another name with --cluster-name, or another folder with --recordings",
-            ) from error
+            raise _folder_in_use(error, folder) from error
         raise
-    return recordings, shared
+    return recordings
+
+
+def _folder_in_use(error: BusyError, folder: Path) -> BusyError:
+    return BusyError(
+        f"another process records there: {error.holder}" if error.holder else "another process records there",
+        holder=error.holder,
+        where=str(folder),
+        hint="Give this server another name with --cluster-name, or another folder with --recordings",
+    )

@@ -9,12 +9,10 @@ from nats.js.errors import NotFoundError
 
 from fastflight.cluster.bucket import BUCKET as OWNERS
 from fastflight.cluster.connection import ClusterConnection, replicas_for, understood
-from fastflight.cluster.log_stream import BUCKET as LOGS
-from fastflight.cluster.log_stream import STREAM
-from fastflight.cluster.part_bucket import BUCKET as PARTS
+from fastflight.cluster.recording_stream import STREAM
 
 # The streams of JetStream, each with the name that people know it by.
-STREAMS = {f"KV_{OWNERS}": OWNERS, STREAM: STREAM, f"KV_{LOGS}": LOGS, f"OBJ_{PARTS}": PARTS}
+STREAMS = {f"KV_{OWNERS}": OWNERS, STREAM: STREAM}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,95 +1,148 @@
-"""The recordings that the servers of a cluster share: a connection to NATS of their own, and the hand-over to it.
+"""The recordings that the servers of a cluster share: a copy of all of them, and the hand-over of this server's rows.
 
-The connection is not the one of the leases, so that a lease never waits behind recorded rows.
+Each server has the rows of all servers in a store of its own, so it reads, lists, and compacts as a server alone does.
+What a reader gets was stored by a quorum of NATS. The connection is not the one of the leases, so that a lease never
+waits behind recorded rows.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Callable
+import time
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any, TypeVar
 
 from fastflight.cluster.connection import ClusterConnection, NatsAddress, replicas_for
-from fastflight.cluster.handover import HandOver
-from fastflight.cluster.replicated_log import ReplicatedLog
-from fastflight.cluster.replicated_store import ReplicatedStore
+from fastflight.cluster.fleet_copy import FleetCopy, Recording
+from fastflight.cluster.following import Follower
+from fastflight.cluster.publishing import Publisher
+from fastflight.cluster.recording_stream import RecordingStream
 from fastflight.concurrency import Shard
-from fastflight.errors import FastFlightError
+from fastflight.errors import FastFlightError, UnknownName, nearest
 from fastflight.log import Extent, Retention, Store
+from fastflight.log.retention import RetentionCheck
+
+T = TypeVar("T")
 
 # How long the end of a recorder, and of the server, waits for the hand-over of its last rows.
 DRAIN_SECONDS = 5.0
+# Before a task that still runs is cancelled again.
+CANCEL_SECONDS = 0.5
+# The copy's part of the folder of recordings, and the follower's position in it.
+COPY, POSITION = "fleet", "position.json"
 
 
 class SharedRecordings:
     """Reads the recordings of all servers, and hands over those of this one. Any thread may use it.
 
-    Its methods raise `TransportError` if NATS cannot be used. `token_of` returns the fencing token of the lease of a
-    device; it may be set later. `folder` is for files of a compaction that runs.
+    Its methods raise `TransportError` if NATS cannot be used. The copy is in a folder of `folder`.
     """
 
-    def __init__(self, address: NatsAddress, name: str, fleet: str, retention: Retention, folder: Path) -> None:
-        self._folder = folder
-        self.token_of: Callable[[str], int] = lambda device: 0
+    def __init__(
+        self, address: NatsAddress, server: str, fleet: str, retention: Retention, folder: Path, holder: str = ""
+    ) -> None:
+        """Open the copy. `BusyError` if another process writes to it, `StorageError` if the disk fails."""
+        self._server = server
+        self._retention = RetentionCheck(retention, time.time, time.monotonic)
+        self.store = Store(folder / COPY, retention=retention, holder=holder)
+        self._copy = FleetCopy(self.store)
         self._shard = Shard("recordings-nats").start()
-        try:
-            self._connection = self._shard.submit(_opened(address, name)).result()
-        except BaseException:
-            self._shard.close()
-            raise
-        replicas = replicas_for(len(address.servers))
-        self._store = ReplicatedStore(self._connection, self._shard, fleet, replicas=replicas, retention=retention)
-        self._hand_over: HandOver | None = None
+        self._publisher: Publisher | None = None
+        self._tasks: list[asyncio.Task[None]] = []
         # Whether the last `drain` was in time.
         self._keeps_up = True
 
+        async def opened() -> tuple[ClusterConnection, RecordingStream, Follower]:
+            connection = ClusterConnection(address, f"fastflight {server}: recordings")
+            stream = RecordingStream(connection, fleet, replicas_for(len(address.servers)))
+            follower = Follower(connection, stream, self._copy, folder / COPY / POSITION)
+            connection.open()
+            self._tasks.append(asyncio.get_running_loop().create_task(follower.run()))
+            return connection, stream, follower
+
+        try:
+            self._connection, self._stream, self._follower = self._call(opened())
+        except BaseException:
+            self._shard.close()
+            self.store.close()
+            raise
+
     def names(self) -> list[str]:
         """Return the names of all recordings of the fleet, sorted."""
-        return self._store.names()
+        self._call(self._follower.sync())
+        return self._copy.names()
 
-    def find(self, name: str) -> ReplicatedLog | None:
-        """Return a recording, to read; None if there is none of that name."""
-        return self._store.find(name)
+    def find(self, name: str) -> Recording | None:
+        """Return a recording as far as this server has got it; None if it knows of none. NATS is not asked."""
+        return self._copy.find(name)
 
-    def log(self, name: str) -> ReplicatedLog:
+    def log(self, name: str) -> Recording:
         """Return a recording, to read. `UnknownName` if there is none of that name."""
-        return self._store.log(name)
+        self._call(self._follower.sync())
+        return self.listed(name)
+
+    def listed(self, name: str) -> Recording:
+        """As `log`, for a name that `names` has just returned: NATS is not asked again."""
+        found = self._copy.find(name)
+        if found is None:
+            raise UnknownName("no such recording", where=name, hint=nearest(name, self._copy.names()))
+        return found
 
     def sweep(self) -> int:
-        """Delete the oldest rows that exceed the retention. Any server may do that."""
-        return self._store.sweep()
-
-    def compact(self, on_batch: Callable[[], object]) -> int:
-        """Convert the oldest rows to Parquet, and return how many parts were made. See `ReplicatedStore.compact`."""
-        return len(self._store.compact(self._folder, on_batch))
+        """Delete the oldest rows that exceed the retention, from the copy and from NATS. Any server may do that."""
+        self._retention.update()
+        swept = self.store.sweep()
+        return swept + self._call(self._stream.delete_older(self._retention.max_bytes, self._retention.oldest()))
 
     def take(self, buffer: Store) -> None:
         """Hand over what is written to `buffer`, from now on until `close`."""
-        self._hand_over = HandOver(buffer, self._store, self._shard, lambda device: self.token_of(device))
+
+        publisher = Publisher(buffer, self._server, self._stream, self._follower, self._copy)
+
+        async def publish() -> None:
+            await self._connection.connected()
+            await publisher.run()
+
+        async def begin() -> None:
+            self._tasks.append(asyncio.get_running_loop().create_task(publish()))
+
+        self._publisher = publisher
+        self._call(begin())
 
     def waiting(self, name: str) -> list[Extent]:
         """Return the rows of a recording that are still to be handed over by this server. NATS is not asked."""
-        return [] if self._hand_over is None else self._hand_over.waiting(name)
+        return [] if self._publisher is None else self._publisher.waiting(name)
 
     def drain(self, name: str) -> bool:
         """Wait until the present rows of a recording are handed over, but not long. Return whether they are."""
-        self._keeps_up = self._hand_over is None or self._hand_over.drain([name], DRAIN_SECONDS)
+        self._keeps_up = self._publisher is None or self._call(self._publisher.drain([name], DRAIN_SECONDS))
         return self._keeps_up
 
     def close(self) -> None:
-        """Hand over what there is, but not for long, and close the connection.
+        """Hand over what there is, but not for long, and close the connection and the copy.
 
         Nobody reads the boards meanwhile, so this does not wait if NATS is away, or if the last `drain` failed.
         """
-        if self._hand_over is not None:
-            self._hand_over.close(DRAIN_SECONDS if self._connection.is_connected and self._keeps_up else 0)
+        if self._publisher is not None:
+            seconds = DRAIN_SECONDS if self._connection.is_connected and self._keeps_up else 0
+            self._call(self._publisher.drain(self._publisher.names(), seconds))
         # Messages under way are broken off: the buffer has their rows.
         with contextlib.suppress(FastFlightError):
-            self._shard.submit(self._connection.aclose()).result()
+            self._call(self._end())
         self._shard.close()
+        self.store.close()
 
+    async def _end(self) -> None:
+        running = set(self._tasks)
+        while running:
+            for task in running:
+                task.cancel()
+            # `asyncio.wait_for` of Python 3.11, which nats-py uses, may lose a cancellation.
+            _, running = await asyncio.wait(running, timeout=CANCEL_SECONDS)
+        await self._connection.aclose()
 
-async def _opened(address: NatsAddress, name: str) -> ClusterConnection:
-    connection = ClusterConnection(address, name)
-    connection.open()
-    return connection
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of `work`, which runs on the loop of the connection."""
+        return self._shard.submit(work).result()

@@ -36,8 +36,6 @@ ASK_SECONDS = 10.0
 RETRY_SECONDS = 0.2
 # The stream does not exist.
 NOT_FOUND = 10059
-# JetStream refuses a message because the last one is another one than was expected.
-WRONG_LAST_SEQUENCE = 10071
 
 
 class Stored(NamedTuple):
@@ -49,12 +47,12 @@ class Stored(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """The first and the last sequence number of a stream, and how many messages and bytes it has."""
+    """The first and the last sequence number of a stream, its bytes, and when it was created, in us UTC."""
 
     first: int
     last: int
-    messages: int
     bytes: int
+    created: int
 
 
 def description(fleet: str) -> str:
@@ -113,7 +111,10 @@ class Stream:
                     # Another server may create it at the same moment; `stream_info` then has what it created.
                     with contextlib.suppress(errors.BadRequestError):
                         await self._create(jetstream)
-                    found = await jetstream.stream_info(self.name)
+                    try:
+                        found = await jetstream.stream_info(self.name)
+                    except errors.NotFoundError as error:  # a leader of all streams is being elected
+                        raise self._deleted() from error
             check_fleet(f"the stream {self.name}", found.config.description, description(""), self._fleet)
             await raise_replicas(jetstream, found.config, self._replicas)
             self._ready = True
@@ -126,56 +127,36 @@ class Stream:
         Without a connection this fails at once. If it is lost meanwhile, or a stream has no leader, ask again for
         `ASK_SECONDS`.
         """
-        jetstream = await self.jetstream()
+        _ = self._connection.jetstream
         deadline = time.monotonic() + ASK_SECONDS
         while True:
             try:
+                jetstream = await self.jetstream()
                 with self._understood():
                     return await ask(jetstream)
             except TransportError:
                 if time.monotonic() > deadline:
                     raise
             await asyncio.sleep(RETRY_SECONDS)
-            with contextlib.suppress(TransportError):
-                jetstream = await self.jetstream()
 
-    async def publish(self, subject: str, data: bytes, condition: api.Header, last: int) -> int | None:
-        """Store a message, and return its sequence number once it is acknowledged.
-
-        `condition` is one of the headers that expect a last sequence number: that of the subject, or of the stream.
-        Return None, and store nothing, if that is not `last`.
-        """
+    async def publish(self, subject: str, data: bytes) -> None:
+        """Store a message, and return when it is acknowledged. After a `TransportError` it may be stored, or not."""
         jetstream = await self.jetstream()
         with self._understood():
-            try:
-                return int((await jetstream.publish(subject, data, headers={condition.value: str(last)})).seq)
-            except errors.APIError as error:
-                if error.err_code != WRONG_LAST_SEQUENCE:
-                    raise
-                return None
-
-    async def subjects(self, pattern: str) -> list[str]:
-        """Return the subjects that match `pattern` and have messages, damaged ones included, from the leader."""
-        info = await self.ask(lambda jetstream: jetstream.stream_info(self.name, subjects_filter=pattern))
-        return sorted(info.state.subjects or ())
+            await jetstream.publish(subject, data)
 
     async def bounds(self) -> Bounds:
         """Return the bounds of the stream, from the leader."""
-        state = (await self.ask(lambda jetstream: jetstream.stream_info(self.name))).state
-        return Bounds(state.first_seq, state.last_seq, state.messages, state.bytes)
-
-    async def last(self, subject: str) -> Stored | None:
-        """Return the last message of a subject, from the leader; None if there is none, or it is damaged."""
-        return await self._from_leader(lambda jetstream: jetstream.get_last_msg(self.name, subject))
+        info = await self.ask(lambda jetstream: jetstream.stream_info(self.name))
+        created = 0 if info.created is None else int(info.created.timestamp() * 1e6)
+        return Bounds(info.state.first_seq, info.state.last_seq, info.state.bytes, created)
 
     async def next(self, subject: str, start: int) -> Stored | None:
         """Return the first message of a subject from `start` on, as the leader has it; None if it has none."""
-        return await self._from_leader(lambda jetstream: jetstream.get_msg(self.name, start, subject, next=True))
 
-    async def _from_leader(self, get: Callable[[JetStreamContext], Awaitable[api.RawStreamMsg]]) -> Stored | None:
         async def ask(jetstream: JetStreamContext) -> Stored | None:
             try:
-                message = await get(jetstream)
+                message = await jetstream.get_msg(self.name, start, subject, next=True)
             except errors.NotFoundError as error:
                 if error.err_code == NOT_FOUND:
                     raise
@@ -216,9 +197,9 @@ class Stream:
 
         return await self.ask(ask)
 
-    async def purge(self, before: int | None = None, subject: str | None = None) -> None:
-        """Delete the messages before a sequence number, of one subject or of all."""
-        await self.ask(lambda jetstream: jetstream.purge_stream(self.name, before, subject))
+    async def purge(self, before: int) -> None:
+        """Delete the messages before a sequence number."""
+        await self.ask(lambda jetstream: jetstream.purge_stream(self.name, before))
 
     @contextlib.contextmanager
     def _understood(self) -> Iterator[None]:

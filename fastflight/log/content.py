@@ -20,8 +20,8 @@ from fastflight.log.record import MAX_BODY_BYTES
 
 TIME_COLUMN = "time"
 TIME_TYPE = pa.timestamp("us", "UTC")
-# As long as a file name may be. Recordings are named after devices, with a suffix.
-MAX_NAME_BYTES = 255
+# A log is named after a device, in a cluster also after the server that recorded it.
+MAX_NAME_BYTES = 384
 # Up to this many rows a Python loop is faster than a call into Arrow (1 us against 8 us for one row).
 FEW_ROWS = 100
 

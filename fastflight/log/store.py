@@ -228,7 +228,7 @@ class Store:
         Raises `RequestError` if it exists with another schema, or the name is not valid.
         """
         if not name or len(name.encode()) > MAX_NAME_BYTES:
-            raise RequestError("a log's name has 1 to 255 bytes", where=name[:MAX_NAME_BYTES])
+            raise RequestError(f"a log's name has 1 to {MAX_NAME_BYTES} bytes", where=name[:MAX_NAME_BYTES])
         message, number = Codec(schema).message, log_number(name)
         with self._committer.changed:
             log = self._logs.get(number)

@@ -70,7 +70,8 @@ def device_sources(
 
 def recording_source(recordings: Recordings | DefaultRecordings | None) -> DataSource[Recording]:
     """Return the source of `recording` requests. With None it lists nothing and refuses every name."""
-    return RecordingSource(recordings or NoRecordings())
+    listed = recordings.listed if isinstance(recordings, Recordings) else None
+    return RecordingSource(recordings or NoRecordings(), listed)
 
 
 def _unchanged(source: DataSource[Any]) -> DataSource[Any]:

@@ -61,15 +61,19 @@ class ReadableStore(Protocol):
 class SharedLogs(Protocol):
     """The recordings of all servers of a cluster: `fastflight.cluster.shared_recordings`."""
 
+    @property
+    def store(self) -> Store:
+        """The store of this server that has a copy of them."""
+
     def names(self) -> list[str]: ...
 
     def find(self, name: str) -> Readable | None: ...
 
     def log(self, name: str) -> Readable: ...
 
-    def sweep(self) -> int: ...
+    def listed(self, name: str) -> Readable: ...
 
-    def compact(self, on_batch: Callable[[], object]) -> int: ...
+    def sweep(self) -> int: ...
 
     def take(self, buffer: Store) -> None: ...
 
@@ -81,12 +85,16 @@ class SharedLogs(Protocol):
 
 
 class RecordingSource(DataSource[Recording]):
-    """The source of `recording` requests."""
+    """The source of `recording` requests.
+
+    `listed` returns a recording whose name the store has just listed; by default the store does.
+    """
 
     request = Recording
 
-    def __init__(self, store: ReadableStore) -> None:
+    def __init__(self, store: ReadableStore, listed: Callable[[str], Readable] | None = None) -> None:
         self._store = store
+        self._listed = listed or store.log
 
     def read(self, request: Recording) -> Reading:
         replay, lots = self._open(request)
@@ -101,8 +109,11 @@ class RecordingSource(DataSource[Recording]):
 
         It is known if each row is a chunk (`bytes`), and the range is not given in times.
         """
+        return self._describe(request, self._store.log(request.name))
+
+    def _describe(self, request: Recording, log: Readable) -> Estimate:
         schema = Replay(request).schema
-        extents = self._store.log(request.name).extents(range_of(request))
+        extents = log.extents(range_of(request))
         if request.format != "bytes" or request.from_time or request.to_time or request.since_seconds is not None:
             return Estimate(schema)
         rows = sum(extent.rows for extent in extents)
@@ -113,7 +124,7 @@ class RecordingSource(DataSource[Recording]):
         try:
             for name in filter(takes, self._store.names()):
                 request = Recording(name=name)
-                yield request, self.describe(request)
+                yield request, self._describe(request, self._listed(name))
         except TransportError as error:  # what else there is can still be listed
             log.warning("recordings cannot be listed", reason=str(error))
 

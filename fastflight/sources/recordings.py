@@ -15,7 +15,7 @@ import concurrent.futures
 import contextlib
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -192,6 +192,10 @@ class Recordings:
         with explain_missing(name, self._inventory):
             return self._logs.log(name)
 
+    def listed(self, name: str) -> Readable:
+        """As `log`, for a name that `names` has just returned: in a cluster, NATS is not asked again."""
+        return self._logs.log(name) if self._shared is None else self._shared.listed(name)
+
     def start(self, name: str) -> RecordingStatus:
         """As `record`, and return the status, for which a cluster's server asks NATS."""
         self.record(name)
@@ -249,10 +253,13 @@ class Recordings:
 
     def status(self, name: str) -> RecordingStatus:
         """Return the status of a recording. `UnknownName` if there is none."""
+        return self._status(name, self._logs.log)
+
+    def _status(self, name: str, log_of: Callable[[str], Readable]) -> RecordingStatus:
         running = self._recorders.get(name)
         recorder = running.recorder if running is not None else None
         try:
-            statistics = self._logs.log(name).statistics()
+            statistics = log_of(name).statistics()
         except (UnknownName, TransportError):
             if recorder is None:
                 raise
@@ -267,7 +274,7 @@ class Recordings:
 
     def statuses(self) -> list[RecordingStatus]:
         """Return the status of all recordings."""
-        return [self.status(name) for name in self.names()]
+        return [self._status(name, self.listed) for name in self.names()]
 
     def _end(self, name: str) -> None:
         """End a recorder and forget it, unless the disk does not answer. The caller holds `_changing`."""

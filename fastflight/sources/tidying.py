@@ -29,7 +29,7 @@ LEAST_REST_PER_WORK = 1.0
 class Tidying:
     """A thread that sweeps and compacts a store every `TIDY_SECONDS`.
 
-    With `shared` recordings it sweeps those as well, and compacts them: then the store is only a buffer.
+    With `shared` recordings it sweeps those as well, and compacts their copy: then the store is only a buffer.
     """
 
     def __init__(self, store: Store, shared: SharedLogs | None = None) -> None:
@@ -48,6 +48,11 @@ class Tidying:
         self._closing.set()
         self._thread.join()
 
+    @property
+    def _kept(self) -> Store:
+        """The store whose old rows are read, and so compacted."""
+        return self._store if self._shared is None else self._shared.store
+
     def _run(self) -> None:
         while not self._closing.wait(TIDY_SECONDS):
             self.tidy()
@@ -61,9 +66,8 @@ class Tidying:
             swept, made = self._store.sweep(), 0
             if self._shared is not None:
                 swept += self._shared.sweep()
-                made = self._shared.compact(self._rest)
-            elif len(self._store.closed_segments()) >= COMPACT_SEGMENTS:
-                made = len(compact(self._store, self._rest))
+            if len(self._kept.closed_segments()) >= COMPACT_SEGMENTS:
+                made = len(compact(self._kept, self._rest))
         except Stopped:
             return
         except Exception as error:  # the edge of the thread: what fails now may work in a minute
@@ -86,5 +90,5 @@ class Tidying:
             self._rested_at = time.thread_time()
 
     def _rest_per_work(self) -> float:
-        waiting = max(len(self._store.closed_segments()), COMPACT_SEGMENTS)
+        waiting = max(len(self._kept.closed_segments()), COMPACT_SEGMENTS)
         return max(REST_PER_WORK * COMPACT_SEGMENTS / waiting, LEAST_REST_PER_WORK)

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from fastflight.app.nats_servers import nats_servers
 from fastflight.cluster.bucket import open_bucket
 from fastflight.cluster.connection import ClusterConnection, NatsAddress, understood
-from fastflight.cluster.log_stream import STREAM, stream_config
+from fastflight.cluster.recording_stream import STREAM, stream_config
 from fastflight.cluster.replication import replication
 from fastflight.cluster.stream import Stream
 from fastflight.errors import Forbidden, RequestError, StorageFull, TransportError

@@ -14,11 +14,7 @@ from nats.errors import Error as NatsError
 from fastflight.app.config import ClusterSettings, RecordingSettings
 from fastflight.app.nats_servers import NatsServers, nats_servers
 from fastflight.client import FastFlightClient
-from fastflight.cluster.connection import ClusterConnection, NatsAddress
-from fastflight.cluster.replicated_store import ReplicatedStore
-from fastflight.concurrency import Shard
 from fastflight.errors import TransportError
-from tests.log.engines import EVERYTHING_NOW
 from tests.support.servers import serving
 from tests.support.waiting import until
 
@@ -29,17 +25,14 @@ USERS = f"""authorization {{
     {{ user: other, password: other, permissions: {{ publish: "other.>", subscribe: "_INBOX.>" }} }}
   ]
 }}"""
-SUBJECTS = ("rec.>", "$KV.ff-owners.>", "$KV.ff-logs.>", "$O.ff-parts.>", ">")
+SUBJECTS = ("rec.>", "$KV.ff-owners.>", ">")
 REQUESTS = (
     "$JS.API.STREAM.INFO.fastflight",
     "$JS.API.STREAM.MSG.GET.fastflight",
     "$JS.API.DIRECT.GET.fastflight",
     "$JS.API.STREAM.PURGE.fastflight",
     "$JS.API.CONSUMER.CREATE.fastflight",
-    "$JS.API.STREAM.INFO.OBJ_ff-parts",
-    "$JS.API.DIRECT.GET.OBJ_ff-parts",
-    "$O.ff-parts.C.x",
-    "rec.ZGVtbw",
+    "rec.alpha",
 )
 
 
@@ -85,31 +78,10 @@ def test_a_server_needs_no_more_and_others_get_nothing(nats: NatsServers, tmp_pa
 
         until(is_recorded)
         assert client.recording("demo").to_arrow().num_rows > 20
-        compact(nats, tmp_path)
-        stream = client.recording("demo")
-        assert stream.to_arrow().num_rows > 20 and not list(stream.gaps)
         asyncio.run(strangers(nats.url))
     (log,) = (tmp_path / "nats").glob("*.log")
     refused = [line for line in log.read_text().splitlines() if "Violation" in line and "user:server" in line]
     assert not refused
-
-
-def compact(nats: NatsServers, folder: Path) -> None:
-    """Compact with the permissions of a server."""
-
-    async def opened() -> ClusterConnection:
-        connection = ClusterConnection(NatsAddress(nats.urls, user="server", password="secret"), "a test")
-        connection.open()
-        await connection.connected()
-        return connection
-
-    with Shard("nats") as shard:
-        connection = shard.submit(opened()).result()
-        with ReplicatedStore(connection, shard) as store:
-            assert store.compact(folder / "compacting", limits=EVERYTHING_NOW)
-            assert store.log("demo").statistics().rows > 20
-            assert all(part.is_whole() for part in store.parts.all())
-        shard.submit(connection.aclose()).result()
 
 
 async def strangers(url: str) -> None:

@@ -1,11 +1,10 @@
-"""What both engines do alike: the embedded log, and the one in JetStream."""
+"""What the log does, whether it has one segment or many."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,23 +20,14 @@ from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.session_lines import BEGAN
 from fastflight.transport.chunk_buffer import Chunk
-from tests.log.engines import CompactedEngine, EmbeddedEngine, Engine, JetStreamEngine
+from tests.log.engines import EmbeddedEngine, Engine
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers, time_of
 from tests.sources.test_session_rows import told
 from tests.support.source_items import items
 
 
-@pytest.fixture(scope="module")
-def jetstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JetStreamEngine]:
-    with JetStreamEngine.started(tmp_path_factory.mktemp("nats")) as engine:
-        yield engine
-
-
-@pytest.fixture(params=["embedded", "embedded, many segments", "jetstream", "jetstream, compacted"])
-def engine(request: pytest.FixtureRequest, jetstream: JetStreamEngine, tmp_path: Path) -> Engine:
-    if "jetstream" in request.param:
-        jetstream.clear()
-        return CompactedEngine(jetstream, tmp_path) if "compacted" in request.param else jetstream
+@pytest.fixture(params=["one segment", "many segments"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
     return EmbeddedEngine(tmp_path, 4000 if "many" in request.param else 1 << 20)
 
 
@@ -294,9 +284,8 @@ def test_retention_by_size_and_age_forgets_no_number(engine: Engine) -> None:
         store.sweep()
         now += 1001
         log.append(batch_of("demo", 200, 5)).result()
-        if engine.keeps_times:
-            now += 1001
-            store.sweep()
+        now += 1001
+        store.sweep()
         assert max(numbers(checked("demo", log.read()))) == 204
     with engine.store() as store:
         assert store.names() == ["demo", "quiet"]

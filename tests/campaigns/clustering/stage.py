@@ -5,7 +5,7 @@
 A chaos proxy stands between each server and each NATS node, between any two NATS nodes, and in front of each server.
 `links` has them by name: `alpha-n0`, `n0-n1`, `to-alpha`. The last is on the way of the other servers and of clients.
 The files of each NATS node, and the recordings of each server, are on a small disk of their own, where the system
-allows that. The clock of each server can be set. Servers compact after few messages.
+allows that. The clock of each server can be set. Servers compact often.
 """
 
 from __future__ import annotations

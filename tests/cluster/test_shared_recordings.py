@@ -1,9 +1,8 @@
-"""The hand-over of recorded rows to JetStream: in order, each once, also after NATS was away, with exact gaps."""
+"""Recordings that servers share: each row once, also if it comes late or NATS was away, with exact gaps."""
 
 from __future__ import annotations
 
-import gc
-import threading
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,13 +12,13 @@ from structlog.testing import capture_logs
 
 from fastflight.app.nats_servers import NatsServers, nats_servers
 from fastflight.cluster.connection import NatsAddress
-from fastflight.cluster.handover import HandOver
+from fastflight.cluster.publishing import Publisher
 from fastflight.cluster.shared_recordings import DRAIN_SECONDS, SharedRecordings
 from fastflight.errors import StorageError, TransportError
 from fastflight.log import Log, Missing, NumberedRows, Range, Retention, Store
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers
 from tests.support.refusals import refused
-from tests.support.waiting import SECONDS, until
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -30,12 +29,11 @@ def nats(tmp_path: Path) -> Iterator[NatsServers]:
 
 
 class Server:
-    """What a server has of the shared recordings: its buffer, and the hand-over."""
+    """What a server has of the shared recordings: its buffer, its copy, and the hand-over."""
 
-    def __init__(self, nats: NatsServers, folder: Path, buffer_bytes: int | None = None, token: int = 0) -> None:
+    def __init__(self, nats: NatsServers, folder: Path, buffer_bytes: int | None = None) -> None:
         self.buffer = Store(folder, sync_ms=0, segment_bytes=2000, retention=Retention(max_bytes=buffer_bytes))
-        self.shared = SharedRecordings(NatsAddress(nats.urls), "a test", "fleet", Retention(), folder / "compacting")
-        self.shared.token_of = lambda device: token
+        self.shared = SharedRecordings(NatsAddress(nats.urls), folder.name, "fleet", Retention(), folder)
         self.shared.take(self.buffer)
 
     def record(self, first: int, rows: int = 10, name: str = "demo", paused: bool = False) -> Log:
@@ -129,43 +127,48 @@ def test_the_next_process_hands_over_what_was_left(nats: NatsServers, tmp_path: 
         assert numbers(checked("demo", server.shared.log("demo").read())) == set(range(110))
 
 
-def test_rows_that_come_after_another_server_went_on_stay_in_the_buffer_and_are_named(
-    nats: NatsServers, tmp_path: Path
-) -> None:
-    with Server(nats, tmp_path / "a", token=5) as old, Server(nats, tmp_path / "b", token=9) as new:
+def test_rows_that_come_late_have_their_place(nats: NatsServers, tmp_path: Path) -> None:
+    """A server was killed with rows in its buffer, another one went on, and then the first one starts again."""
+    with Server(nats, tmp_path / "a") as old:
         old.record(0)
         until(lambda: has(old, 10))
+    with Store(tmp_path / "a", sync_ms=0) as buffer:
+        buffer.open("demo", SCHEMA).append(batch_of("demo", 10, 10)).result()
+    with Server(nats, tmp_path / "b") as new:
         new.record(1_000_000, paused=True)
-        until(lambda: has(old, 1_000_010))
-        with capture_logs() as logs:
-            log = old.record(10)
-            until(lambda: any(entry.get("rows") for entry in logs))
-        (entry,) = [entry for entry in logs if "rows" in entry]
-        assert (entry["rows"], entry["from_seq"], entry["until_seq"]) == (10, 10, 19)
-        assert numbers(log.read(Range(from_seq=10))) == set(range(10, 20))
-        items = list(checked("demo", new.shared.log("demo").read()))
-        assert missing(items) == [(10, 999_999, "not recorded")]
-        assert numbers(items) == {*range(10), *range(1_000_000, 1_000_010)}
-        # The device comes back: its rows have larger numbers.
-        old.shared.token_of = lambda device: 12
-        old.record(2_000_000, paused=True)
-        until(lambda: has(new, 2_000_010))
-        # And it goes to and fro, which is no trouble.
-        with capture_logs() as logs:
-            for first, server, token in ((3_000_000, new, 15), (4_000_000, old, 20)):
-                server.shared.token_of = lambda device, token=token: token  # type: ignore[misc]
+        until(lambda: has(new, 1_000_010))
+        assert numbers(checked("demo", new.shared.log("demo").read())) == {*range(10), *range(1_000_000, 1_000_010)}
+        with Server(nats, tmp_path / "a") as old:
+            until(lambda: not old.shared.waiting("demo"))
+            # The device comes back, and goes to and fro.
+            for first, server in ((2_000_000, old), (3_000_000, new), (4_000_000, old)):
                 server.record(first, paused=True)
                 until(lambda first=first: has(new, first + 10))  # type: ignore[misc]
-        assert not [entry for entry in logs if entry["log_level"] == "warning"]
-        later = {*range(2_000_000, 2_000_010), *range(3_000_000, 3_000_010), *range(4_000_000, 4_000_010)}
-        assert numbers(new.shared.log("demo").read()) == {*numbers(items), *later}
+            for server in (old, new):
+                recording = server.shared.log("demo")
+                items = list(checked("demo", recording.read()))
+                wanted = [range(20), *(range(first, first + 10) for first in range(1_000_000, 4_000_001, 1_000_000))]
+                assert numbers(items) == {number for rows in wanted for number in rows}
+                assert missing(items) == [
+                    (before[-1] + 1, after[0] - 1, "not recorded")
+                    for before, after in zip(wanted, wanted[1:], strict=False)
+                ]
+                statistics = recording.statistics()
+                assert (statistics.rows, statistics.lost, statistics.next_seq) == (60, 0, 4_000_010)
+                assert numbers(recording.read(Range(15, 2_000_004))) == {
+                    *range(15, 20),
+                    *range(1_000_000, 1_000_010),
+                    *range(2_000_000, 2_000_005),
+                }
+                ends = [extent.last for extent in recording.extents()]
+                assert ends == sorted(ends) and ends[-1] == 4_000_009
 
 
 def test_a_row_that_is_too_large_for_nats_is_a_gap(nats: NatsServers, tmp_path: Path) -> None:
     with Server(nats, tmp_path / "a") as server:
         log = server.buffer.open("demo", PLAIN)
         times = pa.array([1000, 2000, 3000], pa.timestamp("us", "UTC"))
-        log.append(pa.record_batch([times, pa.array([b"a", b"x" * 1_100_000, b"c"])], schema=PLAIN)).result()
+        log.append(pa.record_batch([times, pa.array([b"a", os.urandom(1_100_000), b"c"])], schema=PLAIN)).result()
         until(lambda: has(server, 3))
         items = list(server.shared.log("demo").read())
         assert numbers(items) == {0, 2} and missing(items) == [(1, 1, "never written")]
@@ -203,33 +206,6 @@ def test_a_log_that_cannot_be_read_does_not_stop_the_others(
         assert server.shared.waiting("bad")
 
 
-def test_it_can_be_closed_while_a_thread_reads(
-    nats: NatsServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    read = Log.read
-    began, may_end = threading.Event(), threading.Event()
-
-    def reading(log: Log, wanted: Range) -> Iterator[NumberedRows | Missing]:
-        for number, item in enumerate(read(log, wanted)):
-            if number:
-                began.set()
-                may_end.wait()
-            yield item
-
-    monkeypatch.setattr(Log, "read", reading)
-    monkeypatch.setattr("fastflight.cluster.shared_recordings.DRAIN_SECONDS", 0.01)
-    monkeypatch.setattr("fastflight.cluster.handover.STEP_ITEMS", 1)
-    with Server(nats, tmp_path / "a") as server:
-        server.record(0)
-        server.record(20)  # a reading has three items: rows, what is missing, rows
-        assert began.wait(SECONDS)
-        server.shared.close()
-        may_end.set()
-    del server
-    gc.collect()
-    assert not caplog.records
-
-
 @pytest.mark.parametrize("in_time", [True, False])
 def test_a_server_that_ends_does_not_wait_again_for_what_cannot_be_handed_over(
     nats: NatsServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_time: bool
@@ -237,13 +213,13 @@ def test_a_server_that_ends_does_not_wait_again_for_what_cannot_be_handed_over(
     """Nobody reads its boards meanwhile."""
     waits: list[float] = []
 
-    def drain(self: HandOver, names: list[str], seconds: float) -> bool:
+    async def drain(self: Publisher, devices: list[str], seconds: float) -> bool:
         waits.append(seconds)
         return in_time
 
     with Server(nats, tmp_path / "recordings") as server:
         until(lambda: server.shared._connection.is_connected)
-        monkeypatch.setattr(HandOver, "drain", drain)
+        monkeypatch.setattr(Publisher, "drain", drain)
         assert server.shared.drain("demo") is in_time
     assert waits == [DRAIN_SECONDS, DRAIN_SECONDS if in_time else 0]
 
@@ -252,7 +228,7 @@ def test_a_stream_of_another_fleet_is_refused(nats: NatsServers, tmp_path: Path)
     with Server(nats, tmp_path / "a") as server:
         server.record(0)
         until(lambda: has(server, 10))
-        other = SharedRecordings(NatsAddress(nats.urls), "a test", "another", Retention(), tmp_path / "compacting")
+        other = SharedRecordings(NatsAddress(nats.urls), "c", "another", Retention(), tmp_path / "c")
         until(lambda: other._connection.is_connected)
         with pytest.raises(Exception, match="belongs to the fleet 'fleet', and not to the fleet 'another'") as error:
             other.names()

@@ -1,0 +1,138 @@
+"""The recordings of a fleet as a server keeps them: a store with a log for each device and server that recorded it.
+
+The numbers of the rows that one server has recorded of a device ascend, and no two servers use the same ones. So rows
+that come twice are told by their numbers, and rows that come late, of a server that was away, have a place of their
+own. A `Recording` is all rows of a device, in the order of their numbers.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack, closing
+
+from fastflight.cluster.shipment import Run
+from fastflight.log import (
+    EVERYTHING,
+    Extent,
+    Log,
+    LogStatistics,
+    Missing,
+    NumberedRows,
+    Range,
+    Store,
+    StoredRows,
+    Ticket,
+)
+
+# Between the name of the device and that of the server. Neither has it.
+SEPARATOR = "@"
+# If several logs say why numbers are missing, the first of these reasons counts.
+REASONS = ("damaged", "never written", "trimmed", "not recorded")
+
+
+class FleetCopy:
+    """The recordings in `store`. One thread at a time adds rows; any thread may read."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._logs: dict[str, dict[str, Log]] = {}
+        for name in store.names():
+            device, _, server = name.rpartition(SEPARATOR)
+            self._logs.setdefault(device, {})[server] = store.log(name)
+
+    def names(self) -> list[str]:
+        """Return the names of all recordings, sorted."""
+        return sorted(self._logs)
+
+    def find(self, device: str) -> Recording | None:
+        """Return the recording of a device; None if there is none."""
+        logs = self._logs.get(device)
+        return None if logs is None else Recording(list(logs.values()))
+
+    def next_of(self, device: str, server: str) -> int:
+        """Return the number after the last row that a server has recorded of a device."""
+        log = self._logs.get(device, {}).get(server)
+        return 0 if log is None else log.next_seq
+
+    def add(self, server: str, run: Run) -> Ticket | None:
+        """Add rows, except for those that are there. Return the ticket of the append; None if all are there."""
+        logs = self._logs.get(run.device, {})
+        if (log := logs.get(server)) is None:
+            log = self.store.open(f"{run.device}{SEPARATOR}{server}", run.rows.schema)
+        first = max(run.first, log.next_seq)
+        if first >= run.next:
+            return None
+        ticket = log.append(run.rows.slice(first - run.first), first=first, paused_until=run.paused_until)
+        if server not in logs:
+            self._logs[run.device] = {**logs, server: log}
+        return ticket
+
+
+class Recording:
+    """All rows of a device, from the logs of the servers that recorded it. Any thread may use it."""
+
+    def __init__(self, logs: list[Log]) -> None:
+        self._logs = logs
+
+    def read(self, wanted: Range = EVERYTHING) -> Generator[NumberedRows | Missing, None, None]:
+        """As `Log.read`."""
+        with ExitStack() as stack:
+            yield from merged([stack.enter_context(closing(log.read(wanted))) for log in self._logs])
+
+    def statistics(self) -> LogStatistics:
+        """As `Log.statistics`."""
+        each = [log.statistics() for log in self._logs]
+        filled = [one for one in each if one.rows] or each
+        return LogStatistics(
+            sum(one.rows for one in each),
+            sum(one.bytes for one in each),
+            min(one.first_seq for one in filled),
+            max(one.next_seq for one in each),
+            min((one.first_time for one in each if one.first_time is not None), default=None),
+            max((one.last_time for one in each if one.last_time is not None), default=None),
+            sum(one.lost for one in each),
+            tuple(damage for one in each for damage in one.damage),
+        )
+
+    def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
+        """As `Log.extents`, in the order of their ends."""
+        return sorted((extent for log in self._logs for extent in log.extents(wanted)), key=lambda extent: extent.last)
+
+    def stored(self, wanted: Range = EVERYTHING, limit: int | None = None) -> StoredRows:
+        """As `Log.stored`. If several servers have recorded the device, no files: all rows must be read."""
+        return self._logs[0].stored(wanted, limit) if len(self._logs) == 1 else StoredRows(wanted.from_seq or 0)
+
+
+def merged(
+    readings: Iterable[Iterator[NumberedRows | Missing]],
+) -> Generator[NumberedRows | Missing, None, None]:
+    """Yield the rows of several readings in the order of their numbers, and what is missing from all of them."""
+    cursor: int | None = None
+    known: list[Missing] = []
+    for item in heapq.merge(*readings, key=lambda item: item.first):
+        if isinstance(item, Missing):
+            known.append(item)
+            continue
+        yield from _missing(known, cursor, item.first)
+        cursor = item.last + 1
+        known = [each for each in known if each.last >= cursor]
+        yield item
+    yield from _missing(known, cursor, max((each.last + 1 for each in known), default=0))
+
+
+def _missing(known: list[Missing], cursor: int | None, end: int) -> Iterator[Missing]:
+    """Yield what is known to be missing from `cursor` on, or from the beginning, and below `end`."""
+    parts = [(max(each.first, cursor or 0), min(each.last + 1, end), each) for each in known]
+    parts = [each for each in parts if each[0] < each[1]]
+    ends = sorted({place for begin, stop, _ in parts for place in (begin, stop)})
+    found: list[Missing] = []
+    for begin, stop in zip(ends, ends[1:], strict=False):
+        reasons = [each for first, last, each in parts if first <= begin and stop <= last]
+        if not reasons:
+            continue
+        why = min(reasons, key=lambda each: REASONS.index(each.reason))
+        if found and found[-1].last + 1 == begin and (found[-1].reason, found[-1].where) == (why.reason, why.where):
+            begin = found.pop().first
+        found.append(Missing(begin, stop - 1, why.reason, why.where))
+    yield from found

@@ -1,0 +1,66 @@
+"""The recordings of a fleet: rows that come twice or late, and logs of several servers as one recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastflight.cluster.fleet_copy import FleetCopy, merged
+from fastflight.cluster.shipment import Run
+from fastflight.log import Missing, NumberedRows, Store
+from tests.log.rows import batch_of, checked, missing, numbers
+
+# What a server has recorded of a device: lengths of rows, and of what is missing between them.
+USES = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), st.sampled_from("ab")), max_size=8)
+
+
+def run(first: int, rows: int, paused_until: int = 0) -> Run:
+    return Run("demo", first, batch_of("demo", first, rows), paused_until)
+
+
+def test_rows_that_come_twice_are_there_once(tmp_path: Path) -> None:
+    with Store(tmp_path, sync_ms=0) as store:
+        copy = FleetCopy(store)
+        for again in (run(0, 5), run(0, 5), run(3, 4), run(1, 2), run(9, 1)):
+            if (ticket := copy.add("a", again)) is not None:
+                ticket.result()
+        recording = copy.find("demo")
+        assert recording is not None and copy.find("other") is None and copy.names() == ["demo"]
+        items = list(checked("demo", recording.read()))
+        assert numbers(items) == {*range(7), 9} and missing(items) == [(7, 8, "never written")]
+        assert (copy.next_of("demo", "a"), copy.next_of("demo", "b"), copy.next_of("x", "a")) == (10, 0, 0)
+    with Store(tmp_path, sync_ms=0) as store:
+        assert FleetCopy(store).names() == ["demo"] and FleetCopy(store).next_of("demo", "a") == 10
+
+
+@given(USES)
+def test_logs_of_several_servers_are_one_recording(uses: list[tuple[int, int, str]]) -> None:
+    logs: dict[str, list[NumberedRows | Missing]] = {"a": [], "b": []}
+    ends = dict.fromkeys(logs, 0)
+    wanted, number = set(), 0
+    for lost, rows, server in uses:
+        begin, number = number, number + lost
+        if ends[server] < begin:
+            logs[server].append(Missing(ends[server], begin - 1, "not recorded"))
+        if lost:
+            logs[server].append(Missing(begin, number - 1, "never written"))
+        logs[server].append(NumberedRows(number, batch_of("demo", number, rows)))
+        wanted |= set(range(number, number + rows))
+        ends[server] = number = number + rows
+    items = list(checked("demo", merged([iter(log) for log in logs.values()])))
+    assert numbers(items) == wanted
+    lost_numbers = {n for first, last, why in missing(items) for n in range(first, last + 1) if why == "never written"}
+    assert lost_numbers == set(range(number)) - wanted and len(missing(items)) == len(
+        [each for each in items if isinstance(each, Missing)]
+    )
+
+
+def test_the_worst_reason_counts() -> None:
+    logs: list[list[NumberedRows | Missing]] = [
+        [Missing(0, 9, "not recorded"), Missing(10, 14, "damaged", "there"), NumberedRows(15, batch_of("demo", 15, 1))],
+        [NumberedRows(0, batch_of("demo", 0, 3)), Missing(3, 11, "trimmed")],
+    ]
+    found = [item for item in merged([iter(log) for log in logs]) if isinstance(item, Missing)]
+    assert [(each.first, each.last, each.reason) for each in found] == [(3, 9, "trimmed"), (10, 14, "damaged")]
