@@ -24,7 +24,9 @@ GRACE_SECONDS = 10.0
 # The first pause between two looks; each is twice as long as the one before.
 PAUSE_SECONDS = 0.01
 
-_PROCESS = Path("/proc/self")
+_PROCESS = "/proc/self"
+# Thousands of process ids.
+_MOST_BYTES = 1 << 16
 _POLLERS = ("anon_inode:[eventfd]", "anon_inode:[eventpoll]")
 _HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
@@ -75,25 +77,27 @@ def _new(before: Held) -> list[str]:
 
 
 def _descriptors() -> frozenset[tuple[int, str]]:
-    folder = _PROCESS / "fd"
-    if not folder.is_dir():
+    # Plain paths and calls: this runs twice for each test, and a server has dozens of descriptors and threads.
+    try:
+        numbers = os.listdir(f"{_PROCESS}/fd")
+    except OSError:
         return frozenset()
     ignored = _POLLERS if "pyarrow.flight" in sys.modules else ()
     found: set[tuple[int, str]] = set()
-    for entry in folder.iterdir():
+    for number in numbers:
         try:
-            target = str(entry.readlink())
+            target = os.readlink(f"{_PROCESS}/fd/{number}")
         except OSError:
             continue  # The descriptor that listed the folder, or one that was closed meanwhile.
         if target not in ignored and not target.startswith("/proc/"):
-            found.add((int(entry.name), target))
+            found.add((int(number), target))
     return frozenset(found)
 
 
 def _ends(target: str) -> str:
     """Where a TCP socket leads, so that its owner can be found."""
     inode = target.removeprefix("socket:[").removesuffix("]")
-    for listing in (_PROCESS / "net/tcp", _PROCESS / "net/tcp6"):
+    for listing in (Path(_PROCESS, "net/tcp"), Path(_PROCESS, "net/tcp6")):
         try:
             rows = [row.split() for row in listing.read_text().splitlines()[1:]]
         except OSError:
@@ -106,17 +110,27 @@ def _ends(target: str) -> str:
 
 
 def _children() -> frozenset[int]:
+    try:
+        threads = os.listdir(f"{_PROCESS}/task")
+    except OSError:
+        return frozenset()
     found: set[int] = set()
-    for listing in _PROCESS.glob("task/*/children"):
+    for thread in threads:
         try:
-            found.update(int(word) for word in listing.read_text().split())
+            listing = os.open(f"{_PROCESS}/task/{thread}/children", os.O_RDONLY)
         except OSError:
             continue  # The thread ended meanwhile; its children are listed under another one.
+        try:
+            found.update(map(int, os.read(listing, _MOST_BYTES).split()))
+        except OSError:
+            pass
+        finally:
+            os.close(listing)
     return frozenset(pid for pid in found if not any(helper in _command(pid) for helper in _HELPERS))
 
 
 def _ticks() -> int:
-    if not _PROCESS.is_dir():
+    if not os.path.isdir(_PROCESS):
         return 0
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
