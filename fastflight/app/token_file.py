@@ -1,8 +1,8 @@
 """Reads, watches and changes the token file.
 
 The file is JSON (`access.tokens.Book`). `change` makes it readable by its owner only, and a file that other users may
-write is refused: they could give themselves access. `change` writes a new file and then renames it. A file lock of the
-operating system, which ends with its process, allows one change at a time.
+write is refused: they could give themselves access. A file lock of the operating system, which ends with its process,
+allows one change at a time.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from pathlib import Path
 
 from fastflight.access.tokens import MAX_BOOK_BYTES, Book
 from fastflight.errors import BusyError, RequestError
+from fastflight.files import replacement
 from fastflight.log.lock import FileLock
 
 # Permission bits that must not be set.
 WRITABLE = stat.S_IWGRP | stat.S_IWOTH
+OWNER_ONLY = stat.S_IRUSR | stat.S_IWUSR
 
 
 class TokenFile:
@@ -72,7 +74,7 @@ def change(path: Path, changed: Callable[[Book], Book]) -> None:
         lock = FileLock(path.with_name(f"{path.name}.lock"), "fastflight token")
     except BusyError as error:
         raise RequestError(
-            "somebody else is changing it", where=str(path), hint=f"{error.holder} is: try again when it has ended"
+            f"another process ({error.holder}) is changing this file", where=str(path), hint="Try again in a moment"
         ) from error
     except OSError as error:
         raise _unreadable(path, error) from error
@@ -81,26 +83,15 @@ def change(path: Path, changed: Callable[[Book], Book]) -> None:
 
 
 def _replace(path: Path, changed: Callable[[Book], Book]) -> None:
-    new = path.with_name(f"{path.name}.new")
+    content = changed(book(path)).encode()
     try:
-        new.unlink(missing_ok=True)  # left by a process that was killed
-        with open(new, "xb", opener=_open_for_owner) as file:
-            if path.exists():  # the group may be allowed to read: a server may run as another user
-                os.chmod(new, stat.S_IMODE(path.stat().st_mode) & ~WRITABLE)
-            file.write(changed(book(path)).encode())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            new.unlink()
-        if isinstance(error, OSError):  # as on a full disk
-            raise _unreadable(path, error) from error
-        raise
-
-
-def _open_for_owner(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+        # The group may be allowed to read: a server may run as another user.
+        mode = stat.S_IMODE(path.stat().st_mode) & ~WRITABLE if path.exists() else OWNER_ONLY
+        with replacement(path, OWNER_ONLY) as file:
+            file.write(content)
+        os.chmod(path, mode)
+    except OSError as error:  # as on a full disk
+        raise _unreadable(path, error) from error
 
 
 def _open_nonblocking(path: str, flags: int) -> int:

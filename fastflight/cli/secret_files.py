@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fastflight.errors import RequestError
+from fastflight.files import replacement
 
 
 def refuse_existing(paths: Iterable[Path]) -> None:
@@ -21,28 +21,19 @@ def refuse_existing(paths: Iterable[Path]) -> None:
 
 @contextlib.contextmanager
 def new_files(contents: Sequence[tuple[Path, bytes, int]], force: bool) -> Iterator[None]:
-    """Write `contents`, triples of path, content and mode, under temporary names. Rename them when the block ends.
+    """Write `contents`, triples of path, content and mode. They replace the files at their paths when the block ends.
 
-    All files are complete before the first is renamed: if the disk is full or the block raises, the old files stay. A
-    symbolic link at a path is replaced, not followed. Unless `force`, a file that exists raises `FileExistsError`.
+    All files are complete by then: if the disk is full or the block raises, the old files stay. Unless `force`, a file
+    that exists raises `FileExistsError`.
     """
-    written: list[Path] = []
-    try:
+    with contextlib.ExitStack() as files:
         for path, content, mode in contents:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            written.append(temporary)
-            with open(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+            file = files.enter_context(replacement(path, mode, sync=False))
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())  # before the first of them replaces a file
         yield
-        for temporary, (path, _, _) in zip(written, contents, strict=True):
+        for path, _, _ in contents:
             if path.exists() and not force:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-            os.replace(temporary, path)
-    finally:
-        for temporary in written:
-            with contextlib.suppress(FileNotFoundError):
-                temporary.unlink()

@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fastflight.errors import BusyError, RequestError
-
-# Windows locks ranges of bytes, and nobody else can read these. So lock one byte that is beyond the end of any file.
-LOCKED_BYTE = 1 << 62
+from fastflight.files import try_lock
 
 
 @contextlib.contextmanager
@@ -90,25 +88,8 @@ def _is_at(file: BinaryIO, path: Path) -> bool:
         return False
 
 
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(file: BinaryIO) -> bool:
-        os.lseek(file.fileno(), LOCKED_BYTE, os.SEEK_SET)
-        try:
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-else:
-    import fcntl
-
-    def _lock(file: BinaryIO) -> bool:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:  # the file system has no locks: go on without one
-            return True
+def _lock(file: BinaryIO) -> bool:
+    try:
+        return try_lock(file.fileno())
+    except OSError:  # the file system has no locks: go on without one
         return True

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 from pathlib import Path
 
 from fastflight.errors import BusyError
+from fastflight.files import try_lock
 from fastflight.log.disk import FILE_MODE
 
 LOCK_NAME = "writer.lock"
 # The file has the name of the lock's holder, cut to this length.
 MAX_HOLDER_BYTES = 200
-# Windows locks a range of bytes, and a locked byte cannot be read: lock one far behind the name.
-_LOCKED_BYTE = 1 << 20
 
 
 class FileLock:
@@ -24,7 +22,7 @@ class FileLock:
         text = f"{holder or 'a process'} (pid {os.getpid()} on {socket.gethostname()})"
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
         try:
-            if not _lock(self._descriptor):
+            if not try_lock(self._descriptor):
                 name = os.read(self._descriptor, MAX_HOLDER_BYTES).decode(errors="replace").strip()
                 other = name or "another process"
                 raise BusyError(
@@ -42,27 +40,3 @@ class FileLock:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(descriptor: int) -> bool:
-        os.lseek(descriptor, _LOCKED_BYTE, os.SEEK_SET)
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        finally:
-            os.lseek(descriptor, 0, os.SEEK_SET)
-        return True
-
-else:
-    import fcntl
-
-    def _lock(descriptor: int) -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True

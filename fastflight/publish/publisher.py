@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +20,7 @@ import structlog
 from fastflight.concurrency import off_loop
 from fastflight.device import Device
 from fastflight.errors import FastFlightError
+from fastflight.files import replacement
 from fastflight.publish.output import Message, Output
 from fastflight.publish.rows import Position, PublishedLine, RowFormat, RowReader
 from fastflight.publish.traffic import Traffic
@@ -63,11 +63,10 @@ class PositionFile:
         """Replace the file. A failure is logged: rows may then be published again after a restart."""
         if self._path is None:
             return
-        new = self._path.with_suffix(".new")
         try:
             self._path.parent.mkdir(mode=0o700, exist_ok=True)
-            new.write_text(json.dumps(position))
-            os.replace(new, self._path)
+            with replacement(self._path, sync=False) as file:
+                file.write(json.dumps(position).encode())
         except OSError as error:
             log.warning("the position of a publisher cannot be saved", error=error.strerror or str(error))
 

@@ -73,7 +73,7 @@ def collector(certificates: Certificates) -> Iterator[str]:
 
 @contextmanager
 def publishing_to(address: OutputAddress) -> Iterator[FastFlightClient]:
-    with serving(BOARD, publish=publishing(address)) as server, FastFlightClient(server.location) as client:
+    with serving(BOARD, outputs=publishing(address)) as server, FastFlightClient(server.location) as client:
         yield client
 
 

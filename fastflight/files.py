@@ -1,0 +1,66 @@
+"""Files that are replaced as a whole, and locks of the operating system, which end with their process."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+# Windows locks ranges of bytes, and nobody else can read these. So lock one byte that is beyond the end of any file.
+LOCKED_BYTE = 1 << 62
+
+
+@contextlib.contextmanager
+def replacement(path: Path, mode: int = 0o666, *, sync: bool = True) -> Iterator[BinaryIO]:
+    """Write a new file, which replaces the one at `path` when the block ends. If it raises, the old file stays.
+
+    `mode` is that of the new file, less the process's mask. With `sync`, its content is on the disk before it replaces
+    the old one. A symbolic link at `path` is replaced, not followed.
+    """
+    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
+    try:
+        with open(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            if sync:
+                os.fsync(descriptor)
+        os.replace(new, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            new.unlink()
+        raise
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def try_lock(descriptor: int) -> bool:
+        """Lock an open file until it is closed. Return whether nobody else has locked it."""
+        place = os.lseek(descriptor, 0, os.SEEK_CUR)
+        os.lseek(descriptor, LOCKED_BYTE, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        finally:
+            os.lseek(descriptor, place, os.SEEK_SET)
+        return True
+
+else:
+    import fcntl
+
+    def try_lock(descriptor: int) -> bool:
+        """Lock an open file until it is closed. Return whether nobody else has locked it.
+
+        `OSError` if the file system has no locks.
+        """
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
