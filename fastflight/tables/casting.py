@@ -6,7 +6,6 @@ moment without a zone is UTC in a column with a zone, and a column without one t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -46,17 +45,18 @@ def cast(column: pa.Array, type_: pa.DataType, decimal: str = ".") -> tuple[pa.A
         return column, none
     if pa.types.is_null(type_):
         return pa.nulls(len(column)), _misfits(column, _cleaned(column), pa.nulls(len(column)))
+    cells = column
+    if decimal != "." and (pa.types.is_floating(type_) or pa.types.is_decimal(type_)):
+        cells = pc.replace_substring(column, decimal, ".")
     try:
-        return _cast(column, type_), none
+        return _cast(cells, type_), none
     except pa.ArrowInvalid:
         pass
     if is_text(type_):
         return column.cast(type_), none
-    cleaned = _cleaned(column)
+    cleaned = _cleaned(cells)
     if pa.types.is_floating(type_):
         cleaned = _plain_words(cleaned)
-    if decimal != "." and (pa.types.is_floating(type_) or pa.types.is_decimal(type_)):
-        cleaned = pc.replace_substring_regex(cleaned, r"^([+-]?[0-9]*)" + re.escape(decimal) + r"([0-9])", r"\1.\2")
     values = cast_each(cleaned, type_, _cast)
     return values, _misfits(column, cleaned, values)
 

@@ -112,10 +112,12 @@ class RowWriter(Protocol):
     """Bytes of one file, written incrementally."""
 
     def begin(self) -> bytes:
-        """Return the bytes before the first row."""
+        """Return the bytes before the first row; by default, there are none."""
+        return b""
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
         """Return the bytes of these rows."""
 
     def finish(self) -> bytes:
-        """Return the bytes after the last row."""
+        """Return the bytes after the last row; by default, there are none."""
+        return b""

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from fastflight.errors import DataError, RequestError, nearest
 from fastflight.tables.bare import plain_values
 from fastflight.tables.casting import cast_each
-from fastflight.tables.codec import Layout
+from fastflight.tables.codec import Layout, RowWriter
 from fastflight.tables.record import Field, Record
 from fastflight.tables.schemas import conform, schema_from_names
 from fastflight.tables.summary import ReadSummary, shorten
@@ -127,7 +127,7 @@ def _cast(column: pa.Array, target: pa.DataType) -> pa.Array:
     return column.cast(target)
 
 
-class PackedWriter:
+class PackedWriter(RowWriter):
     """`RowWriter` of packed records. Fields are matched to columns by name; other columns are left out."""
 
     def __init__(self, layout: Layout, schema: pa.Schema) -> None:
@@ -139,18 +139,12 @@ class PackedWriter:
             self._values(pa.nulls(0, schema.field(field.name).type), field)
         self._schema = pa.schema([schema.field(field.name) for field in self._record.fields])
 
-    def begin(self) -> bytes:
-        return b""
-
     def encode(self, batch: pa.RecordBatch) -> bytes:
         batch = conform(batch, self._schema)
         records = np.zeros(batch.num_rows, self._record.dtype)
         for column, field in zip(batch.columns, self._record.fields, strict=True):
             records[field.key] = self._values(column, field)
         return records.tobytes()
-
-    def finish(self) -> bytes:
-        return b""
 
     def _values(self, column: pa.Array, field: Field) -> np.ndarray[Any, Any]:
         where = f"column {field.name}"

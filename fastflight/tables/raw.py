@@ -9,7 +9,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from fastflight.errors import DataError, RequestError
-from fastflight.tables.codec import Layout
+from fastflight.tables.codec import Layout, RowWriter
 from fastflight.tables.schemas import conform, project
 from fastflight.tables.summary import ReadSummary
 
@@ -50,7 +50,7 @@ class RawReader:
         return [batch.select(self.schema.names) if self.schema is not None else batch]
 
 
-class RawWriter:
+class RawWriter(RowWriter):
     """`RowWriter` of raw bytes."""
 
     def __init__(self, layout: Layout, schema: pa.Schema) -> None:
@@ -63,9 +63,6 @@ class RawWriter:
             )
         self._schema = pa.schema([field for field in schema if field.name in SCHEMA.names])
         self._end = layout.offset
-
-    def begin(self) -> bytes:
-        return b""
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
         batch = conform(batch, self._schema)
@@ -86,6 +83,3 @@ class RawWriter:
         joined = b"".join(rows)
         self._end += len(joined)
         return joined
-
-    def finish(self) -> bytes:
-        return b""

@@ -82,7 +82,7 @@ def _refuse(field: pa.Field, format_: str, hint: str) -> DataError:
     return DataError(f"{format_} can not hold {field.type}", where=f"column {field.name}", hint=hint)
 
 
-class CsvWriter:
+class CsvWriter(RowWriter):
     """`RowWriter` of CSV."""
 
     def __init__(self, layout: Layout, schema: pa.Schema) -> None:
@@ -115,9 +115,6 @@ class CsvWriter:
         lines = pc.binary_join_element_wise(rows, nothing, line_feed)
         size = pc.sum(pc.binary_length(lines)).as_py()
         return bytes(lines.buffers()[2].slice(0, size))
-
-    def finish(self) -> bytes:
-        return b""
 
 
 def _quoted(text: pa.Array, where: str) -> pa.Array:
@@ -158,7 +155,7 @@ class Base64Writer:
 _WITHOUT_JSON = (pa.types.is_duration, pa.types.is_time, pa.types.is_interval)
 
 
-class JsonlWriter:
+class JsonlWriter(RowWriter):
     """`RowWriter` of JSON lines. NaN and infinities become null: JSON has neither."""
 
     def __init__(self, layout: Layout, schema: pa.Schema) -> None:
@@ -170,9 +167,6 @@ class JsonlWriter:
                 _require_json(field, type_)
             elif _is_bytes(type_) or any(test(type_) for test in _WITHOUT_JSON):
                 raise _refuse(field, "jsonl", "Write it as arrow, or turn it into text or numbers first")
-
-    def begin(self) -> bytes:
-        return b""
 
     def encode(self, batch: pa.RecordBatch) -> bytes:
         batch = conform(batch, self._schema)
@@ -186,9 +180,6 @@ class JsonlWriter:
             for row in zip(*columns, strict=True)
         ]
         return "".join(line + "\n" for line in lines).encode()
-
-    def finish(self) -> bytes:
-        return b""
 
 
 def _may_be_infinite(type_: pa.DataType) -> bool:

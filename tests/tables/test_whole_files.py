@@ -213,6 +213,7 @@ def test_what_a_request_names_is_not_guessed(name: str) -> None:
 
 SCHEMAS = {
     "by name": (b"b;a\n1,5;2\n", {}, {"a": 2.0, "b": 1.5}),
+    "a decimal comma at the end": (b"b;a\n1,5;2,\n", {}, {"a": 2.0, "b": 1.5}),
     "by position": (b"1.5,2\n", {}, {"a": 1.5, "b": 2.0}),
     "lines before": (b"# x\nlogger\na,b\n1,2\n", {}, {"a": 1.0, "b": 2.0}),
     "no header": (b"1,2\n", {"header": "none"}, {"a": 1.0, "b": 2.0}),
