@@ -11,7 +11,6 @@ from collections.abc import AsyncGenerator
 
 import pyarrow as pa
 
-from fastflight.device import Inventory
 from fastflight.device.execute import OutputLines
 from fastflight.errors import DeviceError
 from fastflight.service.requests import DeviceExec
@@ -76,9 +75,6 @@ class DeviceExecs(BoardSource[DeviceExec]):
 
     request = DeviceExec
 
-    def __init__(self, inventory: Inventory) -> None:
-        self._inventory = inventory
-
     async def _open(self, request: DeviceExec, mode: Mode) -> AsyncReading:
         rows = LineRows()
         return await abegin(rows, self._lots(request, rows, mode))
@@ -89,9 +85,8 @@ class DeviceExecs(BoardSource[DeviceExec]):
         return Estimate(SCHEMA)
 
     async def _lots(self, request: DeviceExec, rows: LineRows, mode: Mode) -> AsyncGenerator[Lot, None]:
-        device = self._inventory.device(request.device)
         async with (
-            mode.lease(device, holder(request), interrupt=request.interrupt) as session,
+            self._lease(request, mode) as session,
             contextlib.aclosing(session.follow(request.code, timeout=request.timeout)) as pieces,
         ):
             try:
@@ -102,8 +97,3 @@ class DeviceExecs(BoardSource[DeviceExec]):
                 yield rows.finish()
                 raise
             yield rows.finish()
-
-
-def holder(request: DeviceExec) -> str:
-    """Return the name by which the request appears as the device's holder."""
-    return f"a {request.type} request ({request.mode})"

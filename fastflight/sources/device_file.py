@@ -77,7 +77,7 @@ class DeviceFiles(BoardStore[DeviceFile]):
         `keys_of` takes the name of a device and a path, and returns how that file is written, for requests that do not
         say it. A client that does not read on for `patience_seconds` no longer keeps the board.
         """
-        self._inventory = inventory
+        super().__init__(inventory)
         self.keys_of = keys_of
         self.cache = cache or FileCache(max_bytes=0)
         self._patience = patience_seconds
@@ -97,8 +97,7 @@ class DeviceFiles(BoardStore[DeviceFile]):
     ) -> Summary:
         content = content_of(request, schema, acknowledge)
         transfer = transfer_of(request)
-        device = self._inventory.device(request.device)
-        async with mode.lease(device, holder(request), interrupt=request.interrupt) as session:
+        async with self._lease(request, mode) as session:
             with errors_name_file(request):
                 if request.resume:
                     content.announce_part(await session.part(request.path))
@@ -167,13 +166,12 @@ class DeviceFiles(BoardStore[DeviceFile]):
 
     async def _fetch(self, request: DeviceFile, mode: Mode) -> AsyncGenerator[Lot | Content, None]:
         """As `fetch`. The content is the last item."""
-        device = self._inventory.device(request.device)
         if (known := key_of(request)) is not None:
             if (found := await mode.run(self.cache.find, known, discard=_close)) is not None:
                 yield found
                 return
         with contextlib.ExitStack() as on_error:
-            async with mode.lease(device, holder(request), interrupt=request.interrupt) as session:
+            async with self._lease(request, mode) as session:
                 with errors_name_file(request):
                     entry = await session.stat(request.path)
                     progress = _Progress(request, entry.size)
@@ -233,8 +231,7 @@ class DeviceFiles(BoardStore[DeviceFile]):
 
     async def _pieces(self, request: DeviceFile, rows: FileRows, mode: Mode) -> AsyncGenerator[bytes, None]:
         """Yield the bytes that are read, and describe the file to `rows` first. Holds the board until it ends."""
-        device = self._inventory.device(request.device)
-        async with mode.lease(device, holder(request), interrupt=request.interrupt) as session:
+        async with self._lease(request, mode) as session:
             if request.describe is not None:
                 entry = await session.stat(request.path)
                 hashed = rows.wants_digest and entry.kind == "file"
@@ -332,8 +329,3 @@ def errors_name_file(request: DeviceFile) -> Iterator[None]:
         if not where.startswith(path):
             error.where = f"{path}, {where}" if where else path
         raise
-
-
-def holder(request: DeviceFile) -> str:
-    """Return the name by which the request appears as the device's holder."""
-    return f"a {request.type} request ({request.mode}) for {request.path}"

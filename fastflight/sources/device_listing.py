@@ -35,7 +35,7 @@ class DeviceListings(BoardSource[DeviceListing]):
     request = DeviceListing
 
     def __init__(self, inventory: Inventory, listings: BoardListings | None = None) -> None:
-        self._inventory = inventory
+        super().__init__(inventory)
         self._listings = listings or BoardListings()
 
     async def _open(self, request: DeviceListing, mode: Mode) -> AsyncReading:

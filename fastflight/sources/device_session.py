@@ -55,7 +55,7 @@ class DeviceSessions(BoardSource[DeviceSession]):
     request = DeviceSession
 
     def __init__(self, inventory: Inventory, idle_seconds: float = IDLE_SECONDS) -> None:
-        self._inventory = inventory
+        super().__init__(inventory)
         self._idle_seconds = idle_seconds
 
     async def _open(self, request: DeviceSession, mode: Mode) -> AsyncReading:

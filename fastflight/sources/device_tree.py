@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, S
 
 import pyarrow as pa
 
-from fastflight.device import FileEntry, Inventory
+from fastflight.device import FileEntry
 from fastflight.device.listing import normal_path
 from fastflight.errors import FileMissing, RequestError, nearest
 from fastflight.service.choices import LEFT_BEHIND
@@ -32,9 +32,6 @@ class DeviceTrees(BoardStore[DeviceTree]):
 
     request = DeviceTree
 
-    def __init__(self, inventory: Inventory) -> None:
-        self._inventory = inventory
-
     async def _open(self, request: DeviceTree, mode: Mode) -> AsyncReading:
         rows = TreeRows()
         return await abegin(rows, self._lots(request, rows, mode))
@@ -48,8 +45,7 @@ class DeviceTrees(BoardStore[DeviceTree]):
         mode: Mode,
     ) -> Summary:
         content = content_of(request, schema, acknowledge)
-        device = self._inventory.device(request.device)
-        async with mode.lease(device, holder(request), interrupt=request.interrupt) as session:
+        async with self._lease(request, mode) as session:
             files = ((path, mode.while_wanted(pieces)) async for path, pieces in content.files(batches))
             written = await session.write_tree(request.path, files, transfer=transfer_of(request))
         return content.summary(written)
@@ -62,9 +58,8 @@ class DeviceTrees(BoardStore[DeviceTree]):
             return Estimate(SCHEMA, bytes=sum(entry.size for entry in files.values()))
 
     async def _lots(self, request: DeviceTree, rows: TreeRows, mode: Mode) -> AsyncGenerator[Lot, None]:
-        device = self._inventory.device(request.device)
         transfer = transfer_of(request)
-        async with mode.lease(device, holder(request), interrupt=request.interrupt) as session:
+        async with self._lease(request, mode) as session:
             entries = await session.list(request.path, recursive=True)
             for path, entry in selected(request, entries):
                 async with contextlib.aclosing(session.read(entry.path, transfer=transfer)) as pieces:
@@ -114,8 +109,3 @@ def content_of(request: DeviceTree, schema: pa.Schema, acknowledge: Acknowledge)
     if request.files is not None:
         raise RequestError("only reading chooses files", where="files", hint="Send the rows of those to be written")
     return TreeContent(schema, acknowledge)
-
-
-def holder(request: DeviceTree) -> str:
-    """Return the name by which the request appears as the device's holder."""
-    return f"a {request.type} request ({request.mode}) for {request.path}"

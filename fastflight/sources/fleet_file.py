@@ -39,7 +39,7 @@ from fastflight.service.source import (
     lot_bytes,
 )
 from fastflight.sources.fleet_rows import FleetRows, requested_columns
-from fastflight.sources.modes import BoardSource, InThread, Mode
+from fastflight.sources.modes import InThread, Mode, TwoModeSource
 
 # Devices read at the same time. Each has a piece of its file in memory, and takes a thread if the request is `sync`.
 MAX_IN_PARALLEL = 16
@@ -49,7 +49,7 @@ AHEAD_BYTES = 4 * 1024 * 1024
 ListFiles: TypeAlias = Callable[[Takes], Iterable[tuple[DeviceFile, Estimate]]]
 
 
-class FleetFiles(BoardSource[FleetFile]):
+class FleetFiles(TwoModeSource[FleetFile]):
     """The source of `fleet.file` requests. Reads the file of each device through the source of `device.file`."""
 
     request = FleetFile

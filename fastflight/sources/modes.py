@@ -1,7 +1,7 @@
 """The two modes of requests for a board's data. Sources are written once, with `await`, and take one of these.
 
 `OnLoop` is for mode `async`: what is awaited suspends. `InThread` is for mode `sync`: it blocks the calling thread.
-`BoardSource` has the functions of a source for both modes.
+`TwoModeSource` and its subclasses have the functions of a source for both modes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fastflight.concurrency import Shard, across
 from fastflight.concurrency.blocking import Blocking, NonBlocking, finish
 from fastflight.concurrency.gather import AsyncGather, Gather
 from fastflight.concurrency.offload import off_loop
-from fastflight.device import AsyncSession, Device
+from fastflight.device import AsyncSession, Device, Inventory
 from fastflight.service.requests import Request
 from fastflight.service.source import Acknowledge, AsyncReading, DataSource, Incoming, Reading, Summary
 from fastflight.sources.reading import awaitable, in_thread
@@ -145,11 +145,34 @@ def _blocking(job: Callable[[], AsyncGenerator[T, None]]) -> Blocking[T]:
 Mode: TypeAlias = OnLoop | InThread
 
 
-class BoardSource(DataSource[R]):
-    """The base of sources whose functions are written once: `_open` returns an answer, `_store` takes rows."""
+class TwoModeSource(DataSource[R]):
+    """The base of sources that are written once: `_open` returns an answer."""
 
     async def _open(self, request: R, mode: Mode) -> AsyncReading:
         raise NotImplementedError
+
+    def read(self, request: R) -> Reading:
+        return in_thread(finish(self._open(request, InThread())))
+
+    async def aread(self, request: R) -> AsyncReading:
+        return await self._open(request, OnLoop())
+
+
+class BoardSource(TwoModeSource[R]):
+    """The base of sources that use one board for each request."""
+
+    def __init__(self, inventory: Inventory) -> None:
+        self._inventory = inventory
+
+    def _lease(self, request: Any, mode: Mode) -> AbstractAsyncContextManager[AsyncSession]:
+        """Own the device of a request for an `async with` block. Other callers are told which request has it."""
+        path = getattr(request, "path", None)
+        holder = f"a {request.type} request ({request.mode})" + (f" for {path}" if path else "")
+        return mode.lease(self._inventory.device(request.device), holder, interrupt=request.interrupt)
+
+
+class BoardStore(BoardSource[R]):
+    """The base of such sources that also take rows, which `_store` does."""
 
     async def _store(
         self,
@@ -160,16 +183,6 @@ class BoardSource(DataSource[R]):
         mode: Mode,
     ) -> Summary:
         raise NotImplementedError
-
-    def read(self, request: R) -> Reading:
-        return in_thread(finish(self._open(request, InThread())))
-
-    async def aread(self, request: R) -> AsyncReading:
-        return await self._open(request, OnLoop())
-
-
-class BoardStore(BoardSource[R]):
-    """The base of such sources that also take rows."""
 
     def write(self, request: R, schema: pa.Schema, batches: Incoming, acknowledge: Acknowledge) -> Summary:
         return finish(self._store(request, schema, NonBlocking(batches), acknowledge, InThread(batches.check)))
