@@ -23,7 +23,7 @@ MODULES: Mapping[Extra, frozenset[str]] = {
     "http": frozenset(("fastapi", "httptools", "nicegui", "starlette", "uvicorn", "websockets")),
     "plot": frozenset(("matplotlib",)),
     "publish": frozenset(("google", "httpx", "opentelemetry", "paho")),
-    "sql": frozenset(("duckdb", "fsspec", "google")),
+    "sql": frozenset(("duckdb", "google")),
     "tls": frozenset(("cryptography",)),
     "watch": frozenset(("watchfiles",)),
     "webrepl": frozenset(("websockets",)),

@@ -138,7 +138,8 @@ def open_server(config: Config) -> RunningServer:
         access = access_of(config.auth, config.tls, authority)
         actions = Actions([*state, *on_devices], authority)
         tables = files if member is None else ForwardedFiles(member.forwarding.routes, inventory, files)
-        engine = SqlEngine(Tables(catalog, actions, authority, tables, log_of), config.sql.limits)
+        recordings_folder = None if recordings is None else recordings.folder
+        engine = SqlEngine(Tables(catalog, actions, authority, tables, log_of), config.sql.limits, recordings_folder)
         parts.callback(engine.close)
         catalog.add(SqlSource(engine))
         server = flight_server(

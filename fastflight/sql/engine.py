@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -41,9 +42,10 @@ class Prepared:
 class SqlEngine:
     """Runs the queries of one server over `tables`."""
 
-    def __init__(self, tables: Tables, limits: SqlLimits | None = None) -> None:
+    def __init__(self, tables: Tables, limits: SqlLimits | None = None, folder: Path | None = None) -> None:
+        """`folder` is that of the recordings, which need not exist."""
         self._tables = tables
-        self._workers = Workers(limits or SqlLimits())
+        self._workers = Workers(limits or SqlLimits(), folder)
 
     def prepare(self, query: str, identity: Identity = ANYBODY) -> Prepared:
         """Check a query and return its columns and parameters. `RequestError` if it is not one that only reads."""
@@ -64,11 +66,6 @@ class SqlEngine:
         run = Run(self._tables, self._workers, identity)
         try:
             run.ask(query, row)
-            if run.plan.explain:
-                run.read_to_end()
-                rows = run.explained()
-                run.close()
-                return Reading(rows.schema, first=[rows])
             return Reading(run.schema, run.lots(), run.summary)
         except BaseException:
             run.close()

@@ -14,13 +14,16 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 
 from fastflight.access.identity import ANYBODY, Identity
 from fastflight.errors import RequestError, ResourceExhausted, StorageError
 from fastflight.extras import needs
 from fastflight.runtime.admission import Admission, AdmissionTicket, Limits
+from fastflight.sql.folder import WorkerFolder
 from fastflight.sql.frames import Kind, Pipe
 
 # A worker on a busy computer needs some seconds.
@@ -58,9 +61,10 @@ class SqlLimits:
 class Worker:
     """One process and the server's end of its pipe."""
 
-    def __init__(self, limits: SqlLimits, owner: str) -> None:
-        """`owner` is the name of the client."""
+    def __init__(self, limits: SqlLimits, owner: str, folder: Path) -> None:
+        """`owner` is the name of the client. The worker's own folder is made in `folder`."""
         self.owner = owner
+        self.folder = WorkerFolder(folder)
         ours, theirs = socket.socketpair()
         with theirs:
             try:
@@ -72,7 +76,7 @@ class Worker:
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
-                    cwd="/",
+                    cwd=self.folder.path,
                     # Arrow's own allocator reserves more address space than the worker may have.
                     env={
                         **{name: os.environ[name] for name in ENVIRONMENT & os.environ.keys()},
@@ -82,8 +86,9 @@ class Worker:
                 )
             except BaseException:
                 ours.close()
+                self.folder.remove()
                 raise
-        self.pipe = Pipe(ours, limits.row_bytes + SPARE_FRAME_BYTES)
+        self.pipe = Pipe(ours.detach(), limits.row_bytes + SPARE_FRAME_BYTES)
         # The room of the query that it runs.
         self.ticket = AdmissionTicket()
 
@@ -109,6 +114,7 @@ class Worker:
         self._process.kill()
         self._process.wait()
         self.pipe.close()
+        self.folder.remove()
 
 
 class Workers:
@@ -117,8 +123,10 @@ class Workers:
     Queries wait in a queue. A client that has proved its name leaves one worker to the others.
     """
 
-    def __init__(self, limits: SqlLimits) -> None:
+    def __init__(self, limits: SqlLimits, folder: Path | None = None) -> None:
+        """`folder` is that of the recordings, which need not exist."""
         self.limits = limits
+        self._folder = folder
         self._admission = Admission(
             Limits(
                 streams=limits.queries,
@@ -181,10 +189,12 @@ class Workers:
             del self._idle[: len(ended)]
         for worker in ended:
             worker.close()
-        return Worker(self.limits, owner)
+        folder = self._folder if self._folder is not None and self._folder.is_dir() else Path(tempfile.gettempdir())
+        return Worker(self.limits, owner, folder)
 
     def give_back(self, worker: Worker) -> None:
         """Take back a worker whose dialogue has ended."""
+        worker.folder.clear()
         ticket = worker.ticket  # another query may have the worker as soon as it is idle
         with self._lock:
             kept = not self._closed

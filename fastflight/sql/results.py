@@ -15,7 +15,6 @@ import pyarrow as pa
 from pydantic import TypeAdapter, ValidationError
 
 from fastflight.errors import DataError, SourceError
-from fastflight.sql.pushdown import Narrowing
 from fastflight.tables.ipc import RECORD_BATCH, SCHEMA, IpcMessage, MessageSplitter, check_size
 from fastflight.tables.vetting import vet_batch, vet_schema
 
@@ -24,19 +23,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The tables that a query names, and whether it lists all tables."""
+    """The tables that a query names, whether it lists all tables, and whether it is an `explain`."""
 
     tables: list[tuple[str, str, str]]
     lists: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """What a query needs of each of its tables, and DuckDB's plan as text for an `explain`."""
-
-    explain: Literal["", "plan", "analyze"] = ""
-    scans: tuple[Narrowing, ...] = ()
-    plan: str = ""
+    explains: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +42,6 @@ class Failure:
 
 FAILURE = TypeAdapter(Failure)
 NAMED = TypeAdapter(Named)
-PLANNED = TypeAdapter(Planned)
-# Bytes of a file: the offset, the size, and whether the open file will do.
-RANGE = TypeAdapter(tuple[int, int, bool])
-# The number of a table.
-TABLE = TypeAdapter(tuple[int])
 
 
 def read_json(kind: TypeAdapter[T], payload: bytes) -> T:

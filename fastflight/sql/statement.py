@@ -11,12 +11,11 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import duckdb
 
 from fastflight.errors import RequestError, nearest
-from fastflight.sql.databases import CLOCKS
 from fastflight.sql.functions import FUNCTIONS
 from fastflight.sql.names import CATALOG, shown
 
@@ -46,17 +45,15 @@ HINTS = {
 
 @dataclass(slots=True)
 class Statement:
-    """A checked query. `sql` is what to run; `tables` are the names in it, each a path such as `["demo", "a.csv"]`.
+    """A checked query. `sql` is what to run; `tables` are the names in it: catalog, schema and table.
 
     `lists` means that it reads the standard's views of all tables.
     """
 
     sql: str
-    explain: Literal["", "plan", "analyze"] = ""
+    explain: bool = False
     parameters: list[str] = field(default_factory=list)
     tables: list[list[str]] = field(default_factory=list)
-    # How often each of `tables` is named.
-    counts: list[int] = field(default_factory=list)
     lists: bool = False
     # The objects of the parse tree.
     nodes: list[dict[str, Any]] = field(default_factory=list)
@@ -70,22 +67,21 @@ def check(query: str, connection: duckdb.DuckDBPyConnection) -> Statement:
             f"{len(statements)} statements are not one", where="query", hint="Send one select statement at a time"
         )
     kind, sql = statements[0].type.name, statements[0].query
-    statement = Statement(sql, parameters=_in_order(statements[0].named_parameters))
-    if kind == "EXPLAIN":
-        found = EXPLAIN.match(sql)
-        if found is None:
-            raise RequestError("explain has no options here", where="query", hint="As in explain analyze select ...")
-        statement.explain = "analyze" if found[1] else "plan"
-        statement.sql = sql[found.end() :]
-    elif kind != "SELECT":
+    parameters = sorted(statements[0].named_parameters, key=lambda name: (int(name) if name.isdigit() else 0, name))
+    explain = EXPLAIN.match(sql) if kind == "EXPLAIN" else None
+    if kind == "EXPLAIN" and explain is None:
+        raise RequestError("explain has no options here", where="query", hint="As in explain analyze select ...")
+    if kind not in ("EXPLAIN", "SELECT"):
         name = kind.lower().replace("_", " ")
         raise RequestError(f"{name} is not allowed", where="query", hint=HINTS.get(kind, "Only select is"))
-    _inspect(statement, _tree(statement.sql, connection))
+    prefix = explain[0] if explain else ""
+    nodes = list(_nodes(_tree(sql.removeprefix(prefix), connection)))
+    if _shows_tables(nodes):
+        tables = [[CATALOG, "fastflight", "tables"]]
+        return Statement(prefix + SHOW_TABLES, bool(prefix), parameters, tables, nodes=nodes)
+    statement = Statement(sql, bool(prefix), parameters, nodes=nodes)
+    _check_nodes(statement)
     return statement
-
-
-def _in_order(names: set[str]) -> list[str]:
-    return sorted(names, key=lambda name: (int(name) if name.isdigit() else 0, name))
 
 
 def _tree(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:
@@ -99,49 +95,56 @@ def _tree(sql: str, connection: duckdb.DuckDBPyConnection) -> Any:
     return tree["statements"]
 
 
-def _inspect(statement: Statement, tree: Any) -> None:
-    scoped = list(_nodes(tree))
-    nodes = statement.nodes = [node for node, _ in scoped]
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """Yield all objects of a tree, however deep it is."""
+    left = [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, dict):
+            yield node
+            left.extend(reversed(node.values()))
+        elif isinstance(node, list):
+            left.extend(reversed(node))
+
+
+def _shows_tables(nodes: list[dict[str, Any]]) -> bool:
+    """Whether the query is `show tables`. `RequestError` if it shows something else."""
     # `describe` and `summarize` have a query, whose tables are checked like all others.
     shows = [node for node in nodes if node.get("type") == "SHOW_REF" and "query" not in node]
-    if shows:
-        what = str(shows[0].get("table_name")).strip('"')
-        if what not in ("tables", "__show_tables_expanded") or len(nodes) > 8:
+    for node in shows:
+        if str(node.get("table_name")).strip('"') not in ("tables", "__show_tables_expanded") or len(nodes) > 8:
             raise RequestError(
                 "only `show tables` is allowed", where="query", hint=f"{SHOW_TABLES}, or describe a table"
             )
-        statement.sql = SHOW_TABLES
-        scoped = [({"type": "BASE_TABLE", "qualified_name": {"path": ["fastflight", "tables"]}}, frozenset())]
-    for node, ctes in scoped:
+    return bool(shows)
+
+
+def _check_nodes(statement: Statement) -> None:
+    """Refuse what is not allowed, and add the tables that the query names."""
+    # DuckDB knows where the name of a subquery may be used. Elsewhere it finds no table: all of them have a schema.
+    ctes = {_cte(each["key"]) for node in statement.nodes for each in (node.get("cte_map") or {}).get("map", [])}
+    for node in statement.nodes:
         kind = node.get("type")
         if isinstance(kind, str) and kind.endswith("_NODE") and kind not in QUERIES:
             raise RequestError("a query that writes is not allowed", where="query", hint=WRITES)
         if kind == "TABLE_FUNCTION":
             _refuse_unless(_function(node["function"]), TABLE_FUNCTIONS)
         elif node.get("class") == "FUNCTION":
-            name = _function(node)
-            if _WORD.fullmatch(name) and name not in FUNCTIONS | TABLE_FUNCTIONS:
-                alike = difflib.get_close_matches(name, FUNCTIONS, 1, ALIKE)
-                hint = (
-                    f"Did you mean {alike[0]}?" if alike else "DuckDB's functions that compute with values are allowed"
-                )
-                raise RequestError("this function is not allowed", where=f"function {name}", hint=hint)
-            if name in (*CLOCKS, "age") and len(node.get("qualified_name", {}).get("path", ())) > 1:
-                raise RequestError("this function has no schema", where=f"function {name}", hint=f"Write {name}(...)")
+            _check_function(_function(node))
         elif kind == "BASE_TABLE":
             path = list(node["qualified_name"]["path"])
-            if len(path) == 1 and path[0].lower() in ctes:
-                continue
             if [part.lower() for part in path[-2:-1]] == [STANDARD]:
                 _refuse_unless(path[-1].lower(), STANDARD_VIEWS, "view")
                 statement.lists = True
-                continue
-            path = _qualified(path)
-            if path in statement.tables:
-                statement.counts[statement.tables.index(path)] += 1
-            else:
-                statement.tables.append(path)
-                statement.counts.append(1)
+            elif (len(path) > 1 or path[0].lower() not in ctes) and _qualified(path) not in statement.tables:
+                statement.tables.append(_qualified(path))
+
+
+def _check_function(name: str) -> None:
+    if _WORD.fullmatch(name) and name not in FUNCTIONS | TABLE_FUNCTIONS:
+        alike = difflib.get_close_matches(name, FUNCTIONS, 1, ALIKE)
+        hint = f"Did you mean {alike[0]}?" if alike else "DuckDB's functions that compute with values are allowed"
+        raise RequestError("this function is not allowed", where=f"function {name}", hint=hint)
 
 
 def _qualified(path: list[str]) -> list[str]:
@@ -164,30 +167,8 @@ def _refuse_unless(name: str, allowed: frozenset[str], what: str = "table functi
         raise RequestError(f"this {what} is not allowed", where=f"{what} {name}", hint=nearest(name, allowed))
 
 
-def _nodes(tree: Any) -> Iterator[tuple[dict[str, Any], frozenset[str]]]:
-    """Yield all objects of a tree, however deep it is, each with the names of the CTEs that it can use.
-
-    A query has its own CTEs and those of the queries around it. A CTE has those before it, and itself if it recurses.
-    """
-    left: list[tuple[Any, frozenset[str]]] = [(tree, frozenset())]
-    while left:
-        node, ctes = left.pop()
-        inner: list[tuple[Any, frozenset[str]]] = []
-        if isinstance(node, dict):
-            yield node, ctes
-            if node.get("type") == "RECURSIVE_CTE_NODE":
-                ctes |= {node["cte_name"].lower()}
-            for each in (node.get("cte_map") or {}).get("map", []):
-                inner.append((each, ctes))
-                ctes |= {_cte(each["key"])}
-            inner += [(value, ctes) for key, value in node.items() if key != "cte_map"]
-        elif isinstance(node, list):
-            inner = [(value, ctes) for value in node]
-        left.extend(reversed(inner))
-
-
 def _cte(name: str) -> str:
-    """Return the name of a CTE in lower case. `RequestError` for one that DuckDB may take for a table of its own."""
+    """Return the name of a subquery in lower case. `RequestError` for one that DuckDB's own tables may have."""
     if name.lower().startswith(DUCKDB_NAMES):
         raise RequestError("this name is reserved", where=f"with {name}", hint="Give the subquery another name")
     return name.lower()

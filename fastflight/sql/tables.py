@@ -1,18 +1,18 @@
 """The tables of SQL: files of devices, recordings, and tables about the server itself.
 
-A table is resolved for an identity, which must have the right to read the file or recording. Its schema is known then,
-and it can be scanned any number of times. A file is fetched once for a query, through the cache.
+A table is opened for an identity, which must have the right to read the file or recording: its rows become files in
+the folder of a worker. A file of a board is fetched once for a query, through the cache.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -20,29 +20,20 @@ from fastflight.access.actions import Actions
 from fastflight.access.authority import Authority, Listing
 from fastflight.access.identity import Identity
 from fastflight.errors import FastFlightError, Stopped, UnknownName, nearest
-from fastflight.log import StoredRows
 from fastflight.service import Catalog
 from fastflight.service.requests import DeviceFile, Recording, Request
 from fastflight.service.resolve import plain
-from fastflight.service.source import Reading
+from fastflight.service.source import Noted, Reading
 from fastflight.sources import DeviceFiles
 from fastflight.sources.file_cache import Content
 from fastflight.sources.file_rows import summary_of
-from fastflight.sources.recorded_rows import WAITED
-from fastflight.sources.recording import Readable, range_of
+from fastflight.sources.recording import Readable
+from fastflight.sql.folder import WorkerFolder
 from fastflight.sql.names import CATALOG, DATABASES, OWN_SCHEMA, RECORDING, like, shown, table_of_path
-from fastflight.sql.pushdown import EPOCH, MICROSECOND, Narrowing
 from fastflight.tables.summary import combined
 
 TIME = pa.timestamp("us", "UTC")
 DATA_TYPE, OWN_TYPE = "TABLE", "SYSTEM TABLE"
-# The columns of a recording, made from those of its Parquet files, as `sources.recorded_rows.Replay` makes them.
-STORED_COLUMNS = {
-    "seq": '"fastflight.seq"',
-    "time": f"case when cut is null or not ends_with(cut, '{WAITED}') then time end",
-    "direction": "direction",
-    "data": "data",
-}
 OWN_SCHEMAS = {
     "devices": pa.schema(
         [("name", pa.string()), ("url", pa.string()), ("open", pa.bool_()), ("holder", pa.string())]
@@ -78,129 +69,17 @@ class TableName:
         return shown((*catalog, self.device, self.name))
 
 
-class Table(Protocol):
-    """A table of one query. `schema` has the columns of all rows."""
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """A table as files in the folder of a worker, and what `explain` and the summary say of it.
 
-    schema: pa.Schema
+    Its rows are those of the Parquet files, as the query beside each list of them selects them, and then those of the
+    Arrow stream, which has the columns of the table.
+    """
 
-    def stored(self, narrowing: Narrowing) -> StoredRows | None:
-        """Return the first rows as Parquet files, if there are such files. A scan must leave these rows out."""
-
-    def scan(self, narrowing: Narrowing) -> Reading: ...
-
-    def read(self) -> Mapping[str, Any]:
-        """Return what was read so far, for `explain analyze`."""
-
-    def close(self) -> None: ...
-
-
-class FileTable:
-    """A file of a device. All scans have the same content."""
-
-    def __init__(self, files: DeviceFiles, request: DeviceFile, content: Content) -> None:
-        self._files = files
-        self._request = request
-        self._content = content
-        self._bytes = 0
-        reading = files.rows(request, content)
-        with closing(reading.lots):  # type: ignore[type-var]
-            # As in the trailer of a `device.file` request: rejected rows, cells that became null, notes. Only a file
-            # that is read as a whole has it before its rows; that of another is known after a scan.
-            self._summary = summary_of(reading.schema)
-            self._scanned: Callable[[], Mapping[str, Any]] = dict
-            self.schema = plain(reading.schema).remove_metadata()
-
-    def stored(self, narrowing: Narrowing) -> StoredRows | None:
-        return None
-
-    def scan(self, narrowing: Narrowing) -> Reading:
-        columns = None if narrowing.columns is None else tuple(narrowing.columns)
-        self._bytes += self._content.size
-        reading = self._files.rows(self._request.model_copy(update={"columns": columns}), self._content)
-        self._scanned = reading.summary
-        return reading
-
-    def read(self) -> Mapping[str, Any]:
-        summary = self._summary or combined([self._scanned()])
-        return {"from": self._content.origin, "bytes": self._bytes, **summary}
-
-    def close(self) -> None:
-        self._content.close()
-
-
-class RecordingTable:
-    """The recorded traffic of a device, which is in `log`."""
-
-    def __init__(self, catalog: Catalog, request: Recording, log: Readable) -> None:
-        self._log = log
-        self._stored: StoredRows | None = None
-        self._source = catalog.source_of(request)
-        self._request = request
-        self._readings: list[Reading] = []
-        schema = self._source.describe(request).schema
-        assert schema is not None
-        self.schema = plain(schema).remove_metadata()
-
-    def stored(self, narrowing: Narrowing) -> StoredRows | None:
-        if narrowing.is_empty:
-            return None
-        request = self._request.model_copy(update=_keys(narrowing))
-        self._stored = self._log.stored(range_of(request), request.limit_rows)
-        return self._stored
-
-    def scan(self, narrowing: Narrowing) -> Reading:
-        assert self._source.read is not None
-        reading = self._source.read(self._request.model_copy(update=_keys(narrowing)))
-        self._readings.append(reading)
-        return reading
-
-    def read(self) -> Mapping[str, Any]:
-        stored = [reading.summary()["stored"] for reading in self._readings]
-        files = [] if self._stored is None else self._stored.files
-        return {
-            "parts": sum(each["parts"] for each in stored) + len(files),
-            "bytes": sum(each["bytes"] for each in stored) + sum(each.read_bytes for each in files),
-        }
-
-    def close(self) -> None:
-        if self._stored is not None:
-            self._stored.close()
-
-
-class OwnTable:
-    """A table about the server."""
-
-    def __init__(self, rows: pa.Table) -> None:
-        self._rows = rows
-        self.schema = rows.schema
-
-    def stored(self, narrowing: Narrowing) -> StoredRows | None:
-        return None
-
-    def scan(self, narrowing: Narrowing) -> Reading:
-        rows = self._rows if narrowing.columns is None else self._rows.select(narrowing.columns)
-        return Reading(rows.schema, first=rows.to_batches())
-
-    def read(self) -> Mapping[str, Any]:
-        return {"rows": self._rows.num_rows}
-
-    def close(self) -> None: ...
-
-
-def _keys(narrowing: Narrowing) -> Mapping[str, Any]:
-    """Return the keys of a `recording` request for a narrowing."""
-    return {
-        "columns": None if narrowing.columns is None else tuple(narrowing.columns),
-        "from_seq": narrowing.from_seq,
-        "to_seq": narrowing.to_seq,
-        "from_time": _time(narrowing.from_time),
-        "to_time": _time(None if narrowing.to_time is None else narrowing.to_time + 1),
-        "limit_rows": narrowing.limit,
-    }
-
-
-def _time(microseconds: int | None) -> datetime | None:
-    return None if microseconds is None else EPOCH + microseconds * MICROSECOND
+    arrow: str
+    facts: Mapping[str, Any]
+    parquet: Sequence[tuple[list[str], str]] = ()
 
 
 class Tables:
@@ -220,22 +99,21 @@ class Tables:
         self._authority = authority
         self._files = files
 
-    def open(self, identity: Identity, path: list[str], check: Callable[[], None]) -> Table:
-        """Return the table with this catalog, schema and name. Raises as reading its file or recording does.
+    def open(
+        self, identity: Identity, path: Sequence[str], folder: WorkerFolder, check: Callable[[], None]
+    ) -> TableFiles:
+        """Put the table with this catalog, schema and name into `folder`. Raises as reading its rows does.
 
-        `check` is called now and then while a board sends a file. What it raises ends that.
+        `check` is called now and then. What it raises ends that.
         """
         _, schema, name = path
         if schema.lower() == OWN_SCHEMA and name.lower() in OWN_SCHEMAS:
-            return OwnTable(self._own(identity, name.lower()))
-        if name.lower() == RECORDING:
-            recording = Recording(name=schema)
-            recording = self._authority.authorize(identity, recording, "read")
-            return RecordingTable(self._catalog, recording, self._log_of(recording.name))
-        if schema.lower() == OWN_SCHEMA and OWN_SCHEMA not in self._devices(identity):
-            raise UnknownName("no such table", where=shown(path), hint=nearest(name, OWN_SCHEMAS))
-        request = DeviceFile(device=schema, path=f"/{name.lstrip('/')}")
-        request = self._authority.authorize(identity, request, "read")
+            own = self._own(identity, name.lower())
+            arrow, rows = folder.write(own.schema, own.to_batches())
+            return TableFiles(arrow, {"rows": rows})
+        request = self._authority.authorize(identity, self._request(identity, path), "read")
+        if isinstance(request, Recording):
+            return self._recording(request, folder, check)
         fetching = self._files.fetch(request)
         try:
             while True:
@@ -245,15 +123,30 @@ class Tables:
             content: Content = fetched.value
         finally:
             fetching.close()
-        try:
-            return FileTable(self._files, request, content)
-        except BaseException:
-            content.close()
-            raise
+        with closing(content):
+            reading = self._files.rows(request, content)
+            arrow, rows = _write(reading, folder, check)
+            # As in the trailer of a `device.file` request: rejected rows, cells that became null, notes.
+            facts = summary_of(reading.schema) or combined([reading.summary()])
+            return TableFiles(arrow, {"from": content.origin, "rows": rows, "bytes": content.size, **facts})
 
-    def shows_all_recordings(self, identity: Identity) -> bool:
-        """Whether all recordings, also those to come, are tables."""
-        return Listing(self._authority, identity).takes_all(Recording)
+    def _request(self, identity: Identity, path: Sequence[str]) -> DeviceFile | Recording:
+        """Return the request for the rows of a file or a recording."""
+        _, schema, name = path
+        if name.lower() == RECORDING:
+            return Recording(name=schema)
+        if schema.lower() == OWN_SCHEMA and OWN_SCHEMA not in self._devices(identity):
+            raise UnknownName("no such table", where=shown(path), hint=nearest(name, OWN_SCHEMAS))
+        return DeviceFile(device=schema, path=f"/{name.lstrip('/')}")
+
+    def _recording(self, request: Recording, folder: WorkerFolder, check: Callable[[], None]) -> TableFiles:
+        source = self._catalog.source_of(request)
+        assert source.read is not None
+        reading = source.read(request)
+        arrow, rows = _write(reading, folder, check)
+        summary = reading.summary()
+        counts = {key: summary[key] for key in ("gaps", "lost") if summary.get(key)}
+        return TableFiles(arrow, {"rows": rows, **summary["stored"], **counts})
 
     def schemas(self, identity: Identity, schema: str | None = None) -> list[str]:
         """Return the names of the schemas that match a pattern of SQL's `like`."""
@@ -287,12 +180,14 @@ class Tables:
                     continue
                 check()
                 found = TableName(CATALOG, device, name, DATA_TYPE)
-                yield self._with_schema(identity, found, check) if with_schemas else found
+                yield self._with_schema(found, request) if with_schemas else found
 
-    def _with_schema(self, identity: Identity, name: TableName, check: Callable[[], None]) -> TableName:
+    def _with_schema(self, name: TableName, request: Request) -> TableName:
+        describe = self._catalog.source_of(request).describe
+        assert describe is not None
         try:
-            with closing(self.open(identity, [name.catalog, name.device, name.name], check)) as table:
-                return replace(name, schema=table.schema)
+            schema = describe(request).schema
+            return replace(name, schema=None if schema is None else plain(schema).remove_metadata())
         except Stopped:
             raise
         except FastFlightError as error:
@@ -327,6 +222,21 @@ class Tables:
 
     def _act(self, action: str, identity: Identity) -> list[Mapping[str, Any]]:
         return [json.loads(result) for result in self._actions.call(action, b"", identity).results()]
+
+
+def _write(reading: Reading, folder: WorkerFolder, check: Callable[[], None]) -> tuple[str, int]:
+    """Write all rows of a reading into a folder. Return the name of the file, and their number."""
+    schema = plain(reading.schema).remove_metadata()
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for lot in reading.all_lots():
+            check()
+            yield from ((item.batch if isinstance(item, Noted) else item).cast(schema) for item in lot)
+
+    with ExitStack() as closed:
+        if not reading.is_whole:
+            closed.callback(reading.lots.close)  # type: ignore[attr-defined]
+        return folder.write(schema, batches())
 
 
 def _takes(listing: Listing, kind: type[Request], pattern: str | None, name: str) -> bool:

@@ -1,20 +1,19 @@
-"""The worker process: runs queries with DuckDB, one at a time, in a process that can open no file and no socket.
+"""The worker process: runs queries with DuckDB, one at a time, in a process that sees only the files of its folder.
 
-The server starts it as `python -m fastflight.sql.worker DESCRIPTOR MEMORY THREADS ROW_BYTES` and speaks to it as
-`frames` says. Each query gets catalogs of its own, in memory, which hold nothing but the tables that it names.
+The server starts it in this folder as `python -m fastflight.sql.worker DESCRIPTOR MEMORY THREADS ROW_BYTES` and speaks
+to it as `frames` says. Each query gets a catalog of its own, in memory, which holds nothing but the tables that it
+names.
 """
 
 from __future__ import annotations
 
 import contextlib
 import datetime
-import json
 import os
-import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -23,20 +22,19 @@ import pyarrow.dataset  # DuckDB imports it when it reads an Arrow table, when n
 
 from fastflight.errors import FastFlightError, QueryLimit, RequestError
 from fastflight.simulator import sandbox
-from fastflight.sql.databases import Abandoned, Databases, Rows, Scans
+from fastflight.sql.database import Database
 from fastflight.sql.frames import Frame, Kind, Pipe
-from fastflight.sql.names import CATALOG, quoted
+from fastflight.sql.names import CATALOG
 from fastflight.sql.parameters import parameter_schema
-from fastflight.sql.pushdown import Narrowing, Plan, narrowing_of
 from fastflight.sql.statement import Statement, check
 
 # Rows of the result that DuckDB gives at a time.
 BATCH_ROWS = 65_536
 # The size of a frame with rows.
 BATCH_BYTES = 1 << 20
-# What Python, Arrow and DuckDB take beside the memory that a query may use. DuckDB's own limit does not count strings
-# while they are made.
-SPARE_BYTES = 512 << 20
+# Address space beside the memory that a query may use. DuckDB's threads reserve 400 MB of it, and its own limit does
+# not count strings while they are made.
+SPARE_BYTES = 832 << 20
 # What DuckDB reads when it makes a catalog: the limits of this process.
 READABLE = ("/proc/self", "/sys/fs/cgroup")
 # Errors whose text is about the query. The text of other errors may name files of the server, so no client gets it.
@@ -52,112 +50,63 @@ ABOUT_QUERY = (
     duckdb.OutOfRangeException,
     duckdb.TypeMismatchException,
 )
-# These optimizers use the content of tables. Those of the planner are empty.
-BY_CONTENT = "statistics_propagation,late_materialization"
 Values = Sequence[Any] | Mapping[str, Any]
+
+
+class Abandoned(Exception):
+    """The server has ended the query."""
 
 
 class Query:
     """One dialogue with the server."""
 
-    def __init__(self, pipe: Pipe, databases: Databases, row_bytes: int) -> None:
+    def __init__(self, pipe: Pipe, database: Database, row_bytes: int) -> None:
         self._pipe = pipe
-        self._databases = databases
+        self._database = database
         self._row_bytes = row_bytes
 
     def answer(self, asked: Frame) -> None:
         """Answer a query. Raises what is wrong with it."""
         request = asked.json()
         values = _row(self._pipe.receive().payload)
-        planner = self._databases.planner
-        statement = check(request["query"], planner)
-        self._databases.set_clock(datetime.datetime.now(datetime.UTC))
-        schemas = self._ask_for_schemas(statement, planner)
-        planner.execute(f"use {CATALOG}")
-        described = request["describe"]
-        bound = _bound(statement.parameters, None if described else values)
-        announced = _plain(planner.sql(statement.sql, params=bound).limit(0).to_arrow_table().schema)
-        narrowings = self._narrowings(planner, statement, bound, schemas)
-        text = planner.execute(f"explain {statement.sql}", bound).fetchall()[0][1] if statement.explain else ""
-        plan = {
-            "explain": statement.explain,
-            "scans": [asdict(each) for each in narrowings],
-            "plan": text,
-        }
-        self._pipe.send(Kind.PLAN, plan)
-        self._pipe.send(Kind.SCHEMA, announced.serialize())
-        self._pipe.send(Kind.SCHEMA, parameter_schema(statement.parameters, statement.nodes, schemas).serialize())
-        if not described and statement.explain != "plan":
-            self._run(statement, bound, schemas, narrowings, announced)
+        database = self._database.connection
+        statement = check(request["query"], database)
+        self._make_tables(statement)
+        database.execute(f"use {CATALOG}")
+        bound = _bound(statement.parameters, None if request["describe"] else values)
+        result = database.sql(statement.sql, params=bound)
+        if request["describe"]:
+            self._describe(statement, result)
+        else:
+            self._send_rows(result)
         self._pipe.send(Kind.END)
 
-    def _ask_for_schemas(self, statement: Statement, planner: duckdb.DuckDBPyConnection) -> list[pa.Schema]:
-        """Ask the server for the tables of the statement. Make them in the planner, without rows."""
-        self._pipe.send(Kind.TABLES, {"tables": statement.tables, "lists": statement.lists})
-        schemas = [self._schema() for _ in statement.tables]
-        for path, schema in zip(statement.tables, schemas, strict=True):
-            rows = self._databases.register(planner, schema.empty_table())
-            _make(planner, "table", path, f"from {rows}")
-        if statement.lists:
-            for schema_name, table in self._expect(Kind.ROWS).json():
-                for database in (planner, self._databases.runner):
-                    _make(database, "table", [CATALOG, schema_name, table], "select 1")
-        return schemas
+    def _make_tables(self, statement: Statement) -> None:
+        """Ask the server for the tables that the statement names, and make them."""
+        named = {"tables": statement.tables, "lists": statement.lists, "explains": statement.explain}
+        self._pipe.send(Kind.TABLES, named)
+        found = self._pipe.receive()
+        if found.kind != Kind.FILES:
+            raise Abandoned
+        found = found.json()
+        for path, files in zip(statement.tables, found["tables"], strict=True):
+            self._database.add(path, files)
+        for schema, table in found["listed"]:
+            if [CATALOG, schema, table] not in statement.tables:
+                self._database.add_name(schema, table)
 
-    def _narrowings(
-        self, planner: duckdb.DuckDBPyConnection, statement: Statement, bound: Values | None, schemas: list[pa.Schema]
-    ) -> list[Narrowing]:
-        """Return what the statement needs of each of its tables."""
-        if not statement.tables:
-            return []
-        planner.execute(f"set disabled_optimizers = '{BY_CONTENT}'")
-        filtered = _plan(planner, statement, bound)
-        planner.execute(f"set disabled_optimizers = '{BY_CONTENT},filter_pushdown'")
-        unfiltered = _plan(planner, statement, bound)
-        planner.execute(f"set disabled_optimizers = '{BY_CONTENT}'")
-        return [
-            narrowing_of(path, count, filtered, unfiltered, schema.names)
-            for path, count, schema in zip(statement.tables, statement.counts, schemas, strict=True)
-        ]
+    def _describe(self, statement: Statement, result: duckdb.DuckDBPyRelation) -> None:
+        self._pipe.send(Kind.SCHEMA, _columns(result).serialize())
+        tables = [_columns(self._database.table(path)) for path in statement.tables if statement.parameters]
+        self._pipe.send(Kind.SCHEMA, parameter_schema(statement.parameters, statement.nodes, tables).serialize())
 
-    def _run(
-        self,
-        statement: Statement,
-        bound: Values | None,
-        schemas: list[pa.Schema],
-        narrowings: list[Narrowing],
-        announced: pa.Schema,
-    ) -> None:
-        scans = Scans(self._pipe)
-        database = self._databases.runner
-        stored = self._expect(Kind.FILES).json()
-        for number, path in enumerate(statement.tables):
-            columns, schema = narrowings[number].columns, schemas[number]
-            scanned = schema if columns is None else pa.schema([schema.field(name) for name in columns])
-            rows_name = self._databases.register(database, Rows(scans, number, scanned))
-            types = self._databases.planner.execute(f"describe from {'.'.join(map(quoted, path))}").fetchall()
-            # Columns that are not read have their types all the same.
-            selected = (
-                quoted(name) if name in scanned.names else f"null::{type_} as {quoted(name)}"
-                for name, type_, *_ in types
-            )
-            query = f"from {rows_name} select {', '.join(selected)}"
-            if (files := stored[number]) is not None:
-                from_files = self._select_stored(scans, files, types)
-                query = from_files if files["whole"] else f"{from_files} union all {query}"
-            _make(database, "view", path, query)
-        database.execute(f"use {CATALOG}")
-        with database.sql(statement.sql, params=bound).to_arrow_reader(BATCH_ROWS) as rows:
-            if not _plain(rows.schema).equals(announced):
-                raise RequestError(
-                    "the columns got other types when the query ran than when it was planned",
-                    where="query",
-                    hint="Cast them to the types that you need",
-                )
+    def _send_rows(self, result: duckdb.DuckDBPyRelation) -> None:
+        with result.to_arrow_reader(BATCH_ROWS) as rows:
+            schema = _plain(rows.schema)
+            self._pipe.send(Kind.SCHEMA, schema.serialize())
             for batch in rows:
-                if statement.explain == "":
-                    for piece in self._pieces(batch.cast(announced)):
-                        self._pipe.send(Kind.ROWS, piece.serialize())
+                for piece in self._pieces(batch.cast(schema)):
+                    self._pipe.send(Kind.ROWS, piece.serialize())
 
     def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Split a batch into pieces of at most `BATCH_BYTES`, or of one row.
@@ -175,35 +124,6 @@ class Query:
             yield batch
         else:
             raise QueryLimit("a row of the result is too large", limit="row_bytes", size=self._row_bytes)
-
-    def _select_stored(self, scans: Scans, files: Mapping[str, Any], types: Sequence[Sequence[Any]]) -> str:
-        """Return the query for the rows that are in files, with columns of these names and types."""
-        paths = [self._databases.files.add(scans, *file) for file in files["files"]]
-        of = files["columns"]
-        columns = ", ".join(f"({of[name]})::{type_} as {quoted(name)}" for name, type_, *_ in types)
-        inside = f"{of['seq']} between {files['first']} and {files['last']}"
-        return f"from read_parquet({paths}) select {columns} where {inside}"
-
-    def _expect(self, kind: Kind) -> Frame:
-        frame = self._pipe.receive()
-        if frame.kind != kind:
-            raise Abandoned
-        return frame
-
-    def _schema(self) -> pa.Schema:
-        return pa.ipc.read_schema(pa.py_buffer(self._expect(Kind.SCHEMA).payload))
-
-
-def _make(database: duckdb.DuckDBPyConnection, kind: str, path: Sequence[str], query: str) -> None:
-    catalog, schema, table = map(quoted, path)
-    database.execute(f"create schema if not exists {catalog}.{schema}")
-    database.execute(f"create {kind} if not exists {catalog}.{schema}.{table} as {query}")  # quoted names
-
-
-def _plan(planner: duckdb.DuckDBPyConnection, statement: Statement, bound: Values | None) -> Plan:
-    found = planner.execute(f"explain (format json) {statement.sql}", bound).fetchall()
-    plan: Plan = json.loads(found[0][1])
-    return plan
 
 
 def _bound(names: Sequence[str], values: Mapping[str, Any] | None) -> Values | None:
@@ -225,6 +145,11 @@ def _row(payload: bytes) -> dict[str, Any]:
     with pa.ipc.open_stream(pa.py_buffer(payload)) as stream:
         rows: list[dict[str, Any]] = stream.read_all().to_pylist()
     return rows[0] if rows else {}
+
+
+def _columns(result: duckdb.DuckDBPyRelation) -> pa.Schema:
+    """Return the columns of a result, which does not run."""
+    return _plain(result.limit(0).to_arrow_table().schema)
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
@@ -250,19 +175,19 @@ def _failure(error: BaseException) -> dict[str, str]:
 def serve(pipe: Pipe, settings: Mapping[str, str], row_bytes: int) -> None:
     """Answer queries until the server closes the pipe."""
     while True:
-        with closing(Databases(settings)) as databases, contextlib.suppress(duckdb.Error):
+        with closing(Database(settings, Path.cwd())) as database, contextlib.suppress(duckdb.Error):
             while True:
                 pipe.send(Kind.READY)
-                if not _serve_one(pipe, databases, row_bytes) or databases.used_up:
-                    break  # after an error the databases may be in any state
-                databases.renew()
+                if not _serve_one(pipe, database, row_bytes):
+                    break  # after an error the database may be in any state
+                database.renew()
 
 
-def _serve_one(pipe: Pipe, databases: Databases, row_bytes: int) -> bool:
+def _serve_one(pipe: Pipe, database: Database, row_bytes: int) -> bool:
     """Answer a query. Return whether it has ended without an error."""
     asked = pipe.receive()
     try:
-        Query(pipe, databases, row_bytes).answer(asked)
+        Query(pipe, database, row_bytes).answer(asked)
         return True
     except Abandoned:
         pipe.send(Kind.END)
@@ -288,20 +213,19 @@ def main(descriptor: str, memory: str, threads: str, row_bytes: str) -> None:
         os.path.dirname(os.__file__),
         file_size=0,
         memory=int(memory) + SPARE_BYTES,
-        readable=READABLE,
+        readable=(*READABLE, os.getcwd()),
     )
     with contextlib.suppress(EOFError):
-        serve(Pipe(socket.socket(fileno=int(descriptor))), settings, int(row_bytes))
+        serve(Pipe(int(descriptor)), settings, int(row_bytes))
 
 
 def _import_all(settings: Mapping[str, str]) -> None:
     """Run a query, so that DuckDB and Arrow have imported what they need before no file can be opened any more."""
     schema = pa.schema([("time", pa.timestamp("us", "UTC")), ("x", pa.decimal128(5, 2))])
     time = datetime.datetime.now(datetime.UTC)
-    with closing(Databases(settings)) as databases:
-        database = databases.planner
-        database.register("t", pa.RecordBatchReader.from_batches(schema, []))
-        with database.sql("select * from t where time < $1", params=[time]).to_arrow_reader(1) as rows:
+    with closing(Database(settings, Path.cwd())) as database:
+        database.connection.register("t", pa.RecordBatchReader.from_batches(schema, []))
+        with database.connection.sql("select * from t where time < $1", params=[time]).to_arrow_reader(1) as rows:
             rows.read_all()
     pa.scalar(time).as_py()
 

@@ -102,7 +102,8 @@ def engine_over(
             catalog.add(source)
         authority = Authority(inventory.names, recordings.names)
         actions = Actions([*device_actions(inventory), *recording_actions(recordings)], authority)
-        engine = SqlEngine(Tables(catalog, actions, authority, files, recordings.log), limits)
+        tables = Tables(catalog, actions, authority, files, recordings.log)
+        engine = SqlEngine(tables, limits, recordings.folder)
         parts.callback(engine.close)
         sql = Sql(engine, board, inventory, cache)
         sql.rows("from fastflight.files")  # opens the boards: what stays open is not a test's
