@@ -22,7 +22,6 @@ import structlog
 from fastflight.bridge.channel import QUIET_SECONDS
 from fastflight.bridge.line import Driven, Listener, State
 from fastflight.bridge.whereabouts import Whereabouts
-from fastflight.concurrency.offload import off_loop
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport import Address, SerialControl
 from fastflight.transport.exec import ExecAddress
@@ -205,7 +204,7 @@ class Upstream:
                 await stream.aclose()
 
     async def _open(self) -> PortStream:
-        return await off_loop(self._whereabouts.open, OPEN_SECONDS, discard=lambda port: port.close())
+        return await self._whereabouts.aopen(OPEN_SECONDS)
 
     async def _read(self, stream: PortStream) -> NoReturn:
         while True:

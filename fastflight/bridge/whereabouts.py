@@ -2,16 +2,17 @@
 
 A USB port that is unplugged may come back under another name. It keeps its serial number, or the USB socket that it is
 in. `Whereabouts` reads this identity at the first opening and finds the device by it from then on, so it does not take
-another board under the old name for this one. An address that cannot move is opened as it is. All calls block, because
-listing the ports of a computer does.
+another board under the old name for this one. An address that cannot move is opened as it is.
 """
 
 from __future__ import annotations
 
 from typing import Any, Protocol, runtime_checkable
 
+from fastflight.concurrency import off_loop
 from fastflight.errors import TransportClosed
 from fastflight.transport import Address, Port
+from fastflight.transport.opening import open_port
 
 
 @runtime_checkable
@@ -35,20 +36,20 @@ class Whereabouts:
         self._address = address
         self._identity: Any | None = None
 
-    def open(self, timeout: float) -> Port:
-        """Open the device within `timeout` seconds.
+    async def aopen(self, timeout: float) -> Port:
+        """Open the device within `timeout` seconds, on the running loop.
 
         Raises `TransportClosed` while a device with a known identity is not there.
         """
         if not isinstance(self._address, Movable):
-            return self._address.open(timeout)
+            return await open_port(self._address, timeout)
         if self._identity is None:
-            port = self._address.open(timeout)
-            self._identity = self._address.identity()
+            port = await open_port(self._address, timeout)
+            self._identity = await off_loop(self._address.identity)
             return port
-        name = self._address.find(self._identity)
+        name = await off_loop(self._address.find, self._identity)
         if name is None:
             raise TransportClosed(
                 f"the port with {self._identity} is not there", where=self._address.url, hint="Plug it in again"
             )
-        return self._address.at(name).open(timeout)
+        return await open_port(self._address.at(name), timeout)

@@ -1,11 +1,9 @@
-"""Chooses the event loop of a shard (docs/decisions/0022), shares it among tasks, and calls functions on it."""
+"""Chooses the event loop of a shard (docs/decisions/0022), and shares it among tasks."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping
 
@@ -38,31 +36,9 @@ def kind_of(loop: asyncio.AbstractEventLoop) -> str:
     return type(loop).__module__.partition(".")[0]
 
 
-# A loop that does not run a callback within this time is stuck, and `run_on_loop` stops waiting for it.
-STUCK_LOOP_SECONDS = 2.0
-
 # How long a coroutine may keep its loop: short compared with the other delays of a request, long compared with one
 # round of the loop.
 TURN_SECONDS = 0.01
-
-
-def run_on_loop(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
-    """Call `act` on `loop`, from any thread, and wait until that is done, for at most `STUCK_LOOP_SECONDS`.
-
-    If `loop` does not run, or the caller runs on it, call `act` here.
-    """
-    if loop.is_closed() or not loop.is_running() or runs_here(loop):
-        act()
-        return
-    done = threading.Event()
-
-    def act_there() -> None:
-        act()
-        done.set()
-
-    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile, with all that it watched
-        loop.call_soon_threadsafe(act_there)
-        done.wait(STUCK_LOOP_SECONDS)
 
 
 def runs_here(loop: asyncio.AbstractEventLoop) -> bool:

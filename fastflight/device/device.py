@@ -71,7 +71,7 @@ class Device:
         self._lease_seconds = lease_seconds
         self._shard = shard
         self._lock = Exclusive(name)
-        self._line = DeviceLine(name, address, guard, agent=agent)
+        self._line = DeviceLine(name, address, guard, shard=shard, agent=agent)
         self._grace = grace
         self._board = OpenBoard(None, self._line.unread, grace)
         self._agent = agent

@@ -13,11 +13,13 @@ from __future__ import annotations
 import contextlib
 import threading
 
-from fastflight.concurrency import off_loop
+from fastflight.concurrency import Shard, off_loop
+from fastflight.concurrency.portal import Portal
 from fastflight.device.unread_input import UnreadInput
 from fastflight.errors import TransportClosed, TransportError
 from fastflight.lazy import Logger
-from fastflight.transport import Address, AsyncAddress, Port, arun, run
+from fastflight.transport import Address, Port, arun, run
+from fastflight.transport.opening import LoopAddress, open_port
 from fastflight.transport.tap import Tap
 from fastflight.transport.tapped import BACKLOG_SECONDS, Guard, TappedPort, receive_backlog, tapped, unguarded
 from fastflight.transport.url import scheme_of
@@ -33,13 +35,23 @@ OPEN_SECONDS = 10.0
 class DeviceLine:
     """The line to the device `name` at `address`. `port` is the open port, or None."""
 
-    def __init__(self, name: str, address: Address, guard: Guard = unguarded, *, agent: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        address: Address,
+        guard: Guard = unguarded,
+        *,
+        shard: Shard | None = None,
+        agent: bool = False,
+    ) -> None:
         """`guard` is called before each write: see `tapped`.
 
+        The port lives on the loop of `shard`; without one, on a loop of its own.
         `agent`: the board's program runs the agent, whose frames come between its output.
         """
         self.name = name
         self._guard = guard
+        self._shard = shard
         self._agent = agent
         self.address = address
         self.tap = Tap()
@@ -64,7 +76,7 @@ class DeviceLine:
         if self.port is not None:
             return self.port
         self._check_open()
-        port = tapped(self.address.open(OPEN_SECONDS), self.tap, self._guard, self.unread.received)
+        port = tapped(self._open(), self.tap, self._guard, self.unread.received)
         if not self._adopt(port):
             close(port)
             raise self._closed_error()
@@ -78,7 +90,7 @@ class DeviceLine:
         if self.port is not None:
             return self.port
         self._check_open()
-        port = tapped(await open_port(self.address), self.tap, self._guard, self.unread.received)
+        port = tapped(await self._aopen(), self.tap, self._guard, self.unread.received)
         if not self._adopt(port):
             await aclose(port)
             raise self._closed_error()
@@ -86,6 +98,17 @@ class DeviceLine:
             with port.reading_backlog():
                 await arun(receive_backlog(), port, timeout=BACKLOG_SECONDS)
         return port
+
+    def _open(self) -> Port:
+        if isinstance(self.address, LoopAddress):
+            port: Port = self.address.open(OPEN_SECONDS, self._shard)
+            return port
+        return self.address.open(OPEN_SECONDS)
+
+    async def _aopen(self) -> Port:
+        if self._shard is None:
+            return await off_loop(self._open, discard=close)
+        return await Portal(self._shard.loop, self._closed_error).acall(open_port(self.address, OPEN_SECONDS))
 
     def mark_lost(self, error: TransportError) -> None:
         """Forget the port, which failed with `error`. The caller closes it."""
@@ -133,13 +156,6 @@ class DeviceLine:
 
     def _closed_error(self) -> TransportClosed:
         return TransportClosed("closed while the line was opened", where=self.name, hint="Ask a running server")
-
-
-async def open_port(address: Address) -> Port:
-    """Open an address from a coroutine: in a thread if the address has no `aopen`. `OPEN_SECONDS` is the limit."""
-    if isinstance(address, AsyncAddress):
-        return await address.aopen(OPEN_SECONDS)
-    return await off_loop(address.open, OPEN_SECONDS, discard=close)
 
 
 def close(port: Port) -> None:

@@ -10,7 +10,6 @@ anywhere and not always UTF-8. Binary frames would start its own file transfers;
 
 from __future__ import annotations
 
-import ssl
 from collections import deque
 
 from websockets.client import ClientProtocol
@@ -28,19 +27,16 @@ MAX_FRAME_BYTES = 64 * 1024
 SENT_FRAME_BYTES = 4096
 # What a server says before it lets a client in.
 MAX_GREETING_BYTES = 4096
-# TLS gives this much at once.
-TLS_RECORD_BYTES = 16 * 1024
 
 
 class WebReplClient:
-    """One connection to the WebREPL at `host` and `port`; `where` names it in errors. With `tls`, it is encrypted."""
+    """One connection to the WebREPL at `host` and `port`; `where` names it in errors. `tls`: a proxy encrypts it."""
 
-    def __init__(self, where: str, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, where: str, host: str, port: int, *, tls: bool = False) -> None:
         self._where = where
         host = f"[{host}]" if ":" in host else host
-        uri = parse_uri(f"{'ws' if tls is None else 'wss'}://{host}:{port}/")
+        uri = parse_uri(f"{'wss' if tls else 'ws'}://{host}:{port}/")
         self._frames = ClientProtocol(uri, max_size=MAX_FRAME_BYTES)
-        self._tls = None if tls is None else _Tls(tls, host.strip("[]"), where)
         self._received: deque[bytes] = deque()
         self._unsent = bytearray()
 
@@ -76,13 +72,10 @@ class WebReplClient:
         return b"".join(self._received.popleft() for _ in range(len(self._received)))
 
     def feed(self, data: bytes) -> None:
-        """Process received bytes. `TransportError` if the certificate is not accepted."""
-        if self._tls is not None:
-            data = self._tls.decrypt(data)
-        if data:
-            self._frames.receive_data(data)
+        """Process received bytes."""
+        self._frames.receive_data(data)
         for event in self._frames.events_received():
-            if isinstance(event, Frame) and event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
+            if isinstance(event, Frame) and event.data and event.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
                 self._received.append(bytes(event.data))
         self._collect()
 
@@ -101,7 +94,8 @@ class WebReplClient:
         yield from self._read_until(PROMPT, within)
         self._unsent += self.encode(password.encode() + b"\r")
         answer = yield from self._read_until(CONNECTED, within)
-        self._received.appendleft(answer.partition(CONNECTED)[2])
+        if rest := answer.partition(CONNECTED)[2]:
+            self._received.appendleft(rest)
 
     def _read_until(self, mark: bytes, within: float) -> Conversation[bytes]:
         text = b""
@@ -130,59 +124,4 @@ class WebReplClient:
 
     def _collect(self) -> None:
         """Move what is to be sent into `_unsent`."""
-        plain = b"".join(self._frames.data_to_send())
-        self._unsent += plain if self._tls is None else self._tls.encrypt(plain)
-
-
-class _Tls:
-    """TLS without I/O."""
-
-    def __init__(self, context: ssl.SSLContext, host: str, where: str) -> None:
-        self._where = where
-        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._stream = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
-        self._is_agreed = False
-        # What is to be sent as soon as both sides have agreed.
-        self._waiting = b""
-
-    def encrypt(self, data: bytes) -> bytes:
-        """Return all that is to be sent now: `data`, and what TLS itself has to say."""
-        self._waiting += data
-        self._agree()
-        if self._is_agreed and self._waiting:
-            self._stream.write(self._waiting)
-            self._waiting = b""
-        return self._outgoing.read()
-
-    def decrypt(self, data: bytes) -> bytes:
-        """Return the content of received bytes, as far as it is complete."""
-        self._incoming.write(data)
-        self._agree()
-        content = bytearray()
-        while self._is_agreed:
-            try:
-                piece = self._stream.read(TLS_RECORD_BYTES)
-            except (ssl.SSLWantReadError, ssl.SSLZeroReturnError):
-                break
-            except ssl.SSLError as error:
-                raise self._failed(error) from error
-            if not piece:
-                break
-            content += piece
-        return bytes(content)
-
-    def _agree(self) -> None:
-        if self._is_agreed:
-            return
-        try:
-            self._stream.do_handshake()
-            self._is_agreed = True
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLError as error:
-            raise self._failed(error) from error
-
-    def _failed(self, error: ssl.SSLError) -> TransportError:
-        reason = getattr(error, "verify_message", "") or error.reason or "TLS failed"
-        hint = "Name the file of your own CA in the variable SSL_CERT_FILE, or use ws:// in a network that you trust"
-        return TransportError(f"no encrypted connection ({reason})", where=self._where, hint=hint)
+        self._unsent += b"".join(self._frames.data_to_send())

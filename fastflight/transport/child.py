@@ -12,17 +12,19 @@ terminal of its own. Bytes that are sent to a child that is exiting are lost, as
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import signal
 import subprocess
-import threading
-import time
 from collections.abc import Callable
 from typing import Protocol
 
-from fastflight.concurrency.offload import off_loop, unbroken
-from fastflight.errors import TransportClosed, TransportTimeout
+from fastflight.concurrency import off_loop
+from fastflight.concurrency.offload import unbroken
+from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.protocol.repl_state import PROMPT, RAW_PROMPT, ReplState
-from fastflight.transport.port import Port
+from fastflight.transport.descriptor import DescriptorTransport
+from fastflight.transport.loop_port import LoopPort
 
 SOFT_REBOOT = b"MPY: soft reboot\r\n"
 ENTER_RAW = b"\x01"
@@ -32,159 +34,196 @@ EXIT_SECONDS = 1.0
 START_SECONDS = 10.0
 # More than any banner and the output of a `boot.py`.
 MAX_BANNER_BYTES = 64 * 1024
+# After the exit of a child: the longest silence in its last output, and the time for all of it. Processes that it left
+# running may hold the terminal and write on.
+LAST_READ_SECONDS = 0.1
+LAST_OUTPUT_SECONDS = 1.0
+# The buffer of a terminal. A write that is cut off leaves at most this much unsent.
+WRITE_BYTES = 4096
+# How often to look whether the child has exited, on systems that cannot wait for it with a descriptor.
+POLL_SECONDS = 0.5
 
 
-class Terminal(Port, Protocol):
-    """A port with a child at its other end. Closing it ends the child."""
+class Terminal(Protocol):
+    """A terminal with a child at its other end."""
+
+    @property
+    def descriptor(self) -> int:
+        """Our side of the terminal."""
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
         """The child process."""
 
+    def interrupting(self, data: bytes) -> bytes:
+        """Interrupt the child if `data` asks for that and it must be done by a signal. Return the bytes to write."""
 
-class ChildPort:
-    """A `Port` to the child that `start` starts: now, and again after each soft reset."""
+    def end(self, patience: float = 0.0) -> int:
+        """Close the terminal and end the child and its group. Return the exit code, negative for a signal. Blocks.
 
-    def __init__(self, start: Callable[[], Terminal], where: str) -> None:
+        The child first has `patience` seconds to exit by itself.
+        """
+
+
+class ChildPort(LoopPort):
+    """A `Port` to the child of `terminal`. `start` starts another after each soft reset; it blocks."""
+
+    def __init__(self, terminal: Terminal, start: Callable[[], Terminal], where: str) -> None:
+        super().__init__(where, lambda: self._terminal.end())
+        self._chunk = WRITE_BYTES
         self._start = start
-        self._where = where
-        self._terminal = start()
+        self._terminal = terminal
         self._repl = ReplState()
-        # Output of the last soft reset that is not read yet.
-        self._reset_output = b""
-        # The restart that runs for a coroutine, in a thread.
-        self._restart: asyncio.Future[None] | None = None
-        # Guards `_terminal`: another thread may close the port while the child is started again.
-        self._changing = threading.Lock()
-        self._closed = threading.Event()
+        # While the child is started again: what the new one has printed.
+        self._restart: asyncio.Task[None] | None = None
+        self._banner: bytearray | None = None
+        self._new_child_ended = False
+        # How many bytes the child has printed, to notice the end of its last output.
+        self._printed = 0
+        # A descriptor that becomes readable when the child exits, if the system has pidfds.
+        self._exit_watch: int | None = None
+        self._connect()
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
         """The current child process."""
         return self._terminal.process
 
-    @property
-    def bytes_per_second(self) -> float | None:
-        return self._terminal.bytes_per_second
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self._keeper is None:
+            super().connection_made(transport)
+        else:
+            self._transport = transport  # type: ignore[assignment]
 
-    def read(self, timeout: float) -> bytes:
-        if not self._reset_output:
-            try:
-                return self._note_received(self._terminal.read(timeout))
-            except TransportClosed as error:
-                self._restart_child(error)
-        return self._take_reset_output()
-
-    def write(self, data: bytes, timeout: float) -> None:
-        self._repl.sent(data)
-        try:
-            self._terminal.write(data, timeout)
-        except TransportClosed:
-            self._check_resetting()
-
-    def close(self) -> None:
-        with self._changing:
-            self._closed.set()
-            terminal = self._terminal
-        terminal.close()
-
-    async def aread(self, timeout: float) -> bytes:
-        if not self._reset_output:
-            try:
-                return self._note_received(await self._terminal.aread(timeout))
-            except TransportClosed as error:
-                self._restart = asyncio.ensure_future(off_loop(self._restart_child, error))
-                await unbroken(self._await_restart(self._restart))
-        return self._take_reset_output()
-
-    async def awrite(self, data: bytes, timeout: float) -> None:
-        if self._restart is not None:
-            await asyncio.wait({self._restart})
-        self._repl.sent(data)
-        try:
-            await self._terminal.awrite(data, timeout)
-        except TransportClosed:
-            self._check_resetting()
-
-    async def aclose(self) -> None:
-        await unbroken(off_loop(self.close))
-
-    def _note_received(self, data: bytes) -> bytes:
+    def data_received(self, data: bytes) -> None:
+        self._printed += len(data)
+        if self._banner is not None:
+            self._banner += data
+            self._wake()
+            return
         self._repl.received(data)
-        return data
+        super().data_received(data)
 
-    def _take_reset_output(self) -> bytes:
-        output, self._reset_output = self._reset_output, b""
-        return output
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._unwatch_exit()
+        if self._lost.is_set():
+            return
+        if self._banner is not None:
+            self._new_child_ended = True
+            self._wake()
+        elif self._closed:
+            super().connection_lost(exc)
+        else:
+            self._restart = self._loop.create_task(unbroken(self._restart_child()))
 
-    async def _await_restart(self, restart: asyncio.Future[None]) -> None:
+    def _connect(self) -> None:
+        self._transport = DescriptorTransport(self._terminal.descriptor, self)
+        with contextlib.suppress(AttributeError, OSError):  # not on this system, or not allowed
+            self._exit_watch = os.pidfd_open(self.process.pid)
+        if self._exit_watch is not None:
+            self._loop.add_reader(self._exit_watch, self._exited)
+        else:
+            self._loop.call_later(POLL_SECONDS, self._poll_exit, self._terminal)
+
+    def _encode(self, data: bytes) -> bytes:
+        self._repl.sent(data)
+        return self._terminal.interrupting(data)
+
+    def _is_writable(self) -> bool:
+        return self._failure is not None or (self._restart is None and super()._is_writable())
+
+    # The exit of the child.
+
+    def _unwatch_exit(self) -> None:
+        watch, self._exit_watch = self._exit_watch, None
+        if watch is not None:
+            self._loop.remove_reader(watch)
+            os.close(watch)
+
+    def _poll_exit(self, terminal: Terminal) -> None:
+        if terminal is not self._terminal or self._transport.is_closing():
+            return
+        if terminal.process.poll() is None:
+            self._loop.call_later(POLL_SECONDS, self._poll_exit, terminal)
+        else:
+            self._exited()
+
+    def _exited(self) -> None:
+        """The child has exited: lose the terminal when its last output has been received."""
+        self._unwatch_exit()
+        self._await_last_output(self._transport, -1, self._loop.time() + LAST_OUTPUT_SECONDS)
+
+    def _await_last_output(self, transport: asyncio.Transport, printed: int, until: float) -> None:
+        is_over = printed == self._printed or self._loop.time() >= until
+        if is_over and not self._reading_paused:
+            transport.abort()
+        elif not transport.is_closing():
+            self._loop.call_later(LAST_READ_SECONDS, self._await_last_output, transport, self._printed, until)
+
+    # The next child.
+
+    async def _restart_child(self) -> None:
+        """If the child exited by a soft reset, start it again, in the same REPL. If not, the connection is lost."""
         try:
-            await restart
+            code = await off_loop(self._terminal.end, EXIT_SECONDS)
+            if self._closed:
+                raise self._closed_error()
+            if not self._repl.exit_is_reset(code):
+                raise self._exit_error(describe_exit(code))
+            await self._start_next(self._repl.raw)
+        except TransportError as error:
+            self._transport.abort()
+            self._fail(error)
+            super().connection_lost(None)
         finally:
+            self._banner = None
             self._restart = None
+            self._wake()
 
-    def _check_resetting(self) -> None:
-        """After a failed write: raise if the port is closed, or the child has exited other than by a soft reset.
-
-        While the child has not exited yet, the error is dropped: the next read raises it.
-        """
-        code = self.process.poll()
-        if self._closed.is_set():
+    async def _start_next(self, raw: bool) -> None:
+        self._banner, self._new_child_ended = bytearray(), False
+        self._terminal = await off_loop(self._start)
+        self._connect()
+        if self._closed:  # meanwhile
+            self._transport.abort()
             raise self._closed_error()
-        if code is not None and not self._repl.exit_is_reset(code):
-            raise self._exit_error(describe_exit(code))
-
-    def _restart_child(self, error: TransportClosed) -> None:
-        """If the child exited by a soft reset, start it again, in the same REPL. If not, raise `TransportClosed`."""
-        if self._closed.is_set():
-            raise error
-        code = _end_child(self._terminal)
-        if not self._repl.exit_is_reset(code):
-            raise self._exit_error(describe_exit(code))
-        raw = self._repl.raw
-        terminal = self._start()
-        with self._changing:
-            closed = self._closed.is_set()
-            self._terminal = terminal
-        if closed:
-            terminal.close()
-            raise self._closed_error()
-        output = self._enter_raw(terminal) if raw else b""
+        output = await self._enter_raw() if raw else b""
+        output += self._banner
+        self._banner = None
         self._repl = ReplState(raw=raw)
         self._repl.received(output)
-        self._reset_output = SOFT_REBOOT + output
+        super().data_received(SOFT_REBOOT + output)
 
-    def _enter_raw(self, terminal: Terminal) -> bytes:
+    async def _enter_raw(self) -> bytes:
         # Wait for the prompt first: the unix port drops bytes that arrive before it has set up its terminal.
-        deadline = time.monotonic() + START_SECONDS
-        self._read_until(terminal, PROMPT, deadline)
-        terminal.write(ENTER_RAW, START_SECONDS)
-        return RAW_PROMPT + self._read_until(terminal, RAW_PROMPT, deadline)
+        deadline = self._loop.time() + START_SECONDS
+        await self._read_until(PROMPT, deadline)
+        self._transport.write(ENTER_RAW)
+        await self._read_until(RAW_PROMPT, deadline)
+        return RAW_PROMPT
 
-    def _read_until(self, terminal: Terminal, mark: bytes, deadline: float) -> bytes:
-        """Read until `mark`, and return what was read after it."""
-        received = b""
-        while mark not in received:
-            try:
-                received += terminal.read(max(0.0, deadline - time.monotonic()))
-            except TransportTimeout:
-                raise self._prompt_error() from None
-            except TransportClosed:
-                if self._closed.is_set():
-                    raise
-                raise self._exit_error(f"{describe_exit(_end_child(terminal))}, before its prompt") from None
-            if len(received) > MAX_BANNER_BYTES:
-                raise self._prompt_error()
-        return received.partition(mark)[2]
+    async def _read_until(self, mark: bytes, deadline: float) -> None:
+        """Wait for `mark`, and drop what came before it, and the mark."""
+        assert self._banner is not None
+        banner = self._banner
+        left = max(0.0, deadline - self._loop.time())
+        with contextlib.suppress(TransportTimeout):
+            await self._wait(
+                lambda: mark in banner or self._new_child_ended or self._closed or len(banner) > MAX_BANNER_BYTES,
+                "gave no prompt",
+                left,
+            )
+        if self._closed:
+            raise self._closed_error()
+        if mark not in banner and self._new_child_ended:
+            code = await off_loop(self._terminal.end, EXIT_SECONDS)
+            raise self._exit_error(f"{describe_exit(code)}, before its prompt")
+        if mark not in banner:
+            raise TransportClosed("the process gave no prompt after its soft reset", where=self._where)
+        del banner[: banner.index(mark) + len(mark)]
 
     def _exit_error(self, why: str) -> TransportClosed:
         return TransportClosed(why, where=self._where, hint="It is started again")
-
-    def _prompt_error(self) -> TransportClosed:
-        return TransportClosed("the process gave no prompt after its soft reset", where=self._where)
-
-    def _closed_error(self) -> TransportClosed:
-        return TransportClosed("the line was closed on this side", where=self._where)
 
 
 def describe_exit(code: int) -> str:
@@ -195,13 +234,3 @@ def describe_exit(code: int) -> str:
         return f"the process was ended by {signal.Signals(-code).name}"
     except ValueError:
         return f"the process was ended by signal {-code}"
-
-
-def _end_child(terminal: Terminal) -> int:
-    """End the child and what is left of its group. Return its exit code, negative for a signal."""
-    try:
-        terminal.process.wait(EXIT_SECONDS)
-    except subprocess.TimeoutExpired:
-        pass
-    terminal.close()
-    return terminal.process.wait()

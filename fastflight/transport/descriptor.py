@@ -1,119 +1,155 @@
-"""A port on a POSIX file descriptor, such as a pseudo-terminal. `Watch` waits for it, on event loops and in threads."""
+"""An asyncio transport on a POSIX file descriptor that is not a socket, such as a pseudo-terminal or a serial port.
+
+asyncio's own pipes cannot be used: uvloop's do not work on a pseudo-terminal. The transport watches the descriptor with
+`add_reader` and `add_writer`. It never closes it: the owner does that after `connection_lost`.
+
+It reads until nothing is left before it waits again: libuv reports an error of the descriptor only once, in one event
+with the bytes before it.
+"""
 
 from __future__ import annotations
 
-import errno
+import asyncio
 import os
-import select
-import threading
-from collections.abc import Callable
+from typing import Any
 
-from fastflight.concurrency import off_loop
-from fastflight.concurrency.offload import unbroken
-from fastflight.errors import TransportClosed, TransportError, TransportTimeout
-from fastflight.transport.port import READ_BYTES
-from fastflight.transport.watch import Watch, is_timeout
-
-# The errors that mean that the other end is gone, such as EIO from a terminal whose child has exited, or ENXIO and
-# ENODEV from a serial port that was unplugged.
-GONE = frozenset(
-    {errno.EIO, errno.EPIPE, errno.ECONNRESET, errno.ENXIO, errno.ENODEV, errno.EBADF, errno.ENOTCONN, errno.ETIMEDOUT}
-)
+# A terminal returns at most 4 KiB a call.
+READ_BYTES = 16 * 1024
+# After this many reads or writes in a row the loop's other tasks get a turn.
+TURN_CALLS = 16
 
 
-class DescriptorPort:
-    """A `Port` on `descriptor`, which it makes non-blocking. `release` must close it, and what is behind it."""
+class DescriptorTransport(asyncio.Transport):
+    """Connects `protocol` to `descriptor`, on the running loop. Use all methods on that loop.
 
-    def __init__(self, descriptor: int, where: str, release: Callable[[], None]) -> None:
+    `set_write_buffer_limits` has no effect: writing is paused while the system has not taken all bytes.
+    """
+
+    def __init__(self, descriptor: int, protocol: asyncio.Protocol) -> None:
+        super().__init__()
         os.set_blocking(descriptor, False)
+        self._loop = asyncio.get_running_loop()
         self._descriptor = descriptor
-        self._where = where
-        self._release = release
-        self._closing = threading.Lock()
-        self._closed = False
-        self._watch = Watch(descriptor, self._take, for_threads=True, extra=self._extra_descriptors)
+        self._protocol = protocol
+        self._unsent = bytearray()
+        self._is_reading = False
+        self._is_writing = False
+        self._closing = False
+        protocol.connection_made(self)
+        self.resume_reading()
 
-    def _extra_descriptors(self) -> tuple[int, ...]:
-        """Return further descriptors for `Watch`: a wait times out early when one of them becomes readable."""
-        return ()
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default
 
-    @property
-    def bytes_per_second(self) -> float | None:
-        return None
+    def is_closing(self) -> bool:
+        return self._closing
 
-    def read(self, timeout: float) -> bytes:
-        try:
-            return self._check_received(self._watch.read_blocking(timeout))
-        except OSError as error:
-            raise self._translate(error, "sent nothing", timeout) from error
+    def is_reading(self) -> bool:
+        return self._is_reading
 
-    def write(self, data: bytes, timeout: float) -> None:
-        rest = memoryview(data)
-        try:
-            while rest:
-                written = self._try_write(rest)
-                rest = rest[written:]
-                if rest and not written:
-                    self._watch.wait_blocking(select.POLLOUT, timeout)
-        except OSError as error:
-            raise self._translate(error, "took no byte", timeout) from error
+    def pause_reading(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._descriptor)
+
+    def resume_reading(self) -> None:
+        if not self._is_reading and not self._closing:
+            self._is_reading = True
+            self._loop.add_reader(self._descriptor, self._read_ready)
+            # The event of an error may have come before the pause.
+            self._loop.call_soon(self._read_ready)
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self._closing:
+            self._unsent += data
+            if not self._is_writing:
+                self._write_ready()
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return len(self._unsent)
+
+    def flush(self) -> None:
+        """Drop the bytes that the system has not taken."""
+        self._unsent.clear()
+        if self._is_writing:
+            self._write_ready()
 
     def close(self) -> None:
-        with self._closing:
-            if self._closed:
+        if not self._closing:
+            self._closing = True
+            self._stop_reading()
+            if not self._unsent:
+                self._lose(None)
+
+    def abort(self) -> None:
+        self._lose(None)
+
+    def _read_ready(self) -> None:
+        for _ in range(TURN_CALLS):
+            if not self._is_reading:
                 return
-            self._closed = True
-        self._watch.close()
-        self._release()
+            try:
+                data = os.read(self._descriptor, READ_BYTES)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                self._lose(error)
+                return
+            if not data:
+                self._lose(None)
+                return
+            self._protocol.data_received(data)
+        self._loop.call_soon(self._read_ready)
 
-    async def aread(self, timeout: float) -> bytes:
-        try:
-            return self._check_received(await self._watch.read(timeout))
-        except OSError as error:
-            raise self._translate(error, "sent nothing", timeout) from error
+    def _write_ready(self) -> None:
+        for _ in range(TURN_CALLS):
+            if not self._unsent or self._descriptor < 0:
+                break
+            try:
+                count = os.write(self._descriptor, self._unsent)
+            except (BlockingIOError, InterruptedError):
+                break
+            except OSError as error:
+                self._read_ready()  # what the device has sent before
+                self._lose(error)
+                return
+            del self._unsent[:count]
+        if self._descriptor < 0:
+            return
+        if self._unsent and not self._is_writing:
+            self._is_writing = True
+            self._loop.add_writer(self._descriptor, self._write_ready)
+            self._protocol.pause_writing()
+        elif not self._unsent:
+            self._stop_writing()
+            if self._closing and not self._unsent:
+                self._lose(None)
 
-    async def awrite(self, data: bytes, timeout: float) -> None:
-        rest = memoryview(data)
-        try:
-            while rest:
-                written = self._try_write(rest)
-                rest = rest[written:]
-                if rest and not written:
-                    await self._watch.room(timeout)
-        except OSError as error:
-            raise self._translate(error, "took no byte", timeout) from error
+    def _stop_reading(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._descriptor)
 
-    async def aclose(self) -> None:
-        # `release` may block.
-        await unbroken(off_loop(self.close))
+    def _stop_writing(self) -> None:
+        if self._is_writing:
+            self._is_writing = False
+            self._loop.remove_writer(self._descriptor)
+            self._protocol.resume_writing()
 
-    def _take(self) -> bytes:
-        return os.read(self._checked_descriptor(), READ_BYTES)
+    def _lose(self, error: OSError | None) -> None:
+        """End the connection. Does nothing the second time."""
+        if self._descriptor < 0:
+            return
+        self._closing = True
+        self._stop_reading()
+        if self._is_writing:
+            self._loop.remove_writer(self._descriptor)
+        self._descriptor = -1
+        self._loop.call_soon(self._end, error)
 
-    def _checked_descriptor(self) -> int:
-        """Return the descriptor. `OSError` if the port is closed: another file may have its number then."""
-        if self._closed:
-            raise OSError(errno.EBADF, "closed")
-        return self._descriptor
-
-    def _check_received(self, data: bytes) -> bytes:
-        if not data:
-            raise TransportClosed("the device closed the line", where=self._where, hint="Plug it in or start it again")
-        return data
-
-    def _try_write(self, data: memoryview) -> int:
-        try:
-            return os.write(self._checked_descriptor(), data)
-        except (BlockingIOError, InterruptedError):
-            return 0
-
-    def _translate(self, error: OSError, what: str, timeout: float) -> TransportError:
-        if is_timeout(error):
-            return TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where)
-        if self._closed:
-            return TransportClosed("the line was closed on this side", where=self._where)
-        if error.errno in GONE:
-            return TransportClosed(
-                f"the line went away ({error.strerror})", where=self._where, hint="Plug it in or start it again"
-            )
-        return TransportError(f"the line failed ({error.strerror})", where=self._where)
+    def _end(self, error: OSError | None) -> None:
+        self._protocol.connection_lost(error)
+        self._unsent.clear()

@@ -18,25 +18,23 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl
 
-from fastflight.errors import TransportClosed, TransportError, TransportTimeout
+from fastflight.concurrency import off_loop
+from fastflight.concurrency.offload import unbroken
+from fastflight.errors import TransportError
 from fastflight.transport import url_parts
 from fastflight.transport.child import ChildPort
-from fastflight.transport.descriptor import DescriptorPort
+from fastflight.transport.opening import LoopAddress
 
 OPTIONS = ("cwd",)
 # A child that was asked to exit gets this long before it is killed.
 GRACE_SECONDS = 2.0
 POLL_SECONDS = 0.01
-# After the exit of a child: the timeout of each read of its last output, and the time for all of them. Processes that
-# it left running may hold the terminal and write on.
-LAST_READ_SECONDS = 0.1
-LAST_OUTPUT_SECONDS = 1.0
 # Signal 0 only checks that the process group exists.
 NO_SIGNAL = 0
 CTRL_C = b"\x03"
@@ -52,7 +50,7 @@ SECRETS = frozenset(("FASTFLIGHT_TOKEN",))
 
 
 @dataclass(slots=True)
-class ExecAddress:
+class ExecAddress(LoopAddress):
     """A command to run. Without `cwd` it runs in a temporary folder, which exists until `dispose`."""
 
     url: str
@@ -60,10 +58,15 @@ class ExecAddress:
     cwd: str | None = None
     _folder: tempfile.TemporaryDirectory[str] | None = field(default=None, repr=False)
 
-    def open(self, timeout: float) -> ChildPort:
-        return ChildPort(self._start, self.url)
+    async def aopen(self, timeout: float) -> ChildPort:
+        terminal = await off_loop(self._start, discard=ExecTerminal.end)
+        try:
+            return ChildPort(terminal, self._start, self.url)
+        except BaseException:
+            await unbroken(off_loop(terminal.end))
+            raise
 
-    def _start(self) -> ExecPort:
+    def _start(self) -> ExecTerminal:
         if sys.platform == "win32":
             raise TransportError(
                 "a child on a terminal needs a POSIX system", where=self.url, hint="Use socket:// or serial:// here"
@@ -100,11 +103,7 @@ class ExecAddress:
             ) from error
         finally:
             os.close(theirs)
-        try:
-            return ExecPort(ours, self.url, child)
-        except OSError as error:
-            _end(ours, child)
-            raise self._terminal_error(error) from error
+        return ExecTerminal(ours, child)
 
     def _terminal_error(self, error: OSError) -> TransportError:
         missing = os.strerror(error.errno) if error.errno else str(error)
@@ -118,99 +117,26 @@ class ExecAddress:
             self._folder = None
 
 
-class ExecPort(DescriptorPort):
-    """The terminal of the child `process`. Closing the port ends the child.
+class ExecTerminal:
+    """The terminal of the child `process`.
 
     A child that leaves the terminal as it is, such as an emulator, gets Ctrl-C as a byte. MicroPython's unix port
     changes the mode of the terminal: it reads Ctrl-C as a byte at its prompts, and catches SIGINT instead while it runs
-    code. While such a child catches SIGINT, this port sends the signal instead of the byte.
+    code. While such a child catches SIGINT, it gets the signal instead of the byte.
     """
 
-    def __init__(self, descriptor: int, where: str, process: subprocess.Popen[bytes]) -> None:
-        super().__init__(descriptor, where, lambda: _end(descriptor, process))
+    def __init__(self, descriptor: int, process: subprocess.Popen[bytes]) -> None:
+        self.descriptor = descriptor
         self.process = process
         self._manages_terminal = False
-        # Once the child has exited: the time, on the monotonic clock, until which its last output is read.
-        self._last_output_until: float | None = None
-        # A descriptor that becomes readable when the child exits, if the system has pidfds.
-        self._exit_watch: int | None = None
-        with contextlib.suppress(AttributeError, OSError):  # not on this system, or not allowed
-            self._exit_watch = os.pidfd_open(process.pid)
+        self._ending = threading.Lock()
+        self._closed = False
 
-    def close(self) -> None:
-        super().close()
-        watch, self._exit_watch = self._exit_watch, None
-        if watch is not None:
-            os.close(watch)
-
-    def read(self, timeout: float) -> bytes:
-        if not self._has_exited():
-            try:
-                return super().read(timeout)
-            except TransportTimeout:
-                if not self._has_exited():
-                    raise
-        with self._reading_last_output():
-            return super().read(LAST_READ_SECONDS)
-
-    def write(self, data: bytes, timeout: float) -> None:
-        with self._closed_if_exited():
-            super().write(self._send_interrupts(data), timeout)
-
-    async def aread(self, timeout: float) -> bytes:
-        if not self._has_exited():
-            try:
-                return await super().aread(timeout)
-            except TransportTimeout:
-                if not self._has_exited():
-                    raise
-        with self._reading_last_output():
-            return await super().aread(LAST_READ_SECONDS)
-
-    async def awrite(self, data: bytes, timeout: float) -> None:
-        with self._closed_if_exited():
-            await super().awrite(self._send_interrupts(data), timeout)
-
-    def _try_write(self, data: memoryview) -> int:
-        written = super()._try_write(data)
-        # A terminal that hangs up while it is full reports room for ever.
-        if not written and self._has_exited():
-            raise TransportClosed("the process has ended", where=self._where)
-        return written
-
-    def _has_exited(self) -> bool:
-        if self._last_output_until is None and self.process.poll() is not None:
-            self._last_output_until = time.monotonic() + LAST_OUTPUT_SECONDS
-        return self._last_output_until is not None
-
-    @contextlib.contextmanager
-    def _reading_last_output(self) -> Iterator[None]:
-        """Read in the block what the child wrote before it exited. `TransportClosed` if there is no more."""
-        if self._last_output_until is not None and time.monotonic() < self._last_output_until:
-            with contextlib.suppress(TransportTimeout):
-                yield
-                return
-        raise TransportClosed("the process has ended", where=self._where)
-
-    @contextlib.contextmanager
-    def _closed_if_exited(self) -> Iterator[None]:
-        """Raise `TransportClosed` instead of a timeout if the child has exited: it reads nothing any more."""
-        try:
-            yield
-        except TransportTimeout:
-            if self._has_exited():
-                raise TransportClosed("the process has ended", where=self._where) from None
-            raise
-
-    def _extra_descriptors(self) -> tuple[int, ...]:
-        """The exit of the child ends a wait, until it has been noticed."""
-        return (self._exit_watch,) if self._exit_watch is not None and self._last_output_until is None else ()
-
-    def _send_interrupts(self, data: bytes) -> bytes:
+    def interrupting(self, data: bytes) -> bytes:
         """Send SIGINT for a Ctrl-C in `data` if the child catches it. Return the bytes to write to the terminal."""
         if self._manages_terminal and CTRL_C not in data:
             return data
-        marked = _is_marked(self._descriptor) if not self._closed else True
+        marked = _is_marked(self.descriptor)
         self._manages_terminal = self._manages_terminal or not marked
         if (
             CTRL_C not in data
@@ -220,6 +146,19 @@ class ExecPort(DescriptorPort):
             return data
         self.process.send_signal(signal.SIGINT)
         return data.replace(CTRL_C, b"")
+
+    def end(self, patience: float = 0.0) -> int:
+        """Hang up, ask the child's process group to exit, and kill what is left of it. Return the exit code.
+
+        The child first has `patience` seconds to exit by itself.
+        """
+        with self._ending:
+            if not self._closed:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(patience)
+                self._closed = True
+                _end(self.descriptor, self.process)
+        return self.process.wait()
 
 
 def child_environment() -> dict[str, str]:

@@ -1,28 +1,20 @@
 """Ports whose bytes are wrapped in a protocol, such as RFC 2217 or WebREPL, on a connection to its server.
 
-`FramedConnection` is for several callers at once. Received bytes go to the `Framing`. One caller at a time reads from
-the server. The other waiting callers return when the client was fed, and then check whether it has what they need. So
-`read` returns no bytes: the client has them.
-
-A command that is cut off would swallow the bytes sent after it. So one caller at a time writes, and when a write fails
-or is cancelled, the next write finishes its command first. The client's answers to the server are sent by the caller
-that has read the question, or by the caller that is writing at that moment.
+The protocol's client (`Framing`) gets all received bytes, and its answers are sent at once. Each write is encoded and
+passed to the transport whole, so that nothing comes between its bytes. One caller may read, one write and one control
+the line at the same time.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from fastflight.errors import TransportTimeout
-from fastflight.transport.run import WRITE_SECONDS
+from fastflight.errors import TransportError
+from fastflight.protocol.conversation import Conversation
+from fastflight.transport.run import arun
 from fastflight.transport.socket import SocketPort
 
-IAC = b"\xff"
+T = TypeVar("T")
 
 
 class Framing(Protocol):
@@ -34,253 +26,92 @@ class Framing(Protocol):
 
     @property
     def unread(self) -> bool:
-        """Whether there is something to `read`."""
+        """Whether `read` returns or raises something."""
 
     def take(self) -> bytes:
         """Remove and return the bytes that must be sent to the server now."""
+
+    def encode(self, data: bytes) -> bytes:
+        """Return `data` for the line in the form to send to the server."""
 
     def feed(self, data: bytes) -> None:
         """Process bytes from the server."""
 
     def read(self) -> bytes:
-        """Remove and return the line's data received so far; may be empty."""
+        """Remove and return the line's data received so far; may be empty. It may raise that there will be no more."""
 
 
-class FramedConnection:
-    """Feeds `client` with the bytes of `stream`. A `Port` for the client's conversations."""
+class FramedPort(SocketPort):
+    """A port that reads and writes through `client`."""
 
-    def __init__(self, stream: SocketPort, client: Framing) -> None:
-        self._stream = stream
-        self._client = client
-        # Tasks take `_reading` to read; threads use `_change` and `_being_read`.
-        self._reading = _ThreadOrTaskLock()
-        self._change = threading.Condition()
-        self._being_read = False
-        self._writing = _ThreadOrTaskLock()
-        # One thread may feed the client while another has it encode.
-        self._encoding = threading.Lock()
-        # How often the client was fed in total, and up to each thread's last call of `read`.
+    def __init__(self, client: Framing, where: str) -> None:
+        super().__init__(where)
+        self._framing = client
+        # How often the client was fed.
         self._fed = 0
-        self._seen = threading.local()
-        # The rest of a command that a failed write has cut off.
-        self._unfinished = b""
+        # How many conversations of the client run. They need the bytes behind those that wait to be read.
+        self._conversations = 0
+
+    async def _converse(self, conversation: Conversation[T], timeout: float) -> T:
+        """Run a conversation of the client. After `timeout` seconds, it gets `TransportTimeout`."""
+        return await self._portal.acall(self._run(conversation, timeout))
+
+    async def _run(self, conversation: Conversation[T], timeout: float) -> T:
+        self._conversations += 1
+        try:
+            with self._changed:
+                self._resume_reading()
+            return await arun(conversation, _ToServer(self), timeout=timeout)
+        finally:
+            self._conversations -= 1
+
+    def _encode(self, data: bytes) -> bytes:
+        return self._framing.encode(data)
+
+    def _store(self, data: bytes) -> None:
+        try:
+            self._framing.feed(data)
+        except TransportError as error:
+            self._failure = error
+            return
+        self._fed += 1
+        if self._framing.unsent:
+            self._transport.write(self._framing.take())
+        if not self._framing.unread and not self._reading_paused:
+            # A server that sends commands without end must not block the loop's other tasks.
+            self._reading_paused = True
+            self._transport.pause_reading()
+            self._loop.call_soon(self._resume_reading)
 
     @property
-    def bytes_per_second(self) -> float | None:
-        return self._stream.bytes_per_second
+    def _has_unread(self) -> bool:
+        return self._framing.unread
 
-    def read(self, timeout: float) -> bytes:
-        """Return as soon as the client was fed since this thread's last call. The result is always empty."""
-        deadline = time.monotonic() + timeout
-        with self._change:
-            # Bytes fed before the end of this thread's last call are known to it.
-            seen = getattr(self._seen, "fed", None)
-            if not self._change.wait_for(lambda: self._fed != seen or not self._being_read, timeout):
-                raise TransportTimeout("another thread waited for the server, and nothing came")
-            self._seen.fed = self._fed
-            if self._fed != seen:
-                return b""
-            self._being_read = True
-        data = b""
-        try:
-            data = self._stream.read(_left(deadline))
-        finally:
-            with self._change:
-                self._being_read = False
-                self._feed(data)
-                self._seen.fed = self._fed
-                self._change.notify_all()
-        self._answer()
-        return b""
+    @property
+    def _may_pause(self) -> bool:
+        return self._framing.unread and not self._conversations
 
-    def write(self, data: bytes, timeout: float) -> None:
-        """Send commands. If the write fails, the next write sends the rest of them first."""
-        self._write(data, timeout, commands=True)
+    def _pop(self) -> bytes:
+        return self._framing.read()
 
-    def write_text(self, data: bytes, timeout: float) -> None:
-        """Send encoded data of a Telnet line. If the write fails, the rest of the data is dropped."""
-        self._write(data, timeout, commands=False)
 
-    def send(self, encode: Callable[[], bytes], timeout: float) -> None:
-        """Send what `encode` returns. It is called when nobody else writes: some protocols number what they send."""
-        with self._writing.held_by_thread(timeout), self._with_unfinished(self._locked(encode), True) as whole:
-            self._stream.write(whole, timeout)
-        self._answer()
+class _ToServer:
+    """What a conversation of the client sends to and receives from. The client itself gets the bytes."""
 
-    def close(self) -> None:
-        self._stream.close()
-
-    async def asend(self, encode: Callable[[], bytes], timeout: float) -> None:
-        """As `send`."""
-        async with self._writing.held_by_task(timeout):
-            with self._with_unfinished(self._locked(encode), True) as whole:
-                await self._stream.awrite(whole, timeout)
-        await self._aanswer()
-
-    async def aread(self, timeout: float) -> bytes:
-        """As `read`."""
-        fed, deadline = self._fed, time.monotonic() + timeout
-        async with self._reading.held_by_task(timeout):
-            if self._fed == fed:
-                self._feed(await self._stream.aread(_left(deadline)))
-        await self._aanswer()
-        if not self._client.unread:
-            # A server that sends commands without end must not block the loop's other tasks.
-            await asyncio.sleep(0)
-        return b""
+    def __init__(self, port: FramedPort) -> None:
+        self._port = port
+        self._seen = port._fed
 
     async def awrite(self, data: bytes, timeout: float) -> None:
-        """As `write`."""
-        await self._awrite(data, timeout, commands=True)
-
-    async def awrite_text(self, data: bytes, timeout: float) -> None:
-        """As `write_text`."""
-        await self._awrite(data, timeout, commands=False)
-
-    async def aclose(self) -> None:
-        self.close()
-
-    def _write(self, data: bytes, timeout: float, *, commands: bool) -> None:
-        with self._writing.held_by_thread(timeout), self._with_unfinished(data, commands) as whole:
-            self._stream.write(whole, timeout)
-        self._answer()
-
-    async def _awrite(self, data: bytes, timeout: float, *, commands: bool) -> None:
-        async with self._writing.held_by_task(timeout):
-            with self._with_unfinished(data, commands) as whole:
-                await self._stream.awrite(whole, timeout)
-        await self._aanswer()
-
-    def _feed(self, data: bytes) -> None:
-        with self._encoding:
-            self._client.feed(data)
-        self._fed += 1
-
-    def _locked(self, encode: Callable[[], bytes]) -> bytes:
-        with self._encoding:
-            return encode()
-
-    def _answer(self) -> None:
-        """Send the client's answers, unless another caller is writing, which then sends them afterwards."""
-        while self._client.unsent and self._writing.is_free:
-            with (
-                self._writing.held_by_thread(WRITE_SECONDS),
-                self._with_unfinished(self._locked(self._client.take), True) as whole,
-            ):
-                self._stream.write(whole, WRITE_SECONDS)
-
-    async def _aanswer(self) -> None:
-        while self._client.unsent and self._writing.is_free:
-            async with self._writing.held_by_task(WRITE_SECONDS):
-                with self._with_unfinished(self._locked(self._client.take), True) as whole:
-                    await self._stream.awrite(whole, WRITE_SECONDS)
-
-    @contextmanager
-    def _with_unfinished(self, data: bytes, commands: bool) -> Iterator[bytes]:
-        """Yield the unfinished command followed by `data`. After the block, keep what was not sent of a command."""
-        whole, old, before = self._unfinished + data, len(self._unfinished), self._stream.written
-        try:
-            yield whole
-        finally:
-            sent = self._stream.written - before
-            if commands or sent < old:
-                self._unfinished = whole[sent : None if commands else old]
-            else:
-                text = whole[old:sent]
-                # In data, each IAC is doubled. After an odd number of them, the second of a pair is missing.
-                self._unfinished = IAC if (len(text) - len(text.rstrip(IAC))) % 2 else b""
-
-
-class FramedPort:
-    """The part that ports share: reading and closing. A port adds its way of writing."""
-
-    def __init__(self, stream: SocketPort, client: Framing, where: str) -> None:
-        self._where = where
-        self._framing = client
-        self._connection = FramedConnection(stream, client)
-
-    def read(self, timeout: float) -> bytes:
-        with self._within(timeout, "sent nothing") as left:
-            while not (data := self._framing.read()):
-                self._connection.read(left())
-        return data
-
-    def close(self) -> None:
-        self._connection.close()
+        self._port._check()
+        self._port._transport.write(data)
+        await self._port._wait(self._port._is_sent, "took no byte", timeout)
 
     async def aread(self, timeout: float) -> bytes:
-        with self._within(timeout, "sent nothing") as left:
-            while not (data := self._framing.read()):
-                await self._connection.aread(left())
-        return data
-
-    async def aclose(self) -> None:
-        self.close()
-
-    @contextmanager
-    def _within(self, timeout: float, what: str) -> Iterator[Callable[[], float]]:
-        """Yield a function that returns what is left of `timeout`. Call it before each wait.
-
-        So a server that sends only commands, and no data, does not extend the time.
-        """
-        try:
-            yield Deadline(timeout)
-        except TransportTimeout as error:
-            raise TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where) from error
-
-
-class Deadline:
-    """Calling it returns the seconds left, at least 0. When the time is up, all calls but the first raise instead."""
-
-    def __init__(self, timeout: float) -> None:
-        self._end = time.monotonic() + timeout
-        self._first = True
-
-    def __call__(self) -> float:
-        left = self._end - time.monotonic()
-        if left <= 0 and not self._first:
-            raise TransportTimeout("time is up")
-        self._first = False
-        return max(0.0, left)
-
-
-class _ThreadOrTaskLock:
-    """A lock for threads, or for the tasks of one loop. A port is used by only one of the two kinds at a time."""
-
-    def __init__(self) -> None:
-        self._thread = threading.Lock()
-        self._task = asyncio.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    @property
-    def is_free(self) -> bool:
-        return not self._thread.locked() and not self._task.locked()
-
-    @contextmanager
-    def held_by_thread(self, timeout: float) -> Iterator[None]:
-        if not self._thread.acquire(timeout=timeout):
-            raise TransportTimeout("another thread used the line all the time")
-        try:
-            yield
-        finally:
-            self._thread.release()
-
-    @asynccontextmanager
-    async def held_by_task(self, timeout: float) -> AsyncIterator[None]:
-        loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            self._loop, self._task = loop, asyncio.Lock()
-        lock = self._task
-        try:
-            async with asyncio.timeout(timeout if lock.locked() else None):
-                await lock.acquire()
-        except TimeoutError:
-            raise TransportTimeout("another task used the line all the time") from None
-        try:
-            yield
-        finally:
-            lock.release()
-
-
-def _left(deadline: float) -> float:
-    return max(0.0, deadline - time.monotonic())
+        """Return as soon as the client was fed since the last call. The result is always empty."""
+        port = self._port
+        await port._wait(lambda: port._fed != self._seen or port._failure is not None, "sent nothing", timeout)
+        if port._fed == self._seen:
+            port._check()
+        self._seen = port._fed
+        return b""

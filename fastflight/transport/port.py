@@ -46,7 +46,17 @@ class ModemLines:
     cd: bool = False
 
 
-class Port(Protocol):
+class AsyncStream(Protocol):
+    """What a conversation on a loop needs of a port."""
+
+    async def aread(self, timeout: float) -> bytes:
+        """As `Port.aread`."""
+
+    async def awrite(self, data: bytes, timeout: float) -> None:
+        """As `Port.awrite`."""
+
+
+class Port(AsyncStream, Protocol):
     """An open byte stream."""
 
     @property
@@ -111,10 +121,13 @@ class SerialControl(Protocol):
 
 @runtime_checkable
 class Gathering(Protocol):
-    """A port that gathers small writes: `awrite` may keep bytes for a moment, to send more at once. Reads send them."""
+    """A port that may keep written bytes for a moment, such as to send more at once. Reads send them."""
+
+    def drain(self, timeout: float) -> None:
+        """Hand all written bytes to the line now. `timeout` bounds the time without progress, in seconds."""
 
     async def adrain(self, timeout: float) -> None:
-        """Hand the gathered bytes to the line now. `timeout` bounds the time without progress, in seconds."""
+        """As `drain`."""
 
 
 @runtime_checkable

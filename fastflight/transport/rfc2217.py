@@ -10,8 +10,8 @@ that controls the line.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fastflight.errors import ProtocolError, TransportError
@@ -28,17 +28,18 @@ from fastflight.protocol.rfc2217 import (
 )
 from fastflight.protocol.rfc2217_client import Request, Rfc2217Client
 from fastflight.transport import url_parts
-from fastflight.transport.framed import Deadline, FramedPort
+from fastflight.transport.framed import FramedPort
+from fastflight.transport.loop_port import BlockingControl
+from fastflight.transport.opening import LoopAddress
 from fastflight.transport.port import LineSettings, ModemLines
-from fastflight.transport.run import arun, run
-from fastflight.transport.socket import SocketAddress, SocketPort
+from fastflight.transport.socket import SocketAddress
 
 # The options of a URL, all of which are public.
 OPTIONS = SHOWN = ("baud", "dtr", "rts")
 
 
 @dataclass(frozen=True, slots=True)
-class Rfc2217Address:
+class Rfc2217Address(LoopAddress):
     """A serial port behind a server. Settings that are None stay as they are there."""
 
     url: str
@@ -48,60 +49,40 @@ class Rfc2217Address:
     dtr: bool | None = None
     rts: bool | None = None
 
-    def open(self, timeout: float) -> Rfc2217Port:
-        left = Deadline(timeout)
-        port = Rfc2217Port(self._endpoint.open(timeout), self.url)
-        with self._closing_on_failure(port):
-            port.begin(self._requests, left())
-        return port
-
     async def aopen(self, timeout: float) -> Rfc2217Port:
-        left = Deadline(timeout)
-        port = Rfc2217Port(await self._endpoint.aopen(timeout), self.url)
-        with self._closing_on_failure(port):
-            await port.abegin(self._requests, left())
+        end = asyncio.get_running_loop().time() + timeout
+        endpoint = SocketAddress(self.url, self.host, self.port)
+        port = await endpoint.aconnect(lambda: Rfc2217Port(self.url), timeout)
+        try:
+            await port.abegin(self._requests, max(0.0, end - asyncio.get_running_loop().time()))
+        except ProtocolError as error:
+            await port.aclose()
+            hint = "It may be a raw line: open it as socket:// instead"
+            raise TransportError(error.what, where=self.url, hint=hint) from error
+        except BaseException:
+            await port.aclose()
+            raise
         return port
 
     def dispose(self) -> None:
         """Do nothing: a network address holds nothing on this host."""
 
     @property
-    def _endpoint(self) -> SocketAddress:
-        return SocketAddress(self.url, self.host, self.port)
-
-    @property
     def _requests(self) -> list[Request]:
         line: list[Request] = [SetBaud(self.baud), SetDataBits(None), SetParity(None), SetStopBits(None)]
         return [*line, *_controls(self.dtr, self.rts, None)]
 
-    @contextmanager
-    def _closing_on_failure(self, port: Rfc2217Port) -> Iterator[None]:
-        """Close `port` if the negotiation in the block fails. A `ProtocolError` becomes a `TransportError`."""
-        try:
-            yield
-        except ProtocolError as error:
-            port.close()
-            hint = "It may be a raw line: open it as socket:// instead"
-            raise TransportError(error.what, where=self.url, hint=hint) from error
-        except BaseException:
-            port.close()
-            raise
 
+class Rfc2217Port(BlockingControl, FramedPort):
+    """A serial port behind a server, which is connected. Call `abegin` first."""
 
-class Rfc2217Port(FramedPort):
-    """A serial port behind a server. `stream` is the connection to the server. Call `begin` first."""
-
-    def __init__(self, stream: SocketPort, where: str) -> None:
+    def __init__(self, where: str) -> None:
         self._client = Rfc2217Client(where)
-        super().__init__(stream, self._client, where)
-
-    def begin(self, requests: Sequence[Request], timeout: float) -> None:
-        """Negotiate RFC 2217 with the server, and have it execute `requests`, within `timeout` seconds."""
-        run(self._client.open(requests, timeout), self._connection, timeout=timeout)
+        super().__init__(self._client, where)
 
     async def abegin(self, requests: Sequence[Request], timeout: float) -> None:
-        """As `begin`."""
-        await arun(self._client.open(requests, timeout), self._connection, timeout=timeout)
+        """Negotiate RFC 2217 with the server, and have it execute `requests`, within `timeout` seconds."""
+        await self._converse(self._client.open(requests, timeout), timeout)
 
     @property
     def bytes_per_second(self) -> float | None:
@@ -120,47 +101,23 @@ class Rfc2217Port(FramedPort):
             client.stop_bits or default.stop_bits,
         )
 
-    def write(self, data: bytes, timeout: float) -> None:
-        with self._within(timeout, "took no byte") as left:
-            while self._client.suspended:
-                self._connection.read(left())
-            self._connection.write_text(self._client.encode(data), timeout)
-
-    def configure(self, settings: LineSettings, timeout: float) -> None:
-        run(self._client.insist(_settings(settings), timeout), self._connection, timeout=timeout)
-
-    def assign(
-        self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
-    ) -> None:
-        run(self._client.insist(_controls(dtr, rts, sending_break), timeout), self._connection, timeout=timeout)
-
-    def purge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
-        if received or unsent:
-            run(self._client.purge(Purge(received, unsent), timeout), self._connection, timeout=timeout)
-
-    def modem(self, timeout: float) -> ModemLines:
-        return _lines(run(self._client.modem(timeout), self._connection, timeout=timeout))
-
-    async def awrite(self, data: bytes, timeout: float) -> None:
-        with self._within(timeout, "took no byte") as left:
-            while self._client.suspended:
-                await self._connection.aread(left())
-            await self._connection.awrite_text(self._client.encode(data), timeout)
+    def _is_writable(self) -> bool:
+        return super()._is_writable() and (not self._client.suspended or self._failure is not None)
 
     async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
-        await arun(self._client.insist(_settings(settings), timeout), self._connection, timeout=timeout)
+        await self._converse(self._client.insist(_settings(settings), timeout), timeout)
 
     async def aassign(
         self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
     ) -> None:
-        await arun(self._client.insist(_controls(dtr, rts, sending_break), timeout), self._connection, timeout=timeout)
+        await self._converse(self._client.insist(_controls(dtr, rts, sending_break), timeout), timeout)
 
     async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
         if received or unsent:
-            await arun(self._client.purge(Purge(received, unsent), timeout), self._connection, timeout=timeout)
+            await self._converse(self._client.purge(Purge(received, unsent), timeout), timeout)
 
     async def amodem(self, timeout: float) -> ModemLines:
-        return _lines(await arun(self._client.modem(timeout), self._connection, timeout=timeout))
+        return _lines(await self._converse(self._client.modem(timeout), timeout))
 
 
 def _settings(settings: LineSettings) -> list[Request]:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from fastflight.errors import TransportError, TransportTimeout
 from fastflight.protocol.conversation import Conversation, Deliver, Fetch, Limit, Pause, Receive, Send, Step
-from fastflight.transport.port import Gathering, Port
+from fastflight.transport.port import AsyncStream, Gathering, Port
 
 T = TypeVar("T")
 
@@ -79,6 +79,9 @@ def _perform(step: Step, port: Port, content: Iterator[bytes] | None) -> bytes:
         case Receive(within):
             return port.read(within)
         case Pause(seconds):
+            if isinstance(port, Gathering):
+                # The pause is to be silence on the line, so the bytes before it must be sent first.
+                port.drain(WRITE_SECONDS)
             time.sleep(seconds)
         case Fetch():
             return next(content, b"") if content is not None else b""
@@ -89,7 +92,7 @@ def _perform(step: Step, port: Port, content: Iterator[bytes] | None) -> bytes:
 
 async def arun(
     conversation: Conversation[T],
-    port: Port,
+    port: AsyncStream,
     content: AsyncIterator[bytes] | None = None,
     *,
     timeout: float | None = None,
@@ -132,7 +135,7 @@ async def astream(conversation: Conversation[None], port: Port) -> AsyncGenerato
         conversation.close()
 
 
-def _aperform(step: Step, port: Port, content: AsyncIterator[bytes] | None) -> Coroutine[Any, Any, bytes | None]:
+def _aperform(step: Step, port: AsyncStream, content: AsyncIterator[bytes] | None) -> Coroutine[Any, Any, bytes | None]:
     """Return the coroutine that executes `step`. Not an `async def`: a second coroutine for each step costs time."""
     if isinstance(step, Send):
         return port.awrite(step.data, WRITE_SECONDS)
@@ -141,11 +144,10 @@ def _aperform(step: Step, port: Port, content: AsyncIterator[bytes] | None) -> C
     return _aperform_other(step, port, content)
 
 
-async def _aperform_other(step: Step, port: Port, content: AsyncIterator[bytes] | None) -> bytes:
+async def _aperform_other(step: Step, port: AsyncStream, content: AsyncIterator[bytes] | None) -> bytes:
     match step:
         case Pause(seconds):
             if isinstance(port, Gathering):
-                # The pause is to be silence on the line, so the bytes before it must be sent first.
                 await port.adrain(WRITE_SECONDS)
             await asyncio.sleep(seconds)
         case Fetch():

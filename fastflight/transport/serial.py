@@ -5,7 +5,7 @@ pyserial leaves them so. USB consoles of boards send only while DTR is asserted,
 boards does nothing while both lines are the same. `dtr` and `rts` change the lines, RTS first: DTR asserted without RTS
 resets no board; the other order would pulse the reset of an ESP board.
 
-`SerialAddress.open` returns the port that the rest of the package uses. `aopen_streams` opens a port in the same way
+`SerialAddress.aopen` returns the port that the rest of the package uses. `aopen_streams` opens a port in the same way
 and returns pyserial-asyncio's streams on it.
 """
 
@@ -24,21 +24,19 @@ from fastflight.concurrency import off_loop
 from fastflight.errors import TransportError
 from fastflight.transport import url_parts
 from fastflight.transport.identity import Identity, Ports, format_ports, identify, system_ports
+from fastflight.transport.opening import LoopAddress
 from fastflight.transport.pacing import DEFAULT, LIMITS, Pacing
 from fastflight.transport.port import LineSettings
 from fastflight.transport.serial_lines import FAILURES
 from fastflight.transport.serial_port import SerialPort
-from fastflight.transport.serial_posix import PosixSerialPort
-from fastflight.transport.serial_windows import ThreadedSerialPort
 
-PortClass: type[SerialPort] = PosixSerialPort if os.name == "posix" else ThreadedSerialPort
 DEFAULT_BAUD = LineSettings().baud
 # The options of a URL, all of which are public.
 OPTIONS = SHOWN = ("baud", "dtr", "rts", "serial_number", "location", *LIMITS)
 
 
 @dataclass(frozen=True, slots=True)
-class SerialAddress:
+class SerialAddress(LoopAddress):
     """A serial port, given by its system `name`, or by the identity `wanted`.
 
     `dtr` and `rts` are the states of the lines after opening; None leaves a line as opening sets it. `ports` returns
@@ -54,10 +52,10 @@ class SerialAddress:
     pacing: Pacing = DEFAULT
     ports: Ports = field(default=system_ports, compare=False, repr=False)
 
-    def open(self, timeout: float) -> SerialPort:
-        port = self.open_pyserial()
+    async def aopen(self, timeout: float) -> SerialPort:
+        port = await off_loop(self.open_pyserial, discard=serial.Serial.close)
         try:
-            return PortClass(port, self.url, self.pacing)
+            return SerialPort(port, self.url, self.pacing)
         except FAILURES as error:  # the port disappeared just now
             port.close()
             raise self._open_error(error) from error

@@ -1,98 +1,59 @@
-"""The base class of open serial ports, for all systems.
+"""An open serial port. pyserial opens and controls it; an asyncio transport moves its bytes.
 
 Writes of coroutines are gathered (`Pacing`). They are sent when there are enough bytes, when the time is up, and at
 once when somebody reads, drains or closes. If sending fails in the background, the next call raises the error, reports
-how many bytes were not sent, and drops them. A cancelled write withdraws those of its own bytes that the system does
-not have yet, but no bytes of earlier calls.
+how many bytes were not sent, and drops them. A cancelled write withdraws those of its own bytes that the transport does
+not have yet, but no bytes of earlier calls. The writes of threads are not gathered, and send the gathered bytes first.
 
-A thread may use the port while no coroutine does. It first sends the gathered bytes; its own writes are not gathered.
+On Windows, whose event loops cannot watch a serial port, the transport is that of pyserial-asyncio, which polls the
+port every 0.5 ms. It has never run there with this program.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
+import os
 import time
-from abc import ABC, abstractmethod
 
 import serial
+import serial_asyncio
 
 from fastflight.concurrency import off_loop
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
+from fastflight.transport.descriptor import DescriptorTransport
+from fastflight.transport.loop_port import BlockingControl, LoopPort
 from fastflight.transport.pacing import LIMITS, Outbox, Pacing
 from fastflight.transport.port import LineSettings, ModemLines
 from fastflight.transport.serial_lines import FAILURES, Lines
-from fastflight.transport.watch import is_timeout
 
 # Closing a port drops the unsent bytes when sending makes no progress for this long. Otherwise the driver itself would
 # wait in `close`, on Linux for 30 s while flow control stops the line.
 CLOSE_SECONDS = 1.0
 CLOSE_POLL_SECONDS = 0.01
-# What the line did not do, for the texts of timeout errors.
-SENT_NOTHING, TOOK_NOTHING = "sent nothing", "took no byte"
+# Chunks to pass on in one turn of the loop, so that its other tasks get a turn while a fast line is written.
+TURN_CHUNKS = 16
 
 
-class SerialPort(ABC):
-    """An open serial port: a `Port`, a `SerialControl` and `Gathering`. A subclass moves the bytes.
-
-    The abstract methods raise `OSError`, and `TimeoutError` when the time is up; this class translates both.
-    """
+class SerialPort(BlockingControl, LoopPort):
+    """An open serial port: a `Port`, a `SerialControl` and `Gathering`. Make it on its loop."""
 
     def __init__(self, port: serial.Serial, where: str, pacing: Pacing) -> None:
+        super().__init__(where, self._close_port)
         self._port = port
-        self._where = where
         self._pacing = pacing
         self._lines = Lines(port, where)
         self._outbox = Outbox()
-        # The error that ended the port. Every later call raises it.
-        self._error: OSError | None = None
-        self._closed = False
-        self._closing = threading.Lock()
+        # How many coroutines wait for bytes.
+        self._readers = 0
+        # Sends the gathered bytes when the time is up.
+        self._timer: asyncio.TimerHandle | None = None
         self._limit_chunk()
-
-    @abstractmethod
-    def _receive(self, timeout: float) -> bytes:
-        """Return at least one byte."""
-
-    @abstractmethod
-    async def _areceive(self, timeout: float) -> bytes:
-        """As `_receive`."""
-
-    @abstractmethod
-    def _send(self, timeout: float) -> None:
-        """Hand the whole outbox to the system. `timeout` bounds the time without progress."""
-
-    @abstractmethod
-    async def _asend(self, timeout: float) -> None:
-        """As `_send`."""
-
-    @abstractmethod
-    def _begin_sending(self, within: float) -> None:
-        """Start sending the outbox within `within` seconds, and return at once. Called on a loop."""
-
-    @property
-    @abstractmethod
-    def _is_read(self) -> bool:
-        """Whether a coroutine is waiting for bytes."""
-
-    @property
-    @abstractmethod
-    def _unsent(self) -> int:
-        """An upper bound of the bytes that the system does not have yet."""
-
-    @abstractmethod
-    def _drop_unsent(self) -> None:
-        """Empty the outbox, and wake the calls that wait for it to be sent."""
-
-    @abstractmethod
-    def _drop_received(self) -> None:
-        """Drop the bytes that were taken from the system and not read yet."""
-
-    @abstractmethod
-    def _stop(self) -> None:
-        """Wake every waiting call, and stop using the port. May be called from any thread."""
+        if os.name == "posix":
+            DescriptorTransport(port.fileno(), self)
+        else:
+            serial_asyncio.SerialTransport(self._loop, self, port)
 
     @property
     def bytes_per_second(self) -> float | None:
@@ -103,91 +64,11 @@ class SerialPort(ABC):
         return self._lines.settings
 
     def read(self, timeout: float) -> bytes:
-        if self._unsent:
-            self.drain(timeout)
-        try:
-            return self._receive(timeout)
-        except FAILURES as error:
-            raise self._translate(error, SENT_NOTHING, timeout) from error
+        if len(self._outbox) and self._failure is None:
+            self._portal.call(self._drain(timeout))
+        return super().read(timeout)
 
-    def write(self, data: bytes, timeout: float) -> None:
-        self._outbox.put(data)
-        self.drain(timeout)
-
-    def drain(self, timeout: float) -> None:
-        """Hand the gathered bytes to the system. `timeout` bounds the time without progress, in seconds."""
-        try:
-            self._send(timeout)
-        except FAILURES as error:
-            raise self._translate(error, TOOK_NOTHING, timeout) from error
-
-    def close(self) -> None:
-        try:
-            if self._unsent and not self._closed:
-                self.drain(CLOSE_SECONDS)
-        finally:
-            self._close_port()
-
-    async def aread(self, timeout: float) -> bytes:
-        self._check()
-        if self._unsent:
-            # A task that waits for an answer needs its question sent.
-            self._begin_sending(0)
-        try:
-            return await self._areceive(timeout)
-        except FAILURES as error:
-            raise self._translate(error, SENT_NOTHING, timeout) from error
-
-    async def awrite(self, data: bytes, timeout: float) -> None:
-        self._check()
-        position = self._outbox.put(data)
-        if len(self._outbox) < self._pacing.drain:
-            self._begin_sending(0 if self._is_read else self._pacing.drain_ms / 1000)
-            return
-        try:
-            await self.adrain(timeout)
-        except asyncio.CancelledError:
-            # The rest must not be sent later, when nobody expects it.
-            self._outbox.withdraw(position)
-            raise
-
-    async def adrain(self, timeout: float) -> None:
-        """As `drain`."""
-        self._check()
-        try:
-            await self._asend(timeout)
-        except FAILURES as error:
-            raise self._translate(error, TOOK_NOTHING, timeout) from error
-
-    async def aclose(self) -> None:
-        try:
-            if self._unsent and not self._closed:
-                await self.adrain(CLOSE_SECONDS)
-        finally:
-            # The driver may block while it closes; the loop must not.
-            await unbroken(off_loop(self._close_port))
-
-    def configure(self, settings: LineSettings, timeout: float) -> None:
-        self.drain(timeout)
-        self._configure(settings)
-
-    def assign(
-        self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
-    ) -> None:
-        self.drain(timeout)
-        self._lines.assign(dtr=dtr, rts=rts, sending_break=sending_break)
-
-    def purge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
-        if unsent:
-            self._drop_unsent()
-        self._lines.purge(received=received, unsent=unsent)
-        if received:
-            self._drop_received()
-
-    def modem(self, timeout: float) -> ModemLines:
-        return self._lines.modem()
-
-    # The driver of a USB adapter that does not answer blocks for seconds, so these calls run in a thread. A cancelled
+    # A driver of a USB adapter that does not answer blocks for seconds, so these calls run in a thread. A cancelled
     # call still waits for the driver: its setting must not take effect after that of the next caller.
 
     async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
@@ -202,10 +83,106 @@ class SerialPort(ABC):
 
     async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
         # No driver blocks in these calls, and the buffers may be used on the loop only.
-        self.purge(timeout, received=received, unsent=unsent)
+        await self._portal.acall(self._purge(received, unsent))
 
     async def amodem(self, timeout: float) -> ModemLines:
         return await off_loop(self._lines.modem)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._pass_on()
+
+    # On the loop.
+
+    async def _await_bytes(self, timeout: float) -> None:
+        # A task that waits for an answer needs its question sent.
+        self._pass_on()
+        self._readers += 1
+        try:
+            await super()._await_bytes(timeout)
+        finally:
+            self._readers -= 1
+
+    async def _awrite(self, data: bytes, timeout: float) -> None:
+        self._check()
+        position = self._outbox.put(data)
+        if self._readers:
+            self._pass_on()
+        if len(self._outbox) < self._pacing.drain:
+            if self._timer is None and len(self._outbox):
+                self._timer = self._loop.call_later(self._pacing.drain_ms / 1000, self._pass_on)
+            return
+        try:
+            await self._drain(timeout)
+        except asyncio.CancelledError:
+            # The rest must not be sent later, when nobody expects it.
+            self._outbox.withdraw(position)
+            raise
+
+    async def _write_all(self, data: bytes, timeout: float) -> None:
+        self._check()
+        self._outbox.put(data)
+        await self._drain(timeout)
+
+    def _write_posted(self, data: bytes) -> None:
+        with self._changed:
+            self._posted -= len(data)
+        self._outbox.put(data)
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Pass the outbox to the transport, chunk by chunk, while the system takes all of each."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for _ in range(TURN_CHUNKS):
+            if self._writing_paused or self._failure is not None or not (chunk := self._outbox.take(self._chunk)):
+                return
+            self._transport.write(chunk)
+        self._loop.call_soon(self._pass_on)
+
+    async def _drain(self, timeout: float) -> None:
+        """Wait until the system has all bytes. `timeout` bounds the time without progress."""
+        self._check()
+        self._pass_on()
+        while unsent := self._unsent:
+            try:
+                await self._wait(lambda: self._is_closed_or(self._unsent != unsent), "took no byte", timeout)
+            except TransportTimeout as error:
+                raise TransportTimeout(
+                    error.what, where=self._where, hint=f"Up to {self._drop_unsent()} bytes were not sent"
+                ) from None
+            self._check()
+
+    def _is_closed_or(self, progress: bool) -> bool:
+        return progress or self._failure is not None
+
+    def _is_writable(self) -> bool:
+        return super()._is_writable() and not len(self._outbox)
+
+    @property
+    def _unsent(self) -> int:
+        """An upper bound of the bytes that the system does not have yet."""
+        return len(self._outbox) + self._posted + self._transport.get_write_buffer_size()
+
+    def _drop_unsent(self) -> int:
+        """Drop the unsent bytes, and return how many they were."""
+        unsent = self._unsent
+        self._outbox.withdraw()
+        transport = self._transport
+        if isinstance(transport, DescriptorTransport | serial_asyncio.SerialTransport):
+            transport.flush()
+        return unsent
+
+    async def _purge(self, received: bool, unsent: bool) -> None:
+        self._check()
+        if unsent:
+            self._drop_unsent()
+            self._wake()
+        self._lines.purge(received=received, unsent=unsent)
+        if received:
+            with self._changed:
+                self._received.clear()
 
     def _configure(self, settings: LineSettings) -> None:
         self._lines.configure(settings)
@@ -215,12 +192,17 @@ class SerialPort(ABC):
         """Limit a chunk to what the line carries in a second: a chunk is the smallest progress that can be seen."""
         self._chunk = max(min(self._pacing.chunk, int(self.settings.bytes_per_second)), LIMITS["chunk"][0])
 
+    # Closing.
+
+    async def _aclose(self) -> None:
+        try:
+            if self._failure is None and self._unsent:
+                await self._drain(CLOSE_SECONDS)
+        finally:
+            await super()._aclose()
+
     def _close_port(self) -> None:
-        with self._closing:
-            if self._closed:
-                return
-            self._closed = True
-        self._stop()
+        """Close the port, in a thread, since the driver may block."""
         with contextlib.suppress(*FAILURES):  # the port is gone, or does not support this
             self._discard_unsent()
         self._port.close()
@@ -236,28 +218,13 @@ class SerialPort(ABC):
         if left:
             self._port.reset_output_buffer()
 
-    def _check(self) -> None:
-        if self._closed:
-            raise self._closed_error()
-        if self._error is not None:
-            raise self._translate(self._error, "", 0)
-
-    def _translate(self, error: Exception, what: str, timeout: float) -> TransportError:
-        """Return the error to raise, and drop the bytes that it reports as not sent."""
-        if isinstance(error, OSError) and is_timeout(error):
-            unsent = self._drop_and_count_unsent() if what == TOOK_NOTHING else 0
-            hint = f"Up to {unsent} bytes were not sent" if unsent else ""
-            return TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where, hint=hint)
-        unsent = self._drop_and_count_unsent()
+    def _lost_error(self, error: Exception | None) -> TransportError:
         if self._closed:
             return self._closed_error()
-        lost = f", up to {unsent} bytes were not sent" if unsent else ""
-        return TransportClosed(f"the serial port went away ({error}){lost}", where=self._where, hint="Plug it in again")
-
-    def _drop_and_count_unsent(self) -> int:
         unsent = self._unsent
-        self._drop_unsent()
-        return unsent
-
-    def _closed_error(self) -> TransportClosed:
-        return TransportClosed("the line was closed on this side", where=self._where)
+        self._outbox.withdraw()
+        lost = f", up to {unsent} bytes were not sent" if unsent else ""
+        reason = error or "it reports bytes and has none: unplugged"
+        return TransportClosed(
+            f"the serial port went away ({reason}){lost}", where=self._where, hint="Plug it in again"
+        )

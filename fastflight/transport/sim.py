@@ -6,6 +6,7 @@ process can pose as the board or as its host.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import secrets
@@ -18,9 +19,12 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fastflight.concurrency import off_loop
+from fastflight.concurrency.offload import unbroken
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.simulator.samples import write_samples
 from fastflight.transport import url_parts
+from fastflight.transport.opening import LoopAddress
 from fastflight.transport.socket import SocketPort
 
 NUMBERS = ("baud", "ring", "hold", "capacity", "heap", "no-raw-paste", "no-interrupt", "soft-timers", "seed")
@@ -40,8 +44,12 @@ GRACE_SECONDS = 2.0
 BITS_PER_BYTE = 10
 
 
+# The connection of a simulated board, and its process.
+Started = tuple[socket.socket, "subprocess.Popen[bytes]"]
+
+
 @dataclass(slots=True)
-class SimAddress:
+class SimAddress(LoopAddress):
     """A simulated board. Without `files` its file tree is a temporary folder, which exists until `dispose`.
 
     `dispose` may be called from another thread while the board starts: it aborts the start and waits for its end.
@@ -54,10 +62,24 @@ class SimAddress:
     _disposed: bool = field(default=False, repr=False)
     _starting: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
-    def open(self, timeout: float) -> SocketPort:
+    async def aopen(self, timeout: float) -> SocketPort:
+        stream, child = await off_loop(self._start, timeout, discard=_abandon)
+        baud = int(dict(self.options).get("baud", 0))
+        loop = asyncio.get_running_loop()
+        try:
+            _, port = await loop.create_connection(
+                lambda: SocketPort(self.url, lambda: _end(child), bytes_per_second=baud / BITS_PER_BYTE or None),
+                sock=stream,
+            )
+        except BaseException:
+            await unbroken(off_loop(_abandon, (stream, child)))
+            raise
+        return port
+
+    def _start(self, timeout: float) -> Started:
         try:
             with self._starting:
-                return self._open(timeout)
+                return self._start_child(timeout)
         except OSError as error:
             reason = os.strerror(error.errno) if error.errno else str(error)
             raise TransportError(
@@ -75,7 +97,7 @@ class SimAddress:
         if self._disposed:
             raise TransportClosed("closed while the board started", where=self.url)
 
-    def _open(self, timeout: float) -> SocketPort:
+    def _start_child(self, timeout: float) -> Started:
         self._check()
         if self.files is None and self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="fastflight-sim-")
@@ -103,8 +125,7 @@ class SimAddress:
                 child.kill()
                 _end(child)
                 raise
-        baud = int(dict(self.options).get("baud", 0))
-        return SocketPort(stream, self.url, lambda: _end(child), bytes_per_second=baud / BITS_PER_BYTE or None)
+        return stream, child
 
     def _accept(
         self, listener: socket.socket, child: subprocess.Popen[bytes], token: bytes, deadline: float
@@ -133,6 +154,13 @@ class SimAddress:
                 return stream
             stream.close()
         raise TransportTimeout("the simulated board did not connect in time", where=self.url)
+
+
+def _abandon(started: Started) -> None:
+    """End a board that nobody waits for any more."""
+    stream, child = started
+    stream.close()
+    _end(child)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

@@ -133,8 +133,14 @@ class TappedPort:
         self.requests.feed("tx", data)
         return self._port.awrite(data, timeout)
 
+    def drain(self, timeout: float) -> None:
+        """As `Gathering.drain`; does nothing if the port does not gather writes."""
+        if isinstance(self._port, Gathering):
+            self._guard()
+            self._port.drain(timeout)
+
     async def adrain(self, timeout: float) -> None:
-        """As `Gathering.adrain`; does nothing if the port does not gather writes."""
+        """As `drain`."""
         if isinstance(self._port, Gathering):
             self._guard()
             await self._port.adrain(timeout)

@@ -8,18 +8,17 @@ A board's WebREPL serves one client at a time, and closes at a soft reset on mos
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from fastflight.errors import TransportClosed, TransportError
 from fastflight.extras import needs
 from fastflight.transport import url_parts
-from fastflight.transport.framed import Deadline, FramedPort
-from fastflight.transport.run import arun, run
-from fastflight.transport.socket import SocketAddress, SocketPort
+from fastflight.transport.framed import FramedPort
+from fastflight.transport.opening import LoopAddress
+from fastflight.transport.socket import SocketAddress
 
 if TYPE_CHECKING:
     from fastflight.protocol.webrepl import WebReplClient
@@ -31,7 +30,7 @@ SHOWN = ()
 
 
 @dataclass(frozen=True, slots=True)
-class WebReplAddress:
+class WebReplAddress(LoopAddress):
     """The WebREPL of a board. One of `password_file` and `password_env` may name where the `password` is."""
 
     url: str
@@ -42,18 +41,25 @@ class WebReplAddress:
     password_env: str | None = None
     password: str = field(default="", repr=False)
 
-    def open(self, timeout: float) -> WebReplPort:
-        left, client = Deadline(timeout), self._client()
-        port = WebReplPort(self._endpoint.open(timeout), client, self.url)
-        with self._closing_on_failure(port):
-            port.begin(self.password, left())
-        return port
-
     async def aopen(self, timeout: float) -> WebReplPort:
-        left, client = Deadline(timeout), self._client()
-        port = WebReplPort(await self._endpoint.aopen(timeout), client, self.url)
-        with self._closing_on_failure(port):
-            await port.abegin(self.password, left())
+        end, client = asyncio.get_running_loop().time() + timeout, self._client()
+        endpoint = SocketAddress(self.url, self.host, self.port)
+        options = {"ssl": ssl.create_default_context(), "server_hostname": self.host} if self.tls else {}
+        try:
+            port = await endpoint.aconnect(lambda: WebReplPort(client, self.url), timeout, **options)
+        except TransportError as error:
+            if isinstance(error.__cause__, ssl.SSLError):
+                raise self._tls_error(error.__cause__) from error.__cause__
+            raise
+        try:
+            await port.abegin(self.password, max(0.0, end - asyncio.get_running_loop().time()))
+        except TransportClosed as error:
+            await port.aclose()
+            hint = "It serves one client at a time: close other WebREPL sessions, then try again"
+            raise TransportError("its WebREPL closed the connection", where=self.url, hint=hint) from error
+        except BaseException:
+            await port.aclose()
+            raise
         return port
 
     def unlocked(self, password: str) -> WebReplAddress:
@@ -63,57 +69,30 @@ class WebReplAddress:
     def dispose(self) -> None:
         """Do nothing: a network address holds nothing on this host."""
 
-    @property
-    def _endpoint(self) -> SocketAddress:
-        return SocketAddress(self.url, self.host, self.port)
-
     def _client(self) -> WebReplClient:
         if not self.password:
             hint = f"Put it into a file, and add ?{PASSWORD_FILE}=FILE to the URL"
             raise TransportError("its WebREPL needs a password", where=self.url, hint=hint)
         with needs("webrepl", "a board's WebREPL"):
             from fastflight.protocol.webrepl import WebReplClient
-        return WebReplClient(self.url, self.host, self.port, ssl.create_default_context() if self.tls else None)
+        return WebReplClient(self.url, self.host, self.port, tls=self.tls)
 
-    @contextmanager
-    def _closing_on_failure(self, port: WebReplPort) -> Iterator[None]:
-        try:
-            yield
-        except TransportClosed as error:
-            port.close()
-            hint = "It serves one client at a time: close other WebREPL sessions, then try again"
-            raise TransportError("its WebREPL closed the connection", where=self.url, hint=hint) from error
-        except BaseException:
-            port.close()
-            raise
+    def _tls_error(self, error: ssl.SSLError) -> TransportError:
+        reason = getattr(error, "verify_message", "") or error.reason or "TLS failed"
+        hint = "Name the file of your own CA in the variable SSL_CERT_FILE, or use ws:// in a network that you trust"
+        return TransportError(f"no encrypted connection ({reason})", where=self.url, hint=hint)
 
 
 class WebReplPort(FramedPort):
-    """The terminal of a board's WebREPL. `stream` is the connection. Call `begin` first."""
+    """The terminal of a board's WebREPL, which is connected. Call `abegin` first."""
 
-    def __init__(self, stream: SocketPort, client: WebReplClient, where: str) -> None:
-        super().__init__(stream, client, where)
+    def __init__(self, client: WebReplClient, where: str) -> None:
+        super().__init__(client, where)
         self._client = client
 
-    def begin(self, password: str, timeout: float) -> None:
-        """Connect and log in within `timeout` seconds."""
-        run(self._client.open(password, timeout), self._connection, timeout=timeout)
-
     async def abegin(self, password: str, timeout: float) -> None:
-        """As `begin`."""
-        await arun(self._client.open(password, timeout), self._connection, timeout=timeout)
-
-    @property
-    def bytes_per_second(self) -> float | None:
-        return None
-
-    def write(self, data: bytes, timeout: float) -> None:
-        with self._within(timeout, "took no byte"):
-            self._connection.send(lambda: self._client.encode(data), timeout)
-
-    async def awrite(self, data: bytes, timeout: float) -> None:
-        with self._within(timeout, "took no byte"):
-            await self._connection.asend(lambda: self._client.encode(data), timeout)
+        """Log in within `timeout` seconds."""
+        await self._converse(self._client.open(password, timeout), timeout)
 
 
 def parse(url: str, rest: str) -> WebReplAddress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -27,9 +28,12 @@ class FakeSerial:
     name: str
     url: str = "serial:a"
 
-    def open(self, timeout: float) -> Port:
+    async def aopen(self, timeout: float) -> Port:
         self.computer.opened.append(self.name)
         return None  # type: ignore[return-value]
+
+    def open(self, timeout: float) -> Port:
+        raise NotImplementedError
 
     def dispose(self) -> None:
         pass
@@ -47,29 +51,29 @@ class FakeSerial:
 def test_opens_the_same_device_under_its_new_name() -> None:
     computer = Computer({"a": "E66141"})
     place = Whereabouts(FakeSerial(computer, "a"))
-    place.open(1)
+    asyncio.run(place.aopen(1))
     computer.ports = {"a": "another board", "b": "E66141"}
-    place.open(1)
+    asyncio.run(place.aopen(1))
     assert computer.opened == ["a", "b"]
 
 
 def test_another_board_under_the_old_name_is_not_taken_for_it() -> None:
     computer = Computer({"a": "E66141"})
     place = Whereabouts(FakeSerial(computer, "a"))
-    place.open(1)
+    asyncio.run(place.aopen(1))
     computer.ports = {"a": "another board"}
     with pytest.raises(TransportClosed, match="E66141 is not there"):
-        place.open(1)
+        asyncio.run(place.aopen(1))
     computer.ports = {"a": "E66141"}
-    place.open(1)
+    asyncio.run(place.aopen(1))
     assert computer.opened == ["a", "a"]
 
 
 def test_a_port_without_an_identity_is_opened_by_its_name() -> None:
     computer = Computer()
     place = Whereabouts(FakeSerial(computer, "a"))
-    place.open(1)
-    place.open(1)
+    asyncio.run(place.aopen(1))
+    asyncio.run(place.aopen(1))
     assert computer.opened == ["a", "a"]
 
 

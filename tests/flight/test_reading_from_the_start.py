@@ -12,7 +12,7 @@ import pytest
 
 from fastflight import FastFlightClient
 from fastflight.device import listening as device_listening
-from fastflight.transport.socket import SocketPort
+from fastflight.transport.loop_port import LoopPort
 from fastflight.transport.tapped import TappedPort
 from tests.flight.conftest import SOON, BoardServer, HandmadeDevice, Serve, command, ticket
 from tests.flight.session_messages import SESSION, messages
@@ -147,8 +147,8 @@ def test_a_failure_of_ours_ends_an_exchange_with_its_name(
         raise ValueError("a defect")
 
     assert board.exec("print(1)") == "1\n"
-    monkeypatch.setattr(SocketPort, "read", read)
-    monkeypatch.setattr(SocketPort, "aread", aread)
+    monkeypatch.setattr(LoopPort, "read", read)
+    monkeypatch.setattr(LoopPort, "aread", aread)
     writer, reader = board.client.do_exchange(command(**SESSION, mode=mode))
     writer.begin(pa.schema([("data", pa.binary())]))
     trailer = next(note for _, note in messages(reader) if "ended" in note)

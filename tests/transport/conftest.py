@@ -1,4 +1,4 @@
-"""Serial ports to test. The ports of both systems are held to the same, unless a test names one."""
+"""Serial ports to test."""
 
 from __future__ import annotations
 
@@ -15,17 +15,11 @@ from fastflight.transport.pacing import Pacing
 from fastflight.transport.serial import SerialAddress
 from fastflight.transport.serial_port import SerialPort
 
-from .serial_bench import NEVER_MS, PATIENCE, SerialBench, ThreadedAddress
-
-
-@pytest.fixture(params=["posix", "windows"])
-def system(request: pytest.FixtureRequest) -> str:
-    """Whose port it is."""
-    return str(request.param)
+from .serial_bench import NEVER_MS, PATIENCE, SerialBench
 
 
 @pytest.fixture
-def opening(system: str) -> Iterator[Callable[..., SerialBench]]:
+def opening() -> Iterator[Callable[..., SerialBench]]:
     ports: list[SerialPort] = []
     descriptors: list[int] = []
 
@@ -34,12 +28,9 @@ def opening(system: str) -> Iterator[Callable[..., SerialBench]]:
         tty.setraw(theirs)
         descriptors.extend((ours, theirs))
         name, pacing = os.ttyname(theirs), Pacing(drain, drain_ms, chunk)
-        if system == "windows":
-            ports.append(ThreadedAddress(f"serial:{name}", name, pacing).open(PATIENCE))
-        else:
-            address = parse_url(f"serial:{name}")
-            assert isinstance(address, SerialAddress)
-            ports.append(replace(address, pacing=pacing).open(PATIENCE))
+        address = parse_url(f"serial:{name}")
+        assert isinstance(address, SerialAddress)
+        ports.append(replace(address, pacing=pacing).open(PATIENCE))
         return SerialBench(ports[-1], ours)
 
     yield open_port
@@ -47,7 +38,7 @@ def opening(system: str) -> Iterator[Callable[..., SerialBench]]:
         port.close()
     for descriptor in descriptors:
         os.close(descriptor)
-    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("serial ")]
+    assert not [thread.name for thread in threading.enumerate() if thread.name == "line"]
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from fastflight.transport import Address, parse_url
-from tests.transport.serial_bench import ThreadedAddress
 
 GOODBYE = b"\x00goodbye\x00"
 
@@ -90,10 +89,6 @@ def serial_peer(echo: bool) -> AbstractContextManager[Address]:
     return terminal_peer(echo, lambda name: parse_url(f"serial://{name}"))
 
 
-def serial_windows_peer(echo: bool) -> AbstractContextManager[Address]:
-    return terminal_peer(echo, lambda name: ThreadedAddress(f"serial://{name}", name))
-
-
 ECHO_PROGRAM = f"""
 import os
 while (data := os.read(0, 65536)) and not data.endswith({GOODBYE!r}):
@@ -114,6 +109,5 @@ def exec_peer(echo: bool) -> Iterator[Address]:
 PEERS: dict[str, Callable[[bool], AbstractContextManager[Address]]] = {
     "socket": socket_peer,
     "serial": serial_peer,
-    "serial-windows": serial_windows_peer,
     "exec": exec_peer,
 }

@@ -1,25 +1,18 @@
-"""A serial port with the test on the other side of its line, the master of a pseudo-terminal.
-
-`ThreadedAddress` opens the port of Windows on a pseudo-terminal.
-"""
+"""A serial port with the test on the other side of its line, the master of a pseudo-terminal."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import select
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import serial
 
 from fastflight.errors import TransportTimeout
-from fastflight.transport.pacing import DEFAULT, Pacing
 from fastflight.transport.serial_port import SerialPort
-from fastflight.transport.serial_windows import ThreadedSerialPort
 from tests.support.waiting import read_until
 
 PATIENCE = 20.0
@@ -31,49 +24,6 @@ NEVER_MS = 10**9
 FULL = b"f" * 1_000_000
 # More than a terminal that is full finds room for after all.
 UNHEARD = b"u" * 60_000
-
-
-class WaitingSerial(serial.Serial):
-    """A port that waits for room in `write`, as a Windows driver does, and ends the wait at `cancel_write`.
-
-    On POSIX, pyserial's own `write` spins in a full port, where nothing cancels it.
-    """
-
-    def write(self, data: bytes) -> int:  # type: ignore[override]
-        written = 0
-        while written < len(data):
-            room = select.poll()
-            room.register(self.fileno(), select.POLLOUT)
-            room.register(self.pipe_abort_write_r, select.POLLIN)
-            if self.pipe_abort_write_r in [descriptor for descriptor, _ in room.poll()]:
-                os.read(self.pipe_abort_write_r, 1000)
-                break
-            try:
-                written += os.write(self.fileno(), data[written:])
-            except BlockingIOError:
-                pass
-        return written
-
-    def reset_output_buffer(self) -> None:
-        """Windows aborts a write that waits."""
-        super().reset_output_buffer()
-        self.cancel_write()
-
-
-@dataclass
-class ThreadedAddress:
-    """A pseudo-terminal, opened as a serial port of Windows is."""
-
-    url: str
-    name: str
-    pacing: Pacing = DEFAULT
-
-    def open(self, timeout: float) -> ThreadedSerialPort:
-        port = WaitingSerial(self.name, 115200, exclusive=True, inter_byte_timeout=0)
-        return ThreadedSerialPort(port, self.url, self.pacing)
-
-    def dispose(self) -> None:
-        """It holds nothing."""
 
 
 @dataclass

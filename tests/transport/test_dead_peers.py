@@ -8,9 +8,10 @@ import threading
 
 import pytest
 
-from fastflight.device.line import open_port
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport import AsyncAddress, parse_url
+from fastflight.transport.loop_port import LoopPort
+from fastflight.transport.opening import open_port
 from fastflight.transport.rfc2217 import Rfc2217Port
 from fastflight.transport.socket import KEEPALIVE, USER_TIMEOUT_MS, SocketPort
 
@@ -18,11 +19,13 @@ from .peers import socket_peer
 from .rfc2217_peers import rfc2217_peer
 
 SOON = 10.0
+SHORT = 0.05
 USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", None)
 
 
-def noticed(stream: socket.socket) -> None:
+def noticed(port: LoopPort) -> None:
     """The system asks a peer that is silent, and gives up one that does not answer."""
+    stream = port._transport.get_extra_info("socket")
     assert stream.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
     wanted = [*KEEPALIVE, ("TCP_USER_TIMEOUT", USER_TIMEOUT_MS)]
     for name, value in wanted:
@@ -34,14 +37,14 @@ def test_a_tcp_peer_that_vanishes_is_noticed_within_a_minute() -> None:
     with socket_peer(echo=True) as address:
         opened = address.open(SOON)
         assert isinstance(opened, SocketPort)
-        noticed(opened._stream)
+        noticed(opened)
         opened.close()
 
         async def on_a_loop() -> None:
             assert isinstance(address, AsyncAddress)
             port = await address.aopen(SOON)
             assert isinstance(port, SocketPort)
-            noticed(port._stream)
+            noticed(port)
             await port.aclose()
 
         asyncio.run(on_a_loop())
@@ -51,7 +54,7 @@ def test_an_rfc2217_server_that_vanishes_is_noticed_within_a_minute() -> None:
     with rfc2217_peer(echo=True) as address:
         port = address.open(SOON)
         assert isinstance(port, Rfc2217Port)
-        noticed(port._connection._stream._stream)
+        noticed(port)
         port.close()
 
 
@@ -65,7 +68,7 @@ def test_a_connection_that_the_system_gives_up_is_lost_and_not_silent(on_a_loop:
         with pytest.raises(TransportTimeout, match="took no byte"):
             while True:
                 port.write(bytes(1 << 20), 0.05)
-        port._stream.setsockopt(socket.IPPROTO_TCP, USER_TIMEOUT, 200)
+        port._transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, USER_TIMEOUT, 200)
         with pytest.raises(TransportClosed, match="the connection was lost"):
             if on_a_loop:
                 asyncio.run(port.aread(SOON))
@@ -74,16 +77,15 @@ def test_a_connection_that_the_system_gives_up_is_lost_and_not_silent(on_a_loop:
         port.close()
 
 
-def test_many_rfc2217_servers_that_do_not_answer_take_no_thread_on_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rfc2217_servers_that_do_not_answer_take_no_thread_on_a_loop() -> None:
     """A server tries each device that is missing again and again; threads that wait would be missed elsewhere."""
-    monkeypatch.setattr("fastflight.device.line.OPEN_SECONDS", 0.05)
     with socket.create_server(("127.0.0.1", 0), backlog=100) as mute:
         url = f"rfc2217://127.0.0.1:{mute.getsockname()[1]}"
         before = threading.active_count()
 
         async def listen() -> int:
             with pytest.raises(TransportError):
-                await asyncio.gather(*(open_port(parse_url(url)) for _ in range(20)))
+                await asyncio.gather(*(open_port(parse_url(url), SHORT) for _ in range(20)))
             return threading.active_count()
 
         assert asyncio.run(listen()) == before

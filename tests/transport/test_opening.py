@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import errno
 import os
 import signal
 import socket
@@ -18,7 +17,6 @@ from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport import AsyncAddress, parse_url
 from fastflight.transport.child import ChildPort
 from fastflight.transport.sim import SimAddress
-from fastflight.transport.watch import Watch
 from tests.support.waiting import until
 from tests.transport.port_reading import PATIENCE, read_until
 
@@ -90,21 +88,6 @@ def test_opening_that_is_cancelled_leaves_nothing_open(monkeypatch: pytest.Monke
 def test_a_command_that_is_not_installed() -> None:
     address = parse_url("exec:no-such-command-anywhere")
     with pytest.raises(TransportError, match="cannot start the command .*installed and on PATH"):
-        address.open(PATIENCE)
-    address.dispose()
-
-
-def test_a_child_that_there_is_no_descriptor_left_to_wait_for_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    pipe = os.pipe
-
-    def taken() -> tuple[int, int]:
-        if sys._getframe(1).f_code is Watch.__init__.__code__:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        return pipe()
-
-    monkeypatch.setattr(os, "pipe", taken)
-    address = parse_url(f"exec:{sys.executable} -c 'input()'")
-    with pytest.raises(TransportError, match="no terminal for the command .Too many open files"):
         address.open(PATIENCE)
     address.dispose()
 

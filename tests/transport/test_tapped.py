@@ -74,6 +74,9 @@ class SerialLine:
     async def amodem(self, timeout: float) -> ModemLines:
         return self.modem(timeout)
 
+    def drain(self, timeout: float) -> None:
+        self.told.append("drain")
+
     async def adrain(self, timeout: float) -> None:
         self.told.append("drain")
 

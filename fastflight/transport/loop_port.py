@@ -1,0 +1,407 @@
+"""A `Port` that is the protocol of an asyncio transport, on one event loop.
+
+The transport calls `data_received` for all bytes that arrive. They wait here for the next read, at most `READ_BYTES`
+and one chunk more: then the transport pauses, and the bytes wait in the system. Writes are passed to the transport
+chunk by chunk, each when the system has taken the last one: a write that is cut off leaves at most one chunk unsent.
+
+The coroutines may be called on any loop, and the other methods in any thread: each call crosses to the port's loop
+through its `Portal`. A blocking `read` takes what has arrived without crossing.
+
+A task on the loop keeps the port: it releases what belongs to it when the connection is lost, when the port is closed,
+and when the loop ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+from fastflight.concurrency import Shard, off_loop
+from fastflight.concurrency.offload import unbroken
+from fastflight.concurrency.portal import Portal
+from fastflight.errors import TransportClosed, TransportError, TransportTimeout
+from fastflight.transport.port import READ_BYTES, LineSettings, ModemLines
+
+# The most that is passed to the transport at once: on any usable line, a working peer accepts this much within the
+# timeout of a write.
+WRITE_BYTES = 64 * 1024
+# Threads may pass this much to the loop without waiting until the line has taken it.
+POST_BYTES = 4096
+# A closed port sends its last bytes for this long.
+CLOSE_SECONDS = 1.0
+
+
+class LoopPort(asyncio.Protocol):
+    """A port that an asyncio transport feeds. Make it on its loop, as the protocol of the transport.
+
+    `release` is called in a thread after the connection was closed; it may block. `bytes_per_second` is the speed of
+    the line, None if not known.
+    """
+
+    def __init__(
+        self, where: str, release: Callable[[], object] | None = None, *, bytes_per_second: float | None = None
+    ) -> None:
+        self._where = where
+        self._loop = asyncio.get_running_loop()
+        self._portal = Portal(self._loop, lambda: self._failure or self._closed_error())
+        self._release = release
+        self._bytes_per_second = bytes_per_second
+        self._chunk = WRITE_BYTES
+        self._transport: asyncio.Transport
+        # Guards the received bytes and the state below, and is notified of each change of them.
+        self._changed = threading.Condition()
+        self._received: deque[bytes] = deque()
+        # How many bytes have arrived since the last read.
+        self._unread_bytes = 0
+        self._reading_paused = False
+        self._writing_paused = False
+        self._closed = False
+        # Why the port can neither read nor write any more.
+        self._failure: TransportError | None = None
+        # The tasks on the loop that wait for a change. The result of such a future is whether the time is up.
+        self._waiters: set[asyncio.Future[bool]] = set()
+        # The bytes that threads have posted and that the loop has not passed to the transport.
+        self._posted = 0
+        # What `apour` passes the received bytes to; None while it does not run or is to end.
+        self._give: Callable[[bytes], object] | None = None
+        self._give_error: Exception | None = None
+        self._lost = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+        # The loop of a port that was opened without one.
+        self._own_shard: Shard | None = None
+
+    # The protocol.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        # The transport then reports, by `pause_writing`, that the system has not taken all bytes. With 0, asyncio's TLS
+        # would always be full.
+        self._transport.set_write_buffer_limits(high=1)
+        self._keeper = self._loop.create_task(self._keep())
+
+    def data_received(self, data: bytes) -> None:
+        with self._changed:
+            self._unread_bytes += len(data)
+            self._store(data)
+            if self._unread_bytes >= READ_BYTES and not self._reading_paused and self._may_pause:
+                self._reading_paused = True
+                self._transport.pause_reading()
+            self._changed.notify_all()
+        if self._give is not None and self._has_unread:
+            self._pour_out(self._give)
+        self._wake()
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self._wake()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(self._lost_error(exc))
+        self._lost.set()
+
+    # For threads.
+
+    @property
+    def bytes_per_second(self) -> float | None:
+        return self._bytes_per_second
+
+    def read(self, timeout: float) -> bytes:
+        with self._changed:
+            if self._changed.wait_for(self._is_readable, timeout):
+                return self._take()
+        self._portal.call(self._catch_up())
+        with self._changed:
+            if not self._is_readable():
+                raise self._timeout("sent nothing", timeout)
+            return self._take()
+
+    def write(self, data: bytes, timeout: float) -> None:
+        with self._changed:
+            if self._failure is not None or self._closed:
+                raise self._failure or self._closed_error()
+            is_small = self._is_writable() and self._posted + len(data) <= POST_BYTES
+            if is_small:
+                self._posted += len(data)
+        if is_small:
+            self._portal.post(self._write_posted, data)
+        else:
+            self._portal.call(self._write_all(data, timeout))
+
+    def drain(self, timeout: float) -> None:
+        """Wait until the system has all bytes that were written. `timeout` bounds the time without progress."""
+        if self._posted or not self._is_writable():
+            self._portal.call(self._drain(timeout))
+
+    def close(self) -> None:
+        """Close the port. On its own loop, this only begins to close it."""
+        if self._portal.is_here:
+            self._begin_closing()
+            return
+        try:
+            with contextlib.suppress(TransportClosed):  # the loop has ended, and the port with it
+                self._portal.call(self.aclose())
+        finally:
+            if self._own_shard is not None:
+                self._own_shard.close()
+
+    # For coroutines.
+
+    async def aread(self, timeout: float) -> bytes:
+        while True:
+            # Taken here and not on the loop: if this task is cancelled, no bytes are on their way to it.
+            with self._changed:
+                if self._is_readable():
+                    return self._take()
+            await self._portal.acall(self._await_bytes(timeout))
+
+    async def apour(self, give: Callable[[bytes], object]) -> None:
+        await self._portal.acall(self._pour(give))
+
+    async def awrite(self, data: bytes, timeout: float) -> None:
+        await self._portal.acall(self._awrite(data, timeout))
+
+    async def adrain(self, timeout: float) -> None:
+        """As `drain`."""
+        await self._portal.acall(self._drain(timeout))
+
+    async def aclose(self) -> None:
+        try:
+            with contextlib.suppress(TransportClosed):
+                await self._portal.acall(unbroken(self._aclose()))
+        finally:
+            if self._own_shard is not None and not self._portal.is_here:
+                await off_loop(self._own_shard.close)
+
+    # On the loop.
+
+    async def _await_bytes(self, timeout: float) -> None:
+        try:
+            await self._wait(self._is_readable, "sent nothing", timeout)
+        except TransportTimeout:
+            await self._catch_up()
+            if not self._is_readable():
+                raise
+
+    async def _catch_up(self) -> None:
+        """Receive the bytes that had arrived in the system before: on a busy machine, the loop may be behind."""
+        for _ in range(2):
+            await asyncio.sleep(0)
+
+    async def _awrite(self, data: bytes, timeout: float) -> None:
+        await self._write_all(data, timeout)
+
+    async def _write_all(self, data: bytes, timeout: float) -> None:
+        for start in range(0, len(data), self._chunk):
+            await self._wait_until_writable(timeout)
+            self._transport.write(self._encode(data[start : start + self._chunk]))
+        await self._drain(timeout)
+
+    async def _drain(self, timeout: float) -> None:
+        await self._wait(self._is_sent, "took no byte", timeout)
+        self._check()
+
+    async def _pour(self, give: Callable[[bytes], object]) -> None:
+        self._give, self._give_error = give, None
+        try:
+            if self._has_unread:
+                self._pour_out(give)
+            await self._wait(lambda: self._give is None or self._failure is not None, "sent nothing", None)
+        finally:
+            self._give = None
+        if self._give_error is not None:
+            raise self._give_error
+        self._check()
+
+    def _pour_out(self, give: Callable[[bytes], object]) -> None:
+        with self._changed:
+            data = self._take()
+        try:
+            if give(data):
+                self._give = None
+        except Exception as error:  # the edge of the transport: `apour` raises it
+            self._give, self._give_error = None, error
+
+    async def _wait_until_writable(self, timeout: float) -> None:
+        await self._wait(self._is_writable, "took no byte", timeout)
+        self._check()
+
+    def _write_posted(self, data: bytes) -> None:
+        with self._changed:
+            self._posted -= len(data)
+        if self._failure is None and not self._transport.is_closing():
+            self._transport.write(self._encode(data))
+
+    def _encode(self, data: bytes) -> bytes:
+        """Return the form in which `data` is sent."""
+        return data
+
+    async def _wait(self, reached: Callable[[], bool], what: str, timeout: float | None) -> None:
+        """Wait until `reached()` is true. `TransportTimeout` after `timeout` seconds: the device {what}."""
+        deadline = None if timeout is None else self._loop.time() + timeout
+        while not reached():
+            waiter = self._loop.create_future()
+            self._waiters.add(waiter)
+            timer = None if deadline is None else self._loop.call_at(deadline, _settle, waiter, True)
+            try:
+                expired = await waiter
+            finally:
+                if timer is not None:
+                    timer.cancel()
+                self._waiters.discard(waiter)
+            if expired and timeout is not None and not reached():
+                raise self._timeout(what, timeout)
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            _settle(waiter, False)
+
+    def _is_readable(self) -> bool:
+        return self._has_unread or self._failure is not None
+
+    def _is_sent(self) -> bool:
+        return not self._writing_paused or self._failure is not None
+
+    def _is_writable(self) -> bool:
+        return self._is_sent()
+
+    # The received bytes. The caller holds `_changed`.
+
+    def _store(self, data: bytes) -> None:
+        self._received.append(data)
+
+    @property
+    def _has_unread(self) -> bool:
+        return bool(self._received)
+
+    @property
+    def _may_pause(self) -> bool:
+        """Whether nobody needs the bytes behind those that wait to be read."""
+        return True
+
+    def _pop(self) -> bytes:
+        """Remove and return what has arrived."""
+        data = self._received.popleft() if len(self._received) == 1 else b"".join(self._received)
+        self._received.clear()
+        return data
+
+    def _take(self) -> bytes:
+        """Return what has arrived, or raise why there will be nothing."""
+        if self._failure is not None and not self._has_unread:
+            raise self._failure
+        data = self._pop()
+        self._unread_bytes = 0
+        self._resume_reading()
+        return data
+
+    def _resume_reading(self) -> None:
+        if self._reading_paused and self._failure is None:
+            self._reading_paused = False
+            if self._portal.is_here:
+                self._transport.resume_reading()
+            else:
+                self._portal.post(self._transport.resume_reading)
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _fail(self, failure: TransportError) -> None:
+        """End all reads and writes with `failure`. Bytes that have arrived are still read first."""
+        with self._changed:
+            if self._failure is None:
+                self._failure = failure
+            self._changed.notify_all()
+        self._wake()
+
+    # Closing.
+
+    def _begin_closing(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        with self._changed:
+            self._received.clear()
+        self._fail(self._closed_error())
+        self._transport.close()
+
+    async def _aclose(self) -> None:
+        assert self._keeper is not None
+        self._begin_closing()
+        await asyncio.wait({self._keeper}, timeout=CLOSE_SECONDS)
+        if not self._lost.is_set():
+            self._transport.abort()
+        await asyncio.wait({self._keeper})
+
+    async def _keep(self) -> None:
+        try:
+            await self._lost.wait()
+        finally:
+            if not self._lost.is_set():  # the loop ends
+                self._begin_closing()
+                self._transport.abort()
+            if self._release is not None:
+                await unbroken(off_loop(self._release))
+
+    # Errors.
+
+    def _lost_error(self, error: Exception | None) -> TransportError:
+        hint = "Plug it in or start it again"
+        if error is None:
+            return TransportClosed("the device closed the line", where=self._where, hint=hint)
+        number = getattr(error, "errno", None)
+        reason = os.strerror(number) if number else str(error)
+        return TransportClosed(f"the connection was lost ({reason})", where=self._where, hint=hint)
+
+    def _closed_error(self) -> TransportClosed:
+        return TransportClosed("the line was closed on this side", where=self._where)
+
+    def _timeout(self, what: str, timeout: float) -> TransportTimeout:
+        return TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where)
+
+
+class BlockingControl:
+    """The blocking methods of a `SerialControl`, for a subclass that has its coroutines."""
+
+    _portal: Portal
+
+    def configure(self, settings: LineSettings, timeout: float) -> None:
+        self._portal.call(self.aconfigure(settings, timeout))
+
+    def assign(
+        self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
+    ) -> None:
+        self._portal.call(self.aassign(timeout, dtr=dtr, rts=rts, sending_break=sending_break))
+
+    def purge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
+        self._portal.call(self.apurge(timeout, received=received, unsent=unsent))
+
+    def modem(self, timeout: float) -> ModemLines:
+        return self._portal.call(self.amodem(timeout))
+
+    async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
+        raise NotImplementedError
+
+    async def aassign(
+        self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
+    ) -> None:
+        raise NotImplementedError
+
+    async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
+        raise NotImplementedError
+
+    async def amodem(self, timeout: float) -> ModemLines:
+        raise NotImplementedError
+
+
+def _settle(waiter: asyncio.Future[bool], expired: bool) -> None:
+    if not waiter.done():
+        waiter.set_result(expired)
