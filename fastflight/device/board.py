@@ -421,18 +421,20 @@ class OpenBoard:
 
     def execute(self, code: str, within: float) -> Conversation[Output]:
         """Run a short piece of code and return its output and traceback."""
+        encoded = _encoded(code)
         self.changes += 1
         self.runs_user_code = True
-        yield from self.repl.submit_in_program(code.encode())
+        yield from self.repl.submit_in_program(encoded)
         output = yield from self._stop_when_silent(self.repl.output(within), within)
         self.runs_user_code = False
         return output
 
     def follow(self, code: str, within: float) -> Conversation[None]:
         """Run code and deliver its output as it comes. If it raises, raise the `DeviceError` for that at the end."""
+        encoded = _encoded(code)
         self.changes += 1
         self.runs_user_code = True
-        yield from self.repl.submit_in_program(code.encode())
+        yield from self.repl.submit_in_program(encoded)
         stderr = yield from self._stop_when_silent(self.repl.deliver(within), within)
         self.runs_user_code = False
         if stderr:
@@ -495,3 +497,12 @@ def _parse_storage(stdout: bytes) -> tuple[int, int]:
         return answers.integer(size), answers.integer(free)
     except (ValueError, TypeError) as error:
         raise ProtocolError(f"the board said {stdout[:200]!r} of its storage", hint="Ask again") from error
+
+
+def _encoded(code: str) -> bytes:
+    """The bytes of a user's code. What was no UTF-8 on a command line arrives as half a character."""
+    try:
+        return code.encode()
+    except UnicodeEncodeError as error:
+        wrong = code[error.start : error.end]
+        raise RequestError(f"the code holds {wrong!r}, which is no character", hint="Write it in UTF-8") from None

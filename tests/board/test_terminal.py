@@ -80,15 +80,6 @@ def test_edit(board: Board, here: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert board.run("cat", f"board:{path}").stdout == "one\ntwo\nthree\n"
 
 
-@pytest.mark.parametrize(("answer", "is_left"), [("n\r", True), ("y\r", False)])
-def test_rm_asks_before_it_removes_a_folder(board: Board, here: Path, answer: str, is_left: bool) -> None:
-    path = board.path("a.txt")
-    board.run("put", "a.txt", f"board:{path}")
-    code, shown = board.type("rm", "-r", f"board:{path}", keys=[("[y/N]", answer)])
-    assert code == int(is_left), shown
-    assert (path in {entry.path for entry in board.client().ls("board", board.folder)}) == is_left
-
-
 @pytest.mark.needs("interrupts")
 def test_ctrl_c_ends_code_and_the_command(board: Board) -> None:
     code, shown = board.type("exec", "print('begun')\nwhile True: pass", keys=[("begun", CTRL_C)])

@@ -155,10 +155,8 @@ def test_parents_are_made(run: Run, board: Path) -> None:
     [
         ("demo:/data", "y\n", 0, "demo:/data: 3 files, 30 B, 2 folders\n"),
         ("demo:/data", "n\n", 1, "nothing was removed"),
-        ("demo:/data", "\n", 1, "nothing was removed"),
         ("demo:/data", "\x04", 1, "nothing was removed"),
         ("demo:/", "n\n", 1, "demo:/: everything on the device, 10 files, 100 B, 2 folders\n"),
-        ("demo:/data/..", "n\n", 1, "demo:/: everything on the device, "),
         ("demo:/old-*", "y\n", 0, "demo:/old-2: 1 file, 10 B\n"),
     ],
 )
