@@ -18,6 +18,7 @@ from fastflight.app.addresses import check_location
 from fastflight.app.collecting import Collectors
 from fastflight.app.config import Config
 from fastflight.app.device_address import device_address
+from fastflight.app.device_changes import device_changes
 from fastflight.app.forwarded_files import ForwardedFiles
 from fastflight.app.recordings import open_recordings
 from fastflight.app.running import (
@@ -66,7 +67,7 @@ def open_server(config: Config) -> RunningServer:
     if config.http is not None:
         # Before anything is opened. Only here, because FastAPI takes longer to load than most commands run.
         with needs("http", "--http"):
-            from fastflight.app.gateway import open_local_gateway
+            from fastflight.app.gateway import open_gateway
             from fastflight.gateway import LocalBackend
     if config.cluster is not None:
         with needs("cluster", "--cluster"):
@@ -114,7 +115,7 @@ def open_server(config: Config) -> RunningServer:
         own = (source.functions() for source in config.sources)
         for source in (*on_board, recording_source(recordings), mock.SOURCE, *own):
             catalog.add(source)
-        on_devices = [*device_actions(inventory, publishers.states), *served.actions()]
+        on_devices = [*device_actions(inventory, publishers.states), *device_changes(served)]
         recorded, *on_recordings = recording_actions(recordings)
         cancels = None
         if member is None:
@@ -160,9 +161,7 @@ def open_server(config: Config) -> RunningServer:
                 authority=access.authority,
                 authenticator=access.authenticator,
             )
-            gateway = open_local_gateway(
-                config, config.http, backend, inventory, served.ports, shared=member is not None
-            )
+            gateway = open_gateway(config, backend, inventory, served.ports)
             parts.callback(gateway.close, GATEWAY_SECONDS)
             http = gateway.url
         location = location_of(config, server)

@@ -6,7 +6,7 @@ Importing this module loads FastAPI, which takes longer than most commands run.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry
 
@@ -20,80 +20,43 @@ from fastflight.gateway import (
     AllowedTargets,
     Backend,
     Gateway,
-    LocalBackend,
-    OpenListener,
     OriginPolicy,
     Relay,
     application,
     listen,
     tap_listeners,
 )
-from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
 
 # For work that never waits: health, the page, encoding. Each admitted call and each stream needs a thread besides: an
 # upload to a slow board occupies one all the time.
 SPARE_THREADS = 64
 
 
-def open_local_gateway(
-    config: Config,
-    address: tuple[str, int],
-    backend: LocalBackend,
-    inventory: Inventory,
-    bridges: Mapping[str, Ports],
-    *,
-    shared: bool = False,
-) -> Gateway:
-    """Serve `backend` over HTTP, with a relay to the targets of `config`.
+def open_gateway(config: Config, backend: Backend, inventory: Inventory, bridges: Mapping[str, Ports]) -> Gateway:
+    """Serve `backend` at `config.http`, by HTTPS with `config.tls`, with a relay to the targets of `config`.
 
-    A stream through the relay to a port of `bridges` counts as one to the bridged device. With `shared`, other servers
+    A stream through the relay to a port of `bridges` counts as one to the bridged device. In a cluster, other servers
     have devices too, so the live page reads sessions, which are passed on, and not the lines of `inventory`.
+    `RequestError` if the TLS files do not belong together.
     """
+    assert config.http is not None
+    host, port = config.http
     bridged = {
-        f"{LOOPBACK}:{port}": name
+        f"{LOOPBACK}:{number}": name
         for name, ports in bridges.items()
-        for port in (ports.rfc2217, ports.socket)
-        if port is not None
+        for number in (ports.rfc2217, ports.socket)
+        if number is not None
     }
-    return open_gateway(
-        backend,
-        address,
-        AllowedTargets(config.relay.allow, devices=bridged) if config.relay.allow else None,
-        config.origins,
-        hosts=config.http_hosts,
-        tls=config.tls,
-        open_listener=None if shared else tap_listeners(inventory),
-        limits=config.limits,
-        timing=config.log_debug,
-    )
-
-
-def open_gateway(
-    backend: Backend,
-    address: tuple[str, int],
-    relay: AllowedTargets | None = None,
-    origins: Sequence[str] = (),
-    *,
-    hosts: Sequence[str] = (),
-    tls: TlsTable | None = None,
-    open_listener: OpenListener | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-    timing: bool = False,
-) -> Gateway:
-    """Serve `backend` at `address`, by HTTPS with `tls`.
-
-    `relay`: the targets of the relay; None for no relay. With `timing` it logs how long its reads and sends take.
-    `origins`: pages of other origins that may send requests; `hosts`: names by which other computers reach the gateway;
-    `open_listener`: see `application`; `limits`: those of the server. `RequestError` if the TLS files do not
-    belong together.
-    """
-    policy = OriginPolicy(origins, hosts, secure=tls is not None)
-    context = None if tls is None else tls_context(tls)
-    shard = Shard("gateway", offload_threads=limits.streams + limits.calls + SPARE_THREADS).start()
+    targets = AllowedTargets(config.relay.allow, devices=bridged) if config.relay.allow else None
+    policy = OriginPolicy(config.origins, config.http_hosts, secure=config.tls is not None)
+    context = None if config.tls is None else tls_context(config.tls)
+    threads = config.limits.streams + config.limits.calls + SPARE_THREADS
+    shard = Shard("gateway", offload_threads=threads).start()
     try:
-        relaying = None if relay is None else Relay(relay, timing=timing)
-        app = application(backend, CollectorRegistry(), policy, open_listener=open_listener, relay=relaying)
-        return listen(app, shard, address[1], address[0], tls=context)
+        relay = None if targets is None else Relay(targets, timing=config.log_debug)
+        listener = tap_listeners(inventory) if config.cluster is None else None
+        app = application(backend, CollectorRegistry(), policy, open_listener=listener, relay=relay)
+        return listen(app, shard, port, host, tls=context)
     except BaseException:
         shard.close()
         raise

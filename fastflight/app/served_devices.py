@@ -1,11 +1,8 @@
 """The devices of a running server, with their bridges and recorders: adds and removes them while it runs.
 
-Clients change the devices by the actions `device.add` and `device.remove`. `serve` changes them when it reads the fleet
+Clients change the devices by actions (`device_changes`). `serve` changes them when it reads the fleet
 file again at SIGHUP (`ServedDevices.apply`). What clients change is kept in memory only; the fleet file is the lasting
 way.
-
-A client may not add a device that would run a program on the server's computer (`exec:`) or open its folders
-(`sim:?files=DIR`): only those who can write the fleet file may do that, not every administrator of the server.
 """
 
 from __future__ import annotations
@@ -13,15 +10,12 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from fnmatch import fnmatchcase
-from typing import Annotated
 
 import structlog
-from pydantic import Field
 
-from fastflight.access.action import Action, Body, Result
 from fastflight.app.config import BridgeTable, Config, DeviceTable, needing_restart
 from fastflight.app.fleet_file import check_device_name
 from fastflight.bridge import Bridge, DeviceFront, Ports
@@ -31,18 +25,14 @@ from fastflight.errors import FastFlightError, RequestError, Stopped
 from fastflight.publish import Publishers
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
-from fastflight.service.choices import DEVICE_NAME
-from fastflight.service.requests import DeviceName, DeviceSession, TextKeys
+from fastflight.service.requests import DeviceSession, TextKeys
 from fastflight.sources import DefaultRecordings, Recordings
 from fastflight.sources.recordings import HINT
-from fastflight.transport.sim import SimAddress
 from fastflight.transport.tapped import Guard, unguarded
-from fastflight.transport.url import MAX_URL_CHARACTERS, parse_url, public_url, scheme_of
+from fastflight.transport.url import public_url
 
 log = structlog.get_logger(__name__)
 
-# The kinds of devices that a client may add.
-REMOTE_SCHEMES = ("serial:", "socket:", "rfc2217:", "sim:")
 # A bridge closes its connections in about a second, unless its event loop is stuck.
 BRIDGE_SECONDS = 5.0
 # How long a removal waits for the line to be closed. An owner that is stopped leaves within a second or two; another
@@ -50,21 +40,6 @@ BRIDGE_SECONDS = 5.0
 RETIRE_SECONDS = 5.0
 REMOVED = "the device was removed from this server, or replaced"
 MOVED = "the device moves to another server of the cluster: ask again"
-
-
-class NewDevice(Body):
-    """`record`: also record the device."""
-
-    name: Annotated[str, Field(pattern=f"^{DEVICE_NAME.pattern}$")]
-    url: Annotated[str, Field(min_length=1, max_length=MAX_URL_CHARACTERS)]
-    record: bool = False
-
-
-class RemovedDevice(Body):
-    """The device to remove."""
-
-    # Not `device`: to remove one takes the rights of an administrator of the server, as to add one does.
-    name: DeviceName
 
 
 class ServedDevices:
@@ -175,9 +150,8 @@ class ServedDevices:
         return 0 if found is None else found.tap.next_seq
 
     def add(self, name: str, url: str, *, record: bool = False) -> None:
-        """Add a device for a client. `RequestError` if the name is taken or the URL is not allowed."""
+        """Add a device for a client. `RequestError` if the name is taken or not allowed, and in a cluster."""
         check_device_name(name, "name")
-        _check_remote(url)
         self._check_alone()
         if record and self._recordings is None:
             raise RequestError("this server keeps no recordings", where="record", hint=HINT)
@@ -192,7 +166,7 @@ class ServedDevices:
         Return False if the line is still in use; it is closed when that ends. `UnknownName` if there is no such device.
         """
         with self._changing:
-            self._check_removable(name)
+            self._check_alone()
             closed = self._remove(name)
         log.info("device removed", device=name)
         return closed
@@ -270,32 +244,6 @@ class ServedDevices:
                     self._open_bridge(name, device.bridge)
                     log.info("device shared", device=name, at=self._bridges[name].ports.urls("127.0.0.1"))
 
-    def actions(self) -> list[Action]:
-        """Return the actions by which clients change the devices."""
-
-        def add(body: NewDevice) -> Iterable[Result]:
-            self.add(body.name, body.url, record=body.record)
-            return [{"name": body.name, "url": public_url(body.url)}]
-
-        def remove(body: RemovedDevice) -> Iterable[Result]:
-            return [{"name": body.name, "closed": self.remove(body.name)}]
-
-        return [
-            Action(
-                "device.add",
-                "Add a device until the server ends: serial, socket, rfc2217, or sim without files. Needs admin:*.",
-                NewDevice,
-                add,
-            ),
-            Action(
-                "device.remove",
-                "Remove a device until the server starts again: its streams end with an error. closed: whether its line"
-                " is closed already, or still in use. Needs admin:*.",
-                RemovedDevice,
-                remove,
-            ),
-        ]
-
     def _check_alone(self) -> None:
         """Raise `RequestError` if the devices belong to a cluster."""
         if self._config.cluster is not None:
@@ -303,10 +251,6 @@ class ServedDevices:
                 "the devices of a cluster come from the fleet file",
                 hint="Change it on all servers, and send them SIGHUP",
             )
-
-    def _check_removable(self, name: str) -> None:
-        self._check_alone()
-        self._inventory.device(name)
 
     def _add(self, name: str, table: DeviceTable, *, record: bool, guard: Guard = unguarded, first: int = 0) -> None:
         def number(device: Device) -> None:
@@ -383,18 +327,6 @@ class ServedDevices:
             self._bridges = {each: other for each, other in self._bridges.items() if each != name}
         with contextlib.suppress(TimeoutError, concurrent.futures.CancelledError, Stopped):
             self._shards.of(name).submit(bridge.aclose()).result(BRIDGE_SECONDS)
-
-
-def _check_remote(url: str) -> None:
-    """Raise `RequestError` unless a client may add a device with this URL."""
-    address = parse_url(url)
-    if scheme_of(url) not in REMOTE_SCHEMES or (isinstance(address, SimAddress) and address.files is not None):
-        raise RequestError(
-            "clients may not add this kind of device: it uses the server's computer",
-            where=f"device URL {public_url(url)!r}",
-            hint=f"Allowed are {', '.join(REMOTE_SCHEMES)} without files=. Put others into the server's fleet file, and"
-            " send it SIGHUP",
-        )
 
 
 def _follows(stream: Stream) -> bool:

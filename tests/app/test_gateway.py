@@ -13,11 +13,13 @@ from fastflight.access.action import Action, EmptyBody
 from fastflight.access.actions import Actions
 from fastflight.app.gateway import open_gateway
 from fastflight.concurrency import Shards
+from fastflight.device import Inventory
 from fastflight.gateway import LocalBackend
 from fastflight.runtime.admission import DEFAULT_LIMITS
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog
 from fastflight.sources.state_actions import state_actions
+from tests.support.servers import config
 
 SOON = 10.0
 
@@ -34,9 +36,9 @@ def test_as_many_calls_as_are_admitted_keep_nobody_from_the_servers_health() -> 
     with ExitStack() as parts:
         shards = parts.enter_context(Shards(1, "device"))
         actions = Actions([*state_actions(registry, shards), Action("wait", "Waits.", EmptyBody, wait)])
-        gateway = parts.enter_context(
-            open_gateway(LocalBackend(Catalog(), actions, registry, shards), ("127.0.0.1", 0))
-        )
+        backend = LocalBackend(Catalog(), actions, registry, shards)
+        inventory = parts.enter_context(Inventory({}))
+        gateway = parts.enter_context(open_gateway(config(http=("127.0.0.1", 0)), backend, inventory, {}))
         parts.callback(freed.set)
         for _ in range(DEFAULT_LIMITS.calls):
             waiting = parts.enter_context(socket.create_connection(("127.0.0.1", gateway.port), SOON))

@@ -20,6 +20,7 @@ from fastflight.access.identity import Identity, scopes
 from fastflight.app import served_devices
 from fastflight.app.compose import open_server
 from fastflight.app.config import ClusterSettings, Config, DeviceTable, FleetFile, RecordingSettings, is_reloaded
+from fastflight.app.device_changes import device_changes
 from fastflight.app.fleet_file import read_fleet_file
 from fastflight.app.overlay import read_config
 from fastflight.app.running import RunningServer
@@ -221,7 +222,7 @@ def test_a_replaced_device_shows_its_own_files(tmp_path: Path) -> None:
 
 def test_only_an_administrator_of_the_server_changes_its_devices() -> None:
     with serving() as (running, client):
-        actions = Actions(running.served.actions(), Authority(lambda: names(client)))
+        actions = Actions(device_changes(running.served), Authority(lambda: names(client)))
         for name, body in (("device.add", b'{"name": "new", "url": "sim:"}'), ("device.remove", b'{"name": "demo"}')):
             with pytest.raises(Forbidden):
                 actions.call(name, body, Identity("ada", scopes(["admin:demo", "exec,write:*"])))
