@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from fastflight.app.cluster import DeviceNames
 from fastflight.app.config import ClusterSettings
 from fastflight.client import FastFlightClient
 from fastflight.client.connection import REUSE
+from fastflight.device.unread_input import BUDGET_BYTES
 from fastflight.errors import BusyError, FileMissing, RequestError, UnknownName
 from fastflight.service.requests import Mock, Sql
 from tests.support.clustered import TTL, Cluster, clustered
@@ -112,6 +114,36 @@ def test_http_is_passed_on_too(cluster: Cluster) -> None:
     stream = urllib.request.Request(f"{other.http}/stream", json.dumps(body).encode(), sent)
     with urllib.request.urlopen(stream, timeout=60) as answer:
         assert b"temperature" in answer.readline()
+
+
+def test_what_is_asked_of_a_busy_board_reaches_it_hardly_ever(tmp_path: Path) -> None:
+    """Whichever server is asked, and however often."""
+    board = BOARDS[0]
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "main.py").write_text("import time\nwhile True:\n print('row')\n time.sleep(0.01)\n")
+    (tmp_path / "nats").mkdir()
+    url = f"sim:?files={tmp_path / 'files'}&telemetry=0"
+    with clustered(tmp_path / "nats", [board], ("alpha", "beta"), url) as cluster:
+        device = until(lambda: cluster.servers[cluster.owner(board)].served._inventory.find(board))
+        assert device is not None
+        for server in [*cluster.servers.values()] * 3:
+            with FastFlightClient(server.location) as client, flight.connect(server.location) as plain:
+                asked: list[Callable[[], object]] = [
+                    client.devices,
+                    client.cluster,
+                    client.cluster_storage,
+                    lambda: list(plain.list_flights()),
+                    lambda: list(plain.list_flights(f"{board}/*".encode())),
+                    lambda: plain.get_flight_info(flight.FlightDescriptor.for_path(board, "/readings.csv")),
+                    lambda: client.info(board),
+                    lambda: client.stat(board, "/readings.csv"),
+                    lambda: client.ls(board),
+                    lambda: urllib.request.urlopen(f"{server.http}/metrics", timeout=60).close(),  # noqa: B023
+                ]
+                for ask in asked:
+                    with contextlib.suppress(BusyError, flight.FlightUnavailableError):
+                        ask()
+        assert device.tap.bytes["rx"] > 0 and device.tap.bytes["tx"] <= BUDGET_BYTES
 
 
 def test_a_live_session_goes_on_when_its_device_moves(tmp_path: Path) -> None:

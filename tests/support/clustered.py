@@ -71,11 +71,13 @@ def owners(status: dict[str, object]) -> dict[str, str | None]:
 
 
 @contextlib.contextmanager
-def clustered(folder: Path, boards: Sequence[str], names: Sequence[str]) -> Iterator[Cluster]:
-    """Run servers of these `names` for simulated `boards`. They have settled when the block begins.
+def clustered(
+    folder: Path, boards: Sequence[str], names: Sequence[str], url: str = "sim:?telemetry=20"
+) -> Iterator[Cluster]:
+    """Run servers of these `names` for `boards` at `url`. They have settled when the block begins.
 
     Without names none runs, and the caller starts them."""
-    board = {"url": "sim:?telemetry=20", "bridge": {"socket": 0}}
+    board = {"url": url, "bridge": {"socket": 0}}
     with contextlib.ExitStack() as stack:
         nats = stack.enter_context(nats_servers(folder))
         simulated = stack.enter_context(serving(dict.fromkeys(boards, board)))
