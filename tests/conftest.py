@@ -179,11 +179,14 @@ def unix_port() -> Iterator[str]:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[SmallDisk]:
-    """A disk of 1 MB. Containers need not allow to mount one: then the test is skipped, also with `CI` set."""
+def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[SmallDisk]:
+    """A disk of 1 MB, or of the bytes that `request.param` says.
+
+    Containers need not allow to mount one: then the test is skipped, also with `CI` set.
+    """
     with ExitStack() as stack:
         try:
-            disk = stack.enter_context(SmallDisk(tmp_path / "disk", 1024 * 1024))
+            disk = stack.enter_context(SmallDisk(tmp_path / "disk", getattr(request, "param", 1024 * 1024)))
         except TargetMissing as missing:
             pytest.skip(str(missing))
         yield disk

@@ -15,16 +15,16 @@ not ascend.
 writes it.
 """
 
-from fastflight.log.committer import Ticket
 from fastflight.log.compaction import compact
 from fastflight.log.retention import Retention
 from fastflight.log.store import Log, Store
 from fastflight.log.store_reader import LogReader, StoreReader
-from fastflight.log.stored import StoredFile, StoredRows
+from fastflight.log.stored import StoredRows
+from fastflight.log.ticket import Ticket
 from fastflight.log.values import (
     EVERYTHING,
     Appended,
-    Damage,
+    Columns,
     Extent,
     LogStatistics,
     Missing,
@@ -36,7 +36,7 @@ from fastflight.log.values import (
 __all__ = [
     "EVERYTHING",
     "Appended",
-    "Damage",
+    "Columns",
     "Extent",
     "Log",
     "LogReader",
@@ -48,7 +48,6 @@ __all__ = [
     "Store",
     "StoreReader",
     "StoreStatistics",
-    "StoredFile",
     "StoredRows",
     "Ticket",
     "compact",

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.errors import DataError, RequestError
-from fastflight.log.record import MAX_BODY_BYTES
 
+# The most bytes of a batch. Recorders append far less.
+MAX_BODY_BYTES = 64 * 1024 * 1024
 TIME_COLUMN = "time"
 TIME_TYPE = pa.timestamp("us", "UTC")
 # A log is named after a device, in a cluster also after the server that recorded it.
@@ -83,10 +84,14 @@ class Codec:
         """The schema as an encapsulated message."""
         return self._prefix
 
-    def encode(self, batch: pa.RecordBatch) -> memoryview:
-        """Return the body for `batch`. Raises `DataError` if it has another schema or is too long."""
+    def check(self, batch: pa.RecordBatch) -> None:
+        """Raise `DataError` if `batch` has another schema."""
         if not batch.schema.equals(self.schema):
             raise DataError("the batch has another schema than the log", hint=_difference(batch.schema, self.schema))
+
+    def encode(self, batch: pa.RecordBatch) -> memoryview:
+        """Return the body for `batch`. Raises `DataError` if it has another schema or is too long."""
+        self.check(batch)
         if self._dictionaries:
             sink = pa.BufferOutputStream()
             writer = pa.ipc.new_stream(sink, self.schema, options=_OPTIONS)

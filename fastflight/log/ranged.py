@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.log.content import TIME_COLUMN
-from fastflight.log.index import BEGINNING, END_OF_TIME
-from fastflight.log.values import Missing, NumberedRows, Range, Reason
+from fastflight.log.values import BEGINNING, END_OF_TIME, Missing, NumberedRows, Range, Reason
 
 
 class RangeItems:

@@ -1,173 +1,192 @@
-"""Reads a log from the parts that have its rows. Yields the rows in order, and reports missing numbers.
+"""Reads a log from its entries: yields its rows in order, and the numbers that are missing.
 
-A part may be removed during a read, because it was compacted or deleted by retention. Reading then takes a new snapshot
-and continues at the same number.
+Bodies may be replaced or removed during a read, by a compaction or by retention. Reading then asks again, and continues
+at the same number. No statement is open while rows are yielded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+import contextlib
+import errno
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
-from fastflight.log.content import Codec
+import pyarrow as pa
+
+from fastflight.log.bodies import BodyCodec, joined
+from fastflight.log.database import Database, Entry
 from fastflight.log.disk import failure
-from fastflight.log.index import Entries, Index
 from fastflight.log.ranged import RangeItems
-from fastflight.log.segment import ReadResult
-from fastflight.log.values import Missing, NumberedRows, Range
+from fastflight.log.values import Missing, NumberedRows, Range, Reason
+
+T = TypeVar("T")
+
+# Decoded bodies of the tail that are kept, because what was appended last is read for one log after another.
+CACHED_BYTES = 16 * 1024 * 1024
 
 
-class StorePart(Protocol):
-    """A part of a store: a segment, or the files that segments were compacted to. Parts are in the order of appends."""
-
-    index: Index
-
-    @property
-    def ordinal(self) -> int:
-        """The number of its first segment."""
-
-    @property
-    def last_ordinal(self) -> int:
-        """The number of its last segment."""
-
-    @property
-    def files(self) -> list[str]:
-        """The names of its files. The part does not exist without the first one."""
-
-    @property
-    def name(self) -> str:
-        """The name of its first file."""
-
-    @property
-    def size(self) -> int:
-        """The size of its data, in bytes."""
-
-    def entries(self, number: int) -> Entries | None:
-        """Return the entries of a log; None if it has none here."""
-
-    def read(
-        self, entries: Entries, start: int, stop: int, number: int, codec: Codec
-    ) -> Generator[ReadResult, None, None]:
-        """Yield a `ReadResult` for each of `entries[start:stop]`: its batch, or the reason why it cannot be read."""
+class Gone(Exception):
+    """A body has been replaced or removed since its entry was read."""
 
 
-class Snapshot(NamedTuple):
-    """A log at one moment: its parts, the first number that is not trimmed, and the next number."""
+class Bounds(NamedTuple):
+    """The first number of a log that is not trimmed, and the number after its last durable row."""
 
-    parts: list[StorePart]
     first: int
     next: int
 
 
-class SnapshotSource(Protocol):
-    """Gives snapshots of the logs of one store: a `Store` or a `StoreReader`."""
+class Content:
+    """The bodies of a folder, decoded and verified. Any thread may use it. `damaged` names the damaged ones."""
 
-    def snapshot(self, number: int) -> Snapshot:
-        """Return the present snapshot of a log."""
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.damaged: dict[int, str] = {}
+        self._cached: OrderedDict[int, pa.RecordBatch] = OrderedDict()
+        self._intact: set[int] = set()
 
-
-T = TypeVar("T")
-# A compaction may remove a part between the listing of the folder and the opening of a file. Then list again.
-READ_ATTEMPTS = 5
-
-
-def retry_missing(read: Callable[[], T]) -> T:
-    """Return the result of `read`, which reads files. Call it again if a file is missing.
-
-    Raises `StorageError` if the disk fails, or a file is missing at each attempt.
-    """
-    for left in reversed(range(READ_ATTEMPTS)):
+    def body(self, number: int, codec: BodyCodec) -> pa.RecordBatch | None:
+        """Return the rows of a body; None if it is damaged. Raises `Gone`."""
+        if (cached := self._cached.get(number)) is not None:
+            return cached
+        stored = self.database.body(number)
+        if stored is None:
+            raise Gone
         try:
-            return read()
+            data = self.database.disk.read(stored.file) if stored.file is not None else stored.data
+        except FileNotFoundError:
+            raise Gone from None
         except OSError as error:
-            if not left or not isinstance(error, FileNotFoundError):
-                raise failure(error, "reading the recordings") from error
-    raise AssertionError("the last attempt returns or raises")
+            if error.errno != errno.EIO:
+                raise
+            data = None  # a bad sector
+        rows = codec.decode(data or b"", stored.crc, is_parquet=stored.file is not None)
+        if rows is None:
+            self.damaged[number] = stored.place(number)
+        elif stored.file is None and rows.nbytes <= CACHED_BYTES // 4:
+            self._keep(number, rows)
+        return rows
+
+    def is_intact(self, number: int, codec: BodyCodec) -> bool:
+        """Whether a Parquet file has the bytes that were written. Raises `Gone`. Looks once at each file."""
+        if number not in self._intact and self.body(number, codec) is not None:
+            self._intact.add(number)
+        return number in self._intact
+
+    def place(self, number: int) -> str:
+        """Name where a body is."""
+        stored = self.database.body(number)
+        return "" if stored is None else stored.place(number)
+
+    def _keep(self, number: int, rows: pa.RecordBatch) -> None:
+        # Other threads do the same: what they add or remove meanwhile costs a body that is decoded again.
+        self._cached[number] = rows
+        while len(self._cached) > 1 and sum(each.nbytes for each in list(self._cached.values())) > CACHED_BYTES:
+            self._cached.popitem(last=False)
+
+
+class Source(Protocol):
+    """The logs of a folder to read: a `Store` or a `StoreReader`."""
+
+    content: Content
+
+    def bounds(self, log: int, name: str) -> Bounds:
+        """Return the present bounds of a log."""
+
+
+def mapped(read: Callable[[], T]) -> T:
+    """Return the result of `read`. Raises `StorageError` if the disk or the database fails."""
+    try:
+        return read()
+    except (OSError, sqlite3.Error) as error:
+        raise failure(error, "reading the recordings") from error
 
 
 class LogReading:
-    """One pass over a log, for the range `wanted`. `run` yields its rows and its missing numbers.
+    """One pass over a log, for the range `wanted`. `run` yields its rows and its missing numbers."""
 
-    `items` is given for a log whose other rows are elsewhere: the pass goes on where it stands.
-    """
-
-    def __init__(
-        self, source: SnapshotSource, number: int, codec: Codec, wanted: Range, items: RangeItems | None = None
-    ) -> None:
+    def __init__(self, source: Source, log: int, name: str, codec: BodyCodec, wanted: Range) -> None:
         self._source = source
-        self._number = number
+        self._log = log
+        self._name = name
         self._codec = codec
         self._wanted = wanted
-        self._items = RangeItems(wanted) if items is None else items
+        self._items = RangeItems(wanted)
+        # The number at which a body was gone. If one is gone there again, it is damaged.
+        self._gone_at = -1
+        # Rows from the cursor on that are to be yielded together, and their earliest and latest times.
+        self._waiting: list[pa.RecordBatch] = []
+        self._times: list[int] = []
 
     def run(self) -> Generator[NumberedRows | Missing, None, None]:
-        items = self._items
-        snapshot = self._source.snapshot(self._number)
-        stop = snapshot.next if self._wanted.until_seq is None else min(snapshot.next, self._wanted.until_seq + 1)
-        gone: set[str] = set()
-        while True:
-            if items.cursor < min(snapshot.first, stop):
-                if self._wanted.from_seq is not None or gone:
-                    yield from items.hole(min(snapshot.first, stop) - 1, "trimmed")
-                items.cursor = min(snapshot.first, stop)
-            for part in snapshot.parts:
-                if part.name in gone:
-                    continue  # Missing in two snapshots: its file was deleted. Its rows are reported as missing.
-                try:
-                    yield from self._part(part, stop)
-                except FileNotFoundError:
-                    gone.add(part.name)
-                    break
-                except OSError as error:
-                    raise failure(error, "reading the recordings", part.name) from error
+        items, database = self._items, self._source.content.database
+        bounds = mapped(lambda: self._source.bounds(self._log, self._name))
+        stop = bounds.next if self._wanted.until_seq is None else min(bounds.next, self._wanted.until_seq + 1)
+        # Before the first row, deleted numbers are reported only if they were asked for.
+        begun = self._wanted.from_seq is not None
+        while items.cursor < stop:
+            first, entries = mapped(lambda: database.entries(self._log, items.cursor, stop))
+            if items.cursor < (first := min(max(first, bounds.first), stop)):
+                if begun:
+                    yield from items.hole(first - 1, "trimmed")
+                items.cursor = first
+            elif not entries:
+                yield from items.damaged(stop - 1, "")
             else:
-                break
-            snapshot = self._source.snapshot(self._number)
-        if items.cursor < stop:
-            yield from items.hole(stop - 1, "damaged")
+                with contextlib.suppress(Gone):
+                    yield from self._page(entries, stop)
+            begun = True
 
-    def _part(self, part: StorePart, stop: int) -> Iterator[NumberedRows | Missing]:
+    def _page(self, entries: Sequence[Entry], stop: int) -> Iterator[NumberedRows | Missing]:
         items = self._items
-        log_index = part.index.logs.get(self._number)
-        if log_index is None or log_index.next <= items.cursor or log_index.begin >= stop:
-            return
-        if not items.overlap(log_index.first_time, log_index.last_time):
-            yield from self._skip(part, log_index.begin, min(log_index.next, stop))
-            return
-        entries = part.entries(self._number)
-        if entries is None:
-            return
-        i, j = entries.index_from(items.cursor), entries.index_until(stop)
-        while i < j:
-            entry = entries[i]
-            if entry.size and not items.overlap(entry.first_time, entry.last_time):
-                yield from self._skip(part, entry.first, min(entry.last + 1, stop))
-                i += 1
-                continue
-            end = i + 1
-            while end < j and (not entries[end].size or items.overlap(entries[end].first_time, entries[end].last_time)):
-                end += 1
-            for read in part.read(entries, i, end, self._number, self._codec):
-                yield from self._entry(part, read, stop)
-            i = end
+        for entry in entries:
+            is_wanted = not entry.reason and items.overlap(entry.first_time, entry.last_time)
+            if not is_wanted or entry.first > self._at:
+                yield from self._flush()
+            if entry.first > self._at:
+                yield from items.damaged(entry.first - 1, "")
+            first, end = max(self._at, entry.first), min(entry.end, stop)
+            if entry.reason:
+                yield from items.hole(end - 1, _reason(entry.reason))
+            elif not is_wanted:
+                items.skip(end)
+            elif (rows := (yield from self._rows(entry))) is None:
+                yield from self._flush()
+                yield from items.damaged(end - 1, self._source.content.place(entry.body))
+            else:
+                self._waiting.append(rows.slice(first - entry.first, end - first))
+                self._times += entry[2:4]
+        yield from self._flush()
 
-    def _entry(self, part: StorePart, read: ReadResult, stop: int) -> Iterator[NumberedRows | Missing]:
-        entry, items = read.entry, self._items
-        if entry.first > items.cursor:
-            yield from items.hole(entry.first - 1, "damaged", part.name)
-        last = min(entry.last, stop - 1)
-        if last < items.cursor:
-            return
-        if not entry.size:
-            yield from items.hole(last, "not recorded" if entry.is_pause else "never written")
-        elif read.batch is None:
-            yield from items.damaged(last, read.reason)
-        else:
-            batch = read.batch.slice(items.cursor - entry.first, last - items.cursor + 1)
-            yield from items.rows(batch, entry.first_time, entry.last_time)
+    @property
+    def _at(self) -> int:
+        """The number after the rows that wait."""
+        return self._items.cursor + sum(int(each.num_rows) for each in self._waiting)
 
-    def _skip(self, part: StorePart, first: int, end: int) -> Iterator[Missing]:
-        """Move the cursor to `end`, over rows that are not in the time range."""
-        if first > self._items.cursor:
-            yield from self._items.hole(first - 1, "damaged", part.name)
-        self._items.skip(end)
+    def _flush(self) -> Iterator[NumberedRows | Missing]:
+        """Yield the rows that wait as one batch: boards that print little have a row in each entry."""
+        if self._waiting:
+            waiting, times = self._waiting, self._times
+            self._waiting, self._times = [], []
+            yield from self._items.rows(joined(waiting, self._codec.schema), min(times), max(times))
+
+    def _rows(self, entry: Entry) -> Generator[NumberedRows | Missing, None, pa.RecordBatch | None]:
+        """Return the rows of an entry; None if they are damaged. Raises `Gone`, after the rows that wait."""
+        try:
+            body = mapped(lambda: self._source.content.body(entry.body, self._codec))
+        except Gone:
+            yield from self._flush()
+            if self._gone_at == self._items.cursor:
+                return None
+            self._gone_at = self._items.cursor
+            raise
+        if body is None:
+            return None
+        log = self._log if body.schema.field(0).type == pa.int32() else self._name
+        return self._codec.rows(body, log, entry.at, entry.first, entry.rows)
+
+
+def _reason(text: str) -> Reason:
+    return "not recorded" if text == "not recorded" else "never written"

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fastflight.log.reading import StorePart
-
 # A computer without a battery-backed clock gets the time seconds, or at most some minutes, after its start.
 STEADY_SECONDS = 600.0
 # A larger difference between the clocks means that the clock was set. The system slews a clock by 0.05 %, which is a
@@ -24,7 +22,8 @@ STEP_SECONDS = 10.0
 class Retention:
     """Limits of age and size, above which a store deletes its oldest rows; None means no limit.
 
-    A store deletes whole segments, so it may keep a little more than the limits.
+    A store deletes what was appended together, or one Parquet file, at a time. So it keeps a little less than
+    `max_bytes`.
     """
 
     max_seconds: float | None = None
@@ -49,11 +48,6 @@ class RetentionCheck:
             self._steady_since = ticks
 
     @property
-    def is_limited(self) -> bool:
-        """Whether there is any limit."""
-        return self._limits != Retention()
-
-    @property
     def max_bytes(self) -> int | None:
         """The limit of size, if there is one."""
         return self._limits.max_bytes
@@ -70,26 +64,12 @@ class RetentionCheck:
             return None
         return self._clock() - max_seconds
 
-    def exceeded(self, parts: Sequence[StorePart], closed_at: float | None) -> bool:
-        """Return whether the oldest of `parts`, which come in order, is too old, or all together are too large.
-
-        `closed_at` is when the last of them was closed (seconds since 1970), if it is.
-        """
-        oldest = self.oldest()
-        if oldest is not None:
-            created = [part.index.created for part in parts]
-            if closed_at is not None:
-                created.append(int(closed_at * 1e6))
-            if end_of_first(created, self.now) < oldest * 1e6:
-                return True
-        return self.max_bytes is not None and sum(part.size for part in parts) > self.max_bytes
-
 
 def end_of_first(created: Sequence[int], now: int) -> int:
-    """Return a time at which all rows of the first part were written, from the creation times of parts in order.
+    """Return a time at which all rows of the first body were written, from the creation times of bodies in order.
 
-    That is the creation of the next part, or of a later one if the clock was wrong at that: if its creation time is in
-    the future, before that of the first part, or unknown (0). If all are, it is `now`.
+    That is the creation of the next body, or of a later one if the clock was wrong at that: if its creation time is in
+    the future, before that of the first body, or unknown (0). If all are, it is `now`.
     """
     begin = created[0] if created[0] <= now else 0
     return next((each for each in created[1:] if max(begin, 1) <= each <= now), now)

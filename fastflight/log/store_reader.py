@@ -1,89 +1,132 @@
-"""Reads a store while a writer may be using it, in this process or another. Takes no lock and writes nothing.
+"""Reads logs by name. `StoreReader` does so while a writer may be using the folder, in this process or another.
 
-Each read begins with a new listing of the folder. It may return rows that the writer has written but not synced yet.
-To read only durable rows, read through the writer's `Store`.
+It takes no lock and writes no row. It sees a row when it is durable.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Generator
+import contextlib
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 
 from fastflight.errors import UnknownName, nearest
-from fastflight.log.content import Codec, log_number
-from fastflight.log.disk import Disk, LocalDisk
-from fastflight.log.parts import extents, known_damage, load_parts, log_statistics
-from fastflight.log.reading import LogReading, Snapshot, StorePart, retry_missing
-from fastflight.log.stored import StoredRows, stored_rows
-from fastflight.log.values import EVERYTHING, Damage, Extent, LogStatistics, Missing, NumberedRows, Range
+from fastflight.log.bodies import BodyCodec
+from fastflight.log.content import Codec
+from fastflight.log.database import Database, Entry, read_schema
+from fastflight.log.disk import DATABASE, LocalDisk
+from fastflight.log.reading import Bounds, Content, Gone, LogReading, Source, mapped
+from fastflight.log.stored import StoredRows, items_of, stored_rows
+from fastflight.log.values import EVERYTHING, Extent, LogStatistics, Missing, NumberedRows, Range
+
+
+class Holding(Source, Protocol):
+    """A source that keeps files while they are read."""
+
+    def hold(self, names: list[str]) -> contextlib.AbstractContextManager[None]:
+        """Delete none of these files while the context lasts."""
 
 
 class LogReader:
-    """One log of a `StoreReader`."""
+    """One log to read. Any thread may use it."""
 
-    def __init__(self, reader: StoreReader, name: str, codec: Codec) -> None:
+    def __init__(self, source: Holding, number: int, name: str, codec: BodyCodec) -> None:
+        self.id = number
         self.name = name
-        self.schema: pa.Schema = codec.schema
-        self._reader = reader
-        self._codec = codec
+        self.codec = codec
+        self._source = source
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of its batches."""
+        return self.codec.schema
 
     def read(self, wanted: Range = EVERYTHING) -> Generator[NumberedRows | Missing, None, None]:
-        """As `Log.read`."""
-        return LogReading(self._reader, log_number(self.name), self._codec, wanted).run()
+        """Yield the durable rows in the order of their numbers, up to the end of the log when reading began."""
+        return LogReading(self._source, self.id, self.name, self.codec, wanted).run()
 
     def statistics(self) -> LogStatistics:
-        """As `Log.statistics`."""
-        number = log_number(self.name)
-        return retry_missing(lambda: log_statistics(self._reader.snapshot(number), number))
+        """Return the present statistics of the log."""
+        return mapped(lambda: self._database.statistics(self.id, *self._bounds(), self._source.content.damaged))
 
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
-        """As `Log.extents`."""
-        number = log_number(self.name)
-        return retry_missing(lambda: extents(self._reader.snapshot(number), number, wanted))
+        """Return where the rows of a range are stored now, in the order of their numbers."""
+        return mapped(lambda: self._database.extents(self.id, *self._bounds(), wanted))
 
     def stored(self, wanted: Range = EVERYTHING, limit: int | None = None) -> StoredRows:
-        """As `Log.stored`."""
-        number = log_number(self.name)
-        return retry_missing(lambda: stored_rows(self._reader.snapshot(number), number, wanted, limit))
+        """Find the Parquet files with the oldest rows of a range, at most `limit`. Close what this returns."""
+        return mapped(lambda: self._stored(wanted, limit))
+
+    def _stored(self, wanted: Range, limit: int | None) -> StoredRows:
+        content = self._source.content
+        names = {body: name for body, name in self._database.files(self.id).items() if name}
+        held = contextlib.ExitStack()
+        held.enter_context(self._source.hold(list(names.values())))
+        try:
+            bounds = self._bounds()
+            stop = bounds.next if wanted.until_seq is None else min(bounds.next, wanted.until_seq + 1)
+            items = items_of(wanted, bounds.first)
+            paths = {body: content.database.disk.folder / name for body, name in names.items()}
+            entries = self._entries(items.cursor, stop)
+            found = stored_rows(entries, paths, self._is_intact, items, stop, limit)
+        except BaseException:
+            held.close()
+            raise
+        found.release = held.close
+        return found
+
+    def _entries(self, low: int, stop: int) -> Iterator[Entry]:
+        while page := self._database.entries(self.id, low, stop)[1]:
+            yield from page
+            low = page[-1].end
+
+    def _is_intact(self, body: int) -> bool:
+        try:
+            return self._source.content.is_intact(body, self.codec)
+        except Gone:
+            return False
+
+    @property
+    def _database(self) -> Database:
+        return self._source.content.database
+
+    def _bounds(self) -> Bounds:
+        return self._source.bounds(self.id, self.name)
 
 
 class StoreReader:
-    """The logs of a folder, to read. It needs no `close`."""
+    """The logs of a folder, to read. It needs no `close`, which ends its connections."""
 
-    def __init__(self, folder: str | Path, *, disk: Disk | None = None) -> None:
-        self._disk = disk if disk is not None else LocalDisk(folder)
-        self._lock = threading.Lock()
-        self._parts: list[StorePart] = []
+    def __init__(self, folder: str | Path, *, disk: LocalDisk | None = None) -> None:
+        self.content = Content(Database(disk if disk is not None else LocalDisk(folder)))
 
     def names(self) -> list[str]:
-        """Return the names of the logs in the folder, sorted."""
-        return sorted({s.state.name for part in self._load() for s in list(part.index.logs.values()) if s.state.name})
+        """Return the names of the logs in the folder, sorted. Raises `StorageError` if there is no folder."""
+        database = self.content.database
+        if DATABASE not in mapped(database.disk.names):
+            return []
+        return [row.name for row in mapped(database.logs)]
 
     def log(self, name: str) -> LogReader:
         """Return an existing log. Raises `UnknownName` if there is none of that name."""
-        number = log_number(name)
-        for part in self._load():
-            log_index = part.index.logs.get(number)
-            if log_index is not None and log_index.state.name == name:
-                return LogReader(self, name, Codec(pa.ipc.read_schema(pa.py_buffer(log_index.state.schema))))
-        raise UnknownName("no such recording", where=name, hint=nearest(name, self.names()))
+        names = self.names()
+        if name not in names:
+            raise UnknownName("no such recording", where=name, hint=nearest(name, names))
+        (row,) = mapped(lambda: self.content.database.logs(name))
+        return LogReader(self, row.id, name, BodyCodec(Codec(read_schema(row.schema))))
 
-    def damage(self) -> list[Damage]:
-        """Return the places that are known to be damaged."""
-        return known_damage(self._load())
+    def bounds(self, log: int, name: str) -> Bounds:
+        """Return the present bounds of a log."""
+        for row in self.content.database.logs(name):
+            return Bounds(row.first, row.next)
+        return Bounds(0, 0)
 
-    def snapshot(self, number: int) -> Snapshot:
-        """Return the present snapshot of a log."""
-        parts = self._load()
-        indexes = [part.index.logs[number] for part in parts if number in part.index.logs]
-        first = max((max(index.state.first for index in indexes), indexes[0].begin)) if indexes else 0
-        return Snapshot(parts, first, max((index.next for index in indexes), default=0))
+    def hold(self, names: list[str]) -> contextlib.AbstractContextManager[None]:
+        """Nothing: a reader cannot keep the files of a writer."""
+        return contextlib.nullcontext()
 
-    def _load(self) -> list[StorePart]:
-        """Return the parts in the folder. Segments that were loaded before are not scanned from their beginning."""
-        with self._lock:
-            self._parts = retry_missing(lambda: load_parts(self._disk, writing=False, known=self._parts))
-            return list(self._parts)
+    def close(self) -> None:
+        """Close its connections to the database."""
+        self.content.database.close()

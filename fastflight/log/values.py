@@ -5,10 +5,20 @@ Ranges of numbers include both ends.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
+
+# Numbers are stored in 64 bits with a sign.
+MAX_SEQ = 2**62
+# The earliest and the latest possible time, for ranges without an end.
+BEGINNING = -(2**63)
+END_OF_TIME = 2**63 - 1
+
+# Rows as one sequence of Python values for each field of the schema; times are in us since 1970.
+Columns: TypeAlias = Sequence[Sequence[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +71,6 @@ EVERYTHING = Range()
 
 
 @dataclass(frozen=True, slots=True)
-class Damage:
-    """A place in the store's files that cannot be read: damaged bytes, or (`torn`) an unfinished write at the end."""
-
-    file: str
-    offset: int
-    bytes: int
-    torn: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class LogStatistics:
     """One log: its durable rows, their stored bytes, their numbers and their times (us UTC)."""
 
@@ -82,8 +82,8 @@ class LogStatistics:
     last_time: int | None
     # Numbers without a row from `first_seq` on, as far as this is known without reading; pauses are not counted.
     lost: int = 0
-    # Damaged places in the files that hold this log. Only reading shows whether they held rows of it.
-    damage: tuple[Damage, ...] = ()
+    # Damaged places in which only this log has rows, as far as reading has found them.
+    damage: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +103,16 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class StoreStatistics:
-    """The whole store. `commits` counts the groups written since it was opened, `failed` the records that failed."""
+    """The whole store. `files` counts its Parquet files.
+
+    `commits` counts the groups written since it was opened, `failed` the appends that failed.
+    """
 
     logs: int
     rows: int
     bytes: int
-    parts: int
+    files: int
     commits: int
     failed: int
     waiting_bytes: int
-    damage: tuple[Damage, ...]
+    damage: tuple[str, ...]

@@ -1,231 +1,368 @@
-"""Writes records to segments. A group of records is stored only if all calls to the disk succeed.
+"""Group commit: one thread writes the appends of all logs of a store, in one transaction for all that wait.
 
-A `SegmentWriter` belongs to one thread at a time. `write` appends a group of records to the newest segment and returns
-when they are on the medium. If any call fails, the writer cuts the segment back to where the group began, and syncs
-that. It writes nothing else until this has succeeded. So the sequence numbers of a failed group can be used again. The
-data of a failed sync is not synced again, because the system may then report pages as written that never reached the
-disk.
+All appends that wait at one moment share one `Commit`: one transaction, one sync, and one wake-up for each event loop,
+whether they come from one board or a thousand. With `sync_ms` 0 the thread writes as soon as an append waits; the
+appends that arrive during a sync form the next group. Otherwise it writes a group `sync_ms` after its first append, or
+earlier when `EAGER_BYTES` wait. When a group fails, all appends that were numbered after it fail too.
 
-If the disk has no room, the newest segment is closed, so that it can be deleted when the retention no longer covers it.
+`call` runs other work on the database, before the appends that wait, in a transaction of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
-import secrets
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import itertools
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from zlib import crc32
 
-from fastflight.log.content import LogState, encode_state
-from fastflight.log.disk import NO_ROOM, Disk, File, write_all, write_new
-from fastflight.log.index import LOST, Index
-from fastflight.log.record import SEGMENT_HEADER, Header, RecordKind, encode_record, record_size, segment_header
+from fastflight.errors import FastFlightError, Stopped, StorageError
+from fastflight.log.bodies import BodyCodec, NewRows
+from fastflight.log.database import Entry, prepare, schema_id, seal
+from fastflight.log.disk import LocalDisk, failure, has_no_room
 from fastflight.log.reserve import Reserve
-from fastflight.log.segment import Segment, add_record, segment_name, sidecar_name
+from fastflight.log.ticket import Commit
 
-# The most records in a segment. After a crash the newest segment is scanned, which takes about 10 us for each record.
-SEGMENT_RECORDS = 32 * 1024
+T = TypeVar("T")
 
-
-class NewRecord(NamedTuple):
-    """A record to write, by `kind`: rows, numbers that are left out, or only the log's `state`."""
-
-    kind: RecordKind
-    state: LogState
-    log_number: int
-    first: int = 0
-    rows: int = 0
-    times: tuple[int, int] = LOST
-    body: bytes | memoryview = b""
-    crc: int = 0
+# `append` waits while this much data waits for the disk: one second for a disk that writes 64 MB/s.
+MAX_WAITING_BYTES = 64 * 1024 * 1024
+# A group of this size gains nothing from waiting for more.
+EAGER_BYTES = 8 * 1024 * 1024
+# A body has at most this many bytes, unless one append has more.
+BODY_BYTES = 8 * 1024 * 1024
 
 
-class WrittenRecord(NamedTuple):
-    """A record in the file: its place, its header and its body."""
+class LogKey(Protocol):
+    """A log to write to."""
 
-    offset: int
-    size: int
-    header: Header
-    body: bytes | memoryview
+    id: int
+    name: str
+    codec: BodyCodec
+    first: int
+    durable_end: int
 
 
-class SegmentWriter:
-    """Appends to the newest segment, and begins new ones. `segment` is None until there is one."""
+class Hole(NamedTuple):
+    """Numbers without rows: `first` to `last`."""
+
+    first: int
+    last: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Rows to store, the holes before them, their earliest and latest time, and about how many bytes they have."""
+
+    log: LogKey
+    rows: NewRows
+    times: tuple[int, int]
+    bytes: int
+    holes: Sequence[Hole] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trim:
+    """Numbers of a log below `first` are deleted."""
+
+    log: LogKey
+    first: int
+    bytes: int = 0
+
+
+Item = Append | Trim
+
+
+class GroupListener(Protocol):
+    """Receives the outcome of each group. Both methods are called with `changed` held."""
+
+    def group_committed(self, items: Sequence[Item]) -> None:
+        """A group is durable."""
+
+    def group_failed(self) -> None:
+        """A group has failed, and with it all appends that are not durable."""
+
+
+class _Job(NamedTuple):
+    """Work for the thread, its end, and its result."""
+
+    work: Callable[[], Any]
+    commit: Commit
+    results: list[Any]
+
+
+class Writer:
+    """The appends that wait, and the thread that writes them. `changed` guards both."""
 
     def __init__(
         self,
-        disk: Disk,
+        disk: LocalDisk,
         reserve: Reserve,
-        segment: Segment | None,
-        next_ordinal: int,
-        segment_bytes: int,
-        segment_seconds: float,
+        listener: GroupListener,
+        sync_ms: float,
         clock: Callable[[], float],
     ) -> None:
-        self.segment = segment
-        # When the newest segment was closed because the disk had no room (seconds since 1970).
-        self.closed_at: float | None = None
-        self._disk = disk
-        self._reserve = reserve
-        # The name of the next segment, until it was created successfully. So the file of a failed attempt that could
-        # not be removed is replaced by the next attempt.
-        self._next_ordinal = next_ordinal
-        self._next_salt = secrets.randbits(64)
-        self._segment_bytes = segment_bytes
-        self._segment_seconds = segment_seconds
-        self._clock = clock
-        self._file: File | None = None
-        # Whether the file may have bytes of a failed group after the segment's end.
-        self._needs_rollback = False
-        # How many records were added to the segment since it was opened.
-        self._records = 0
-
-    def resume(self) -> int:
-        """Open the existing segment, cut off an unfinished write, and sync the rest. Return the number of bytes cut."""
-        if self.segment is None:
-            return 0
-        self._file = self._disk.open(self.segment.name, writing=True)
-        torn = self._file.size() - self.segment.end
-        if torn > 0:
-            self._file.truncate(self.segment.end)
-        self._file.sync()
-        return max(torn, 0)
-
-    def write(self, records: Sequence[NewRecord], *, from_reserve: bool = False) -> list[WrittenRecord]:
-        """Write and sync a group. Raises `OSError` if that fails: then nothing of it is stored.
-
-        With `from_reserve`, release the reserve if the disk has no room, and try again.
-        """
+        """Open the database, and create it if it is missing. Raises `OSError` and `sqlite3.Error`."""
+        self.changed = threading.Condition()
+        self.waiting_bytes = 0
+        self.commits = 0
+        self.failed = 0
+        self._connection = disk.connect(writing=True)
         try:
-            return self._write(records)
-        except OSError as error:
-            if error.errno not in NO_ROOM:
-                raise
-            if self.closed_at is None and self._has_records():
-                self.closed_at = self._clock()
-            if not from_reserve or not self._reserve.release():
-                raise
-        return self._write(records)
-
-    def _write(self, records: Sequence[NewRecord]) -> list[WrittenRecord]:
-        self._roll_back()
-        segment, file = self._open_segment()
-        at = segment.end
-        pieces: list[bytes | memoryview] = []
-        written: list[WrittenRecord] = []
-        named: set[int] = set()
-        for record in records:
-            if (
-                record.kind is not RecordKind.STATE
-                and record.log_number not in named
-                and record.log_number not in segment.index.logs
-            ):
-                at = self._encode(_state_record(record.state), segment, at, pieces, written)
-            # Also for a STATE record, because the states of later records do not have its changes yet.
-            named.add(record.log_number)
-            at = self._encode(record, segment, at, pieces, written)
-        try:
-            self._needs_rollback = True
-            write_all(file, pieces)
-            file.sync()
-            self._needs_rollback = False
-            self._records += len(written)
-        except OSError:
-            with contextlib.suppress(OSError):
-                self._roll_back()
+            prepare(self._connection)
+            (newest,) = self._connection.execute(
+                "select max(coalesce((select max(seq) from sqlite_sequence where name = 'bodies'), 0),"
+                " coalesce((select max(id) from bodies), 0))"
+            ).fetchone()
+        except BaseException:
+            self._connection.close()
             raise
-        return written
+        # The numbers of deleted bodies are not used again, because a reader may still know them.
+        self._numbers = itertools.count(int(newest) + 1)
+        # When the disk had no room for a group (seconds since 1970); None after one that was stored.
+        self.full_since: float | None = None
+        self._reserve = reserve
+        self._listener = listener
+        self._seconds = sync_ms / 1000
+        self._clock = clock
+        self._items: list[Item] = []
+        # The group that new appends join, and the group that is being written.
+        self._commit = Commit()
+        self._running: Commit | None = None
+        self._jobs: deque[_Job] = deque()
+        self._due = 0.0
+        self._closing = False
+        # `close` waits for it. A disk that never answers must not keep the process for ever.
+        self._thread = threading.Thread(target=self._run, name=f"log-{disk.folder.name}", daemon=True)
+        self._thread.start()
 
-    def add_to_index(self, written: Sequence[WrittenRecord]) -> None:
-        """Add written records to the segment's index, which makes them visible to readers."""
-        if self.segment is not None:
-            for record in written:
-                add_record(self.segment, record.offset, record.size, record.header, record.body)
+    def room(self) -> Commit | None:
+        """Return None if there is room, else the commit to wait for before the next try. `changed` must be held."""
+        self.check()
+        if self.waiting_bytes < MAX_WAITING_BYTES:
+            return None
+        return self._commit if self._items else self._running
+
+    def check(self) -> None:
+        """Raise `Stopped` if the writer is closed."""
+        if self._closing:
+            raise Stopped("the recording log is closed", hint="Ask again when it is open")
+
+    def put(self, item: Item) -> Commit:
+        """Queue an item, and return the commit of its group. `changed` must be held."""
+        if not self._items:
+            self._due = time.monotonic() + self._seconds
+            self.changed.notify_all()
+        self._items.append(item)
+        before = self.waiting_bytes
+        self.waiting_bytes += item.bytes
+        if before < EAGER_BYTES <= self.waiting_bytes:
+            self.changed.notify_all()
+        return self._commit
+
+    def call(self, work: Callable[[sqlite3.Connection], T], *, uses_reserve: bool = False) -> T:
+        """Return the result of `work`, which the thread calls in a transaction, before the appends that wait.
+
+        With `uses_reserve`, free the reserve if the disk has no room, and call it again.
+        """
+        job = _Job(lambda: self._do(work, uses_reserve), Commit(), [])
+        self._queue(job)
+        return cast(T, job.results[0])
+
+    def checkpoint(self) -> None:
+        """Move SQLite's log of changes into the tables, and give its room back to the disk."""
+        self._queue(_Job(self._checkpoint, Commit(), []))
+
+    def _queue(self, job: _Job) -> None:
+        with self.changed:
+            self.check()
+            self._jobs.append(job)
+            self.changed.notify_all()
+        job.commit.wait(None)
+        job.commit.check()
+
+    def new_body(self) -> int:
+        """Return the number of a new body. From any thread."""
+        return next(self._numbers)
+
+    def end(self) -> None:
+        """Write what waits, and end the thread."""
+        with self.changed:
+            self._closing = True
+            self.changed.notify_all()
+        self._thread.join()
 
     def close(self) -> None:
-        """Close the file. The segment stays open: the next store continues it."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                self._roll_back()
-            self._file.close()
-            self._file = None
+        """As `end`, and close the database."""
+        self.end()
+        self._connection.close()
 
-    def full(self) -> bool:
-        """Return whether the next group begins a new segment."""
-        if self.segment is None or self._file is None:
+    def _run(self) -> None:
+        while True:
+            with self.changed:
+                while not self._ready():
+                    self.changed.wait(max(self._due - time.monotonic(), 0) if self._items else None)
+                job = self._jobs.popleft() if self._jobs else None
+                if job is not None:
+                    commit = self._running = job.commit
+                elif self._items:
+                    items, self._items = self._items, []
+                    commit, self._commit = self._commit, Commit()
+                    self._running = commit
+                else:
+                    return
+            if job is not None:
+                self._run_job(job)
+            else:
+                self._write_group(items, commit)
+                del items  # else they stay in memory until the next group
+
+    def _ready(self) -> bool:
+        if self._closing or self._jobs:
             return True
-        # The age is negative if the clock was set back. Then begin a new segment: this one would stay open too long.
-        age = self._clock() - self.segment.index.created / 1e6
-        if not self._has_records():
-            return False
-        many = self._records >= SEGMENT_RECORDS or self.segment.end >= self._segment_bytes
-        return many or self.closed_at is not None or not 0 <= age < self._segment_seconds
+        return bool(self._items) and (self.waiting_bytes >= EAGER_BYTES or time.monotonic() >= self._due)
 
-    def _has_records(self) -> bool:
-        return self.segment is not None and self.segment.end > SEGMENT_HEADER.size
-
-    def _encode(
-        self,
-        record: NewRecord,
-        segment: Segment,
-        at: int,
-        pieces: list[bytes | memoryview],
-        written: list[WrittenRecord],
-    ) -> int:
-        body, crc = record.body, record.crc
-        if record.kind is RecordKind.STATE:
-            body = encode_state(record.state)
-            crc = crc32(body)
-        header = Header(record.kind, crc, record.log_number, record.first, record.rows, len(body), *record.times)
-        size = record_size(len(body))
-        pieces += encode_record(header, body, segment.index.salt, at)
-        written.append(WrittenRecord(at, size, header, body))
-        return at + size
-
-    def _roll_back(self) -> None:
-        """Cut off the bytes of a failed group."""
-        if self._needs_rollback and self._file is not None and self.segment is not None:
-            self._file.truncate(self.segment.end)
-            self._file.sync()
-        self._needs_rollback = False
-
-    def _open_segment(self) -> tuple[Segment, File]:
-        """Return the segment to write to, and its file. Begin a new segment if necessary."""
-        if self.full():
-            segment, file = self._create_segment()
-            self._close_segment()
-            self.segment, self._file, self._records, self.closed_at = segment, file, 0, None
-        assert self.segment is not None and self._file is not None
-        return self.segment, self._file
-
-    def _create_segment(self) -> tuple[Segment, File]:
-        ordinal, salt, created = self._next_ordinal, self._next_salt, int(self._clock() * 1e6)
-        name = segment_name(ordinal, salt)
-        with contextlib.suppress(FileNotFoundError):
-            self._disk.remove(name)  # the file of a failed attempt, which has no rows
-        file = self._disk.create(name)
+    def _run_job(self, job: _Job) -> None:
         try:
-            write_all(file, [segment_header(salt, ordinal, created)])
-            file.sync()
-            self._disk.sync_folder()
-        except OSError:
-            file.close()
-            with contextlib.suppress(OSError):
-                self._disk.remove(name)
+            job.results.append(job.work())
+        except Exception as problem:  # the thread's edge: the caller gets the error
+            job.commit.finish(_error_factory(problem.with_traceback(None)))
+        else:
+            job.commit.finish()
+
+    def _do(self, work: Callable[[sqlite3.Connection], T], uses_reserve: bool) -> T:
+        try:
+            return self._transact(work)
+        except (OSError, sqlite3.Error) as error:
+            if not (uses_reserve and has_no_room(error) and self._reserve.release()):
+                raise
+        self._checkpoint()
+        return self._transact(work)
+
+    def _checkpoint(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.execute("pragma wal_checkpoint(truncate)").fetchall()
+
+    def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        connection = self._connection
+        connection.execute("begin immediate")
+        try:
+            result = work(connection)
+            connection.execute("commit")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("rollback")
             raise
-        self._next_ordinal, self._next_salt = ordinal + 1, secrets.randbits(64)
-        return Segment(self._disk, name, ordinal, SEGMENT_HEADER.size, Index(salt, created)), file
+        return result
 
-    def _close_segment(self) -> None:
-        """Close the last segment and write its sidecar. If that fails, readers scan the segment instead."""
-        if self._file is not None:
-            self._file.close()
-        if self.segment is not None:
-            with contextlib.suppress(OSError):
-                sidecar = list(self.segment.index.encode(self.segment.end))
-                write_new(self._disk, sidecar_name(self.segment.name), sidecar)
+    def _write_group(self, items: list[Item], commit: Commit) -> None:
+        error: Exception | None = None
+        try:
+            self._transact(lambda connection: self._store(connection, items))
+        except Exception as problem:  # the thread's edge: waiters must get an error, whatever went wrong
+            error = problem.with_traceback(None)  # the frames of a traceback would keep the group in memory
+        with self.changed:
+            self._running = None
+            if error is None:
+                self.full_since = None
+                self.waiting_bytes -= sum(item.bytes for item in items)
+                self.commits += 1
+                self._listener.group_committed(items)
+                later = None
+            else:
+                # Appends that were numbered after these rows cannot be stored without them.
+                later, self._commit = self._commit, Commit()
+                self.failed += len(items) + len(self._items)
+                if has_no_room(error) and self.full_since is None:
+                    self.full_since = self._clock()
+                self._items, self.waiting_bytes = [], 0
+                self._listener.group_failed()
+            self.changed.notify_all()
+        make_error = _error_factory(error) if error is not None else None
+        commit.finish(make_error)
+        if later is not None:
+            later.finish(make_error)
+
+    def _store(self, connection: sqlite3.Connection, items: Sequence[Item]) -> None:
+        for log in {item.log.id: item.log for item in items if not item.log.durable_end}.values():
+            # A log without rows may be new.
+            row = (log.id, log.name, schema_id(connection, log.codec.message), log.first, log.durable_end)
+            connection.execute("insert or ignore into logs values (?, ?, ?, ?, ?)", row)
+        appends = [item for item in items if isinstance(item, Append)]
+        holes = [(each.log.id, *hole) for each in appends for hole in each.holes]
+        connection.executemany("insert into gaps values (?, ?, ?, ?)", holes)
+        for group in _groups(appends):
+            codec = group[0].log.codec
+            data = codec.encode(codec.join([each.rows for each in group]))
+            self._insert(connection, codec, group, data)
+        trims = [(item.first, item.log.id) for item in items if isinstance(item, Trim)]
+        connection.executemany("update logs set first = max(first, ?) where id = ?", trims)
+
+    def _insert(
+        self, connection: sqlite3.Connection, codec: BodyCodec, group: Sequence[Append], data: memoryview
+    ) -> None:
+        body, at, entries = self.new_body(), 0, []
+        total = sum(each.rows.rows for each in group)
+        for each in group:
+            log, first, rows, _ = each.rows
+            entries.append((log, Entry(first, rows, *each.times, body, at, max(1, len(data) * rows // total))))
+            at += rows
+        schema = schema_id(connection, codec.message)
+        put_body(connection, body, schema, None, body, int(self._clock() * 1e6), data, None)
+        put_entries(connection, entries)
 
 
-def _state_record(state: LogState) -> NewRecord:
-    return NewRecord(RecordKind.STATE, state, state.number)
+def _groups(appends: Iterable[Append]) -> Iterable[list[Append]]:
+    """Yield appends of one schema that fit into a body, by log and number."""
+    by_schema: dict[bytes, list[Append]] = {}
+    for each in appends:
+        by_schema.setdefault(each.log.codec.message, []).append(each)
+    for found in by_schema.values():
+        group: list[Append] = []
+        size = 0
+        for each in found:
+            if group and size + each.bytes > BODY_BYTES:
+                yield sorted(group, key=_order)
+                group, size = [], 0
+            group.append(each)
+            size += each.bytes
+        yield sorted(group, key=_order)
+
+
+def _order(append: Append) -> tuple[int, int]:
+    return append.rows.log, append.rows.first
+
+
+def put_body(
+    connection: sqlite3.Connection,
+    number: int,
+    schema: int,
+    log: int | None,
+    ordinal: int,
+    created: int,
+    data: memoryview | bytes,
+    file: str | None,
+) -> None:
+    """Insert a body: `data`, or the file of this name that has it."""
+    row = (number, schema, log, ordinal, created, crc32(data), len(data), file, None if file else data)
+    connection.execute("insert into bodies values (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+
+def put_entries(connection: sqlite3.Connection, entries: Iterable[tuple[int, Entry]]) -> None:
+    """Insert entries with rows: the number of the log, and the entry without its seal."""
+    rows = [(log, *entry[:7], seal(log, entry)) for log, entry in entries]
+    connection.executemany("insert into batches values (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+
+
+def _error_factory(error: Exception) -> Callable[[], FastFlightError]:
+    if isinstance(error, OSError | sqlite3.Error):
+        return lambda: failure(error, "recording")
+    if isinstance(error, FastFlightError):
+        return lambda: error
+    return lambda: StorageError(f"recording failed: {type(error).__name__}", hint="This is a defect: report it")

@@ -5,7 +5,7 @@ have. The column `cut` is null if the row continues the one before it. Otherwise
 opened again, recording began, or a request had the device (its own traffic is not recorded). If `cut` ends with
 `WAITED`, the time at which the device sent the row is not known, and `Replay` gives null for it.
 
-`log_batch` makes batches for the log from the chunks of a tap. `Replay` takes what the log returns, rows and missing
+`log_columns` makes rows for the log from the chunks of a tap. `Replay` takes what the log returns, rows and missing
 ranges, and returns the rows that a live session would have returned: `bytes` directly from the columns of the log, the
 other formats through `SessionRows`.
 """
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.errors import RequestError
-from fastflight.log import Damage, Missing, NumberedRows
+from fastflight.log import Columns, Missing, NumberedRows
 from fastflight.service.requests import DeviceSession, Recording
 from fastflight.service.source import Lot, Noted, Summary
 from fastflight.sources.session_rows import BATCH_BYTES, BYTES_SCHEMA, DIRECTIONS, TIME, TIME_METADATA, SessionRows
@@ -33,11 +33,12 @@ from fastflight.transport.tap import REQUEST_CUTS
 LOG_SCHEMA = pa.schema(
     [
         pa.field("time", TIME, nullable=False),
-        pa.field("direction", pa.dictionary(pa.int8(), pa.string()), nullable=False),
+        pa.field("direction", pa.string(), nullable=False),
         pa.field("data", pa.binary(), nullable=False),
         pa.field("cut", pa.string()),
     ]
 )
+_DIRECTIONS = pa.array(DIRECTIONS)
 # The reason of missing rows that were never to be recorded.
 PAUSED = "not recorded"
 # Ends the cut of a row that waited in the port before the line was opened. The log holds the time at which it was read.
@@ -49,34 +50,31 @@ COMPLETE = "end of recording"
 LIMIT = "limit reached"
 
 
-def log_batch(chunks: Sequence[Chunk], cuts: Mapping[int, str]) -> pa.RecordBatch:
-    """Return chunks as rows of `LOG_SCHEMA`. `cuts` maps chunk numbers to their cuts."""
-    codes = pa.array([DIRECTIONS.index(chunk.direction) for chunk in chunks], pa.int8())
+def log_columns(chunks: Sequence[Chunk], cuts: Mapping[int, str]) -> Columns:
+    """Return chunks as columns of `LOG_SCHEMA`. `cuts` maps chunk numbers to their cuts."""
     cuts = {**cuts, **{chunk.seq: cuts.get(chunk.seq, "") + WAITED for chunk in chunks if chunk.waited}}
-    columns = [
-        pa.array([chunk.time_ns // 1000 for chunk in chunks], TIME),
-        pa.DictionaryArray.from_arrays(codes, pa.array(DIRECTIONS)),
-        pa.array([chunk.data for chunk in chunks], pa.binary()),
-        pa.array([cuts.get(chunk.seq) for chunk in chunks], pa.string())
-        if cuts
-        else pa.nulls(len(chunks), pa.string()),
+    return [
+        [chunk.time_ns // 1000 for chunk in chunks],
+        [chunk.direction for chunk in chunks],
+        [chunk.data for chunk in chunks],
+        [cuts.get(chunk.seq) for chunk in chunks] if cuts else [None] * len(chunks),
     ]
+
+
+def log_batch(chunks: Sequence[Chunk], cuts: Mapping[int, str]) -> pa.RecordBatch:
+    """As `log_columns`, as a batch of `LOG_SCHEMA`."""
+    columns = [pa.array(*each) for each in zip(log_columns(chunks, cuts), LOG_SCHEMA.types, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=LOG_SCHEMA)
 
 
 def chunks_of(rows: NumberedRows) -> Iterator[Chunk]:
-    """Yield the chunks that `log_batch` made rows of."""
+    """Yield the chunks that `log_columns` made rows of."""
     columns = ("time", "direction", "data", "cut")
     times, ways, data, cuts = (rows.batch.column(name) for name in columns)
     values = zip(times.view(pa.int64()).to_pylist(), ways.to_pylist(), data.to_pylist(), cuts.to_pylist(), strict=True)
     for seq, (time, way, content, cut) in enumerate(values, rows.first):
         reason = cut or ""
         yield Chunk(seq, time * 1000, way, content, reason.removesuffix(WAITED), waited=reason.endswith(WAITED))
-
-
-def format_damage(damage: Damage) -> str:
-    """Return the place of damage in the files of a recording as text."""
-    return f"{damage.file} at byte {damage.offset}: {damage.bytes} bytes"
 
 
 def microseconds(time: datetime | None) -> int | None:
@@ -204,11 +202,10 @@ class _Lines:
 
     def add(self, first: int, batch: pa.RecordBatch, *, waited: bool) -> Lot:
         times = batch.column("time").view(pa.int64()).to_pylist()
-        codes = batch.column("direction").indices.to_pylist()
-        data = batch.column("data").to_pylist()
+        ways, data = batch.column("direction").to_pylist(), batch.column("data").to_pylist()
         return self._rows.feed(
-            Chunk(first + i, time * 1000, DIRECTIONS[code], data, waited=waited and not i)  # type: ignore[arg-type]
-            for i, (time, code, data) in enumerate(zip(times, codes, data, strict=True))
+            Chunk(first + i, time * 1000, way, data, waited=waited and not i)
+            for i, (time, way, data) in enumerate(zip(times, ways, data, strict=True))
         )
 
     def missed(self, gap: Gap) -> Lot:
@@ -286,10 +283,10 @@ class _ChunkRows:
             return []
         seq = np.concatenate([np.arange(first, first + batch.num_rows, dtype=np.uint64) for first, batch in waiting])
         time = _concat([batch.column("time") for _, batch in waiting])
-        codes = _concat([batch.column("direction").indices for _, batch in waiting])
+        codes = _concat([pc.index_in(batch.column("direction"), _DIRECTIONS) for _, batch in waiting]).cast(pa.int8())
         data = _concat([batch.column("data") for _, batch in waiting])
         self._count(codes, data)
-        direction = pa.DictionaryArray.from_arrays(codes, pa.array(DIRECTIONS))
+        direction = pa.DictionaryArray.from_arrays(codes, _DIRECTIONS)
         whole = pa.RecordBatch.from_arrays([pa.array(seq), time, direction, data], schema=BYTES_SCHEMA)
         batch = whole.select(self.schema.names)
         step = self._request.batch_rows

@@ -19,13 +19,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-import pyarrow as pa
 import structlog
 
 from fastflight.device import Device
 from fastflight.errors import FastFlightError, SequenceConflict
-from fastflight.log import Log, Ticket
-from fastflight.sources.recorded_rows import log_batch
+from fastflight.log import Columns, Log, Ticket
+from fastflight.sources.recorded_rows import log_columns
 from fastflight.sources.session_lines import BEGAN, BEGAN_AT_LINE
 from fastflight.transport.chunk_buffer import KEPT_BYTES, Chunk, Gap
 
@@ -110,7 +109,7 @@ class Recorder:
         for chunks in _runs(self._reader.rest()):
             try:
                 ticket = self._log.append(
-                    self._batch(chunks), expected=self._expected, first=chunks[0].seq, paused_until=self._start
+                    self._columns(chunks), expected=self._expected, first=chunks[0].seq, paused_until=self._start
                 )
             except FastFlightError as error:
                 log.warning("the end was not recorded", device=self.device.name, error=str(error))
@@ -124,7 +123,7 @@ class Recorder:
         for chunks in _runs(items):
             try:
                 ticket = await self._log.aappend(
-                    self._batch(chunks), expected=self._expected, first=chunks[0].seq, paused_until=self._start
+                    self._columns(chunks), expected=self._expected, first=chunks[0].seq, paused_until=self._start
                 )
             except SequenceConflict:
                 # An earlier lot has failed meanwhile. `_settle` reports that, and both are taken from the tap again.
@@ -137,12 +136,12 @@ class Recorder:
                 raise
             self._appended(chunks, ticket)
 
-    def _batch(self, chunks: list[Chunk]) -> pa.RecordBatch:
+    def _columns(self, chunks: list[Chunk]) -> Columns:
         cuts = {chunk.seq: chunk.cut for chunk in chunks if chunk.cut}
         if not self._begun:
             begins_line = self.device.tap.reader(seq=chunks[0].seq, counts_missed=False).begins_line
             cuts[chunks[0].seq] = BEGAN_AT_LINE if begins_line else BEGAN
-        return log_batch(chunks, cuts)
+        return log_columns(chunks, cuts)
 
     def _appended(self, chunks: list[Chunk], ticket: Ticket) -> None:
         self._pending.append(PendingLot(chunks[0].seq, ticket))

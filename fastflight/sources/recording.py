@@ -23,14 +23,14 @@ from fastflight.log import Extent, LogStatistics, Missing, NumberedRows, Range, 
 from fastflight.service.requests import Recording
 from fastflight.service.source import AsyncReading, DataSource, Estimate, Lot, Noted, Part, Parts, Reading, Takes
 from fastflight.sources.reading import abegin, begin
-from fastflight.sources.recorded_rows import PAUSED, Replay, chunks_of, format_damage, microseconds
+from fastflight.sources.recorded_rows import PAUSED, Replay, chunks_of, microseconds
 from fastflight.sources.session_lines import LINE_CUTS
 
 log = structlog.get_logger(__name__)
 
 # The size of a lot: enough to make the switch to a thread cheap, and little enough to hold in memory.
 LOT_BYTES = 2 * 1024 * 1024
-# The stored size that is worth a stream of its own: a segment.
+# The stored size that is worth a stream of its own.
 PART_BYTES = 64 * 1024 * 1024
 # How far the row before a range that the device sent is looked for. What was sent to the device stands between.
 LOOK_BACK_ROWS = 64
@@ -47,7 +47,7 @@ class Readable(Protocol):
 
     def extents(self, wanted: Range = ...) -> list[Extent]: ...
 
-    def stored(self, wanted: Range = ..., limit: int | None = None) -> StoredRows: ...
+    def stored(self, wanted: Range = ..., limit: int | None = None) -> StoredRows | None: ...
 
 
 class ReadableStore(Protocol):
@@ -215,7 +215,7 @@ def _lots(replay: Replay, log: Readable, range_: Range) -> Generator[Lot, None, 
             if size >= LOT_BYTES or count >= LOT_ITEMS:
                 yield lot
                 lot, size, count = [], 0, 0
-    replay.damage = [format_damage(each) for each in log.statistics().damage]
+    replay.damage = list(log.statistics().damage)
     yield lot + replay.finish()
 
 

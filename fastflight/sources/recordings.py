@@ -25,8 +25,8 @@ import structlog
 from fastflight.device import Device, Inventory
 from fastflight.errors import RequestError, StorageError, TransportError, UnknownName
 from fastflight.log import Extent, Log, LogStatistics, Retention, Store
-from fastflight.log.disk import Disk
-from fastflight.sources.recorded_rows import LOG_SCHEMA, format_damage, log_batch
+from fastflight.log.disk import LocalDisk
+from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
 from fastflight.sources.recorder import Recorder
 from fastflight.sources.recording import Readable, ReadableStore, SharedLogs
 from fastflight.sources.tidying import Tidying
@@ -44,8 +44,6 @@ STORE_SYNC_MS = 100.0
 # SPARE_NUMBERS is the least distance, in case the clock was set back.
 NUMBERS_PER_SECOND = 1_000_000
 SPARE_NUMBERS = 65_536
-# Damaged places named in one line of the log.
-MAX_LOGGED_PLACES = 10
 # Time limit for storing the last lot of a recorder; after it the disk counts as not answering.
 END_SECONDS = 10.0
 # The same for all recorders of a server that ends, and for the store. Service managers kill a process later than that.
@@ -64,7 +62,8 @@ class RecordingStatus:
     `state`: `recording`, `recording failed: ` and the reason, or `kept` while no rows are added (a server of a cluster
     also says `unknown: ` and the reason, if the one that owns the device gives no answer). `lost`: the number of
     chunks that are missing from `first_seq` on; reading reports them as gaps. `failures`: tries that failed since this
-    server began to record. `damage`: places in the files that cannot be read. `waiting`: in a cluster, the rows that
+    server began to record. `damage`: damaged places that reading has
+    found since the server began. `waiting`: in a cluster, the rows that
     this server has recorded and not handed over yet.
     """
 
@@ -100,7 +99,7 @@ def status_of(name: str, statistics: LogStatistics, recorder: Recorder | None = 
         _utc(statistics.last_time),
         statistics.lost,
         recorder.failures if recorder is not None else 0,
-        tuple(map(format_damage, statistics.damage)),
+        statistics.damage,
     )
 
 
@@ -147,7 +146,7 @@ class Recordings:
         sync_ms: int = SYNC_MS,
         retention: Retention | None = None,
         holder: str = "",
-        disk: Disk | None = None,
+        disk: LocalDisk | None = None,
         numbered: bool = False,
         shared: SharedLogs | None = None,
     ) -> None:
@@ -164,10 +163,6 @@ class Recordings:
         self._logs: ReadableStore = self.store if shared is None else shared
         if not self.store.is_private:
             log.warning("other users may look into the folder of recordings", folder=str(folder), hint="chmod 700")
-        damage = [format_damage(each) for each in self.store.statistics().damage if not each.torn]
-        if damage:
-            places, more = damage[:MAX_LOGGED_PLACES], len(damage[MAX_LOGGED_PLACES:])
-            log.warning("recordings are damaged", places=places, more=more)
         self.folder = folder
         self._inventory = inventory
         self._recorders: dict[str, _RunningRecorder] = {}

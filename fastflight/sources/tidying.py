@@ -1,4 +1,4 @@
-"""A thread that keeps recordings small: it deletes what retention no longer covers, and compacts old segments."""
+"""A thread that keeps recordings small: it deletes what retention no longer covers, and compacts their tail."""
 
 from __future__ import annotations
 
@@ -13,17 +13,12 @@ from fastflight.sources.recording import SharedLogs
 
 log = structlog.get_logger(__name__)
 
-# How often the store deletes what retention no longer covers, and compacts old segments to Parquet.
+# How often the store deletes what retention no longer covers, and compacts its tail.
 TIDY_SECONDS = 60.0
-# Compacting starts at this many closed segments, of 64 MB or an hour each, so that it joins the rows of slow boards.
-COMPACT_SEGMENTS = 16
 # Compacting shares the interpreter's lock with the reading of every line, so it rests after each WORK_SECONDS of
-# processor time, for REST_PER_WORK times as long. With a fifth of a core it compacts in a quarter of an hour what a
-# thousand boards record in an hour. The more segments wait the shorter it rests, down to LEAST_REST_PER_WORK: traffic
-# that is recorded faster than it is compacted would fill memory and disk.
+# processor time, for REST_PER_WORK times as long. With a fifth of a core it compacts what a thousand boards record.
 WORK_SECONDS = 0.005
 REST_PER_WORK = 4.0
-LEAST_REST_PER_WORK = 1.0
 
 
 class Tidying:
@@ -44,7 +39,7 @@ class Tidying:
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread. A compaction in progress is abandoned, and its segments stay as they are."""
+        """End the thread. A compaction in progress is abandoned, and what it has not replaced stays as it is."""
         self._closing.set()
         self._thread.join()
 
@@ -58,7 +53,7 @@ class Tidying:
             self.tidy()
 
     def tidy(self) -> None:
-        """Delete what retention no longer covers, and compact if enough segments are closed.
+        """Delete what retention no longer covers, and compact the tail if that is worth it.
 
         A failure is logged, and the next call tries again.
         """
@@ -66,8 +61,7 @@ class Tidying:
             swept, made = self._store.sweep(), 0
             if self._shared is not None:
                 swept += self._shared.sweep()
-            if len(self._kept.closed_segments()) >= COMPACT_SEGMENTS:
-                made = len(compact(self._kept, self._rest))
+            made = len(compact(self._kept, self._rest))
         except Stopped:
             return
         except Exception as error:  # the edge of the thread: what fails now may work in a minute
@@ -84,11 +78,7 @@ class Tidying:
         # Processor time, not wall time: if many threads want the interpreter's lock, most of that is waiting.
         worked = time.thread_time() - self._rested_at
         due = worked >= WORK_SECONDS
-        if self._closing.wait(worked * self._rest_per_work()) if due else self._closing.is_set():
+        if self._closing.wait(worked * REST_PER_WORK) if due else self._closing.is_set():
             raise Stopped("the recordings are closed")
         if due:
             self._rested_at = time.thread_time()
-
-    def _rest_per_work(self) -> float:
-        waiting = max(len(self._kept.closed_segments()), COMPACT_SEGMENTS)
-        return max(REST_PER_WORK * COMPACT_SEGMENTS / waiting, LEAST_REST_PER_WORK)

@@ -1,4 +1,4 @@
-"""The log with segments of different sizes, so that one suite runs over each of them."""
+"""Stores whose rows are where reading may find them, so that one suite runs over each."""
 
 from __future__ import annotations
 
@@ -6,27 +6,46 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import ParamSpec, TypeVar
 
-from fastflight.log import Retention, Store
+import pytest
 
+from fastflight.log import LogReader, Retention, Store, compact
 
-class Engine(Protocol):
-    """Opens the same store again and again."""
-
-    def store(
-        self, retention: Retention | None = None, clock: Callable[[], float] = time.time
-    ) -> contextlib.AbstractContextManager[Store]: ...
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-class EmbeddedEngine:
-    """Segments of `segment_bytes` in a folder."""
+class Engine:
+    """Opens the store in a folder again and again."""
 
-    def __init__(self, folder: Path, segment_bytes: int) -> None:
-        self._folder, self._segment_bytes = folder, segment_bytes
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     @contextlib.contextmanager
     def store(self, retention: Retention | None = None, clock: Callable[[], float] = time.time) -> Iterator[Store]:
-        size = min(self._segment_bytes, 4000) if retention is not None else self._segment_bytes
-        with Store(self._folder, sync_ms=0, segment_bytes=size, retention=retention, clock=clock, ticks=clock) as store:
+        with Store(self._folder, sync_ms=0, retention=retention, clock=clock, ticks=clock) as store:
+            yield store
+
+
+class CompactingEngine(Engine):
+    """The tail is compacted before each look at a log: sorted, or with `file_bytes` 0 to Parquet files."""
+
+    def __init__(self, folder: Path, file_bytes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(folder)
+        self._file_bytes = file_bytes
+        self._monkeypatch = monkeypatch
+
+    @contextlib.contextmanager
+    def store(self, retention: Retention | None = None, clock: Callable[[], float] = time.time) -> Iterator[Store]:
+        def compact_before(look: Callable[P, T]) -> Callable[P, T]:
+            def compact_and_look(*arguments: P.args, **named: P.kwargs) -> T:
+                compact(store, file_bytes=self._file_bytes, least=1)
+                return look(*arguments, **named)
+
+            return compact_and_look
+
+        with super().store(retention, clock) as store, self._monkeypatch.context() as patch:
+            for name in ("read", "statistics", "extents", "stored"):
+                patch.setattr(LogReader, name, compact_before(getattr(LogReader, name)))
             yield store

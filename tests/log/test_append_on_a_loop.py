@@ -11,9 +11,8 @@ import pytest
 
 from fastflight.errors import SequenceConflict, StorageError
 from fastflight.log import Appended, Log, Store
-from fastflight.log import committer as committer_module
-from fastflight.log.disk import File, LocalDisk
-from tests.log.disks import FailingDisk, MemoryDisk
+from fastflight.log import writer as writer_module
+from tests.log.disks import FailingDisk
 from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
 
 
@@ -42,13 +41,13 @@ def test_append_and_aappend_take_the_same() -> None:
 def test_the_loop_goes_on_while_the_disk_does_not(tmp_path: Path) -> None:
     stuck = threading.Event()
 
-    class SlowDisk(LocalDisk):
-        def create(self, name: str) -> File:
+    def fails(call: str, name: str) -> int:
+        if call == "sync":
             stuck.wait(10)
-            return super().create(name)
+        return 0
 
     async def main() -> None:
-        store = Store(tmp_path, sync_ms=0, disk=SlowDisk(tmp_path))
+        store = Store(tmp_path, sync_ms=0, disk=FailingDisk(tmp_path, fails))
         log = store.open("demo", SCHEMA)
         tickets = [await log.aappend(batch_of("demo", i, 1)) for i in range(10)]
         waiting = [asyncio.ensure_future(_result(ticket)) for ticket in tickets]
@@ -71,7 +70,7 @@ async def _result(ticket: object) -> object:
 
 
 def test_without_room_an_append_awaits_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(committer_module, "MAX_WAITING_BYTES", 1)
+    monkeypatch.setattr(writer_module, "MAX_WAITING_BYTES", 1)
 
     async def main() -> None:
         with Store(tmp_path, sync_ms=1) as store:
@@ -85,7 +84,7 @@ def test_without_room_an_append_awaits_it(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_failure_reaches_everyone_who_waits(tmp_path: Path) -> None:
     async def main() -> None:
-        disk = FailingDisk(MemoryDisk(), lambda call, name: 28 if call == "write" else 0)
+        disk = FailingDisk(tmp_path, lambda call, name: 28 if call == "write" else 0)
         with Store(tmp_path, sync_ms=10_000, disk=disk) as store:
             tickets = [await store.open(name, SCHEMA).aappend(batch_of(name, 0, 1)) for name in "abc"]
             waiting = [asyncio.ensure_future(_result(ticket)) for ticket in tickets]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from collections.abc import Iterator
@@ -10,37 +11,38 @@ from typing import Any
 
 import pytest
 
-from fastflight.log import Store, compact
+from fastflight.log import Retention, Store, compact
+from fastflight.log.database import prepare
+from fastflight.log.disk import LocalDisk
 from tests.log.rows import SCHEMA, batch_of
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a folder cannot be opened there")
-def test_an_append_is_acknowledged_when_the_system_has_it_on_the_medium(
+def test_a_file_is_on_the_medium_before_the_rows_it_replaces_are_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A process that is killed loses nothing of what the system holds: only a power cut would show what was not synced.
     on_medium: dict[int, int] = {}
+    sync = os.fsync
 
-    def watched(name: str) -> None:
-        sync = getattr(os, name)
+    def synced(descriptor: int) -> None:
+        sync(descriptor)
+        state = os.fstat(descriptor)
+        on_medium[state.st_ino] = state.st_size
 
-        def synced(descriptor: int) -> None:
-            sync(descriptor)
-            state = os.fstat(descriptor)
-            on_medium[state.st_ino] = state.st_size
-
-        monkeypatch.setattr(os, name, synced)
-
-    for name in ("fsync", "fdatasync"):
-        if hasattr(os, name):
-            watched(name)
+    monkeypatch.setattr(os, "fsync", synced)
     with Store(tmp_path, sync_ms=0) as store:
-        log = store.open("a", SCHEMA)
-        for first in range(3):
-            log.append(batch_of("a", first, 1)).result()
-            (segment,) = tmp_path.glob("*.seg")
-            assert on_medium[segment.stat().st_ino] == segment.stat().st_size
-        assert tmp_path.stat().st_ino in on_medium
+        store.open("a", SCHEMA).append(batch_of("a", 0, 100)).result()
+        (name,) = compact(store, file_bytes=0, least=1)
+    assert on_medium[(tmp_path / name).stat().st_ino] == (tmp_path / name).stat().st_size
+    assert tmp_path.stat().st_ino in on_medium
+
+
+def test_sqlite_syncs_each_transaction(tmp_path: Path) -> None:
+    with contextlib.closing(LocalDisk(tmp_path).connect(writing=True)) as connection:
+        prepare(connection)
+        asked = [connection.execute(f"pragma {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+        assert asked == ["wal", 2]
 
 
 def mode_of(path: Path) -> int:
@@ -66,11 +68,12 @@ class TestRights:
     def test_recordings_are_for_their_owner_alone(self, tmp_path: Path) -> None:
         folder = tmp_path / "recordings"
         appended(folder).close()
-        with appended(folder, segment_bytes=1) as store:
-            assert compact(store) and store.is_private
+        with appended(folder, retention=Retention(max_bytes=10**9)) as store:
+            assert compact(store, file_bytes=0, least=1) and store.is_private
             store.open("b", SCHEMA).append(batch_of("b", 0, 3)).result()
-        modes = {path.name.rpartition(".")[2]: mode_of(path) for path in folder.iterdir()}
-        assert modes == dict.fromkeys(("seg", "idx", "parts", "parquet", "lock"), 0o600)
+            list(store.log("b").read())
+            modes = {path.name.rpartition(".")[2]: mode_of(path) for path in folder.iterdir()}
+        assert modes == dict.fromkeys(("db", "db-wal", "db-shm", "parquet", "lock", "reserve"), 0o600)
         assert mode_of(folder) == 0o700
 
     def test_a_folder_that_others_may_read_is_closed_to_them(self, tmp_path: Path) -> None:
@@ -89,4 +92,4 @@ class TestRights:
         with appended(tmp_path) as store:
             assert not store.is_private
         assert mode_of(tmp_path) == 0o755 and mode_of(tmp_path / "notes.txt") == 0o644
-        assert {mode_of(path) for path in tmp_path.glob("*.seg")} == {0o600}
+        assert {mode_of(path) for path in tmp_path.glob("recordings.db*")} == {0o600}

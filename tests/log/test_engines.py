@@ -1,4 +1,4 @@
-"""What the log does, whether it has one segment or many."""
+"""The log as its users see it, wherever its rows are."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ import pytest
 
 from fastflight.errors import DataError, RequestError, SequenceConflict, Stopped, UnknownName
 from fastflight.log import Appended, Log, Range, Retention, Store
-from fastflight.log.index import MAX_SEQ
+from fastflight.log.values import MAX_SEQ
 from fastflight.service.requests import Recording
 from fastflight.sources import recording
 from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.session_lines import BEGAN
 from fastflight.transport.chunk_buffer import Chunk
-from tests.log.engines import EmbeddedEngine, Engine
+from tests.log.engines import CompactingEngine, Engine
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers, time_of
 from tests.sources.test_session_rows import told
 from tests.support.source_items import items
 
 
-@pytest.fixture(params=["one segment", "many segments"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
-    return EmbeddedEngine(tmp_path, 4000 if "many" in request.param else 1 << 20)
+@pytest.fixture(params=["as appended", "sorted", "in files"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    if request.param == "as appended":
+        return Engine(tmp_path)
+    return CompactingEngine(tmp_path, 0 if request.param == "in files" else 1 << 20, monkeypatch)
 
 
 def filled(store: Store, name: str = "demo", rows: int = 100, lot: int = 10) -> Log:

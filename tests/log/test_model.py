@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from fastflight.errors import SequenceConflict, StorageError
 from fastflight.log import Range, Store, StoreReader, compact
-from tests.log.disks import FailingDisk, MemoryDisk
+from tests.log.disks import FailingDisk
 from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers, time_of
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -25,7 +25,6 @@ class LogMachine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
-        self.memory = MemoryDisk()
         self.failing = False
         # name: the rows that are kept, the first one that is not trimmed, the next number
         self.rows: dict[str, set[int]] = {}
@@ -34,8 +33,9 @@ class LogMachine(RuleBasedStateMachine):
         self._open()
 
     def _open(self) -> None:
-        disk = FailingDisk(self.memory, lambda call, name: errno.ENOSPC if self.failing and call == "write" else 0)
-        self.store = Store(self.folder, sync_ms=0, segment_bytes=1200, disk=disk)
+        disk = FailingDisk(self.folder, lambda call, name: errno.ENOSPC if self.failing and call == "write" else 0)
+        self.store = Store(self.folder, sync_ms=0, disk=disk)
+        self.reader = StoreReader(self.folder)
 
     @rule(name=NAMES, rows=st.integers(1, 6), skip=st.sampled_from([0, 0, 0, 3]))
     def append(self, name: str, rows: int, skip: int) -> None:
@@ -70,9 +70,9 @@ class LogMachine(RuleBasedStateMachine):
     def sweep(self) -> None:
         self.store.sweep()
 
-    @rule()
-    def compact(self) -> None:
-        compact(self.store)
+    @rule(file_bytes=st.sampled_from([0, 1 << 20]))
+    def compact(self, file_bytes: int) -> None:
+        compact(self.store, file_bytes=file_bytes, least=1)
 
     @rule()
     def open_again(self) -> None:
@@ -81,13 +81,15 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(torn=st.binary(max_size=90))
     def kill(self, torn: bytes) -> None:
-        """The process goes, and leaves a write unfinished."""
-        state = self.memory.state()
+        """The process goes, and leaves a write and a file unfinished."""
+        killed = Path(tempfile.mkdtemp())
+        shutil.copytree(self.folder, killed, dirs_exist_ok=True)
         self.store.close()
-        newest = max((name for name in state if name.endswith(".seg")), default=None)
-        if newest is not None:
-            state[newest] += torn
-        self.memory = MemoryDisk(state)
+        shutil.rmtree(self.folder)
+        self.folder = killed
+        with open(killed / "recordings.db-wal", "ab") as wal:
+            wal.write(torn)
+        (killed / "999999999999.parquet").write_bytes(torn)
         self._open()
 
     @invariant()
@@ -108,7 +110,7 @@ class LogMachine(RuleBasedStateMachine):
             wanted = {
                 seq for seq in self.rows[name] if start <= seq < start + length and seq >= self.first.get(name, 0)
             }
-            for log in (self.store.log(name), StoreReader(self.folder, disk=self.memory).log(name)):
+            for log in (self.store.log(name), self.reader.log(name)):
                 assert numbers(checked(name, log.read(Range(start, start + length - 1)))) == wanted
                 times = Range(from_time=time_of(start), until_time=time_of(start + length))
                 assert numbers(checked(name, log.read(times))) == wanted

@@ -8,15 +8,11 @@ import pytest
 
 from fastflight.errors import StorageError, UnknownName
 from fastflight.log import Store, StoreReader, compact
-from fastflight.log.disk import File
-from tests.log.disks import MemoryDisk, MemoryFile
-from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
-
-SMALL = 2000
+from tests.log.rows import SCHEMA, batch_of, checked, numbers
 
 
 def test_what_is_appended_is_seen(tmp_path: Path) -> None:
-    with Store(tmp_path, sync_ms=0, segment_bytes=SMALL) as store:
+    with Store(tmp_path, sync_ms=0) as store:
         reader = StoreReader(tmp_path)
         assert reader.names() == []
         log = store.open("demo", SCHEMA)
@@ -28,15 +24,16 @@ def test_what_is_appended_is_seen(tmp_path: Path) -> None:
             reader.log("dome")
 
 
-def test_compacting_and_sweeping_under_a_reader(tmp_path: Path) -> None:
-    with Store(tmp_path, sync_ms=0, segment_bytes=SMALL) as store:
+def test_compacting_and_sweeping_under_a_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastflight.log.database.PAGE", 1)
+    with Store(tmp_path, sync_ms=0) as store:
         log = store.open("demo", SCHEMA)
         for first in range(0, 60, 3):
             log.append(batch_of("demo", first, 3)).result()
         seen = StoreReader(tmp_path).log("demo")
         reading = seen.read()
         assert next(reading).first == 0
-        assert compact(store)
+        assert compact(store, file_bytes=0, least=1)
         assert numbers(checked("demo", reading)) == set(range(3, 60))
         reading = seen.read()
         assert next(reading).first == 0
@@ -47,45 +44,38 @@ def test_compacting_and_sweeping_under_a_reader(tmp_path: Path) -> None:
         assert numbers(checked("demo", seen.read())) == {60, 61, 62}
 
 
-def test_a_write_that_is_not_whole_is_not_seen_and_not_damage(tmp_path: Path) -> None:
+def test_reading_does_not_stop_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does a reader that takes its time keep the database from being tidied."""
+    monkeypatch.setattr("fastflight.log.database.PAGE", 2)
     with Store(tmp_path, sync_ms=0) as store:
         log = store.open("demo", SCHEMA)
-        log.append(batch_of("demo", 0, 3)).result()
-    (segment,) = tmp_path.glob("*.seg")
-    whole = segment.read_bytes()
-    reader = StoreReader(tmp_path)
-    assert numbers(reader.log("demo").read()) == {0, 1, 2}
-    segment.write_bytes(whole + whole[64:-8])
-    assert numbers(reader.log("demo").read()) == {0, 1, 2}
-    assert missing(reader.log("demo").read()) == [] and reader.damage() == []
-    assert segment.read_bytes() == whole + whole[64:-8]
-
-
-def test_what_is_written_while_a_reader_looks_is_not_damage(tmp_path: Path) -> None:
-    """The file grows by a record and a half whenever the reader asks for its size."""
-    written = MemoryDisk()
-    with Store(tmp_path, sync_ms=0, disk=written) as store:
         for first in range(0, 60, 3):
-            store.open("demo", SCHEMA).append(batch_of("demo", first, 3)).result()
-    ((name, whole),) = [(name, data) for name, data in written.state().items() if name.endswith(".seg")]
-    step = len(whole) * 3 // 40
-
-    class Growing(MemoryFile):
-        def size(self) -> int:
-            there = self._inode.cached
-            there += whole[len(there) : len(there) + step]
-            return len(there)
-
-    class Folder(MemoryDisk):
-        def open(self, name: str, *, writing: bool = False) -> File:
-            return Growing(self, self._entries[name])
-
-    folder = Folder({name: whole[:step]})
-    while len(folder.state()[name]) < len(whole):
-        assert StoreReader(tmp_path, disk=folder).damage() == []
-    assert numbers(StoreReader(tmp_path, disk=folder).log("demo").read()) == set(range(60))
+            log.append(batch_of("demo", first, 3)).result()
+        reading = StoreReader(tmp_path).log("demo").read()
+        assert next(reading).first == 0
+        for first in range(60, 1200, 3):
+            log.append(batch_of("demo", first, 3)).result()
+        assert (tmp_path / "recordings.db-wal").stat().st_size < 8_000_000
+        assert numbers(checked("demo", reading)) == set(range(6, 60))
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         StoreReader(tmp_path / "nothing").names()
+
+
+def test_a_folder_without_recordings(tmp_path: Path) -> None:
+    reader = StoreReader(tmp_path)
+    assert reader.names() == [] and not list(tmp_path.iterdir())
+    with pytest.raises(UnknownName):
+        reader.log("demo")
+
+
+def test_a_folder_is_read_after_its_writer_was_closed(tmp_path: Path) -> None:
+    with Store(tmp_path, sync_ms=0) as store:
+        store.open("demo", SCHEMA).append(batch_of("demo", 0, 3)).result()
+    before = sorted(path.name for path in tmp_path.iterdir())
+    reader = StoreReader(tmp_path)
+    assert numbers(checked("demo", reader.log("demo").read())) == {0, 1, 2}
+    reader.close()
+    assert {"recordings.db", "writer.lock"} <= set(before)

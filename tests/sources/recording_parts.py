@@ -1,4 +1,4 @@
-"""A device that is nothing but its tap, and a store in memory whose disk fails on request."""
+"""A device that is nothing but its tap, and a store whose disk fails on request."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fastflight.sources.recorded_rows import LOG_SCHEMA
 from fastflight.sources.recorder import Recorder
 from fastflight.transport.chunk_buffer import KEPT_BYTES
 from fastflight.transport.tap import Tap
-from tests.log.disks import FailingDisk, MemoryDisk
+from tests.log.disks import FailingDisk
 
 # For waits that end as soon as something happens; reached only when it does not.
 SOON = 20.0
@@ -46,11 +46,11 @@ class RecordedLine:
 
 
 class Disk(FailingDisk):
-    """Memory, with an errno for all writes while `broken` is set."""
+    """A folder, with an errno for all writes while `broken` is set."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.broken = 0
-        super().__init__(MemoryDisk(), lambda call, name: self.broken if call in ("write", "sync", "create") else 0)
+        super().__init__(folder, lambda call, name: self.broken if call in ("write", "sync") else 0)
 
     def fill(self) -> None:
         self.broken = errno.ENOSPC
@@ -59,13 +59,13 @@ class Disk(FailingDisk):
 class SlowDisk(Disk):
     """One that writes only while it `goes_on`; `asked` once it does not."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         self.goes_on, self.asked = threading.Event(), threading.Event()
         self.goes_on.set()
-        super().__init__()
+        super().__init__(folder)
 
     def step(self, call: str, name: str) -> None:
-        if not self.goes_on.is_set():
+        if call in ("write", "sync") and not self.goes_on.is_set():
             self.asked.set()
             self.goes_on.wait(SOON)
         super().step(call, name)
@@ -74,7 +74,7 @@ class SlowDisk(Disk):
 @contextlib.contextmanager
 def recording(folder: Path, line: RecordedLine, disk: Disk | None = None) -> Iterator[tuple[Recorder, Store]]:
     """A recorder on a store of its own."""
-    with Store(folder, sync_ms=0, disk=disk or Disk()) as store:
+    with Store(folder, sync_ms=0, disk=disk or Disk(folder)) as store:
         kept_in = store.open(line.name, LOG_SCHEMA)
         yield Recorder(cast(Device, line), kept_in, 0.0), store
 

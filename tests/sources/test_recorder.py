@@ -109,7 +109,7 @@ def test_whether_a_recording_begins_with_a_line_is_recorded(
 def test_a_disk_that_fails_for_a_while_costs_nothing_that_the_tap_still_has(
     tmp_path: Path, number: int, says: str
 ) -> None:
-    line, disk = RecordedLine(), Disk()
+    line, disk = RecordedLine(), Disk(tmp_path)
     with recording(tmp_path, line, disk) as (recorder, store):
 
         async def main() -> None:
@@ -132,7 +132,7 @@ def test_a_disk_that_fails_for_a_while_costs_nothing_that_the_tap_still_has(
 
 
 def test_what_the_tap_let_go_of_while_the_disk_was_full_is_missing(tmp_path: Path) -> None:
-    line, disk = RecordedLine(kept_bytes=2 * (1 + CHUNK_BYTES)), Disk()
+    line, disk = RecordedLine(kept_bytes=2 * (1 + CHUNK_BYTES)), Disk(tmp_path)
     with recording(tmp_path, line, disk) as (recorder, store):
 
         async def main() -> None:
@@ -157,7 +157,7 @@ def test_what_the_tap_let_go_of_while_the_disk_was_full_is_missing(tmp_path: Pat
 
 
 def test_a_disk_that_stays_full_does_not_keep_the_recorder_from_ending(tmp_path: Path) -> None:
-    line, disk = RecordedLine(), Disk()
+    line, disk = RecordedLine(), Disk(tmp_path)
     with recording(tmp_path, line, disk) as (recorder, store):
         disk.fill()
         line.tap.feed("rx", b"a")
@@ -167,8 +167,8 @@ def test_a_disk_that_stays_full_does_not_keep_the_recorder_from_ending(tmp_path:
 
 def test_what_waits_for_room_when_the_loop_ends_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A disk that is slow in the moment in which the server is told to end."""
-    monkeypatch.setattr("fastflight.log.committer.MAX_WAITING_BYTES", 1)
-    line, disk = RecordedLine(), SlowDisk()
+    monkeypatch.setattr("fastflight.log.writer.MAX_WAITING_BYTES", 1)
+    line, disk = RecordedLine(), SlowDisk(tmp_path)
     with recording(tmp_path, line, disk) as (recorder, store):
 
         async def main() -> None:
@@ -213,8 +213,10 @@ STEPS = st.lists(
 @settings(deadline=None, max_examples=40)
 @given(steps=STEPS, keeps=st.integers(1, 8))
 def test_every_number_is_a_row_or_missing_whatever_happens(steps: list[int | str], keeps: int) -> None:
-    line, disk = RecordedLine(keeps * (1 + CHUNK_BYTES)), Disk()
-    with TemporaryDirectory() as folder, recording(Path(folder), line, disk) as (recorder, store):
+    line = RecordedLine(keeps * (1 + CHUNK_BYTES))
+    with TemporaryDirectory() as folder, recording(Path(folder), line) as (recorder, store):
+        disk = store.disk
+        assert isinstance(disk, Disk)
 
         async def main() -> None:
             running = asyncio.ensure_future(recorder.run())

@@ -17,7 +17,6 @@ from fastflight.sources.recorded_rows import LOG_SCHEMA, Replay, log_batch
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.session_rows import DIRECTIONS, SessionRows
 from fastflight.transport.chunk_buffer import Chunk, Gap
-from tests.log.disks import MemoryDisk
 from tests.support.session_oracle import (
     FORMATS,
     SCHEMA,
@@ -92,7 +91,7 @@ def test_a_range_of_a_stored_recording(format: str, data: st.DataObject) -> None
     items = data.draw(traffic(format, recorded=True).map(as_stored))
     keys, bounds = data.draw(KEYS), data.draw(ranges(items))
     request = Recording.model_validate({"name": "demo", **requested(format, keys), **as_times(bounds)})
-    with TemporaryDirectory() as folder, Store(Path(folder), sync_ms=0, disk=MemoryDisk()) as store:
+    with TemporaryDirectory() as folder, Store(Path(folder), sync_ms=0) as store:
         log = store.open("demo", LOG_SCHEMA)
         for item in stored(items, data):
             if isinstance(item, NumberedRows):

@@ -1,0 +1,256 @@
+"""The tables of a folder of recordings, and what is asked of them.
+
+    schemas   the schemas of logs, as Arrow messages
+    logs      a log: its name, its schema, the first number that is not trimmed, and a lower limit of the next one
+    bodies    rows: an Arrow record batch in `data`, or a Parquet file; the crc32 of its bytes
+    batches   a run of rows of one log without a hole, and where they are in a body
+    gaps      numbers of a log that have no rows, and why
+
+A body has columns for the log and the number of each row, so a reader finds out if a batch names the wrong place. `log`
+of a body is null if it has the rows of many logs: what all of them appended in one commit. `ordinal` is the order in
+which bodies were appended; one that replaces others has the last of theirs. `seal` of a batch is a checksum of its row.
+
+All methods raise `sqlite3.Error`. Any thread may use a `Database`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import struct
+import threading
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+from zlib import crc32
+
+import pyarrow as pa
+
+from fastflight.log.disk import DATABASE, LocalDisk
+from fastflight.log.values import BEGINNING, END_OF_TIME, Extent, LogStatistics, Range
+
+# Another number means another layout of the tables.
+VERSION = 1
+TABLES = """
+create table schemas (id integer primary key, message blob not null);
+create table logs (
+    id integer primary key, name text not null unique, schema integer not null, first integer not null,
+    next integer not null
+);
+create table bodies (
+    id integer primary key autoincrement, schema integer not null, log integer, ordinal integer not null,
+    created integer not null, crc integer not null, bytes integer not null, file text, data blob
+);
+create index bodies_by_ordinal on bodies (ordinal);
+create index bodies_by_log on bodies (log) where log is not null;
+create table batches (
+    log integer not null, first integer not null, rows integer not null, first_time integer not null,
+    last_time integer not null, body integer not null, at integer not null, bytes integer not null,
+    seal integer not null
+);
+create index batches_by_log on batches (log, first);
+create table gaps (log integer not null, first integer not null, last integer not null, reason text not null);
+create index gaps_by_log on gaps (log, first);
+"""
+# SQLite moves its log of changes into the tables when it has so many pages of 4 KiB.
+WAL_PAGES = 512
+# Entries that a reader asks for at once.
+PAGE = 512
+
+_ENTRIES = """
+select first, rows, first_time, last_time, body, at, bytes, seal, '' from batches where log = :log and first < :high
+    and first >= coalesce((select max(first) from batches where log = :log and first <= :low), :low)
+union all
+select first, last + 1 - first, 0, 0, 0, 0, 0, 0, reason from gaps where log = :log and first < :high
+    and first >= coalesce((select max(first) from gaps where log = :log and first <= :low), :low)
+order by first limit :limit
+"""
+_STATISTICS = """
+select coalesce(sum(min(rows, first + rows - :first)), 0), coalesce(sum(bytes), 0), min(first_time), max(last_time),
+    (select coalesce(sum(last + 1 - max(first, :first)), 0) from gaps
+        where log = :log and last >= :first and first < :next and reason = 'not recorded')
+from batches where log = :log and first + rows > :first and first < :next
+"""
+_EXTENTS = """
+select min(max(first, :low)), max(min(first + rows, :high)) - 1, sum(min(first + rows, :high) - max(first, :low)),
+    sum(batches.bytes), min(first_time)
+from batches join bodies on bodies.id = body
+where batches.log = :log and first < :high and first + rows > :low and first_time < :stop and last_time >= :start
+group by case when file is null then 0 else body end order by 1
+"""
+_LOGS = """
+select id, name, (select message from schemas where schemas.id = schema), first, max(next,
+    coalesce((select first + rows from batches where log = logs.id order by first desc limit 1), 0),
+    coalesce((select last + 1 from gaps where log = logs.id order by first desc limit 1), 0))
+from logs
+"""
+_SEAL = struct.Struct("<8q")
+
+
+class Entry(NamedTuple):
+    """Numbers of a log that have rows, or none for a `reason`. `at` is the first row in the body."""
+
+    first: int
+    rows: int
+    first_time: int
+    last_time: int
+    body: int = 0
+    at: int = 0
+    bytes: int = 0
+    seal: int = 0
+    reason: str = ""
+
+    @property
+    def end(self) -> int:
+        """The number after its last row."""
+        return self.first + self.rows
+
+
+class LogRow(NamedTuple):
+    """A log: its number in the tables, its schema as a message, the first number not trimmed, and the next one."""
+
+    id: int
+    name: str
+    schema: bytes
+    first: int
+    next: int
+
+
+class Body(NamedTuple):
+    """A body as it is stored: the crc32 of its bytes, and either the name of a file or the bytes."""
+
+    crc: int
+    file: str | None
+    data: bytes | None
+
+    def place(self, number: int) -> str:
+        """Name where it is."""
+        return self.file or f"{DATABASE}, body {number}"
+
+
+def seal(log: int, entry: Entry) -> int:
+    """Return the checksum of an entry with rows."""
+    return crc32(_SEAL.pack(log, *entry[:7]))
+
+
+class Database:
+    """The database of a folder. It is opened when it is first asked."""
+
+    def __init__(self, disk: LocalDisk) -> None:
+        self.disk = disk
+        self._free: list[sqlite3.Connection] = []
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection to read from. A statement ends with its last row: do not stop before it."""
+        with self._lock:
+            connection = self._free.pop() if self._free else None
+        if connection is None:
+            connection = self.disk.connect()
+        try:
+            yield connection
+        except BaseException:
+            connection.close()
+            raise
+        with self._lock:
+            if not self._closed:
+                self._free.append(connection)
+                return
+        connection.close()
+
+    def close(self) -> None:
+        """Close the connections. Those that are lent are closed when they come back."""
+        with self._lock:
+            self._closed = True
+            free, self._free = self._free, []
+        for connection in free:
+            connection.close()
+
+    def logs(self, name: str | None = None) -> list[LogRow]:
+        """Return all logs, or those of this name: one or none."""
+        with self.reading() as connection:
+            found = connection.execute(_LOGS + " where :name is null or name = :name order by name", {"name": name})
+            return [LogRow(*row) for row in found.fetchall()]
+
+    def entries(self, log: int, low: int, high: int) -> tuple[int, list[Entry]]:
+        """Return the first number of a log that is not trimmed, and entries at one moment.
+
+        They are the first ones with numbers from `low` on and below `high`, in order. A batch whose seal is broken is
+        left out: its numbers are explained by nothing, so they are damaged.
+        """
+        with self.reading() as connection:
+            connection.execute("begin")
+            row = connection.execute("select first from logs where id = ?", (log,)).fetchone()
+            asked = {"log": log, "low": low, "high": high, "limit": PAGE}
+            entries = [Entry(*each) for each in connection.execute(_ENTRIES, asked).fetchall()]
+            connection.execute("commit")
+        found = [each for each in entries if each.end > low and (each.reason or each.seal == seal(log, each))]
+        return row[0] if row is not None else 0, found
+
+    def body(self, number: int) -> Body | None:
+        """Return a body; None if there is none of that number any more."""
+        with self.reading() as connection:
+            row = connection.execute("select crc, file, data from bodies where id = ?", (number,)).fetchone()
+        return Body(*row) if row is not None else None
+
+    def files(self, log: int) -> dict[int, str | None]:
+        """Return the bodies that only this log has, and their files."""
+        with self.reading() as connection:
+            return dict(connection.execute("select id, file from bodies where log = ?", (log,)).fetchall())
+
+    def statistics(self, log: int, first: int, following: int, damaged: Mapping[int, str]) -> LogStatistics:
+        """Return the statistics of a log with the numbers `first` to `following` - 1.
+
+        Its rows in the bodies `damaged` are counted as if they were whole.
+        """
+        places = tuple(damaged[body] for body in self.files(log) if body in damaged) if damaged else ()
+        with self.reading() as connection:
+            values = connection.execute(_STATISTICS, {"log": log, "first": first, "next": following}).fetchone()
+        rows, size, first_time, last_time, paused = values
+        return LogStatistics(
+            rows, size, first, following, first_time, last_time, following - first - rows - paused, places
+        )
+
+    def totals(self) -> tuple[int, int, int]:
+        """Return the number of rows, the bytes and the number of files of all logs."""
+        with self.reading() as connection:
+            rows, size, files = connection.execute(
+                "select (select coalesce(sum(rows), 0) from batches), coalesce(sum(bytes), 0), count(file) from bodies"
+            ).fetchone()
+        return int(rows), int(size), int(files)
+
+    def extents(self, log: int, first: int, following: int, wanted: Range) -> list[Extent]:
+        """Return where the rows of a range are: an extent for each Parquet file, and one for the others."""
+        low = max(first, wanted.from_seq or 0)
+        high = following if wanted.until_seq is None else min(following, wanted.until_seq + 1)
+        start = BEGINNING if wanted.from_time is None else wanted.from_time
+        stop = END_OF_TIME if wanted.until_time is None else wanted.until_time
+        with self.reading() as connection:
+            asked = {"log": log, "low": low, "high": high, "start": start, "stop": stop}
+            return [Extent(*row) for row in connection.execute(_EXTENTS, asked).fetchall()]
+
+
+def prepare(connection: sqlite3.Connection) -> None:
+    """Make the connection of a writer ready, and the tables in a new database."""
+    connection.execute("pragma journal_mode = wal")
+    connection.execute("pragma synchronous = full")
+    connection.execute(f"pragma wal_autocheckpoint = {WAL_PAGES}")
+    (version,) = connection.execute("pragma user_version").fetchone()
+    if version == 0:
+        connection.executescript(f"begin immediate; {TABLES} pragma user_version = {VERSION}; commit")
+    elif version != VERSION:
+        raise sqlite3.DatabaseError("another version of the tables")
+
+
+def schema_id(connection: sqlite3.Connection, message: bytes) -> int:
+    """Return the number of a schema, which is stored if it is new."""
+    found = connection.execute("select id from schemas where message = ?", (message,)).fetchone()
+    if found is None:
+        return connection.execute("insert into schemas (message) values (?)", (message,)).lastrowid or 0
+    return int(found[0])
+
+
+def read_schema(message: bytes) -> pa.Schema:
+    """Return the schema in a message."""
+    return pa.ipc.read_schema(pa.py_buffer(message))
