@@ -199,12 +199,12 @@ class Database:
         with self.reading() as connection:
             return dict(connection.execute("select id, file from bodies where log = ?", (log,)).fetchall())
 
-    def statistics(self, log: int, first: int, following: int, damaged: Mapping[int, str]) -> LogStatistics:
+    def statistics(self, log: int, first: int, following: int, damaged: Mapping[tuple[int, int], str]) -> LogStatistics:
         """Return the statistics of a log with the numbers `first` to `following` - 1.
 
-        Its rows in the bodies `damaged` are counted as if they were whole.
+        Rows in the places that are `damaged`, by log and body, are counted as if they were whole.
         """
-        places = tuple(damaged[body] for body in self.files(log) if body in damaged) if damaged else ()
+        places = tuple(place for (its_log, _), place in list(damaged.items()) if its_log == log)
         with self.reading() as connection:
             values = connection.execute(_STATISTICS, {"log": log, "first": first, "next": following}).fetchone()
         rows, size, first_time, last_time, paused = values

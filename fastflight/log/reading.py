@@ -39,11 +39,13 @@ class Bounds(NamedTuple):
 
 
 class Content:
-    """The bodies of a folder, decoded and verified. Any thread may use it. `damaged` names the damaged ones."""
+    """The bodies of a folder, decoded and verified. Any thread may use it. `damaged` names the places that readings
+    of logs have found damaged, by the log and the body.
+    """
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.damaged: dict[int, str] = {}
+        self.damaged: dict[tuple[int, int], str] = {}
         self._cached: OrderedDict[int, pa.RecordBatch] = OrderedDict()
         self._intact: set[int] = set()
 
@@ -63,9 +65,7 @@ class Content:
                 raise
             data = None  # a bad sector
         rows = codec.decode(data or b"", stored.crc, is_parquet=stored.file is not None)
-        if rows is None:
-            self.damaged[number] = stored.place(number)
-        elif stored.file is None and rows.nbytes <= CACHED_BYTES // 4:
+        if rows is not None and stored.file is None and rows.nbytes <= CACHED_BYTES // 4:
             self._keep(number, rows)
         return rows
 
@@ -142,6 +142,8 @@ class LogReading:
     def _page(self, entries: Sequence[Entry], stop: int) -> Iterator[NumberedRows | Missing]:
         items = self._items
         for entry in entries:
+            if entry.end <= self._at:
+                continue  # of damaged tables
             is_wanted = not entry.reason and items.overlap(entry.first_time, entry.last_time)
             if not is_wanted or entry.first > self._at:
                 yield from self._flush()
@@ -154,7 +156,9 @@ class LogReading:
                 items.skip(end)
             elif (rows := (yield from self._rows(entry))) is None:
                 yield from self._flush()
-                yield from items.damaged(end - 1, self._source.content.place(entry.body))
+                content = self._source.content
+                place = content.damaged[self._log, entry.body] = content.place(entry.body)
+                yield from items.damaged(end - 1, place)
             else:
                 self._waiting.append(rows.slice(first - entry.first, end - first))
                 self._times += entry[2:4]

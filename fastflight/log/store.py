@@ -241,7 +241,7 @@ class Store:
                 commits=self._writer.commits,
                 failed=self._writer.failed,
                 waiting_bytes=self._writer.waiting_bytes,
-                damage=tuple(self.content.damaged.values()),
+                damage=tuple(dict.fromkeys(self.content.damaged.values())),
             )
 
     def close(self) -> None:

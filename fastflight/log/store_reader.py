@@ -80,7 +80,7 @@ class LogReader:
     def _entries(self, low: int, stop: int) -> Iterator[Entry]:
         while page := self._database.entries(self.id, low, stop)[1]:
             yield from page
-            low = page[-1].end
+            low = max(each.end for each in page)
 
     def _is_intact(self, body: int) -> bool:
         try:

@@ -82,7 +82,7 @@ class LogStatistics:
     last_time: int | None
     # Numbers without a row from `first_seq` on, as far as this is known without reading; pauses are not counted.
     lost: int = 0
-    # Damaged places in which only this log has rows, as far as reading has found them.
+    # Damaged places with rows of this log, as far as reading has found them.
     damage: tuple[str, ...] = ()
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import TracebackType
 
 import psutil
+from fastflight.log.compacted import INDEX_NAME, PARQUET_NAME
 
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError
-from fastflight.log.compacted import INDEX_NAME, PARQUET_NAME
 
 MB = 1e6
 # Of samples so close in time each knows what the one before was: they are averaged to so many before a slope is taken.

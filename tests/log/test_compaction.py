@@ -1,0 +1,183 @@
+"""Compaction: the same rows before and after, in files that any tool reads, and nothing lost wherever it fails."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from fastflight.errors import Stopped, StorageError
+from fastflight.log import Range, Store, compact
+from tests.log.disks import FailingDisk
+from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers
+
+
+def filled(store: Store, boards: int = 3, commits: int = 40) -> None:
+    for i in range(commits):
+        tickets = [
+            store.open(f"board{n}", SCHEMA).append(batch_of(f"board{n}", i * 2, 2)) for n in range(boards)
+        ]  # fmt: skip
+        for ticket in tickets:
+            ticket.result()
+
+
+def check(store: Store, rows: int, boards: int = 3) -> None:
+    for n in range(boards):
+        items = list(checked(f"board{n}", store.log(f"board{n}").read()))
+        assert numbers(items) == set(range(rows)) and not missing(items)
+
+
+def test_the_tail_is_sorted_and_stays_in_the_tail(tmp_path: Path) -> None:
+    with Store(tmp_path, sync_ms=5) as store:
+        filled(store, commits=10)
+        assert compact(store) == [] and len(bodies(store)) == 10  # too few to be worth it
+        filled_from(store, 20, 50)
+        assert compact(store) == []
+        assert sorted(log for log, _ in bodies(store)) == [1, 2, 3]
+        check(store, 120)
+        assert store.log("board1").statistics().rows == 120
+
+
+def filled_from(store: Store, first: int, commits: int) -> None:
+    for i in range(commits):
+        for ticket in [
+            store.open(f"board{n}", SCHEMA).append(batch_of(f"board{n}", first + i * 2, 2)) for n in range(3)
+        ]:
+            ticket.result()
+
+
+def bodies(store: Store) -> list[tuple[int | None, str | None]]:
+    with store.content.database.reading() as connection:
+        return connection.execute("select log, file from bodies order by ordinal, id").fetchall()
+
+
+def test_small_bodies_of_a_log_are_joined(tmp_path: Path) -> None:
+    with Store(tmp_path, sync_ms=0) as store:
+        for first in range(0, 140, 2):
+            store.open("board0", SCHEMA).append(batch_of("board0", first, 2)).result()
+            compact(store, least=1)
+        assert len(bodies(store)) < 40
+        check(store, 140, boards=1)
+
+
+def test_any_tool_reads_the_files(tmp_path: Path) -> None:
+    with Store(tmp_path, sync_ms=0) as store:
+        filled(store)
+        log = store.log("board0")
+        log.append(batch_of("board0", 85, 5), first=85).result()
+        made = compact(store, file_bytes=0, least=1)
+        assert len(made) == 3 == len(list(tmp_path.glob("*.parquet")))
+        tables = [pq.read_table(tmp_path / name) for name in made]
+        for table in tables:
+            (name,) = set(table["fastflight.log"].to_pylist())
+            seq = table["fastflight.seq"].to_pylist()
+            assert table.schema.field("fastflight.seq").type == pa.uint64()
+            assert table["data"].to_pylist() == [f"{name}:{n}".encode() for n in seq]
+            assert seq == [*range(80), *range(85, 90)] if name == "board0" else list(range(80))
+        assert missing(checked("board0", log.read())) == [(80, 84, "never written")]
+        assert numbers(log.read(Range(70, 86))) == {*range(70, 80), 85, 86}
+
+
+def test_what_is_worth_a_file_becomes_one(tmp_path: Path) -> None:
+    with Store(tmp_path, sync_ms=0) as store:
+        filled(store)
+        large = store.open("large", PLAIN)
+        times = pa.array([n * 1000 for n in range(2000)], pa.timestamp("us", "UTC"))
+        rows = pa.record_batch([times, pa.array([bytes([n % 251]) * 1000 for n in range(2000)])], schema=PLAIN)
+        large.append(rows).result()
+        (name,) = compact(store)
+        assert pq.read_metadata(tmp_path / name).num_rows == 2000
+        assert next(large.read()).batch.equals(rows)  # type: ignore[union-attr]
+        stored = large.stored()
+        assert (stored.files, stored.end, stored.first, stored.last) == ([tmp_path / name], 2000, 0, 1999)
+        assert stored.whole
+        assert store.log("board0").stored().files == []
+        stored.close()
+
+
+def test_files_of_a_range_and_the_rows_that_are_not_in_files(tmp_path: Path) -> None:
+    with Store(tmp_path, sync_ms=0) as store:
+        log = store.open("a", SCHEMA)
+        for first in range(0, 40, 10):
+            log.append(batch_of("a", first, 10)).result()
+            compact(store, file_bytes=0, least=1)
+        log.append(batch_of("a", 50, 10), first=50).result()
+        files = [tmp_path / f"{number:012d}.parquet" for number in file_numbers(store)]
+        with log.stored() as found:
+            assert (found.files, found.end, found.whole, found.lost) == (files, 50, False, 10)
+        with log.stored(Range(15, 24)) as found:
+            assert (found.files, found.first, found.last, found.whole) == (files[1:3], 15, 24, True)
+        with log.stored(limit=12) as found:
+            assert (found.files, found.last, found.whole) == (files[:2], 11, True)
+        with log.stored(Range(from_time=25_000, until_time=31_000)) as found:
+            assert found.files == files[2:]
+        damaged = bytearray(files[1].read_bytes())
+        damaged[100] ^= 1
+        files[1].write_bytes(damaged)
+    with Store(tmp_path, sync_ms=0) as store, store.log("a").stored() as found:
+        assert (found.files, found.gaps, found.lost) == ([files[0], *files[2:]], 2, 20)
+
+
+def file_numbers(store: Store) -> list[int]:
+    return [int(name[:12]) for _, name in bodies(store) if name]
+
+
+def test_a_file_that_is_read_is_not_deleted(tmp_path: Path) -> None:
+    with Store(tmp_path, sync_ms=0) as store:
+        log = store.open("a", SCHEMA)
+        log.append(batch_of("a", 0, 10)).result()
+        compact(store, file_bytes=0, least=1)
+        log.append(batch_of("a", 10, 10)).result()
+        with log.stored() as found:
+            log.trim(10).result()
+            assert store.sweep() == 0 and found.files[0].exists()
+        assert store.sweep() == 1 and not found.files[0].exists()
+
+
+def test_another_thread_may_end_it(tmp_path: Path) -> None:
+    def enough() -> None:
+        raise Stopped("enough")
+
+    with Store(tmp_path, sync_ms=0) as store:
+        filled(store)
+        with pytest.raises(Stopped):
+            compact(store, enough, file_bytes=0, least=1)
+        check(store, 80)
+        assert not list(tmp_path.glob("*.parquet"))
+    with pytest.raises(Stopped):
+        compact(store)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_a_compaction_that_fails_keeps_the_rows(tmp_path: Path, number: int) -> None:
+    calls, failing = 0, -1
+
+    def fails(call: str, name: str) -> int:
+        nonlocal calls
+        if failing < 0 or call not in ("write", "sync"):
+            return 0
+        calls += 1
+        return number if calls - 1 == failing else 0
+
+    start, failed = 0, True
+    while failed:
+        folder = tmp_path / str(start)
+        folder.mkdir()
+        with Store(folder, sync_ms=0, disk=FailingDisk(folder, fails)) as store:
+            filled(store, commits=5)
+            calls, failing = 0, start
+            try:
+                compact(store, file_bytes=0, least=1)
+            except StorageError as error:
+                assert "on request" not in str(error)
+            failed, failing = calls > start, -1
+            check(store, 10)
+        with Store(folder, sync_ms=0) as store:
+            check(store, 10)
+            assert not list(folder.glob("*.new"))
+            assert {path.name for path in folder.glob("*.parquet")} == {name for _, name in bodies(store) if name}
+        start += 1
+    assert start > 10

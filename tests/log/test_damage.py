@@ -1,0 +1,146 @@
+"""Bytes that changed, or went, anywhere in what is stored: never served, always reported, and the rest is there."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from fastflight.errors import FastFlightError
+from fastflight.log import Range, Store, StoreReader, compact
+from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
+
+LOT, LOTS = 3, 6
+ALL = set(range(LOT * LOTS))
+
+
+def stored(folder: Path, file_bytes: int | None = None) -> Path:
+    """Two logs in a folder whose writer was closed, so that all is in the database, or in files."""
+    with Store(folder, sync_ms=0) as store:
+        for i in range(LOTS):
+            for name in ("a", "b"):
+                store.open(name, SCHEMA).append(batch_of(name, i * LOT, LOT)).result()
+        if file_bytes is not None:
+            compact(store, file_bytes=file_bytes, least=1)
+    return folder
+
+
+def change(folder: Path, statement: str, *values: object) -> None:
+    with sqlite3.connect(folder / "recordings.db") as connection:
+        connection.execute(statement, values)
+    connection.close()
+
+
+def told(folder: Path, name: str = "a") -> tuple[set[int], set[int]]:
+    """The rows that are served, each of them right, and the numbers that are reported as damaged."""
+    items = list(checked(name, StoreReader(folder).log(name).read()))
+    assert all(reason == "damaged" for *_, reason in missing(items))
+    return numbers(items), {n for first, last, _ in missing(items) for n in range(first, last + 1)}
+
+
+@pytest.mark.parametrize("at", [0, 40, 200, -1])
+def test_a_damaged_body_costs_its_rows(tmp_path: Path, at: int) -> None:
+    stored(tmp_path)
+    with sqlite3.connect(tmp_path / "recordings.db") as connection:
+        number, data = connection.execute("select id, data from bodies order by id limit 1 offset 4").fetchone()
+    connection.close()
+    changed = bytearray(data)
+    changed[at] ^= 4
+    change(tmp_path, "update bodies set data = ? where id = ?", bytes(changed), number)
+    served, lost = told(tmp_path)
+    assert (served, lost) == (ALL - {6, 7, 8}, {6, 7, 8})
+    assert told(tmp_path, "b") == (ALL, set())
+    with Store(tmp_path) as store:
+        (gap,) = [item for item in store.log("a").read() if not hasattr(item, "batch")]
+        assert gap.where == f"recordings.db, body {number}"
+        assert store.statistics().damage == (gap.where,)
+
+
+@pytest.mark.parametrize("column", ["first", "rows", "first_time", "last_time", "body", "at", "bytes", "seal"])
+def test_a_damaged_batch_costs_its_rows(tmp_path: Path, column: str) -> None:
+    stored(tmp_path)
+    change(tmp_path, f"update batches set {column} = {column} + 1 where log = 1 and first = 6")
+    served, lost = told(tmp_path)
+    assert served | lost == ALL and served == ALL - {6, 7, 8}
+    timed = Range(from_time=0, until_time=10**9)
+    assert {n for first, last, _ in missing(StoreReader(tmp_path).log("a").read(timed)) for n in (first, last)} == {
+        6,
+        8,
+    }
+
+
+def test_a_batch_that_is_gone_costs_its_rows(tmp_path: Path) -> None:
+    stored(tmp_path)
+    change(tmp_path, "delete from batches where log = 1 and first = 15")
+    change(tmp_path, "delete from batches where log = 1 and first = 3")
+    served, lost = told(tmp_path)
+    # What was appended last is not known to have been there.
+    assert (served, lost) == (ALL - {3, 4, 5, 15, 16, 17}, {3, 4, 5})
+
+
+def test_any_flipped_bit_of_a_parquet_file_costs_at_most_its_rows(tmp_path: Path) -> None:
+    stored(tmp_path, file_bytes=0)
+    for path in sorted(tmp_path.glob("*.parquet")):
+        data = path.read_bytes()
+        for at in range(0, len(data), 7):
+            path.write_bytes(data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :])
+            found = {name: told(tmp_path, name) for name in ("a", "b")}
+            assert sorted(found.values(), key=lambda each: len(each[0])) == [(set(), ALL), (ALL, set())], at
+        path.write_bytes(data)
+    assert told(tmp_path) == (ALL, set())
+
+
+@pytest.mark.parametrize("length", [0, 1, 100, -1])
+def test_a_parquet_file_that_is_cut_off(tmp_path: Path, length: int) -> None:
+    stored(tmp_path, file_bytes=0)
+    path = min(tmp_path.glob("*.parquet"))
+    path.write_bytes(path.read_bytes()[:length])
+    assert sorted(len(told(tmp_path, name)[1]) for name in ("a", "b")) == [0, len(ALL)]
+
+
+def test_a_parquet_file_that_is_gone_costs_its_rows(tmp_path: Path) -> None:
+    with Store(tmp_path, sync_ms=0) as store:
+        for first in range(0, 30, 10):
+            store.open("a", SCHEMA).append(batch_of("a", first, 10)).result()
+            compact(store, file_bytes=0, least=1)
+    files = sorted(tmp_path.glob("*.parquet"))
+    files[1].unlink()
+    assert told(tmp_path) == ({*range(10), *range(20, 30)}, set(range(10, 20)))
+    with Store(tmp_path, sync_ms=0) as store:  # opening changes nothing of that
+        assert missing(checked("a", store.log("a").read())) == [(10, 19, "damaged")]
+        store.log("a").append(batch_of("a", 30, 1)).result()
+    files[0].unlink()
+    with Store(tmp_path, sync_ms=0) as store:  # the oldest: as if retention had deleted it
+        assert missing(checked("a", store.log("a").read(Range(from_seq=0)))) == [(0, 19, "trimmed")] or missing(
+            store.log("a").read(Range(from_seq=0))
+        ) == [(0, 9, "trimmed"), (10, 19, "damaged")]
+        assert store.log("a").next_seq == 31
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_garbage_in_the_database_is_damage_or_a_typed_error(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    stored(tmp_path / "whole", file_bytes=0 if seed % 2 else None)
+    shutil.copytree(tmp_path / "whole", tmp_path / "changed")
+    path = tmp_path / "changed" / "recordings.db"
+    data = bytearray(path.read_bytes())
+    for _ in range(3):
+        at = chance.randrange(len(data))
+        data[at : at + 8] = chance.randbytes(8)
+    path.write_bytes(data)
+    for reader in (lambda: StoreReader(tmp_path / "changed"), lambda: Store(tmp_path / "changed", sync_ms=0)):
+        try:
+            found = reader()
+            try:
+                for name in found.names():
+                    if name in ("a", "b"):
+                        # Each row is the one that its number says, and what is not served is missing.
+                        items = list(checked(name, found.log(name).read(Range(from_seq=0))))
+                        numbers(items)
+            finally:
+                found.close()
+        except FastFlightError as error:
+            assert str(tmp_path) not in str(error)
