@@ -34,9 +34,10 @@ from fastflight_benchmark import ending
 
 SCHEMA = pa.schema([("time", pa.timestamp("us", "UTC")), ("data", pa.binary())])
 LOGS = ("a", "b", "c")
-# Small segments and short groups: many rolls, sweeps and compactions in the short life of a process.
-SEGMENT_BYTES = 256 * 1024
+# Short groups and small files: many sweeps and compactions in the short life of a process.
 SYNC_MS = 2.0
+FILE_BYTES = 64 * 1024
+LEAST_COMMITS = 4
 RETENTION = Retention(max_bytes=8 * 1024 * 1024)
 # Appends that wait for their acknowledgement, per round.
 PIPELINED = 8
@@ -64,7 +65,6 @@ class KillOutcome:
     read: int = 0
     lost: int = 0
     wrong: int = 0
-    torn: int = 0
     compactions: int = 0
     restart_seconds: float = 0.0
     following: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LOGS, 0))
@@ -88,7 +88,7 @@ def record(folder: str, seed: int, acknowledge: Connection) -> None:
     """The process that is killed."""
     chance = random.Random(seed)
     # Closed where it fails: its threads would keep the process from ending.
-    with Store(folder, sync_ms=SYNC_MS, segment_bytes=SEGMENT_BYTES, retention=RETENTION) as store:
+    with Store(folder, sync_ms=SYNC_MS, retention=RETENTION) as store:
         logs = [store.open(name, SCHEMA) for name in LOGS]
         while True:
             tickets: list[tuple[int, Ticket]] = []
@@ -105,7 +105,7 @@ def record(folder: str, seed: int, acknowledge: Connection) -> None:
                 log.trim(log.next_seq - KEPT_ROWS).result()
                 store.sweep()
             if chance.random() < 0.05:
-                compact(store)
+                compact(store, file_bytes=FILE_BYTES, least=LEAST_COMMITS)
 
 
 def campaign(folder: Path, runs: int, seed: int, progress: Callable[[KillOutcome], None]) -> KillOutcome:
@@ -155,10 +155,11 @@ def campaign(folder: Path, runs: int, seed: int, progress: Callable[[KillOutcome
 def check(folder: Path, outcome: KillOutcome, start: dict[str, int]) -> None:
     """Open the folder, and check the rows of each log from `start` on."""
     began = time.perf_counter()
-    with Store(folder, segment_bytes=SEGMENT_BYTES) as store:
+    with Store(folder) as store:
         outcome.restart_seconds = max(outcome.restart_seconds, time.perf_counter() - began)
-        outcome.torn += sum(damage.torn for damage in store.statistics().damage)
-        outcome.compactions = max(outcome.compactions, sum(1 for name in os.listdir(folder) if name.endswith(".parts")))
+        outcome.compactions = max(
+            outcome.compactions, sum(1 for name in os.listdir(folder) if name.endswith(".parquet"))
+        )
         for name in store.names():
             log = store.log(name)
             # Rows that were appended and never acknowledged may be there: then they are right, and count from now on.
@@ -216,7 +217,7 @@ def main() -> int:
 def summary(outcome: KillOutcome) -> str:
     return (
         f"{outcome.runs} kills, {outcome.missed} missed: {outcome.acknowledged} rows acknowledged, "
-        f"{outcome.lost} lost, {outcome.wrong} wrong of {outcome.read} read; {outcome.torn} torn writes cut; "
+        f"{outcome.lost} lost, {outcome.wrong} wrong of {outcome.read} read; "
         f"opened again within {outcome.restart_seconds:.3f} s"
     )
 

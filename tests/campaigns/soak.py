@@ -52,8 +52,8 @@ TAPS_FULL_SECONDS = KEPT_BYTES / (ROWS_PER_SECOND * CHUNK_BYTES)
 # After the last client has left: a connection that was cut is noticed by then.
 REST_SECONDS = 20.0
 POLL_SECONDS = 0.5
-# Descriptors that may come and go by themselves: a segment of a recording that is closed and the next one opened, the
-# pipe or socket that gRPC keeps ready.
+# Descriptors that may come and go by themselves: connections to the database of recordings, the pipe or socket that
+# gRPC keeps ready.
 SPARE_DESCRIPTORS = 8
 # Sampled so often, and less often where it takes hours.
 INTERVAL_SECONDS, MOST_SAMPLES = 2.0, 5000

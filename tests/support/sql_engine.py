@@ -71,12 +71,12 @@ def record(folder: Path, name: str = "demo", rows: int = RECORDED, compacted: in
         Chunk(n, FIRST_NS + n * STEP_NS, "rx" if n % 10 else "tx", b"line %d\n" % n, waited=n == WAITED_ROW)
         for n in range(rows)
     ]
-    with Store(folder, segment_bytes=1) as store:  # a segment for each append
+    with Store(folder) as store:
         log = store.open(name, LOG_SCHEMA)
         for part in (chunks[:compacted], chunks[compacted:]):
             if part:
+                compact(store, file_bytes=0, least=1)
                 log.append(log_batch(part, {})).result()
-        compact(store)
 
 
 @contextmanager

@@ -15,7 +15,6 @@ from pathlib import Path
 from types import TracebackType
 
 import psutil
-from fastflight.log.compacted import INDEX_NAME, PARQUET_NAME
 
 from fastflight.client import FastFlightClient
 from fastflight.errors import FastFlightError
@@ -33,7 +32,7 @@ FLAT_MB_PER_HOUR = 10.0
 class Sample:
     """`seconds` since the first; memory, descriptors and threads of the process; tasks and streams by its `stats`.
 
-    `compacted`: parts that the recordings were compacted to by then; `compacting`: one more was being made. `stolen`:
+    `compacted`: files that the recordings were compacted to by then; `compacting`: one more was being written. `stolen`:
     percent of the processors' time since the sample before that the host of a virtual machine gave to others; 0 where
     it does not say.
     """
@@ -143,13 +142,9 @@ def _files(folder: Path) -> Iterator[tuple[str, int]]:
 
 
 def compaction(names: Iterable[str]) -> tuple[int, bool]:
-    """Return how many compacted parts a store has, and whether another one is being made."""
+    """Return how many Parquet files a store has, and whether another one is being written."""
     named = list(names)
-    # A part's index is written last.
-    made, begun = (
-        {found.group(1, 2) for name in named if (found := of.fullmatch(name))} for of in (INDEX_NAME, PARQUET_NAME)
-    )
-    return len(made), not begun <= made
+    return sum(name.endswith(".parquet") for name in named), any(name.endswith(".parquet.new") for name in named)
 
 
 def slope(samples: Sequence[Sample]) -> Slope:
