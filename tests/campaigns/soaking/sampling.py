@@ -32,9 +32,9 @@ FLAT_MB_PER_HOUR = 10.0
 class Sample:
     """`seconds` since the first; memory, descriptors and threads of the process; tasks and streams by its `stats`.
 
-    `compacted`: files that the recordings were compacted to by then; `compacting`: one more was being written. `stolen`:
-    percent of the processors' time since the sample before that the host of a virtual machine gave to others; 0 where
-    it does not say.
+    `compacted`: files that the recordings were compacted to by then; `compacting`: one more was being written.
+    `stolen`: percent of the processors' time since the sample before that the host of a virtual machine gave to
+    others; 0 where it does not say.
     """
 
     seconds: float
