@@ -32,7 +32,7 @@ class Server:
     """What a server has of the shared recordings: its buffer, its copy, and the hand-over."""
 
     def __init__(self, nats: NatsServers, folder: Path, buffer_bytes: int | None = None) -> None:
-        self.buffer = Store(folder, sync_ms=0, segment_bytes=2000, retention=Retention(max_bytes=buffer_bytes))
+        self.buffer = Store(folder, sync_ms=0, retention=Retention(max_bytes=buffer_bytes))
         self.shared = SharedRecordings(NatsAddress(nats.urls), folder.name, "fleet", Retention(), folder)
         self.shared.take(self.buffer)
 
