@@ -31,13 +31,17 @@ class FailingDisk(LocalDisk):
 
     def query(self, call: str) -> None:
         """As `step`, with the error of SQLite."""
+        if number := self._failure(call):
+            problem = sqlite3.OperationalError("on request")
+            problem.sqlite_errorcode, problem.sqlite_errorname = CODES.get(number, sqlite3.SQLITE_IOERR), "SQLITE_IOERR"
+            raise problem
+
+    def _failure(self, call: str) -> int:
         try:
             self.step(call, "")
         except OSError as error:
-            problem = sqlite3.OperationalError("on request")
-            code = CODES.get(error.errno or 0, sqlite3.SQLITE_IOERR)
-            problem.sqlite_errorcode, problem.sqlite_errorname = code, "SQLITE_IOERR"
-            raise problem from None
+            return error.errno or errno.EIO
+        return 0
 
     def connect(self, *, writing: bool = False) -> sqlite3.Connection:
         self.query("open")

