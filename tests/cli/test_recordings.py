@@ -71,8 +71,6 @@ def location(folder: Path) -> Iterator[str]:
     with open_server(settings) as running:
         with FastFlightClient(running.location) as client:
             client.info("demo")  # opens the board's line, which stays open: no leak of the test that comes first
-        # While others of this process are open, SQLite keeps the descriptor of one that is closed, for the next.
-        local_recordings.statuses(folder)
         yield running.location
 
 
