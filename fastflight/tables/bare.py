@@ -27,17 +27,8 @@ def one_number(value: int) -> pa.Array:
 
 def one_content(data: bytes) -> pa.Array:
     """Return an array of one `binary`, which shares the memory of `data`."""
-    return _one(data, pa.binary())
-
-
-def one_text(text: str) -> pa.Array:
-    """Return an array of one `string`."""
-    return _one(text.encode(), pa.string())
-
-
-def _one(data: bytes, type_: pa.DataType) -> pa.Array:
     ends = pa.py_buffer(struct.pack("=2i", 0, len(data)))
-    return pa.Array.from_buffers(type_, 1, [None, ends, pa.py_buffer(data)])
+    return pa.Array.from_buffers(pa.binary(), 1, [None, ends, pa.py_buffer(data)])
 
 
 def plain_values(column: pa.Array) -> pa.Array:

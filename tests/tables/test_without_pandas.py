@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.tables.bare import empty, one_content, one_number, one_text
+from fastflight.tables.bare import empty, one_content, one_number
 
 SCHEMA = pa.schema(
     [
@@ -41,15 +41,8 @@ def test_arrays_of_one(number: int, data: bytes) -> None:
         assert made.type == type_ and made.to_pylist() == [value]
 
 
-@given(st.text(max_size=300).filter(lambda text: text.isprintable()))
-def test_an_array_of_one_text(text: str) -> None:
-    made = one_text(text)
-    made.validate(full=True)
-    assert made.type == pa.string() and made.to_pylist() == [text]
-
-
 @pytest.mark.parametrize(
-    "made", ["empty(pa.schema({'a': pa.int8()}))", "one_number(1)", "one_content(b'1').to_pylist()", "one_text('1')"]
+    "made", ["empty(pa.schema({'a': pa.int8()}))", "one_number(1)", "one_content(b'1').to_pylist()"]
 )
 def test_they_do_not_load_pandas(made: str) -> None:
     code = f"import sys\nimport pyarrow as pa\nfrom fastflight.tables.bare import *\n{made}\n"
