@@ -8,13 +8,15 @@ which also has the keys of text files for the fleet file. A key without a text, 
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from pydantic import BaseModel
@@ -22,6 +24,7 @@ from pydantic import BaseModel
 from fastflight import errors
 from fastflight.access.action import Action, EmptyBody, RawAction
 from fastflight.access.authority import Authority
+from fastflight.app import config
 from fastflight.app.config import FleetFile, is_reloaded
 from fastflight.app.device_address import PASSWORD_VARIABLE
 from fastflight.cli.main import COMMANDS, PANELS, load
@@ -30,6 +33,7 @@ from fastflight.concurrency import Shards
 from fastflight.device import Inventory
 from fastflight.gateway.errors import STATUS as HTTP_STATUS
 from fastflight.gateway.metrics import EdgeMetrics
+from fastflight.runtime import admission
 from fastflight.runtime.admission import Limits
 from fastflight.runtime.metrics import DEFINITIONS
 from fastflight.runtime.stream_registry import StreamRegistry
@@ -190,25 +194,42 @@ def settings_part() -> str:
 def settings() -> Iterator[tuple[str, str, str, str]]:
     """Yield the key, the type, the default and the text of each setting of a fleet file."""
     schema = FleetFile.model_json_schema()
-    yield from _settings(schema, schema["$defs"], "")
+    yield from _settings(schema, schema["$defs"], texts_of(config, admission), "")
+
+
+def texts_of(*modules: ModuleType) -> dict[tuple[str, str], str]:
+    """Return the docstrings below the keys of classes, by the names of class and key.
+
+    pydantic would read them, too, and take the time for that each time a server starts.
+    """
+    return {
+        (kind.name, key.target.id.rstrip("_")): text.value.value
+        for module in modules
+        for kind in ast.parse(inspect.getsource(module)).body
+        if isinstance(kind, ast.ClassDef)
+        for key, text in pairwise(kind.body)
+        if isinstance(key, ast.AnnAssign) and isinstance(key.target, ast.Name)
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+    }
 
 
 def _settings(
-    schema: Mapping[str, Any], definitions: Mapping[str, Any], prefix: str
+    schema: Mapping[str, Any], definitions: Mapping[str, Any], texts: Mapping[tuple[str, str], str], prefix: str
 ) -> Iterator[tuple[str, str, str, str]]:
     for key, given in schema["properties"].items():
         at = f"{prefix}{key}"
+        text = texts.get((schema["title"], key), "")
         below = [each for each in (given, *given.get("anyOf", ())) if "$ref" in each]
         values = given.get("additionalProperties")
         if isinstance(values, Mapping) and "$ref" in values:
             below, at = [values], f"{at}.*"
         if not below:
-            yield at, type_of(given), default_of(given, key in schema.get("required", ())), given.get("description", "")
+            yield at, type_of(given), default_of(given, key in schema.get("required", ())), text
         for reference in below:
             if ".*." in f"{at}.":
                 if not at.endswith("*"):
-                    yield at, "table", "", given.get("description", "")
-            yield from _settings(definitions[reference["$ref"].rpartition("/")[2]], definitions, f"{at}.")
+                    yield at, "table", "", text
+            yield from _settings(definitions[reference["$ref"].rpartition("/")[2]], definitions, texts, f"{at}.")
 
 
 def variables() -> dict[str, str]:

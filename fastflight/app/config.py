@@ -13,7 +13,7 @@ from a file and a command line. Unknown keys are errors, and relative paths are 
     rows = { format = "jsonl", schema = { temperature = "double" }, units = { temperature = "°C" } }
     files = { "/log-*.csv" = { delimiter = ";", decimal = "," } }
 
-The docstrings below the keys are their texts in `docs/reference/settings.md`.
+The docstrings below the keys are their texts in `docs/reference/settings.md`, which `docs/reference_pages.py` makes.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ TcpPort = Annotated[int, Field(ge=0, le=65535)]
 class Table(BaseModel):
     """A table of the fleet file."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class BridgeTable(Table):

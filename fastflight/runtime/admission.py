@@ -78,7 +78,7 @@ class Limits:
     all programs of a computer would count as one client.
     """
 
-    __pydantic_config__ = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+    __pydantic_config__ = ConfigDict(extra="forbid")
 
     streams: Annotated[int, Field(ge=1, strict=True)] = MAX_STREAMS
     """Streams in the whole server."""

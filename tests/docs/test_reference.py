@@ -66,8 +66,8 @@ def test_pages_name_metrics_that_exist(pages: ModuleType, path: Path) -> None:
 
 def test_settings_have_types_and_defaults(pages: ModuleType) -> None:
     page = pages.settings_part()
-    assert "| `limits.streams` | integer, at least 1 | `256` |" in page
-    assert "| `devices.*.url` | text | **required** |" in page
+    assert "| `limits.streams` | integer, at least 1 | `256` | restart | Streams in the whole server. |" in page
+    assert "| `devices.*.url` | text | **required** | applied | Where the device is: " in page
     assert "`FASTFLIGHT_TOKEN_FILE`" in page
 
 
