@@ -11,15 +11,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
+from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from fastflight.access.actions import Actions
 from fastflight.access.authority import Authority, Listing
 from fastflight.access.identity import Identity
 from fastflight.errors import FastFlightError, Stopped, UnknownName, nearest
+from fastflight.log import StoredRows
 from fastflight.service import Catalog
 from fastflight.service.requests import DeviceFile, Recording, Request
 from fastflight.service.resolve import plain
@@ -27,12 +31,15 @@ from fastflight.service.source import Noted, Reading
 from fastflight.sources import DeviceFiles
 from fastflight.sources.file_cache import Content
 from fastflight.sources.file_rows import summary_of
+from fastflight.sources.recorded_rows import WAITED
 from fastflight.sources.recording import Readable
 from fastflight.sql.folder import WorkerFolder
 from fastflight.sql.names import CATALOG, DATABASES, OWN_SCHEMA, RECORDING, like, shown, table_of_path
 from fastflight.tables.summary import combined
 
 TIME = pa.timestamp("us", "UTC")
+# Files of recordings whose footers need not be read again.
+MAX_KNOWN_FILES = 4096
 DATA_TYPE, OWN_TYPE = "TABLE", "SYSTEM TABLE"
 OWN_SCHEMAS = {
     "devices": pa.schema(
@@ -140,13 +147,23 @@ class Tables:
         return DeviceFile(device=schema, path=f"/{name.lstrip('/')}")
 
     def _recording(self, request: Recording, folder: WorkerFolder, check: Callable[[], None]) -> TableFiles:
+        """Put the Parquet files of a recording into the folder, and write its newest rows there."""
+        # In a cluster, the rows of a device that several servers have recorded are in no files.
+        with closing(self._log_of(request.name).stored() or StoredRows(0)) as stored:
+            sizes = [file.stat().st_size for file in stored.files]
+            query = 'select "fastflight.seq" as seq, {}, direction, data where "fastflight.seq" between {} and {}'
+            parquet = [
+                ([folder.link(file) for file in files], query.format(time, stored.first, stored.last))
+                for time, files in groupby(stored.files, _time_column)
+            ]
         source = self._catalog.source_of(request)
         assert source.read is not None
-        reading = source.read(request)
-        arrow, rows = _write(reading, folder, check)
-        summary = reading.summary()
-        counts = {key: summary[key] for key in ("gaps", "lost") if summary.get(key)}
-        return TableFiles(arrow, {"rows": rows, **summary["stored"], **counts})
+        reading = source.read(request.model_copy(update={"from_seq": stored.end}))
+        arrow, _ = _write(reading, folder, check)
+        newest = reading.summary()
+        counts = {"gaps": stored.gaps + newest["gaps"], "lost": stored.lost + newest["lost"]}
+        parts = {"parts": len(sizes) + newest["stored"]["parts"], "bytes": sum(sizes) + newest["stored"]["bytes"]}
+        return TableFiles(arrow, parts | {key: count for key, count in counts.items() if count}, parquet)
 
     def schemas(self, identity: Identity, schema: str | None = None) -> list[str]:
         """Return the names of the schemas that match a pattern of SQL's `like`."""
@@ -222,6 +239,20 @@ class Tables:
 
     def _act(self, action: str, identity: Identity) -> list[Mapping[str, Any]]:
         return [json.loads(result) for result in self._actions.call(action, b"", identity).results()]
+
+
+@lru_cache(MAX_KNOWN_FILES)
+def _time_column(file: Path) -> str:
+    """Return how the time of a row is read from a Parquet file, as `sources.recorded_rows.Replay` gives it.
+
+    DuckDB skips what is outside of a range of times only for a plain column: a file without any cut has one.
+    """
+    footer = pq.read_metadata(file)
+    cut = footer.schema.names.index("cut")
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    if all((known := each.column(cut).statistics) and known.null_count == each.num_rows for each in groups):
+        return "time"
+    return f"case when cut is null or not ends_with(cut, '{WAITED}') then time end as time"
 
 
 def _write(reading: Reading, folder: WorkerFolder, check: Callable[[], None]) -> tuple[str, int]:

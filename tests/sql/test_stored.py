@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from fastflight.access.identity import Identity
-from tests.support.sql_engine import Sql, engine_over
+from fastflight.access.identity import Identity, scope
+from fastflight.log import Store, compact
+from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
+from fastflight.sql.tables import _time_column
+from fastflight.transport.chunk_buffer import Chunk
+from tests.support.sql_engine import FIRST_NS, RECORDED, Sql, engine_over, record
 
 COMPACTED = 700
 QUERIES = (
@@ -38,7 +43,56 @@ def test_a_compacted_recording_gives_the_same_answer(sql: Sql, compacted: Sql, q
     assert compacted.table(query).schema == expected.schema
 
 
+def test_duckdb_reads_the_files_and_skips_what_no_condition_needs(compacted: Sql) -> None:
+    explained = compacted.explained("select data from demo.recording where seq < 100")
+    assert "READ_PARQUET" in explained["analyzed_plan"] and "seq < 100" in explained["analyzed_plan"]
+    assert explained["demo.recording"].startswith("parts: 2, bytes: ")
+
+
+@pytest.mark.parametrize("name", ["demo", "other"])
+def test_a_file_without_cuts_is_skipped_by_its_times(tmp_path: Path, name: str) -> None:
+    """The file of `demo` has a row whose time is not known."""
+    record(tmp_path, "demo", compacted=COMPACTED)
+    with Store(tmp_path) as store:
+        log = store.open("other", LOG_SCHEMA)
+        log.append(log_batch([Chunk(n, FIRST_NS + n, "rx", b"x") for n in range(10)], {})).result()
+        compact(store, file_bytes=0, least=1)
+        file = store.log(name).stored().files[0]
+    assert (_time_column(file) == "time") == (name == "other")
+
+
+@pytest.mark.parametrize("scopes", [("session:*",), ("session:demo",), ("read:*", "session:dem*")])
+def test_each_client_that_may_read_a_recording_reads_its_files(compacted: Sql, scopes: tuple[str, ...]) -> None:
+    identity = Identity("a", tuple(map(scope, scopes)))
+    query = "select sum(octet_length(data)) as n from demo.recording"
+    assert compacted.rows(query, None, identity) == compacted.rows(query)
+    reading = compacted.engine.execute(f"explain {query}", identity)
+    (plan, _) = [row for lot in reading.all_lots() for batch in lot for row in batch["explain_value"].to_pylist()]
+    assert "READ_PARQUET" in plan
+
+
+def test_a_query_keeps_the_rows_that_retention_removes(tmp_path: Path) -> None:
+    with engine_over(tmp_path, compacted=COMPACTED) as sql:
+        reading = sql.engine.execute("select * from demo.recording")
+        for file in (tmp_path / "recordings").glob("*.parquet"):
+            file.unlink()
+        assert sum(batch.num_rows for lot in reading.all_lots() for batch in lot) == RECORDED
+        assert not list((tmp_path / "recordings").glob("queries-*/[0-9a-f]*"))
+
+
 def test_a_query_cannot_name_the_files(compacted: Sql) -> None:
     for function in ("read_parquet", "parquet_metadata", "read_blob", "glob"):
         with pytest.raises(Exception, match="not allowed"):
             compacted.rows(f"select * from {function}('*')")
+
+
+def test_damaged_rows_are_left_out_and_counted(tmp_path: Path) -> None:
+    with engine_over(tmp_path, compacted=COMPACTED) as sql:
+        (parquet,) = (tmp_path / "recordings").glob("*.parquet")
+        whole = bytearray(parquet.read_bytes())
+        whole[len(whole) // 8] ^= 1
+        parquet.write_bytes(whole)
+        reading = sql.engine.execute("select count(*) as n from demo.recording where octet_length(data) > 0")
+        (row,) = [row for lot in reading.all_lots() for batch in lot for row in batch.to_pylist()]
+        assert row == {"n": RECORDED - COMPACTED}
+        assert reading.summary()["tables"]["demo.recording"]["lost"] == COMPACTED
