@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import sqlite3
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple, Protocol, TypeVar
@@ -47,6 +48,8 @@ class Content:
         self.database = database
         self.damaged: dict[tuple[int, int], str] = {}
         self._cached: OrderedDict[int, pa.RecordBatch] = OrderedDict()
+        self._cached_bytes = 0
+        self._caching = threading.Lock()
         self._intact: set[int] = set()
 
     def body(self, number: int, codec: BodyCodec) -> pa.RecordBatch | None:
@@ -81,10 +84,13 @@ class Content:
         return "" if stored is None else stored.place(number)
 
     def _keep(self, number: int, rows: pa.RecordBatch) -> None:
-        # Other threads do the same: what they add or remove meanwhile costs a body that is decoded again.
-        self._cached[number] = rows
-        while len(self._cached) > 1 and sum(each.nbytes for each in list(self._cached.values())) > CACHED_BYTES:
-            self._cached.popitem(last=False)
+        with self._caching:
+            if number in self._cached:
+                return
+            self._cached[number] = rows
+            self._cached_bytes += rows.nbytes
+            while self._cached_bytes > CACHED_BYTES:
+                self._cached_bytes -= self._cached.popitem(last=False)[1].nbytes
 
 
 class Source(Protocol):
