@@ -1,16 +1,9 @@
-"""The content of a record's body: a batch as Arrow IPC messages, or the state of a log.
+"""The content of a body: a batch as Arrow IPC messages, without its schema.
 
-A batch is stored as its encapsulated message. If it has dictionary columns, the messages of its dictionaries come
-first, so that each record can be read without any other. A state is stored as two numbers, the log's name, and the
-message of its schema.
+If it has dictionary columns, the messages of its dictionaries come first, so that each body can be read without others.
 """
 
 from __future__ import annotations
-
-import struct
-from collections.abc import Sequence
-from hashlib import blake2b
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,38 +18,6 @@ TIME_TYPE = pa.timestamp("us", "UTC")
 MAX_NAME_BYTES = 384
 # Up to this many rows a Python loop is faster than a call into Arrow (1 us against 8 us for one row).
 FEW_ROWS = 100
-
-_STATE = struct.Struct("<QQI")
-
-
-class LogState(NamedTuple):
-    """The state of a log as a segment stores it: numbers below `first` are trimmed, `next` is the next number."""
-
-    first: int
-    next: int
-    name: str
-    schema: bytes
-
-    @property
-    def number(self) -> int:
-        return log_number(self.name)
-
-
-def log_number(name: str) -> int:
-    """Return the number that identifies a log in records. It depends only on the name."""
-    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
-
-
-def encode_state(state: LogState) -> bytes:
-    name = state.name.encode()
-    return _STATE.pack(state.first, state.next, len(name)) + name + state.schema
-
-
-def decode_state(body: bytes | memoryview) -> LogState:
-    """Return the state in a body whose checksum was verified."""
-    first, next_, length = _STATE.unpack_from(body)
-    at = _STATE.size + length
-    return LogState(first, next_, str(body[_STATE.size : at], "utf-8"), bytes(body[at:]))
 
 
 # The defaults of Arrow, which otherwise looks for them in the environment for each batch.
@@ -110,14 +71,6 @@ class Codec:
         if self._dictionaries:
             return pa.ipc.open_stream(pa.py_buffer(self._prefix + body.to_pybytes())).read_next_batch()
         return pa.ipc.read_record_batch(body, self.schema)
-
-    def decode_joined(self, bodies: Sequence[bytes]) -> pa.RecordBatch:
-        """Return the rows of several bodies as one batch, with few calls to Arrow."""
-        if len(bodies) == 1:
-            return self.decode(pa.py_buffer(bodies[0]))
-        rows = pa.ipc.open_stream(pa.py_buffer(b"".join([self._prefix, *bodies]))).read_all()
-        (batch,) = rows.combine_chunks().to_batches()
-        return batch
 
     def times(self, batch: pa.RecordBatch) -> tuple[int, int]:
         """Return the earliest and the latest time in `batch`, in us UTC. Raises `DataError` if a time is null."""
