@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import sqlite3
 import threading
 import time
@@ -26,7 +25,8 @@ from fastflight.log.bodies import BodyCodec, NewRows
 from fastflight.log.compaction import NewBody
 from fastflight.log.content import MAX_BODY_BYTES, MAX_NAME_BYTES, Codec
 from fastflight.log.database import Database, read_schema
-from fastflight.log.disk import TEMPORARY, LocalDisk, failure, has_no_room, make_private
+from fastflight.log.disk import LocalDisk, failure, has_no_room, make_private
+from fastflight.log.leftovers import remove_leftovers
 from fastflight.log.lock import LOCK_NAME, FileLock
 from fastflight.log.reading import Bounds, Content, mapped
 from fastflight.log.reserve import Reserve
@@ -40,7 +40,6 @@ from fastflight.log.writer import Append, Hole, Item, Trim, Writer, put_body, pu
 SYNC_MS = 100.0
 # Bodies that one transaction deletes.
 DELETED_AT_ONCE = 64
-PARQUET_NAME = re.compile(r"(\d{12})\.parquet")
 
 
 class Log(LogReader):
@@ -174,7 +173,7 @@ class Store:
                     codec = BodyCodec(Codec(read_schema(row.schema)))
                     self._logs[row.name] = Log(self, row.id, row.name, codec, row.first, row.next)
                 self._newest_id = max((log.id for log in self._logs.values()), default=0)
-                self._remove_leftovers()
+                self._delete(remove_leftovers(self.disk, self.content.database), [])
             except (OSError, sqlite3.Error) as error:
                 raise failure(error, "opening the recordings") from error
             undo.pop_all()
@@ -434,30 +433,6 @@ class Store:
         """Free the numbers of the appends that failed. The caller holds the writer's lock."""
         for log in self._logs.values():
             log.assigned_end = log.durable_end
-
-    def _remove_leftovers(self) -> None:
-        """Remove files that no body names, and forget the oldest bodies if their files have been deleted."""
-        with self.content.database.reading() as connection:
-            bodies = connection.execute(
-                "select bodies.id, bodies.log, file, min(first) from bodies join batches on body = bodies.id"
-                " where file is not null group by bodies.id order by bodies.log, min(first)"
-            ).fetchall()
-            known = {
-                name for (name,) in connection.execute("select file from bodies where file is not null").fetchall()
-            }
-        names = set(self.disk.names())
-        for name in names:
-            if name.endswith(TEMPORARY) or (PARQUET_NAME.fullmatch(name) and name not in known):
-                with contextlib.suppress(OSError):
-                    self.disk.remove(name)
-        gone: list[int] = []
-        kept: set[int] = set()
-        for body, log, name, _ in bodies:
-            if name not in names and log not in kept:
-                gone.append(body)
-            else:
-                kept.add(log)
-        self._delete(gone, [])
 
 
 def _remove(connection: sqlite3.Connection, bodies: Sequence[int]) -> None:

@@ -137,6 +137,56 @@ def test_a_file_that_is_read_is_not_deleted(tmp_path: Path) -> None:
         assert store.sweep() == 1 and not found.files[0].exists()
 
 
+def with_files(folder: Path, first: int) -> None:
+    with Store(folder, sync_ms=0) as store:
+        store.open("a", SCHEMA).append(batch_of("a", first, 10)).result()
+        compact(store, file_bytes=0, least=1)
+
+
+@pytest.mark.parametrize("database", ["missing", "empty", "older"])
+def test_files_that_the_database_does_not_know_are_kept(tmp_path: Path, database: str) -> None:
+    """Somebody moved it, a disk lost it, or a backup was put back."""
+    folder, path = tmp_path / "recordings", tmp_path / "recordings" / "recordings.db"
+    with_files(folder, 0)
+    older = path.read_bytes()
+    with_files(folder, 10)
+    newer = path.read_bytes()
+    content = {file: file.read_bytes() for file in folder.glob("*.parquet")}
+    path.write_bytes({"missing": b"", "empty": b"", "older": older}[database])
+    if database == "missing":
+        path.unlink()
+    for _ in range(2):
+        with pytest.raises(StorageError, match="does not have the rows"):
+            Store(folder)
+    assert {file: file.read_bytes() for file in folder.glob("*.parquet")} == content
+    for name in ("recordings.db-wal", "recordings.db-shm"):
+        (folder / name).unlink(missing_ok=True)
+    path.write_bytes(newer)
+    with Store(folder) as store:
+        assert numbers(checked("a", store.log("a").read())) == set(range(20))
+
+
+def test_files_of_an_interrupted_compaction_are_removed(tmp_path: Path) -> None:
+    with Store(tmp_path, sync_ms=0) as store:
+        log = store.open("a", SCHEMA)
+        for first in (0, 10):
+            log.append(batch_of("a", first, 10)).result()
+        (made,) = compact(store, file_bytes=0, least=1)
+        log.append(batch_of("a", 20, 10)).result()
+    # The same rows once more, and a file of which some rows were trimmed since.
+    content = (tmp_path / made).read_bytes()
+    copies = [tmp_path / f"{number:012d}.parquet" for number in (77, 78)]
+    for copy in copies:
+        copy.write_bytes(content)
+    with Store(tmp_path, sync_ms=0) as store:
+        assert not any(copy.exists() for copy in copies)
+        store.log("a").trim(15).result()
+    copies[0].write_bytes(content)
+    with Store(tmp_path, sync_ms=0) as store:
+        assert not copies[0].exists()
+        assert numbers(store.log("a").read()) == set(range(15, 30))
+
+
 def test_another_thread_may_end_it(tmp_path: Path) -> None:
     def enough() -> None:
         raise Stopped("enough")

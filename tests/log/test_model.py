@@ -89,7 +89,7 @@ class LogMachine(RuleBasedStateMachine):
         self.folder = killed
         with open(killed / "recordings.db-wal", "ab") as wal:
             wal.write(torn)
-        (killed / "999999999999.parquet").write_bytes(torn)
+        (killed / "999999999999.parquet").write_bytes(torn + b"\0")  # without the mark of its end
         self._open()
 
     @invariant()
