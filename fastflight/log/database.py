@@ -159,6 +159,10 @@ class Database:
                 return
         connection.close()
 
+    def __del__(self) -> None:
+        # A reader of recordings needs no `close`, and from 3.13 on Python warns of connections that are still open.
+        self.close()
+
     def close(self) -> None:
         """Close the connections. Those that are lent are closed when they come back."""
         with self._lock:
