@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, closing
 
 from fastflight.cluster.shipment import Run
+from fastflight.errors import FastFlightError
 from fastflight.log import (
     EVERYTHING,
     Extent,
@@ -55,18 +56,49 @@ class FleetCopy:
         log = self._logs.get(device, {}).get(server)
         return 0 if log is None else log.next_seq
 
-    def add(self, server: str, run: Run) -> Ticket | None:
-        """Add rows, except for those that are there. Return the ticket of the append; None if all are there."""
+    def add(self, shipments: Iterable[tuple[str, list[Run]]]) -> None:
+        """Add the rows of servers, except for those that are there, and return when they are durable.
+
+        If this raises, call it again with the same rows: none of them was skipped.
+        """
+        tickets: list[Ticket] = []
+        ends: dict[str, int] = {}
+        try:
+            for server, runs in shipments:
+                tickets += [ticket for run in runs if (ticket := self._append(server, run, ends)) is not None]
+        finally:
+            # All have ended before the next call: rows on their way to the disk look as if they were there.
+            failed = [error for ticket in tickets if (error := _error_of(ticket)) is not None]
+        if failed:
+            raise failed[0]
+
+    def _append(self, server: str, run: Run, ends: dict[str, int]) -> Ticket | None:
+        """Append the rows that are new. `ends` has for each log the number after the rows that this call has appended.
+
+        `SequenceConflict` if those before these have failed meanwhile: rows after them would take their place for good.
+        """
         logs = self._logs.get(run.device, {})
         if (log := logs.get(server)) is None:
             log = self.store.open(f"{run.device}{SEPARATOR}{server}", run.rows.schema)
-        first = max(run.first, log.next_seq)
+        expected = ends.get(log.name, log.next_seq)
+        first = max(run.first, expected)
         if first >= run.next:
             return None
-        ticket = log.append(run.rows.slice(first - run.first), first=first, paused_until=run.paused_until)
+        rows = run.rows.slice(first - run.first)
+        ticket = log.append(rows, expected=expected, first=first, paused_until=run.paused_until)
+        ends[log.name] = ticket.last + 1
         if server not in logs:
             self._logs[run.device] = {**logs, server: log}
         return ticket
+
+
+def _error_of(ticket: Ticket) -> FastFlightError | None:
+    """Wait until an append has ended. Return its error; None if it has succeeded."""
+    try:
+        ticket.result()
+    except FastFlightError as error:
+        return error
+    return None
 
 
 class Recording:

@@ -188,15 +188,13 @@ class Follower:
 
     def _add(self, page: list[Stored]) -> None:
         """Add the rows of messages to the copy, and return when they are durable."""
-        tickets = []
+        shipments = []
         for message in page:
             if (shipment := decode(message.data)) is None:
                 log.error("a message of the recordings is damaged in NATS", seq=message.seq)
-                continue
-            server, runs = shipment
-            tickets += [ticket for run in runs if (ticket := self._copy.add(server, run)) is not None]
-        for ticket in tickets:
-            ticket.result()
+            else:
+                shipments.append(shipment)
+        self._copy.add(shipments)
 
     def _move(self, seq: int, at: int, created: int | None = None) -> None:
         self._position.move(self._position.created if created is None else created, seq, at)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.cluster.fleet_copy import FleetCopy, merged
 from fastflight.cluster.shipment import Run
-from fastflight.log import Missing, NumberedRows, Store
+from fastflight.errors import SequenceConflict, StorageError
+from fastflight.log import Log, Missing, NumberedRows, Store, Ticket
+from fastflight.log.ticket import Commit
 from tests.log.rows import batch_of, checked, missing, numbers
 
 # What a server has recorded of a device: lengths of rows, and of what is missing between them.
@@ -24,8 +28,7 @@ def test_rows_that_come_twice_are_there_once(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=0) as store:
         copy = FleetCopy(store)
         for again in (run(0, 5), run(0, 5), run(3, 4), run(1, 2), run(9, 1)):
-            if (ticket := copy.add("a", again)) is not None:
-                ticket.result()
+            copy.add([("a", [again])])
         recording = copy.find("demo")
         assert recording is not None and copy.find("other") is None and copy.names() == ["demo"]
         items = list(checked("demo", recording.read()))
@@ -33,6 +36,31 @@ def test_rows_that_come_twice_are_there_once(tmp_path: Path) -> None:
         assert (copy.next_of("demo", "a"), copy.next_of("demo", "b"), copy.next_of("x", "a")) == (10, 0, 0)
     with Store(tmp_path, sync_ms=0) as store:
         assert FleetCopy(store).names() == ["demo"] and FleetCopy(store).next_of("demo", "a") == 10
+
+
+def test_rows_after_those_that_the_disk_did_not_take_do_not_take_their_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, failing = Log.append, [True]
+
+    def fails_once(log: Log, rows: pa.RecordBatch, **named: int) -> Ticket:
+        if not failing:
+            return append(log, rows, **named)
+        commit = Commit()
+        commit.finish(lambda: StorageError("the disk is full"))
+        failing.clear()  # when the next rows are appended, there is room again
+        return Ticket(named["first"], named["first"] + rows.num_rows - 1, commit)
+
+    monkeypatch.setattr(Log, "append", fails_once)
+    shipments = [("a", [run(0, 5)]), ("b", [run(20, 5, 20)]), ("a", [run(5, 5)])]
+    with Store(tmp_path, sync_ms=0) as store:
+        copy = FleetCopy(store)
+        with pytest.raises(SequenceConflict):
+            copy.add(shipments)
+        copy.add(shipments)
+        recording = copy.find("demo")
+        assert recording is not None
+        assert numbers(checked("demo", recording.read())) == {*range(10), *range(20, 25)}
 
 
 @given(USES)
