@@ -37,7 +37,6 @@ ABILITIES = {
     "raw paste": "code in raw paste mode",
     "interrupts": "Ctrl-C stops a program",
     "asyncio": "import asyncio",
-    "bare except": "Ctrl-C always stops a loop that catches it",
     "main.py": "main.py runs when the board starts, and tests may replace it",
     "timers": "machine.Timer",
     "hard reset": "machine.reset",
@@ -47,7 +46,7 @@ ABILITIES = {
 }
 # A board on a desk keeps its program, its files and its free storage.
 DESK_FOLDER = "/fastflight-tests"
-DESK = frozenset({"main.py", "full disk", "bare except"})
+DESK = frozenset({"main.py", "full disk"})
 # The features that a board must report to have an ability.
 FEATURES = {
     "folders": "os.mkdir",

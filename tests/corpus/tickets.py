@@ -193,7 +193,7 @@ REFUSED = [
     Case("a count beyond six digits", packed("<9999999999s", "n"), RequestError, "is not known"),
     Case("a record with a name too few", packed("<ii", "n"), RequestError, "2 fields and columns names 1"),
     Case("a record with a name twice", packed("<ii", "n", "n"), RequestError, "two fields are named"),
-    Case("a string of no bytes", packed("<0s", "n"), RequestError, "a record of 0 bytes"),
+    Case("a string of no bytes", packed("<0s", "n"), RequestError, "0s in the record format holds nothing"),
     Case("a record that is not ASCII", packed("<ï", "n"), RequestError, "is not known"),
     Case("an unknown key of a listing", ask("device.listing", columns=["path"]), RequestError, "columns: unknown key"),
     Case("a listing of a folder that is not there", ask("device.listing", path="/none"), FileMissing, "no such"),

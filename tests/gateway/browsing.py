@@ -26,9 +26,9 @@ def launched(chromium: str) -> Iterator[Browser]:
 
 
 @contextmanager
-def serving(**devices: str) -> Iterator[RunningServer]:
+def serving(http_port: int = 0, **devices: str) -> Iterator[RunningServer]:
     """A server with these devices, and its page."""
-    settings = config(devices, http=("127.0.0.1", 0))
+    settings = config(devices, http=("127.0.0.1", http_port))
     with open_server(settings) as running:
         yield running
 

@@ -127,7 +127,7 @@ def test_a_server_that_went_away_is_said_and_found_again(browser: Browser) -> No
             expect(page.locator(".card")).to_have_attribute("data-state", "live")
         expect(page.locator("#connection")).to_have_text(re.compile("^connection lost"))
         expect(page.locator(".card")).to_have_attribute("data-state", "stale")
-        with serving({"demo": "sim:"}, http=("127.0.0.1", port)):
+        with serving(port, demo="sim:"):
             expect(page.locator("#connection")).to_have_text("connected")
             expect(page.locator(".card")).to_have_attribute("data-state", "live")
             looked.close()

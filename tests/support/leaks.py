@@ -30,6 +30,9 @@ _MOST_BYTES = 1 << 16
 _POLLERS = ("anon_inode:[eventfd]", "anon_inode:[eventpoll]")
 # Of a connection that is closed while others of this process are open. What a connection keeps beside it still counts.
 _DATABASE = "/recordings.db"
+# libuv opens one for a loop when that makes its first stream, and keeps it until the loop is closed: it closes it to
+# have a descriptor for a connection that it must refuse.
+_SPARE = "/dev/null"
 _HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
 
 
@@ -91,7 +94,7 @@ def _descriptors() -> frozenset[tuple[int, str]]:
             target = os.readlink(f"{_PROCESS}/fd/{number}")
         except OSError:
             continue  # The descriptor that listed the folder, or one that was closed meanwhile.
-        if target not in ignored and not target.startswith("/proc/") and not target.endswith(_DATABASE):
+        if target not in ignored and not target.startswith("/proc/") and not target.endswith((_DATABASE, _SPARE)):
             found.add((int(number), target))
     return frozenset(found)
 

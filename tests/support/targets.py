@@ -159,10 +159,8 @@ class Target:
 
 
 TARGETS = {
-    "simulated": Target(simulated, frozenset({"bare except"})),
-    "unix": Target(
-        lambda files: unix_port(files, run_main=True), frozenset({"timers", "hard reset", "raw reset", "bare except"})
-    ),
+    "simulated": Target(simulated, frozenset()),
+    "unix": Target(lambda files: unix_port(files, run_main=True), frozenset({"timers", "hard reset", "raw reset"})),
     # Its root holds devices that never end.
     "webassembly": Target(
         lambda _: webassembly(refuse_raw_paste=True),
