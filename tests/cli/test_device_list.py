@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.waiting import until
+
 from .conftest import Run, demo_server
 
 
@@ -22,6 +24,7 @@ def test_a_device_is_added_listed_and_removed(run: Run) -> None:
     added = run("devices", "add", "new=sim:").stdout
     assert added.endswith("new: added until the server ends. Try: fastflight ls new\n")
     assert [each["name"] for each in json.loads(run("devices", "--json").stdout)] == ["demo", "new"]
+    until(lambda: "closed" not in run("devices").stdout)  # the new board starts meanwhile
     assert run("devices").stdout == run("devices", "list").stdout
     assert "/readings.csv" in run("ls", "new").stdout
     assert run("devices", "remove", "new").stdout.endswith("new: removed\n")
