@@ -6,7 +6,6 @@ result. The caller must check the outcome by other means.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import time
@@ -18,6 +17,7 @@ from typing import Any, Protocol, Self, TypeVar
 from mpremote.transport import TransportError as MpremoteError  # type: ignore[import-untyped]
 from mpremote.transport_serial import SerialTransport  # type: ignore[import-untyped]
 
+from fastflight.concurrency import Shard
 from fastflight.device import Device
 from fastflight.errors import FastFlightError, ProtocolError, TransportError
 from fastflight_benchmark.contents import HOLDER, path_of, pieces
@@ -72,27 +72,19 @@ class SyncCarrier:
 
 
 class AsyncCarrier:
-    """Uses fastflight's coroutines, on an event loop in this thread."""
+    """Uses fastflight's coroutines on `shard`, the event loop of the device, as a server does."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, shard: Shard) -> None:
         self._device = device
-        self._runner = asyncio.Runner()
+        self._shard = shard
         self._stack = contextlib.AsyncExitStack()
 
     def __enter__(self) -> Self:
-        self._runner.__enter__()
-        try:
-            self._session = self._run(self._stack.enter_async_context(self._device.alease(HOLDER)))
-        except BaseException:
-            self._runner.close()
-            raise
+        self._session = self._run(self._stack.enter_async_context(self._device.alease(HOLDER)))
         return self
 
     def __exit__(self, *error: object) -> None:
-        try:
-            self._run(self._stack.aclose())
-        finally:
-            self._runner.close()
+        self._run(self._stack.aclose())
 
     @property
     def path(self) -> str:
@@ -115,7 +107,7 @@ class AsyncCarrier:
         return self._run(timed())
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(work)
+        return self._shard.submit(work).result()
 
 
 class MpremoteCarrier:

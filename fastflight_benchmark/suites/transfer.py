@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fastflight.concurrency import Shards
 from fastflight.device import Inventory
 from fastflight.errors import DataError, TransportError
 from fastflight_benchmark.contents import ASYNC, DOWNLOAD, KINDS, OURS, SYNC, UPLOAD, Kind, make
@@ -153,13 +154,16 @@ def _visited(bench: Bench, visit: Visit, board: SimulatedBoard, port: Path) -> N
         name: [way for way in (UPLOAD, DOWNLOAD) if bench.wants(visit.cell(STEADY, way), name)]
         for name in (*OURS, MPREMOTE, MPREMOTE_PTY)
     }
-    with Inventory({"board": f"serial://{port}?baud={baud}"}) as inventory:
+    with (
+        Shards(1, "transfer") as shards,
+        Inventory({"board": f"serial://{port}?baud={baud}"}, shards=shards) as inventory,
+    ):
         device = inventory.device("board")
         for round_ in visit.rounds:
             for place, path in enumerate(bench.order(OURS, round_)):
                 if not wanted[path]:
                     continue
-                with SyncCarrier(device) if path == SYNC else AsyncCarrier(device) as carrier:
+                with SyncCarrier(device) if path == SYNC else AsyncCarrier(device, shards.of(device.name)) as carrier:
                     check_path(carrier, path)
                     if (round_, place) == (visit.rounds[0], 0):
                         first = [way for way in wanted[path] if bench.wants(visit.cell(FIRST, way), path)]
