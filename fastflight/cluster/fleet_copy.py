@@ -57,7 +57,7 @@ class FleetCopy:
         return 0 if log is None else log.next_seq
 
     def add(self, shipments: Iterable[tuple[str, list[Run]]]) -> None:
-        """Add the rows of servers, except for those that are there, and return when they are durable.
+        """Append the rows that servers have recorded and that this copy lacks. Return when they are durable.
 
         If this raises, call it again with the same rows: none of them was skipped.
         """

@@ -138,7 +138,7 @@ class _Compaction:
                     yield chunk, is_file
 
     def _sorted(self, bodies: list[TailBody]) -> list[NewBody]:
-        """Return the rows of `bodies` as a body for each log. Removes those that are damaged from `bodies`."""
+        """Return the rows of `bodies` as one new body for each log. Takes damaged bodies out of the list `bodies`."""
         rows = self._rows(bodies)
         if rows is None:
             return []
@@ -154,7 +154,7 @@ class _Compaction:
         ]
 
     def _joined(self, bodies: list[TailBody], *, is_file: bool) -> list[NewBody]:
-        """Return the rows of `bodies`, all of one log, as one body. Removes those that are damaged from `bodies`."""
+        """Return the rows of `bodies`, all of one log, as one new body. Takes damaged ones out of the list `bodies`."""
         rows, log = self._rows(bodies), bodies[0].log if bodies else None
         if rows is None or log is None:
             return []
@@ -177,7 +177,7 @@ class _Compaction:
         )
 
     def _rows(self, bodies: list[TailBody]) -> pa.RecordBatch | None:
-        """Return the rows of `bodies` as one batch. Removes those that are damaged or gone from `bodies`."""
+        """Return the rows of `bodies` as one batch. Takes damaged and deleted ones out of the list `bodies`."""
         read: list[pa.RecordBatch] = []
         for body in list(bodies):
             self._store.check()

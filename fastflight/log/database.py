@@ -160,7 +160,7 @@ class Database:
         connection.close()
 
     def __del__(self) -> None:
-        # A reader of recordings needs no `close`, and from 3.13 on Python warns of connections that are still open.
+        # A `StoreReader` need not be closed, and from 3.13 on Python warns of connections that are still open.
         self.close()
 
     def close(self) -> None:

@@ -97,7 +97,7 @@ class LogReader:
 
 
 class StoreReader:
-    """The logs of a folder, to read. It needs no `close`, which ends its connections."""
+    """Reads the logs of a folder. Its connections to the database are closed by `close`, or when it is deleted."""
 
     def __init__(self, folder: str | Path, *, disk: LocalDisk | None = None) -> None:
         self.content = Content(Database(disk if disk is not None else LocalDisk(folder)))

@@ -233,7 +233,10 @@ class OwnSource(DataSource[R]):
         )
 
     def _failure(self, name: str, error: BaseException) -> BaseException:
-        """Return what to raise for an exception of the user's function `name`; log those that the client cannot see."""
+        """Return the error that the client gets for an exception of the user's function `name`.
+
+        Errors of fastflight are returned as they are. Of others the client learns the type, and the log the traceback.
+        """
         if isinstance(error, FastFlightError | Overdue):
             return error
         if isinstance(error, asyncio.CancelledError) and _is_cancelled():

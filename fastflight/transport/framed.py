@@ -49,7 +49,8 @@ class FramedPort(SocketPort):
         self._framing = client
         # How often the client was fed.
         self._fed = 0
-        # How many conversations of the client run. They need the bytes behind those that wait to be read.
+        # How many questions to the server wait for an answer. It may come behind bytes that nobody reads, so reading is
+        # not paused meanwhile.
         self._conversations = 0
 
     async def _converse(self, conversation: Conversation[T], timeout: float) -> T:

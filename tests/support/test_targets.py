@@ -1,4 +1,4 @@
-"""Targets that are missing or broken say so, and how to get them. `tests/board` uses those that are there."""
+"""A real interpreter that is missing or broken is named, with the way to install it. `tests/board` runs the others."""
 
 from __future__ import annotations
 
