@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from fastflight.app.local_board import LocalBoard
     from fastflight.cli.interruptible_client import InterruptibleClient
     from fastflight.client import Credentials
-    from fastflight.client.light.client import LightClient
 
 R = TypeVar("R")
 
@@ -45,8 +44,6 @@ CONNECTION = "Connection"
 TOKEN_VARIABLE = "FASTFLIGHT_TOKEN"  # noqa: S105  # the name of a variable
 # Eight times the length of the longest token.
 MAX_TOKEN_FILE_BYTES = 4096
-# Servers on this computer that need neither TLS nor a token.
-PLAIN_SCHEMES, OWN_HOSTS = ("grpc", "grpc+tcp"), ("127.0.0.1", "::1", "localhost")
 # A connection to this computer is accepted or refused at once.
 PROBE_SECONDS = 1.0
 
@@ -114,18 +111,18 @@ class Server:
         return _client_of_server(self)
 
 
-class _StartsLight:
-    """A client that starts with `light`, which has few verbs and loads no Arrow.
+class _BoardClient:
+    """A client of one board without a server, which starts with the few verbs of `LocalBoard` and loads no Arrow.
 
-    The first verb that `light` lacks closes it, and calls `open_full` for a client with all verbs. From then on, all
-    verbs are that client's.
+    The first verb that it lacks closes the board, and calls `open_full` for a server in this process and its client.
+    From then on, all verbs are that client's.
     """
 
-    def __init__(self, light: LightClient | LocalBoard, open_full: Callable[[ExitStack], InterruptibleClient]) -> None:
-        self._client: LightClient | LocalBoard | InterruptibleClient = light
+    def __init__(self, board: LocalBoard, open_full: Callable[[ExitStack], InterruptibleClient]) -> None:
+        self._client: LocalBoard | InterruptibleClient = board
         self._open_full = open_full
         self._parts = ExitStack()
-        self._parts.callback(light.close)
+        self._parts.callback(board.close)
 
     def __getattr__(self, verb: str) -> Any:
         return getattr(self._client if hasattr(self._client, verb) else self._full, verb)
@@ -162,7 +159,7 @@ def _client_of_board(url: str, agent: bool) -> InterruptibleClient:
 
     with usage_errors():
         board = LocalBoard(url, agent=agent)
-    return cast("InterruptibleClient", _StartsLight(board, open_full))
+    return cast("InterruptibleClient", _BoardClient(board, open_full))
 
 
 def _ask_for_board() -> None:
@@ -184,31 +181,11 @@ def _ask_for_board() -> None:
 
 
 def _client_of_server(server: Server) -> InterruptibleClient:
-    """Return a client of a server. Where it needs no credentials, on this computer, it starts without Arrow."""
+    from fastflight.cli.interruptible_client import InterruptibleClient, keep_pandas_out
 
-    def open_full(parts: ExitStack) -> InterruptibleClient:
-        from fastflight.cli.interruptible_client import InterruptibleClient, keep_pandas_out
-
-        keep_pandas_out()
-        with usage_errors():
-            return parts.enter_context(InterruptibleClient(server.location, credentials=server.credentials()))
-
-    if not _is_plain(server):
-        return open_full(ExitStack())
-    from fastflight.client.light.client import LightClient
-
-    return cast("InterruptibleClient", _StartsLight(LightClient(server.location), open_full))
-
-
-def _is_plain(server: Server) -> bool:
-    """Whether the server is on this computer and is called without TLS and token."""
-    if os.environ.get(TOKEN_VARIABLE) or any(server.credential_files.values()):
-        return False
-    try:
-        address = urlsplit(server.location)
-        return address.scheme in PLAIN_SCHEMES and address.hostname in OWN_HOSTS and bool(address.port)
-    except ValueError:
-        return False
+    keep_pandas_out()
+    with usage_errors():
+        return InterruptibleClient(server.location, credentials=server.credentials())
 
 
 def _listens(location: str) -> bool:

@@ -84,11 +84,11 @@ def test_short_commands_on_a_board_without_a_server_load_no_arrow_and_no_server(
 @pytest.mark.parametrize(
     "words", [("ls", "demo"), ("info",), ("exec", "print(1)"), ("mkdir", "-p", "demo:/a"), ("cat", ":main.py")]
 )
-def test_short_commands_on_a_server_load_no_arrow(words: tuple[str, ...]) -> None:
+def test_short_commands_on_a_server_load_no_pandas_and_no_server(words: tuple[str, ...]) -> None:
     with serving({"demo": "sim:"}) as running:
         loaded = loaded_by(command(*words, "--server", running.location))
-    assert "fastflight.client.light.client" in loaded
-    assert loaded & (ARROW | SERVER | DRAWING) == set()
+    assert "pyarrow.flight" in loaded
+    assert loaded & (SERVER | DRAWING | {"pandas"}) == set()
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -14,7 +14,6 @@ import pytest
 from fastflight.app.local_board import BOARD, LocalBoard
 from fastflight.client import AsyncFastFlightClient, Copied, CopiedTree, FastFlightClient
 from fastflight.client.file_copy import GetFile
-from fastflight.client.light.client import LightClient
 from fastflight.client.server_files import ServerFiles
 from fastflight.client.tree_copy import GetTree
 from fastflight.client.work import Steps
@@ -51,15 +50,11 @@ def no_server(board: Path) -> Iterator[LocalBoard]:
     local.close()
 
 
-@pytest.fixture(params=["sync client", "async client", "light client", "no server"])
+@pytest.fixture(params=["sync client", "async client", "no server"])
 def do(request: pytest.FixtureRequest, location: str, no_server: LocalBoard) -> Iterator[Call]:
     """Call a method of a client: `do("put_file", "demo", ...)`. Each asks for the server's path of its own kind."""
     if request.param == "no server":
         yield lambda name, device, *given, **keys: getattr(no_server, name)(BOARD, *given, **keys)
-        return
-    if request.param == "light client":
-        with LightClient(location) as light, FastFlightClient(location) as full:
-            yield lambda name, *given, **keys: getattr(light if hasattr(light, name) else full, name)(*given, **keys)
         return
     if request.param == "sync client":
         with FastFlightClient(location) as client:
