@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import TypeAlias
 
 from fastflight.errors import DataError, nearest
@@ -35,6 +36,8 @@ HEADER_LINES = 3
 _TOA5 = "TOA5"
 _COMMA_NUMBER = re.compile(r"[+-]?[0-9]+,[0-9]+").fullmatch
 _POINT_NUMBER = re.compile(r"[+-]?[0-9]*\.[0-9]+").fullmatch
+# The first line of a table that is written for Excel, which names the delimiter.
+_DECLARED = re.compile(r"sep=([,;\t| ])").fullmatch
 _SINGLE_QUOTED = re.compile(r"(?:^|[,;\t|])[ \t]*'[^']*'[ \t]*(?=[,;\t|]|$)")
 
 
@@ -110,6 +113,8 @@ def sniff(head: bytes, options: TextOptions) -> Dialect:
         lines = [line for line in lines if line.number >= options.header]
     if lines and _OPEN(lines[0].text.encode()):
         raise DataError("the first row is too long or not closed", where="byte 0", hint="Start with a header line")
+    if lines and options.delimiter is None and (declared := _DECLARED(lines[0].text.removesuffix("\r"))):
+        options, lines = replace(options, delimiter=declared[1]), lines[1:]
     comment = options.comment or (
         "#" if any(line.text.startswith("#") for line in lines[:LINES_BEFORE_HEADER]) else None
     )
@@ -202,34 +207,45 @@ def _is_padded(rows: Sequence[str], dialect: Dialect) -> bool:
 def _delimited(texts: Sequence[str], options: TextOptions) -> Dialect:
     """Find delimiter, quote and blanks around delimiters.
 
-    That delimiter is chosen for which most rows have the most common number of cells, and most cells hold values.
+    Delimiters that also divide the line of names, or one that comes earlier, go before others. Among these, that one is
+    chosen for which most rows have the most common number of cells, and most cells hold values.
     """
     first = texts[0] if texts else ""
     single = '"' not in "".join(texts) and sum(len(_SINGLE_QUOTED.findall(text)) for text in texts) > 1
     quote = "'" if single else '"'
-    best, best_score = _dialect(options.delimiter or _plain_delimiter(texts), first, options), 0.25
+    best, best_score = _dialect(options.delimiter or _plain_delimiter(texts), first, options), (-len(texts), 0.25)
     joined = "\n".join(texts)
     for delimiter in () if options.delimiter else filter(joined.__contains__, DELIMITERS):
         dialect = replace(_dialect(delimiter, first, options), quote=quote)
-        rows = [dialect.texts(text) for text in texts[1:] or texts]
+        divided = [dialect.texts(text) for text in texts]
+        rows = divided[1:] or divided
         width, count = max(Counter(map(len, rows)).items(), key=lambda item: (item[1], item[0]), default=(1, 0))
         values = _share_of_values(rows, width, delimiter)
-        if values < 0.5 and (delimiter == " " or delimiter not in first):
+        if values < (0.5 if delimiter == " " else 0.0 if delimiter in first else 0.25):
             continue  # prose
-        if (
-            width > 1
-            and (delimiter != " " or values >= 0.5)
-            and (score := count / len(rows) * (0.3 + values)) > best_score
-        ):
+        score = -_first_of_two(divided, width), count / len(rows) * (0.3 + values)
+        if width > 1 and (delimiter != " " or values >= 0.5) and score[1] > 0.25 and score > best_score:
             best, best_score = dialect, score
-    if best_score < 1.2 and not options.delimiter and len(texts) > 1 and best.delimiter != NO_DELIMITER:
+    if best_score[1] < 1.2 and not options.delimiter and len(texts) > 1 and not _is_divided(texts, best):
         whole = _share_of_values([[text] for text in texts[1:]], 1, NO_DELIMITER)
-        if whole + 0.25 > best_score:
+        if whole + 0.25 > best_score[1]:
             best = Dialect(_plain_delimiter(texts))
     best = replace(best, quote=quote)
     if not best.trim and best.delimiter != NO_DELIMITER and any(best.delimiter in text for text in texts):
         best = replace(best, trim=_is_padded(texts[1:], best))
     return best
+
+
+def _first_of_two(rows: Sequence[Sequence[str]], width: int) -> int:
+    """Return the index of the first row that has `width` cells, as the next row has; `len(rows)` if there is none."""
+    return next((i for i, (row, below) in enumerate(pairwise(rows)) if len(row) == len(below) == width), len(rows))
+
+
+def _is_divided(texts: Sequence[str], dialect: Dialect) -> bool:
+    """Whether the delimiter divides names or other text: it is then not a part of the values of one column."""
+    if dialect.delimiter in (NO_DELIMITER, " "):
+        return dialect.delimiter == NO_DELIMITER
+    return any(dialect.delimiter in text and not is_value(text, ",") for text in texts)
 
 
 def _plain_delimiter(texts: Sequence[str]) -> str:
@@ -342,6 +358,8 @@ def _header_lines(dialect: Dialect, rows: Sequence[Sequence[str]], width: int) -
 
 def _is_units(row: Sequence[str], valued: Sequence[int], width: int, decimal: str) -> bool:
     if len(row) != width or any('"' in cell or (cell and kind_of(cell, decimal) != Kind.TEXT) for cell in row):
+        return False
+    if any(cell[:1].isdigit() for cell in row):  # as a hexadecimal number or the id of a board begins
         return False
     return sum(bool(row[place]) for place in valued) * 2 >= len(valued)
 

@@ -85,6 +85,24 @@ CSV = {
     "decimal commas alone": (
         b"Temp, C;Feuchte, %\n21,5;40,1\n", {"Temp, C": "double", "Feuchte, %": "double"}, [40.1], {},
     ),
+    "semicolons and a text with decimal commas": (
+        b"Datum;Zeit;Wert\n01.02.2026;10:00;1,5\n02.02.2026;10:01;2,5\n",
+        {"Datum": "string", "Zeit": "string", "Wert": "double"}, [1.5, 2.5], {},
+    ),
+    "semicolons, points of thousands and decimal commas": (
+        b"t;v\n1;1.234,5\n2;2.000,5\n", {"t": "int64", "v": "string"}, ["1.234,5", "2.000,5"], {},
+    ),
+    "a title with a comma above semicolons": (
+        b"Export of logger 5, version 2\nDatum;Wert\n01.02.2026;1,5\n02.02.2026;2,5\n",
+        {"Datum": "string", "Wert": "double"}, [1.5, 2.5], {"notes": ["1 line before the header skipped"]},
+    ),
+    "the delimiter in the first line, as Excel reads it": (
+        b"sep=;\r\nt;v\r\n1;2,5\r\n", {"t": "int64", "v": "double"}, [2.5], {},
+    ),
+    "titles without a comma above two columns of numbers": (
+        b"Device: X1\nSerial: 123\n\na,b\n1,2\n3,4\n", INTS, [2, 4], {"notes": ["2 lines before the header skipped"]},
+    ),
+    "hexadecimal numbers below one name": (b"a\n00FF\n12E4\n1234\n", {"a": "string"}, ["00FF", "12E4", "1234"], {}),
     "blanks after commas": (
         b"t, temp, hum\n1, 2.5, x y\n", {"t": "int64", "temp": "double", "hum": "string"}, ["x y"], {},
     ),
