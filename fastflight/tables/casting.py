@@ -6,14 +6,16 @@ moment without a zone is UTC in a column with a zone, and a column without one t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import contextlib
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.errors import RequestError
-from fastflight.tables.kinds import INFINITIES, MINUS_INFINITIES, NANS, NULLS
+from fastflight.tables.kinds import BOOLS, INFINITIES, MINUS_INFINITIES, NANS, NULLS
 from fastflight.tables.schemas import MAX_LIST_VALUES, has_large_list, holds_decimals, project, schema_from_names
 
 if TYPE_CHECKING:
@@ -38,8 +40,48 @@ def is_castable(type_: pa.DataType) -> bool:
     return not pa.types.is_nested(type_)
 
 
-def cast(column: pa.Array, type_: pa.DataType, decimal: str = ".") -> tuple[pa.Array, pa.Array]:
-    """Return a column of text as `type_`, and the cells that do not fit, which are null."""
+_WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII).fullmatch
+_NUMBER = re.compile(r"-?[0-9]{1,40}(?:\.[0-9]{1,40})?", re.ASCII).fullmatch
+_TRUTH = {word: word[0] in "tT" for word in BOOLS} | {"1": True, "0": False}
+
+
+def _whole(cell: str) -> int:
+    if not _WHOLE(cell):
+        raise ValueError
+    return int(cell)
+
+
+def _number(cell: str) -> float:
+    if not _NUMBER(cell):
+        raise ValueError
+    return float(cell)
+
+
+# The values of plain cells, as a cast gives them. Any other cell raises `ValueError` or `KeyError`.
+_PLAIN: dict[pa.DataType, Callable[[str], Any]] = {
+    **dict.fromkeys((pa.int64(), pa.int32(), pa.int16(), pa.int8()), _whole),
+    **dict.fromkeys((pa.uint64(), pa.uint32(), pa.uint16(), pa.uint8()), _whole),
+    pa.float64(): _number,
+    pa.bool_(): _TRUTH.__getitem__,
+    pa.string(): str,
+}
+_NO_CELLS = pa.array([], TEXT)
+
+
+def cast(cells: pa.Array | Sequence[str | None], type_: pa.DataType, decimal: str = ".") -> tuple[pa.Array, pa.Array]:
+    """Return a column of text as `type_`, and the cells that do not fit, which are null.
+
+    A list of cells is converted in Python if all of them are plain: for a few, calls of Arrow's functions take longer.
+    """
+    if isinstance(cells, pa.Array):
+        return _cast_column(cells, type_, decimal)
+    if plain := _PLAIN.get(type_):
+        with contextlib.suppress(ValueError, KeyError, OverflowError):  # `pa.ArrowInvalid` is a ValueError
+            return pa.array([None if cell is None else plain(cell) for cell in cells], type_), _NO_CELLS
+    return _cast_column(pa.array(cells, TEXT), type_, decimal)
+
+
+def _cast_column(column: pa.Array, type_: pa.DataType, decimal: str) -> tuple[pa.Array, pa.Array]:
     none = column.slice(0, 0)
     if column.type == type_:
         return column, none

@@ -11,15 +11,14 @@ UTF-8; and if it holds a NUL or a lone carriage return outside of quotes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from fastflight.tables.bare import empty
 from fastflight.tables.casting import TEXT, cast, readable_schema
 from fastflight.tables.codec import Layout
 from fastflight.tables.column_kinds import learn_column
@@ -33,6 +32,8 @@ from fastflight.tables.transcoding import BOM, is_utf8
 
 # pyarrow's reader starts a thread for each call. Up to so many bytes, Python is faster.
 FEW_BYTES = 1024
+# The cells of a column, None for null: a list if they are few.
+Texts: TypeAlias = pa.Array | Sequence[str | None]
 # Larger than any block that is passed to pyarrow, so that pyarrow never splits one.
 _ONE_BLOCK = 4 * 1024 * 1024
 _BARE_CR = re.compile(rb"\r(?!\n)")
@@ -55,6 +56,8 @@ class CsvGrammar:
         # pyarrow needs a name for each column; those that are always empty have none.
         self._names = tuple(name or f"\0{place}" for place, name in enumerate(dialect.names))
         self._surplus = [place for place, name in enumerate(dialect.names) if not name]
+        # What lines begin with that are skipped: comments, and headers among the rows.
+        self._skipped = (*((dialect.comment.encode(),) if dialect.comment else ()), *self._headers)
         self._kinds = [Kind(0)] * len(self._names)
         self._row = re.compile(row_pattern(self._delimiter, self._quote, trim=dialect.trim) + rb"\n?")
         mark = re.escape(self._quote)
@@ -64,7 +67,13 @@ class CsvGrammar:
         self.schema: pa.Schema | None = None
         if layout.schema is not None:
             require_names(dialect.names, list(layout.schema))
-            self.schema = readable_schema(layout)
+            self._set_schema(readable_schema(layout))
+
+    def _set_schema(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        # The name and type of each column, and its place in a row; None if only other files have it.
+        places = {name: place for place, name in enumerate(self._names)}
+        self._fields = [(field.name, field.type, places.get(field.name)) for field in schema]
 
     def splitter(self, marks: int = 0, block_bytes: int = BLOCK_BYTES) -> RowSplitter:
         dialect = self._dialect
@@ -72,56 +81,53 @@ class CsvGrammar:
 
     def learn(self, block: RowBlock, summary: ReadSummary) -> list[pa.RecordBatch | RowBlock]:
         texts = self._split(block, summary)
-        summary.rows += texts.num_rows
+        if not texts:
+            return []
+        summary.rows += len(texts[0])
         names, columns = [], []
         for place, name in enumerate(self._dialect.names):
             if name and (self._columns is None or name in self._columns):
                 self._kinds[place], values = learn_column(
-                    texts.column(place), self._kinds[place], self._dialect.decimal
+                    pa.array(texts[place], TEXT), self._kinds[place], self._dialect.decimal
                 )
                 names.append(name)
                 columns.append(values)
-        return [pa.RecordBatch.from_arrays(columns, names)] if columns and texts.num_rows else []
+        return [pa.RecordBatch.from_arrays(columns, names)] if columns else []
 
     def shapes(self) -> dict[str, Shape]:
         named = zip(self._dialect.names, self._kinds, strict=True)
         return {name: Shape(kinds=kinds & ~Kind.SPELLED) for name, kinds in named if name}
 
     def learned(self) -> None:
-        self.schema = project(columns_of(joined(self._others, self.shapes()), self._unknown), self._columns)
+        self._set_schema(project(columns_of(joined(self._others, self.shapes()), self._unknown), self._columns))
 
     def read(self, block: RowBlock, summary: ReadSummary) -> list[pa.RecordBatch]:
-        assert self.schema is not None
         texts = self._split(block, summary)
+        if not texts or not self._fields:
+            return []
         columns = []
-        for field in self.schema:
-            if field.name not in self._names:  # only other files have it
-                columns.append(pa.nulls(texts.num_rows, field.type))
+        for name, type_, place in self._fields:
+            if place is None:
+                columns.append(pa.nulls(len(texts[0]), type_))
                 continue
-            column, misfits = cast(texts.column(field.name), field.type, self._dialect.decimal)
-            summary.add_misfits(field.name, misfits.to_pylist(), field.type)
+            column, misfits = cast(texts[place], type_, self._dialect.decimal)
+            if len(misfits):
+                summary.add_misfits(name, misfits.to_pylist(), type_)
             columns.append(column)
-        return [pa.RecordBatch.from_arrays(columns, schema=self.schema)] if columns and texts.num_rows else []
+        return [pa.RecordBatch.from_arrays(columns, schema=self.schema)]
 
     def rows(self, data: bytes) -> Iterator[bytes]:
         """Split whole rows. Joined, they are `data` again."""
         return (match[0] for match in self._row.finditer(data) if match[0])
 
-    def _split(self, block: RowBlock, summary: ReadSummary) -> pa.RecordBatch:
-        """Return the cells of all rows as columns of text. Rows that cannot be split are rejected."""
-        if len(block.data) > FEW_BYTES and self._is_regular(block.data):
-            try:
-                return self._columns_by_arrow(block.data)
-            except pa.ArrowInvalid:
-                pass
-        rows = list(self._good_rows(block, summary))
-        if not rows:
-            return empty(pa.schema([(name, TEXT) for name in self._names]))
-        columns = [
-            pa.array([None if not quoted and text in self._nulls else text for text, quoted in column], TEXT)
-            for column in zip(*rows, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(columns, self._names)
+    def _split(self, block: RowBlock, summary: ReadSummary) -> Sequence[Texts]:
+        """Return the cells of all rows by columns, nothing if there are no rows. Reject rows that cannot be split."""
+        if self._is_regular(block.data):
+            rows = self._dialect.normalised(block.data if block.data.endswith(b"\n") else block.data + b"\n")
+            columns = self._split_few(rows) if len(rows) <= FEW_BYTES else self._split_by_arrow(rows)
+            if columns is not None:
+                return columns
+        return list(zip(*self._good_rows(block, summary), strict=True))
 
     def _is_regular(self, data: bytes) -> bool:
         """Whether all bytes are UTF-8, and no row needs a look of its own, apart from its cells."""
@@ -129,27 +135,40 @@ class CsvGrammar:
             return False
         if not data.isascii() and not is_utf8(data):
             return False
-        comments = (self._dialect.comment.encode(),) if self._dialect.comment else ()
-        return not any(data.startswith(start) or b"\n" + start in data for start in (*comments, *self._headers))
+        return not any(data.startswith(start) or b"\n" + start in data for start in self._skipped)
 
-    def _columns_by_arrow(self, data: bytes) -> pa.RecordBatch:
-        """Split rows, or raise `pa.ArrowInvalid` if any has another number of cells than the header."""
-        rows = self._dialect.normalised(data if data.endswith(b"\n") else data + b"\n")
+    def _split_few(self, rows: bytes) -> Sequence[Texts] | None:
+        """Cut rows at their delimiters; None if that is not enough, as for quotes."""
+        if self._quote in rows or self._surplus:
+            return None
+        lines = rows.decode().replace("\r\n", "\n").split("\n")[:-1]
+        cells = [line.split(self._dialect.delimiter) for line in lines]
+        if any(len(row) != len(self._names) for row in cells):
+            return None
+        nulls = self._nulls
+        return [[None if text in nulls else text for text in column] for column in zip(*cells, strict=True)]
+
+    def _split_by_arrow(self, rows: bytes) -> Sequence[Texts] | None:
+        """Split rows; None if any has another number of cells than the header."""
         if rows.startswith(BOM):
             rows = BOM + rows  # pyarrow drops a byte order mark at the start of every block, so add one
         options = _pyarrow_options(
             self._names, self._dialect.delimiter, self._dialect.quote, self._nulls, self._quote in rows
         )
-        table = pyarrow.csv.read_csv(pa.BufferReader(rows), *options)
+        try:
+            table = pyarrow.csv.read_csv(pa.BufferReader(rows), *options)
+        except pa.ArrowInvalid:
+            return None
         if not table.num_rows:
-            return empty(table.schema)
+            return []
         batch = table.combine_chunks().to_batches()[0]
         if any(pc.sum(pc.binary_length(batch.column(place))).as_py() for place in self._surplus):
-            raise pa.ArrowInvalid("a cell without a column")
-        return batch
+            return None
+        columns: list[Texts] = batch.columns
+        return columns
 
-    def _good_rows(self, block: RowBlock, summary: ReadSummary) -> Iterator[list[Cell]]:
-        """Yield the cells of the rows of a block that can be split; reject the others."""
+    def _good_rows(self, block: RowBlock, summary: ReadSummary) -> Iterator[list[str | None]]:
+        """Yield the cells of the rows of a block that can be split, None for null; reject the others."""
         offset = block.offset
         comment = (self._dialect.comment or "").encode()
         for row in self.rows(block.data):
@@ -159,7 +178,7 @@ class CsvGrammar:
             elif not (comment and line.startswith(comment)):
                 cells = self._cells(line)
                 if isinstance(cells, list):
-                    yield cells
+                    yield [None if not quoted and text in self._nulls else text for text, quoted in cells]
                 elif cells:
                     summary.reject(offset, cells)
             offset += len(row)

@@ -15,6 +15,7 @@ import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from types import NoneType
 from typing import Any
 
 import pyarrow as pa
@@ -45,7 +46,14 @@ FEW_ROWS = 16
 FEW_BYTES, LEARN_BYTES = 1024, 1024 * 1024
 
 _BLANK = b" \t\r\n"
-_CLASSES: dict[pa.DataType, type] = {pa.int64(): int, pa.float64(): float, pa.bool_(): bool, pa.string(): str}
+_INTEGERS = [pa.type_for_alias(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)]
+# The classes of values that Arrow takes as they are, or refuses.
+_CLASSES: dict[pa.DataType, set[type]] = {
+    **dict.fromkeys(_INTEGERS, {int, NoneType}),
+    pa.float64(): {float, int, NoneType},
+    pa.bool_(): {bool, NoneType},
+    pa.string(): {str, NoneType},
+}
 
 
 class JsonGrammar:
@@ -223,7 +231,7 @@ class JsonGrammar:
             values = [row.get(field.name) for row in objects]
             if self._nulls:
                 values = [None if type(value) is str and value in self._nulls else value for value in values]
-            if is_text(field.type):
+            if is_text(field.type) and not _CLASSES[TEXT].issuperset(map(type, values)):
                 values = [
                     value if value is None or type(value) is str else raw_values(line)[field.name]
                     for value, line in zip(values, lines, strict=True)
@@ -249,7 +257,7 @@ def _is_read_by_arrow(type_: pa.DataType) -> bool:
     if pa.types.is_nested(type_):
         inner = [type_.field(index).type for index in range(type_.num_fields)]
         return bool(inner) and all(map(_is_read_by_arrow, inner))
-    return type_ in _CLASSES or pa.types.is_integer(type_) or pa.types.is_null(type_)
+    return type_ in _CLASSES or pa.types.is_null(type_)
 
 
 def _unknown_keys(value: Any, type_: pa.DataType, within: str = "") -> Iterator[str]:
@@ -268,13 +276,14 @@ def _unknown_keys(value: Any, type_: pa.DataType, within: str = "") -> Iterator[
 
 def _column(values: Sequence[Any], type_: pa.DataType) -> tuple[pa.Array, list[Any]]:
     """Return values as `type_`, and those that do not fit, which are null."""
+    plain = _CLASSES.get(type_)
+    if plain and plain.issuperset(map(type, values)):
+        with contextlib.suppress(OverflowError, pa.ArrowInvalid):
+            return pa.array(values, type_), []
     if pa.types.is_list(type_):
         return _list_column(values, type_)
     if pa.types.is_struct(type_):
         return _struct_column(values, type_)
-    if {*map(type, values)} <= {_CLASSES.get(type_), type(None)}:
-        with contextlib.suppress(OverflowError):
-            return pa.array(values, type_), []
     texts = [None if value is None else _text(value) for value in values]
     column, misfits = cast(pa.array(texts, TEXT), type_)
     # As many values as there are misfits, the first of them in front.

@@ -77,12 +77,13 @@ class LineParser:
     def parse(self, lines: Sequence[bytes]) -> Parsed:
         """Parse `lines`, each of which has no line feed but possibly one at its end."""
         refused: list[tuple[int, str]] = []
-        candidates = [index for index, line in enumerate(lines) if self._is_row(index, line, refused)]
-        pieces = [lines[index].rstrip(b"\r\n") + b"\n" for index in candidates]
+        bare = [line.rstrip(b"\r\n") for line in lines]
+        candidates = [index for index, line in enumerate(bare) if self._is_row(index, line, refused)]
+        pieces = [bare[index] + b"\n" for index in candidates]
         starts = list(accumulate(map(len, pieces), initial=0))
         found = _Findings()
         batches = self._grammar.read(RowBlock(0, b"".join(pieces)), found) if pieces else []
-        rows = pa.concat_batches(batches) if batches else empty(self.schema)
+        rows = empty(self.schema) if not batches else batches[0] if len(batches) == 1 else pa.concat_batches(batches)
         reasons = {bisect_right(starts, offset) - 1: reason for offset, reason in found.rejections}
         accepted = [place for place in range(len(pieces)) if place not in reasons]
         if self._is_csv and found.null_cells:
@@ -97,7 +98,6 @@ class LineParser:
         return Parsed(rows, [candidates[place] for place in accepted], sorted(refused))
 
     def _is_row(self, index: int, line: bytes, refused: list[tuple[int, str]]) -> bool:
-        line = line.rstrip(b"\r\n")
         if not line.strip() or (self._is_csv and line == self._header):
             return False
         if self._is_csv and b'"' in line and not self._whole_row.fullmatch(line):
