@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 
 from fastflight.client import answers, call
 from fastflight.client.answers import Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from fastflight.client.rows import Writable
     from fastflight.client.server_files import ServerFiles
     from fastflight.client.stream import RowStream
+    from fastflight.client.threads import Work
+
+T = TypeVar("T")
 
 
 @checks_arguments
@@ -151,11 +154,11 @@ class FastFlightClient:
         `fastflight.client.options.WriteOptions`.
         """
         request = call.build(DeviceFile, device=device, path=path, **request_keys("write", options))
-        return self._connection.upload(request, rows, options.get("progress")).run()
+        return self._run(self._connection.upload(request, rows, options.get("progress")))
 
     def write_request(self, request: Request, rows: Writable, *, progress: Report | None = None) -> Written:
         """Write rows to a request that takes them, such as that of an own source. Returns when they are stored."""
-        return self._connection.upload(request, rows, progress).run()
+        return self._run(self._connection.upload(request, rows, progress))
 
     def put_file(self, device: str, path: str, local: str | Path, **options: Unpack[FileCopyOptions]) -> Copied:
         """Copy a local file to a device, byte for byte.
@@ -165,7 +168,7 @@ class FastFlightClient:
         """
         from fastflight.client.file_copy import PutFile
 
-        return PutFile(self._files(device, "put_file", options), path, local, options).run()
+        return self._run(PutFile(self._files(device, "put_file", options), path, local, options))
 
     def get_file(self, device: str, path: str, local: str | Path, **options: Unpack[FileCopyOptions]) -> Copied:
         """Copy a file of a device to a local file, byte for byte.
@@ -179,7 +182,7 @@ class FastFlightClient:
 
         files = self._files(device, "get_file", options)
         with reading_bar(options.get("progress")) as progress:
-            return GetFile(files, path, local, {**options, "progress": progress}).run()
+            return self._run(GetFile(files, path, local, {**options, "progress": progress}))
 
     def put_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]) -> CopiedTree:
         """Copy the files of a local folder and its subfolders to a folder of a device. Links are not copied.
@@ -189,7 +192,7 @@ class FastFlightClient:
         """
         from fastflight.client.tree_copy import PutTree
 
-        return PutTree(self._files(device, "put_tree", options), folder, local, options).run()
+        return self._run(PutTree(self._files(device, "put_tree", options), folder, local, options))
 
     def get_tree(self, device: str, folder: str, local: str | Path, **options: Unpack[TreeCopyOptions]) -> CopiedTree:
         """Copy the files of a device's folder and its subfolders to a local folder.
@@ -199,7 +202,7 @@ class FastFlightClient:
         """
         from fastflight.client.tree_copy import GetTree
 
-        return GetTree(self._files(device, "get_tree", options), folder, local, options).run()
+        return self._run(GetTree(self._files(device, "get_tree", options), folder, local, options))
 
     def exec(
         self, device: str, code: str, *, timeout: float | None = None, mode: Mode = "async", interrupt: bool = False
@@ -366,6 +369,9 @@ class FastFlightClient:
     def close(self) -> None:
         """Close the connection. Make no calls after this; streams that are open continue until they are left."""
         self._connection.close()
+
+    def _run(self, work: Work[T]) -> T:
+        return work.run()
 
     def _files(self, device: str, verb: str, options: Mapping[str, Any]) -> ServerFiles:
         from fastflight.client.server_files import ServerFiles

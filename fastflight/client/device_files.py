@@ -18,7 +18,7 @@ from fastflight.client.landing import RemoteEntry
 
 if TYPE_CHECKING:
     from fastflight.client.progress import Report
-    from fastflight.client.work import Work
+    from fastflight.client.threads import Work
 
 T_co = TypeVar("T_co", covariant=True)
 

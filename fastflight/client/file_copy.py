@@ -19,7 +19,7 @@ from fastflight.client.device_files import DeviceFiles, FileToSend, ReadableFile
 from fastflight.client.local_file import agrees, local_digest, os_errors_of, size_of
 from fastflight.client.options import FileCopyOptions
 from fastflight.client.progress import Report
-from fastflight.client.work import Steps
+from fastflight.client.threads import Steps
 from fastflight.errors import DataError, DeviceError, FileMissing, RequestError
 
 PART_SUFFIX = ".part"

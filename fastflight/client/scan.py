@@ -8,6 +8,7 @@ runs here, on the rows that arrive: give the range of a recording in its request
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
 from fastflight.client.notebook import reading_bar
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
     from fastflight.client.connection import ServerConnection
 
 
-def scan(connection: ServerConnection, request: Request) -> pl.LazyFrame:
-    """Return a lazy frame of the rows of `request`. The server is asked for the columns now, for rows by each query."""
+def scan(connection: ServerConnection, request: Request, *, ask_now: bool = True) -> pl.LazyFrame:
+    """Return a lazy frame of the rows of `request`.
+
+    The server is asked for rows by each query, and for the columns now, or by the first query without `ask_now`.
+    """
     try:
         import polars as pl
         from polars.io.plugins import register_io_source
@@ -29,12 +33,15 @@ def scan(connection: ServerConnection, request: Request) -> pl.LazyFrame:
         raise RequestError(
             "`scan` needs the package polars, which is not installed", hint="pip install polars"
         ) from error
-    schema = pl.DataFrame(connection.info(request).schema.empty_table()).schema
+
+    @cache
+    def columns_of() -> pl.Schema:
+        return pl.DataFrame(connection.info(request).schema.empty_table()).schema
 
     def read(
         columns: list[str] | None, predicate: pl.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[pl.DataFrame]:
-        asked = request
+        asked, schema = request, columns_of()
         if columns is not None:
             used = {*columns, *(() if predicate is None else predicate.meta.root_names())}
             asked = with_columns(asked, [name for name in schema if name in used], schema)
@@ -53,7 +60,7 @@ def scan(connection: ServerConnection, request: Request) -> pl.LazyFrame:
                 if taken == n_rows:
                     return
 
-    return register_io_source(read, schema=schema, validate_schema=True)
+    return register_io_source(read, schema=columns_of() if ask_now else columns_of, validate_schema=True)
 
 
 def with_columns(request: Request, names: list[str], all_names: Collection[str]) -> Request:

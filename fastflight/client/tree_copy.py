@@ -22,7 +22,7 @@ from fastflight.client.landing import Landed, RemoteEntry
 from fastflight.client.local_file import os_errors_of
 from fastflight.client.local_names import FOLDS_CASE, clash, local_path
 from fastflight.client.options import TreeCopyOptions
-from fastflight.client.work import Steps
+from fastflight.client.threads import Steps
 from fastflight.errors import DataError, DeviceError, FileMissing, ProtocolError, RequestError
 from fastflight.service.choices import LEFT_BEHIND, MAX_FILES, MAX_REQUEST_BYTES
 

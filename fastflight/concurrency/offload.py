@@ -13,19 +13,25 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
 from typing import Any, TypeVar
 from weakref import WeakSet
 
 T = TypeVar("T")
 
 
-async def off_loop(function: Callable[..., T], *args: Any, discard: Callable[[T], object] | None = None) -> T:
-    """Run `function(*args)` in a thread of the loop's default executor, in a copy of the caller's context.
+async def off_loop(
+    function: Callable[..., T],
+    *args: Any,
+    discard: Callable[[T], object] | None = None,
+    threads: Executor | None = None,
+) -> T:
+    """Run `function(*args)` in one of `threads`, by default the loop's executor, in a copy of the caller's context.
 
     Return its result, or raise its exception.
     """
     call = _Call(function, args, discard)
-    running = asyncio.get_running_loop().run_in_executor(None, contextvars.copy_context().run, call.run)
+    running = asyncio.get_running_loop().run_in_executor(threads, contextvars.copy_context().run, call.run)
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:

@@ -143,43 +143,71 @@ def test_a_cancelled_write_leaves_the_old_file(server: HandmadeServer) -> None:
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda client: client.write("demo", "/new.csv", READINGS),
         lambda client: client.read("demo", "/readings.csv"),
         lambda client: client.interact("demo"),
         lambda client: client.remove("demo", "/old.csv"),
         lambda client: client.stat("demo", "/old.csv"),
     ],
 )
-def test_what_is_cancelled_before_it_has_a_thread_is_not_begun(
-    server: HandmadeServer, ask: Callable[[AsyncFastFlightClient], Coroutine[Any, Any, object]]
+def test_a_call_that_is_cancelled_before_it_has_a_thread_is_not_made(
+    server: HandmadeServer,
+    monkeypatch: pytest.MonkeyPatch,
+    ask: Callable[[AsyncFastFlightClient], Coroutine[Any, Any, object]],
 ) -> None:
-    """A write would take the device for nothing, and stop what runs there; what is removed would be gone."""
+    """It would take the device for nothing, and stop what runs there; what is removed would be gone."""
+    monkeypatch.setattr("fastflight.client.aio.MAX_CALLS", 1)
     go_on = threading.Event()
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
-        loop.set_default_executor(ThreadPoolExecutor(1))
-        busy = loop.run_in_executor(None, go_on.wait)
         async with AsyncFastFlightClient(server.location) as client:
+            busy = client._threads.submit(go_on.wait)
             asking = asyncio.ensure_future(ask(client))
             for _ in range(3):
                 await asyncio.sleep(0)
             asking.cancel()
-            loop.call_soon(go_on.set)
+            asyncio.get_running_loop().call_soon(go_on.set)
             with pytest.raises(asyncio.CancelledError):
                 await asking
-            await busy
-            await asyncio.to_thread(bool)  # after what waited before
+            await asyncio.wrap_future(busy)
+            await asyncio.wrap_future(client._threads.submit(bool))  # after the calls that waited before
 
     asyncio.run(main())
     assert server.asked == []
+
+
+def test_slow_writes_keep_no_other_call_from_its_answer(server: HandmadeServer) -> None:
+    """However few threads the loop has: it has six on a computer with two cores."""
+    server.acknowledge.clear()
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        async with AsyncFastFlightClient(server.location) as client:
+            writing = [asyncio.ensure_future(client.write("demo", f"/{n}.csv", READINGS)) for n in range(3)]
+            await auntil(lambda: len(server.asked) == len(writing))
+            async with asyncio.timeout(SOON):
+                assert [device.name for device in await client.devices()] == ["demo"]
+            server.acknowledge.set()
+            await asyncio.gather(*writing)
+
+    asyncio.run(main())
+    assert len(server.files) == 3
+
+
+def test_a_client_that_was_closed_makes_no_calls(server: HandmadeServer) -> None:
+    async def main() -> None:
+        client = AsyncFastFlightClient(server.location)
+        await client.aclose()
+        with pytest.raises(TransportClosed, match="closed"):
+            await client.devices()
+
+    asyncio.run(main())
 
 
 def test_a_write_can_be_given_up_until_it_is_acknowledged(
     server: HandmadeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The task ends although the server never answers."""
-    monkeypatch.setattr("fastflight.client.asking.GIVE_UP_SECONDS", 0.1)
+    monkeypatch.setattr("fastflight.client.threads.GIVE_UP_SECONDS", 0.1)
     server.acknowledge.clear()
 
     async def main() -> None:
@@ -200,11 +228,9 @@ def test_closing_waits_for_no_answer(server: HandmadeServer) -> None:
     server.acknowledge.clear()
 
     async def main() -> None:
-        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         async with AsyncFastFlightClient(server.location) as client:
             reading = asyncio.ensure_future(client.read("demo", "/late.csv"))
-            await asyncio.sleep(0)
-            assert server.took.wait(SOON)
+            await auntil(server.took.is_set)
             reading.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await reading
@@ -255,8 +281,7 @@ def test_a_session_that_is_cancelled_as_it_is_opened_is_given_back_whole(
     async def main() -> None:
         async with AsyncFastFlightClient(server.location) as client:
             opening = asyncio.ensure_future(client.interact("late"))
-            await asyncio.sleep(0)
-            assert server.took.wait(SOON)
+            await auntil(server.took.is_set)
             opening.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await opening

@@ -15,8 +15,8 @@ from fastflight.app.local_board import BOARD, LocalBoard
 from fastflight.client import AsyncFastFlightClient, Copied, CopiedTree, FastFlightClient
 from fastflight.client.file_copy import GetFile
 from fastflight.client.server_files import ServerFiles
+from fastflight.client.threads import Steps
 from fastflight.client.tree_copy import GetTree
-from fastflight.client.work import Steps
 from fastflight.errors import BusyError, DataError, FileMissing, RequestError, Stopped
 from fastflight.service.requests import Request
 from tests.support.folders import files_below

@@ -170,6 +170,6 @@ def test_without_polars_it_says_how_to_install_it(client: FastFlightClient, monk
 def test_the_asynchronous_client_scans_too(client: FastFlightClient) -> None:
     async def main() -> int:
         async with AsyncFastFlightClient(client.location) as asynchronous:
-            return asynchronous.scan(READINGS).collect().height
+            return (await asynchronous.scan(READINGS).collect_async()).height
 
     assert asyncio.run(main()) == 10_000
