@@ -1,4 +1,4 @@
-"""The log of long-running commands (`serve`, `bridge`, `record --to`), on stderr.
+"""The log of long-running commands (`serve`, `bridge`), on stderr.
 
 A program that takes stderr through a pipe must keep reading it: when the pipe is full, the thread that logs blocks, and
 with it devices and their clients. There are few lines, two per client, so a slow reader blocks nothing. Lines are not

@@ -62,7 +62,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "tail": ("tail", "Show the live output of a device, without interrupting its program, until Ctrl-C."),
     "plot": ("plot", "Plot columns of a device's live output into a PNG file."),
-    "record": ("record", "Record a device on the server, or on this computer without a server (--to DIR)."),
+    "record": ("record", "Record a device on the server, until --stop. Earlier recordings of the device stay."),
     "replay": ("replay", "Show a recording of a device: lines with their times, and what is missing and why."),
     "recordings": (
         "recordings",

@@ -208,8 +208,6 @@ def test_the_device_comes_before_its_files(
         (("exec", "demo", "1", "--timeout", "0"), "--timeout"),
         (("devices", "--server", "nonsense"), "not the address of a server"),
         (("devices", "--token-file", "nope"), "nope: No such file"),
-        (("record", "nope", "--to", "there"), "unknown kind of device 'nope'"),
-        (("record", "sim:", "--to", "file"), "'file' is a file"),
         (("serve", "--record", "demo", "--recordings", "file"), "'file' is a file"),
     ],
 )

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,8 +23,6 @@ from fastflight.app.config import RecordingSettings
 from fastflight.app.nats_servers import nats_servers
 from fastflight.app.overlay import default_folder, read_config
 from fastflight.app.running import RunningServer
-from fastflight.cli import local_recordings
-from fastflight.cli.local_recordings import name_of
 from fastflight.cli.replay import GAPS_KEY, GapReporter
 from fastflight.cli.tail import SessionStream
 from fastflight.client import FastFlightClient, Missed
@@ -258,9 +255,6 @@ def test_columns_as_csv(run: Run, here: list[str]) -> None:
         (["replay", "weather", *READINGS, "--columns", "n", "--speed", "1"], 2, "--speed needs the column time"),
         (["recordings", "--recordings", "nowhere"], 1, "nowhere: no such folder"),
         (["record", "dmeo"], 1, "Did you mean 'demo'"),
-        (["record", "demo", "--seconds", "1"], 2, "need --to DIR"),
-        (["record", "sim:", "--to", "there", "--stop"], 2, "Ctrl-C stops recording"),
-        (["record", "sim:", "--to", "there", "--name", "a b"], 2, "cannot name a recording"),
     ],
 )
 def test_what_is_refused(
@@ -337,55 +331,3 @@ def test_a_server_with_defaults_records_when_it_is_asked_to(run: Run, data: Path
         assert refused.exit_code == 1 and "another server has recorded it since this one started" in refused.stderr
     with default_server() as running:
         assert run("record", "demo", "--server", running.location).exit_code == 0
-
-
-def test_recording_here(run: Run, tmp_path: Path) -> None:
-    result = run("record", "sim:?telemetry=20", "--to", str(tmp_path), "--name", "demo", "--seconds", "2", "--json")
-    assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    assert (told["name"], told["state"], told["rows"] > 0) == ("demo", "kept", True)
-    shown = run("replay", "demo", "--recordings", str(tmp_path), "--raw", "-n", "20").stdout
-    assert "MicroPython" in shown
-
-
-def test_seconds_count_from_the_first_byte(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = tmp_path / "board"
-    files.mkdir()
-    (files / "main.py").write_text("import time\ntime.sleep(1.5)\nwhile True:\n    print('x')\n    time.sleep(0.05)\n")
-    arguments = ("record", f"sim:?files={files}&telemetry=0", "--to", str(tmp_path / "to"), "--seconds", "0.5")
-    status = json.loads(run(*arguments, "--json").stdout)
-    assert status["rows"] > 0
-    # A board that sends nothing is not waited for without end.
-    monkeypatch.setattr(local_recordings, "FIRST_BYTE_SECONDS", 1.0)
-    (files / "main.py").write_text("import time\nwhile True:\n    time.sleep(1)\n")
-    result = run(*arguments, "--name", "silent")
-    assert (result.exit_code, "silent sent nothing" in result.stderr) == (0, True), result.output
-
-
-def test_ctrl_c_ends_recording_here_and_keeps_what_came(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "fastflight", "record", "sim:?telemetry=5", "--to", str(tmp_path)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ, text=True)
-    assert child.stderr is not None
-    assert child.stderr.readline() == f"recording sim:?telemetry=5 as sim to {tmp_path}\n"
-    child.send_signal(signal.SIGINT)
-    _, said = child.communicate()
-    assert (child.returncode, said.startswith("interrupted: sim: ")) == (130, True)
-
-
-def test_a_port_that_cannot_be_opened_is_not_waited_for(run: Run, tmp_path: Path) -> None:
-    result = run("record", "socket://127.0.0.1:1", "--to", str(tmp_path))
-    assert result.exit_code == 3 and "127.0.0.1" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("url", "name"),
-    [
-        ("serial:///dev/ttyACM0?baud=9600", "ttyACM0"),
-        ("COM7", "COM7"),
-        ("sim:", "sim"),
-        ("socket://127.0.0.1:2218", "127.0.0.1-2218"),
-        ("/", "device"),
-    ],
-)
-def test_a_name_from_a_url(url: str, name: str) -> None:
-    assert name_of(url) == name
