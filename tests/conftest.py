@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib
 import os
+import re
 import shutil
 import signal
 import sys
@@ -82,6 +83,24 @@ def pytest_collection_finish() -> None:
 def pytest_unconfigure() -> None:
     """Give it back: libraries in C++ look at the end whether anything is left of their objects."""
     gc.unfreeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """With `CI` set, fail the run for a skip whose reason is not in `skips.txt`."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    skips = reporter.stats.get("skipped") if reporter and in_ci() else None  # workers of pytest-xdist have no reporter
+    if not skips:
+        return
+    allowed = [line for line in (TESTS / "skips.txt").read_text().splitlines() if not line.startswith("#")]
+    places = [report.longrepr for report in skips]
+    reasons = {
+        str(place[-1] if isinstance(place, tuple | list) else place).removeprefix("Skipped: ") for place in places
+    }
+    if unlisted := {reason for reason in reasons if not any(re.fullmatch(each, reason) for each in allowed)}:
+        reporter.ensure_newline()
+        reporter.write_line(f"skipped for reasons that tests/skips.txt does not have: {sorted(unlisted)}", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(wrapper=True)
@@ -238,11 +257,16 @@ def running_target(target: AbstractContextManager[str]) -> Iterator[str]:
         yield url
 
 
+def in_ci() -> bool:
+    """Whether a missing target is a failure."""
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
+
+
 @contextmanager
 def _named_where_missing() -> Iterator[None]:
     try:
         yield
     except TargetMissing as missing:
-        if os.environ.get("CI", "").lower() not in ("", "0", "false"):
+        if in_ci():
             pytest.fail(str(missing))
         pytest.skip(str(missing))

@@ -71,6 +71,26 @@ def test_a_leak_fails_the_test_that_left_it_and_ctrl_c_reaches_what_is_started(t
     assert sum(line.startswith("ERROR") for line in summary) == 1
 
 
+@pytest.mark.parametrize(
+    ("ci", "reason", "code"), [("", "tired", 0), ("true", "needs /dev/full", 0), ("true", "tired", 1)]
+)
+def test_a_skip_that_is_not_listed_fails_the_run_in_ci(ci: str, reason: str, code: int, tmp_path: Path) -> None:
+    for name in ("conftest.py", "skips.txt"):
+        shutil.copy(Path(__file__).with_name(name), tmp_path)
+    (tmp_path / "test_suite.py").write_text(f"import pytest\n\ndef test_it():\n    pytest.skip({reason!r})\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -q -rs -p no:cacheprovider\n")
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest"],
+        cwd=tmp_path,
+        env={**os.environ, "CI": ci, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, "skips.txt" in result.stdout) == (code, code == 1), result.stdout
+
+
 def line_about(summary: list[str], word: str, outcome: str) -> str:
     found = [line for line in summary if line.startswith(outcome) and word in line]
     assert found, "\n".join(summary)
