@@ -134,23 +134,14 @@ def _first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
-class ByteSink(io.RawIOBase):
+class ByteSink(io.BytesIO):
     """A file object for pyarrow's writers. `take` removes and returns the bytes that were written."""
 
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: object) -> int:
-        part = bytes(memoryview(data))  # type: ignore[arg-type]
-        self._parts.append(part)
-        return len(part)
-
     def take(self) -> bytes:
-        parts, self._parts = self._parts, []
-        return b"".join(parts)
+        data = self.getvalue()
+        self.seek(0)
+        self.truncate()
+        return data
 
 
 class ArrowWriter:

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import or_
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.tables.casting import cast
-from fastflight.tables.exact import SHORT_NUMBER, Flags, cell_bytes, without_exact
+from fastflight.tables.exact import SHORT_NUMBER, without_exact
 from fastflight.tables.kinds import NULLS, Kind, kind_of, kind_of_whole, kinds_of, pattern_of, type_of
+
+_Flags = np.ndarray[Any, np.dtype[np.bool_]]
+_Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+_Places = np.ndarray[Any, np.dtype[np.intp]]
 
 # Cells that show what the others of a column probably are.
 _FIRST_CELLS = 64
@@ -81,9 +86,9 @@ def kinds_of_integers(column: pa.Array) -> Kind:
     return reduce(or_, map(kind_of_whole, ends), Kind(0))
 
 
-def _plain_numbers(cells: pa.Array, values: pa.Array) -> Flags:
+def _plain_numbers(cells: pa.Array, values: pa.Array) -> _Flags:
     """Return for each cell, all of which are numbers to a cast, whether its number is exact for sure."""
-    starts, lengths, data = cell_bytes(cells)
+    starts, lengths, data = _bytes_of(cells)
     if not len(cells) or not lengths.all() or (pa.types.is_floating(values.type) and lengths.mean() > SHORT_NUMBER):
         return np.zeros(len(cells), np.bool_)
     first = data[starts]
@@ -91,7 +96,7 @@ def _plain_numbers(cells: pa.Array, values: pa.Array) -> Flags:
     if negative.any():
         starts, lengths = starts + negative, lengths - negative
         first = data.take(starts, mode="clip")
-    plain: Flags = first - np.uint8(ord("1")) < 9
+    plain: _Flags = first - np.uint8(ord("1")) < 9
     zeros = np.flatnonzero(first == ord("0"))
     if pa.types.is_integer(values.type):
         plain[zeros] = (lengths[zeros] == 1) & ~negative[zeros]
@@ -103,12 +108,12 @@ def _plain_numbers(cells: pa.Array, values: pa.Array) -> Flags:
     return plain
 
 
-def _plain_times(cells: pa.Array, values: pa.Array) -> Flags:
+def _plain_times(cells: pa.Array, values: pa.Array) -> _Flags:
     """Return for each cell, all of which are times to a cast, whether it is a date, or a moment with seconds."""
     if not len(cells):
         return np.zeros(0, np.bool_)
-    starts, lengths, data = cell_bytes(cells)
-    plain: Flags = lengths == len("2026-01-31")
+    starts, lengths, data = _bytes_of(cells)
+    plain: _Flags = lengths == len("2026-01-31")
     if not pa.types.is_date32(values.type):
         zone = 0 if values.type.tz is None else len("Z")
         moment = (lengths >= len("2026-01-31 23:59:59") + zone) & (lengths <= len("2026-01-31 23:59:59.123456") + zone)
@@ -120,6 +125,13 @@ def _plain_times(cells: pa.Array, values: pa.Array) -> Flags:
     ends = pc.min_max(values.cast(pa.timestamp("us"), safe=False).cast(pa.int64())).as_py()
     near = _NEAR[0] < ends["min"] and ends["max"] < _NEAR[1] and values.type not in _FINE
     return plain if near else np.zeros(len(cells), np.bool_)
+
+
+def _bytes_of(cells: pa.Array) -> tuple[_Places, _Places, _Bytes]:
+    """Return the starts and lengths of the cells of an array without nulls, and the bytes that the starts count."""
+    _, ends, data = cells.buffers()
+    offsets = np.frombuffer(ends, np.int32)[cells.offset : cells.offset + len(cells) + 1].astype(np.intp)
+    return offsets[:-1], np.diff(offsets), np.frombuffer(data or b"\0", np.uint8)
 
 
 def kinds_in(column: pa.Array, known: Kind, decimal: str = ".") -> Kind:

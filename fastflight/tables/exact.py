@@ -1,4 +1,4 @@
-"""Tells which numbers a double gives back: much quicker than by writing every double as text."""
+"""Whether pyarrow has read the numbers in JSON lines exactly, and which numbers a double gives back."""
 
 from __future__ import annotations
 
@@ -11,78 +11,29 @@ import pyarrow.compute as pc
 
 from fastflight.tables.kinds import Kind, kind_of
 
-Flags = np.ndarray[Any, np.dtype[np.bool_]]
-_Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 _Places = np.ndarray[Any, np.dtype[np.intp]]
 
 # Numbers of so many characters have at most 15 digits, which a double always gives back.
 SHORT_NUMBER = 15
-# Half an ulp, in the units of `_are_shortest`, is below 2**63 for so many digits after the point.
-_MOST_DIGITS = 18
-_POWERS = 10 ** np.arange(_MOST_DIGITS + 1)
-_MANTISSA_BITS, _EXPONENT_OF_ONE_ULP = 52, 1075
-_IMPLICIT_BIT, _FRACTION, _WITHOUT_SIGN = 1 << 52, (1 << 52) - 1, (1 << 63) - 1
-# Comparisons of rounded numbers leave this share in doubt.
-_DOUBT = 1e-9
-
-
-def cell_bytes(cells: pa.Array) -> tuple[_Places, _Places, _Bytes]:
-    """Return the starts and lengths of the cells of an array without nulls, and the bytes that the starts count."""
-    _, ends, data = cells.buffers()
-    offsets = np.frombuffer(ends, np.int32)[cells.offset : cells.offset + len(cells) + 1].astype(np.intp)
-    return offsets[:-1], np.diff(offsets), np.frombuffer(data or b"\0", np.uint8)
 
 
 def without_exact(cells: pa.Array, doubles: pa.Array) -> pa.Array:
-    """Return those of `cells`, which hold the text of `doubles`, that are not the shortest text of their double."""
-    if not len(cells):
-        return cells
-    inexact = ~_are_shortest(cells, doubles)
-    if not inexact.any():
-        return cells.slice(0, 0)
-    if not inexact.all():
-        cells, doubles = cells.filter(pa.array(inexact)), doubles.filter(pa.array(inexact))
-    return cells.filter(pc.not_equal(doubles.cast(pa.string()), cells))
+    """Return those of `cells`, which hold the text of `doubles`, that are not surely the shortest text of their double.
 
-
-def _are_shortest(cells: pa.Array, doubles: pa.Array) -> Flags:
-    """Return for which cells of the form 12.3456 it is easily proved.
-
-    A cell is m / 10**k, and its double M / 2**s. Their distance, multiplied by 10**k * 2**s, is computed without
-    rounding: it is below 2**63, so the overflows of its terms cancel out. The cell is the shortest text of the double
-    if no number with one digit less is within half an ulp of the double, and none with as many digits is nearer to it.
+    Arrow writes the shortest text, but large and small numbers with an exponent: of these, the digits are compared.
     """
-    nothing = np.zeros(len(cells), np.bool_)
-    starts, lengths, data = cell_bytes(cells)
-    text = data[starts[0] : starts[-1] + lengths[-1]]
-    starts = starts - starts[0]
-    ends = starts + lengths
-    points = np.flatnonzero(text == ord("."))
-    if len(points) != len(cells) or (points < starts).any() or (points >= ends).any():
-        return nothing
-    offsets = np.zeros(len(cells) + 1, np.int32)
-    np.cumsum(lengths - 1 - (text[starts] == ord("-")), out=offsets[1:])
-    digits = text[text - np.uint8(ord("0")) < 10]
-    if offsets[-1] != len(digits):
-        return nothing
-    try:
-        m = pa.StringArray.from_buffers(len(cells), pa.py_buffer(offsets), pa.py_buffer(digits)).cast(pa.int64())
-    except pa.ArrowInvalid:
-        return nothing
-    k = ends - points - 1
-    bits = doubles.to_numpy().view(np.int64) & _WITHOUT_SIGN
-    s = _EXPONENT_OF_ONE_ULP - (bits >> _MANTISSA_BITS)
-    fraction = bits & _FRACTION
-    easy = (k <= _MOST_DIGITS) & (s > 0) & (s < 63) & (fraction != 0)
-    if not easy.all():
-        k, s = k * easy, s * easy
-    ulp = _POWERS[k]
-    unit = (np.int64(1) << s).astype(float)  # one in the last digit
-    distance = ((m.to_numpy() << s) - (fraction | _IMPLICIT_BIT) * ulp) / unit
-    last_digit = text[ends - 1] - np.uint8(ord("0"))
-    nearest_shorter = np.minimum(last_digit - distance, 10 - last_digit + distance)
-    shortest: Flags = easy & (np.abs(distance) < 0.5 - _DOUBT) & (nearest_shorter > ulp / unit * (0.5 + _DOUBT))
-    return shortest
+    texts = doubles.cast(pa.string())
+    differ = pc.not_equal(texts, cells)
+    cells, texts = cells.filter(differ), texts.filter(differ)
+    same_digits = pc.equal(_digits(cells), _digits(texts))
+    return cells.filter(pc.invert(pc.and_(same_digits, pc.match_substring_regex(cells, _WITH_POINT))))
+
+
+_WITH_POINT = r"\A-?(?:0|[1-9][0-9]*)\.[0-9]+\z"
+
+
+def _digits(numbers: pa.Array) -> pa.Array:
+    return pc.utf8_trim(pc.replace_substring_regex(numbers, r"e.*|[-.]", ""), characters="0")
 
 
 def are_exact(data: bytes, batch: pa.RecordBatch) -> bool:
