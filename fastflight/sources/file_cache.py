@@ -22,7 +22,7 @@ from typing import Literal
 from fastflight.device import FileEntry
 from fastflight.errors import StorageError
 from fastflight.lazy import Logger
-from fastflight.sources.spool import PIECE_BYTES, Spool, storage_errors, write_all
+from fastflight.sources.spool import Spool, storage_errors, write_all
 
 log = Logger(__name__)
 
@@ -61,63 +61,31 @@ class CacheKey:
         return self.digest == (spool.sha256.hex() if self.algorithm == "sha256" else f"{spool.crc32:08x}")
 
 
-class _EntryFile:
-    """The content in the open file of an entry."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self.size = os.fstat(descriptor).st_size - CHECKSUM_BYTES
-        self.sha256 = os.pread(descriptor, CHECKSUM_BYTES, 0)
-
-    def pieces(self, offset: int = 0, limit: int | None = None) -> Iterator[bytes]:
-        end = self.size if limit is None else min(self.size, offset + limit)
-        while offset < end:
-            with storage_errors("reading the cache"):
-                piece = os.pread(self._descriptor, min(PIECE_BYTES, end - offset), CHECKSUM_BYTES + offset)
-            if not piece:
-                raise StorageError("a file of the cache has become shorter", hint="Try again")
-            offset += len(piece)
-            yield piece
-
-    def is_whole(self) -> bool:
-        if self.size < 0:
-            return False
-        computed = hashlib.sha256()
-        for piece in self.pieces():
-            computed.update(piece)
-        return self.sha256 == computed.digest()
-
-    def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
-
-
 class Content:
     """The content of one file, as it was at one moment. Any thread may read it until `close`."""
 
-    def __init__(self, file: Spool | _EntryFile, key: CacheKey, origin: Origin) -> None:
-        self._file = file
+    def __init__(self, spool: Spool, key: CacheKey, origin: Origin) -> None:
+        self._spool = spool
         self.key = key
         self.origin: Origin = origin
 
     @property
     def size(self) -> int:
         """The number of bytes."""
-        return self._file.size
+        return self._spool.size
 
     @property
     def sha256(self) -> bytes:
         """The SHA-256 of the bytes."""
-        return self._file.sha256
+        return self._spool.sha256
 
     def pieces(self, offset: int = 0, limit: int | None = None) -> Iterator[bytes]:
         """Yield the bytes from `offset` on, at most `limit`."""
-        return self._file.pieces(offset, limit)
+        return self._spool.pieces(offset, limit)
 
     def close(self) -> None:
         """Drop the content."""
-        self._file.close()
+        self._spool.close()
 
 
 class FileCache:
@@ -161,18 +129,19 @@ class FileCache:
         path = self.folder / key.name
         with storage_errors("reading the cache"):
             try:
-                file = _EntryFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+                file = path.open("rb", buffering=0)
             except FileNotFoundError:
                 return None
             with contextlib.ExitStack() as on_error:
                 on_error.callback(file.close)
-                if not file.is_whole():
+                spool = Spool.of(file, CHECKSUM_BYTES)
+                if spool.sha256 != os.pread(file.fileno(), CHECKSUM_BYTES, 0):
                     path.unlink(missing_ok=True)
                     return None
                 with contextlib.suppress(OSError):  # another process may have removed it
                     os.utime(path)
                 on_error.pop_all()
-                return Content(file, key, "cache")
+                return Content(spool, key, "cache")
 
     def store(self, key: CacheKey, spool: Spool) -> Content:
         """Return the content of a full spool, which belongs to it from now on.

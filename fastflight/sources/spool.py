@@ -34,9 +34,20 @@ class Spool:
         self._folder = folder
         self._memory = bytearray()
         self._file: IO[bytes] | None = None
+        self._start = 0  # where the bytes begin in the file
         self._sha256 = hashlib.sha256()
         self.size = 0
         self.crc32 = 0
+
+    @classmethod
+    def of(cls, file: IO[bytes], start: int) -> Spool:
+        """Return the bytes of an open file from `start` on. They are read once, for the digests."""
+        spool = cls()
+        spool._file, spool._start = file, start
+        spool.size = max(os.fstat(file.fileno()).st_size - start, 0)
+        for piece in spool.pieces():
+            spool._add_digests(piece)
+        return spool
 
     @property
     def sha256(self) -> bytes:
@@ -45,8 +56,7 @@ class Spool:
 
     def feed(self, data: bytes) -> None:
         """Add the next bytes."""
-        self._sha256.update(data)
-        self.crc32 = zlib.crc32(data, self.crc32)
+        self._add_digests(data)
         if self._fits_in_memory(data):
             self._memory += data
         else:
@@ -80,6 +90,10 @@ class Spool:
             self._file.close()
             self._file = None
 
+    def _add_digests(self, data: bytes) -> None:
+        self._sha256.update(data)
+        self.crc32 = zlib.crc32(data, self.crc32)
+
     def _fits_in_memory(self, data: bytes) -> bool:
         return self._file is None and self.size + len(data) <= MEMORY_BYTES
 
@@ -87,7 +101,7 @@ class Spool:
         if self._file is None:
             return bytes(memoryview(self._memory)[offset : offset + size])
         with storage_errors("reading a temporary file"):
-            return os.pread(self._file.fileno(), size, offset)
+            return os.pread(self._file.fileno(), size, self._start + offset)
 
     def _move_to_file(self) -> IO[bytes]:
         file = tempfile.TemporaryFile(dir=self._folder, prefix="fastflight-", buffering=0)

@@ -24,7 +24,7 @@ from fastflight.tables.codec import Layout
 from fastflight.tables.column_kinds import learn_column
 from fastflight.tables.dialect import Cell, Dialect, require_names
 from fastflight.tables.kinds import Kind
-from fastflight.tables.rows import BLOCK_BYTES, RowBlock, RowSplitter, row_pattern
+from fastflight.tables.rows import BLOCK_BYTES, Learned, RowBlock, RowSplitter, row_pattern
 from fastflight.tables.schemas import project
 from fastflight.tables.shapes import Shape, columns_of, joined
 from fastflight.tables.summary import ReadSummary
@@ -40,7 +40,10 @@ _BARE_CR = re.compile(rb"\r(?!\n)")
 
 
 class CsvGrammar:
-    """`Grammar` of CSV."""
+    """Turns rows of CSV into columns. Without a schema: `learn` all rows, then `learned`, then `read`."""
+
+    # Known from the start, or after `learned`.
+    schema: pa.Schema | None
 
     def __init__(self, layout: Layout, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -64,7 +67,7 @@ class CsvGrammar:
         self._quoted = re.compile(
             rb"(?<![^\n" + re.escape(self._delimiter) + rb"])" + mark + rb"[^" + mark + rb"]*+" + mark
         )
-        self.schema: pa.Schema | None = None
+        self.schema = None
         if layout.schema is not None:
             require_names(dialect.names, list(layout.schema))
             self._set_schema(readable_schema(layout))
@@ -76,10 +79,15 @@ class CsvGrammar:
         self._fields = [(field.name, field.type, places.get(field.name)) for field in schema]
 
     def splitter(self, marks: int = 0, block_bytes: int = BLOCK_BYTES) -> RowSplitter:
+        """Return a splitter for the file from the first row of data on. `marks`: bytes of byte order marks before."""
         dialect = self._dialect
         return RowSplitter(self._delimiter, self._quote, dialect.start, marks, block_bytes, trim=dialect.trim)
 
-    def learn(self, block: RowBlock, summary: ReadSummary) -> list[pa.RecordBatch | RowBlock]:
+    def learn(self, block: RowBlock, summary: ReadSummary) -> list[Learned]:
+        """Take whole rows into account for the types of the columns. Count them, and reject bad ones.
+
+        Returns the rows: with the types of the columns so far, or as text.
+        """
         texts = self._split(block, summary)
         if not texts:
             return []
@@ -95,13 +103,16 @@ class CsvGrammar:
         return [pa.RecordBatch.from_arrays(columns, names)] if columns else []
 
     def shapes(self) -> dict[str, Shape]:
+        """Return the columns of the rows so far, and what their values are."""
         named = zip(self._dialect.names, self._kinds, strict=True)
         return {name: Shape(kinds=kinds & ~Kind.SPELLED) for name, kinds in named if name}
 
     def learned(self) -> None:
+        """Set the schema, of the rows so far."""
         self._set_schema(project(columns_of(joined(self._others, self.shapes()), self._unknown), self._columns))
 
     def read(self, block: RowBlock, summary: ReadSummary) -> list[pa.RecordBatch]:
+        """Read whole rows. Reject bad ones, and count cells that do not fit."""
         texts = self._split(block, summary)
         if not texts or not self._fields:
             return []

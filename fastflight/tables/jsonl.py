@@ -26,7 +26,7 @@ from fastflight.tables.casting import TEXT, cast, is_text, readable_schema
 from fastflight.tables.codec import Layout
 from fastflight.tables.exact import are_exact, has_negative_zero
 from fastflight.tables.json_objects import parse_object, raw_values, with_json_words
-from fastflight.tables.rows import BLOCK_BYTES, RowBlock, RowSplitter
+from fastflight.tables.rows import BLOCK_BYTES, Learned, RowBlock, RowSplitter
 from fastflight.tables.schemas import (
     MAX_COLUMNS,
     project,
@@ -57,7 +57,7 @@ _CLASSES: dict[pa.DataType, set[type]] = {
 
 
 class JsonGrammar:
-    """`Grammar` of JSON lines."""
+    """Turns JSON lines into columns; its methods are those of `CsvGrammar`."""
 
     def __init__(self, layout: Layout, start: int = 0) -> None:
         self._start = start
@@ -88,10 +88,10 @@ class JsonGrammar:
     def rows(self, data: bytes) -> Iterator[bytes]:
         return (line + b"\n" for line in data.removesuffix(b"\n").split(b"\n"))
 
-    def learn(self, block: RowBlock, summary: ReadSummary) -> list[pa.RecordBatch | RowBlock]:
+    def learn(self, block: RowBlock, summary: ReadSummary) -> list[Learned]:
         """Read as much as possible with the types of the rows so far; where that fails, parse a few rows in Python."""
         start, size = 0, self._learn_bytes
-        learned: list[pa.RecordBatch | RowBlock] = []
+        learned: list[Learned] = []
         while start < len(block.data):
             end = block.data.find(b"\n", start + size - 1) + 1 or len(block.data)
             data = block.data if end - start == len(block.data) else block.data[start:end]

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from fastflight.tables.summary import RejectedRow
 
@@ -35,6 +37,10 @@ class RowBlock:
 
     offset: int
     data: bytes
+
+
+# Rows with the types of their columns so far, or as text.
+Learned: TypeAlias = pa.RecordBatch | RowBlock
 
 
 class RowSplitter:

@@ -1,4 +1,4 @@
-"""Reads CSV and JSON lines. Both formats share these readers; each has its own `Grammar`.
+"""Reads CSV and JSON lines. Both formats share these readers; each has a grammar that turns its rows into columns.
 
 A `TextFile` reads a complete file twice: all of its bytes decide the types of the columns, then it yields the rows. A
 `TextReader` yields the rows as they arrive, with the types of a schema or of the first `SAMPLE_BYTES`: a cell that does
@@ -8,9 +8,9 @@ not fit becomes null and is counted. How the bytes arrive changes nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -28,8 +28,7 @@ from fastflight.tables.dialect import (
     sniff_line,
 )
 from fastflight.tables.jsonl import JsonGrammar
-from fastflight.tables.rows import BLOCK_BYTES, MAX_ROW_BYTES, RowBlock, RowSplitter
-from fastflight.tables.shapes import Shape
+from fastflight.tables.rows import BLOCK_BYTES, MAX_ROW_BYTES, Learned, RowBlock, RowSplitter
 from fastflight.tables.summary import ReadSummary, RejectedRow
 from fastflight.tables.transcoding import Transcoder, is_utf8
 
@@ -46,37 +45,7 @@ DECODED_BYTES = 16 * 1024 * 1024
 WESTERN = "cp1252"
 
 
-# Rows of known types, or as text.
-Learned: TypeAlias = pa.RecordBatch | RowBlock
-
-
-class Grammar(Protocol):
-    """Turns the rows of one text format into columns."""
-
-    def splitter(self, marks: int = 0, block_bytes: int = BLOCK_BYTES) -> RowSplitter:
-        """Return a splitter for the file from the first row of data on. `marks`: bytes of byte order marks before."""
-
-    def rows(self, data: bytes) -> Iterator[bytes]:
-        """Split whole rows. Joined, they are `data`, with a line feed at its end."""
-
-    def learn(self, block: RowBlock, summary: ReadSummary) -> list[Learned]:
-        """Take whole rows into account for the types of the columns. Count them, and reject bad ones.
-
-        Returns the rows: with the types of the columns so far, or as text.
-        """
-
-    def learned(self) -> None:
-        """Set the schema, of the rows so far."""
-
-    def shapes(self) -> Mapping[str, Shape]:
-        """Return the columns of the rows so far, and what their values are."""
-
-    @property
-    def schema(self) -> pa.Schema | None:
-        """Known from the start, or after `learned`."""
-
-    def read(self, block: RowBlock, summary: ReadSummary) -> list[pa.RecordBatch]:
-        """Read whole rows. Reject bad ones, and count cells that do not fit."""
+Grammar: TypeAlias = CsvGrammar | JsonGrammar
 
 
 class _RowStream:
