@@ -51,6 +51,12 @@ def _whole(cell: str) -> int:
     return int(cell)
 
 
+def _unsigned(cell: str) -> int:
+    if cell.startswith("-"):
+        raise ValueError
+    return _whole(cell)
+
+
 def _number(cell: str) -> float:
     if not _NUMBER(cell):
         raise ValueError
@@ -60,7 +66,7 @@ def _number(cell: str) -> float:
 # The values of plain cells, as a cast gives them. Any other cell raises `ValueError` or `KeyError`.
 _PLAIN: dict[pa.DataType, Callable[[str], Any]] = {
     **dict.fromkeys((pa.int64(), pa.int32(), pa.int16(), pa.int8()), _whole),
-    **dict.fromkeys((pa.uint64(), pa.uint32(), pa.uint16(), pa.uint8()), _whole),
+    **dict.fromkeys((pa.uint64(), pa.uint32(), pa.uint16(), pa.uint8()), _unsigned),
     pa.float64(): _number,
     pa.bool_(): _TRUTH.__getitem__,
     pa.string(): str,
