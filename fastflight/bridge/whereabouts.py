@@ -12,7 +12,6 @@ from typing import Any, Protocol, runtime_checkable
 from fastflight.concurrency import off_loop
 from fastflight.errors import TransportClosed
 from fastflight.transport import Address, Port
-from fastflight.transport.opening import open_port
 
 
 @runtime_checkable
@@ -42,9 +41,9 @@ class Whereabouts:
         Raises `TransportClosed` while a device with a known identity is not there.
         """
         if not isinstance(self._address, Movable):
-            return await open_port(self._address, timeout)
+            return await self._address.aopen(timeout)
         if self._identity is None:
-            port = await open_port(self._address, timeout)
+            port = await self._address.aopen(timeout)
             self._identity = await off_loop(self._address.identity)
             return port
         name = await off_loop(self._address.find, self._identity)
@@ -52,4 +51,4 @@ class Whereabouts:
             raise TransportClosed(
                 f"the port with {self._identity} is not there", where=self._address.url, hint="Plug it in again"
             )
-        return await open_port(self._address.at(name), timeout)
+        return await self._address.at(name).aopen(timeout)

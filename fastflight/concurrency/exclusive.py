@@ -1,4 +1,4 @@
-"""A fair lock with a named holder, for threads and for coroutines of any loop.
+"""A fair lock with a named holder, for coroutines of any loop.
 
 `release` hands the lock to the waiter that has waited longest, so no newcomer gets in between. A waiter whose timeout
 or cancellation comes at the moment when it gets the lock either keeps the lock and returns, or passes it on.
@@ -16,7 +16,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from fastflight.errors import BusyError
@@ -104,26 +104,15 @@ class Exclusive:
         current = self._current
         return current.holder if current is not None and current.ask is None else None
 
-    def acquire(self, holder: str, timeout: float, *, lasting: bool = False, claim: IdleClaim | None = None) -> None:
+    async def aacquire(
+        self, holder: str, timeout: float, *, lasting: bool = False, claim: IdleClaim | None = None
+    ) -> None:
         """Wait for the lock for at most `timeout` seconds. If it is not free by then, raise `BusyError`.
 
         `holder` is the name of the caller: the `BusyError` that other callers get meanwhile contains it.
         A `lasting` holder may keep the lock for hours: meanwhile other waiters wait for at most `LASTING_SECONDS`,
-        unless the holder's `claim` has lapsed.
+        unless the holder's `claim` has lapsed. A cancelled waiter never keeps the lock.
         """
-        woken = threading.Event()
-        waiter = _Waiter(holder, woken.set, lasting, claim)
-        try:
-            woken.wait(self._enter(waiter, timeout))
-        except BaseException:  # KeyboardInterrupt in the main thread
-            self._withdraw(waiter)
-            raise
-        self._check(waiter)
-
-    async def aacquire(
-        self, holder: str, timeout: float, *, lasting: bool = False, claim: IdleClaim | None = None
-    ) -> None:
-        """As `acquire`, for a coroutine. A cancelled waiter never keeps the lock."""
         loop = asyncio.get_running_loop()
         woken = asyncio.Event()
         waiter = _Waiter(holder, lambda: loop.call_soon_threadsafe(woken.set), lasting, claim)
@@ -147,17 +136,6 @@ class Exclusive:
                 raise RuntimeError("released, but nobody holds it")
             self.put_out += current.claim is not None and current.claim.lapsed
             self._hand_over()
-
-    @contextlib.contextmanager
-    def held(
-        self, holder: str, timeout: float, *, lasting: bool = False, claim: IdleClaim | None = None
-    ) -> Iterator[None]:
-        """Hold the lock in a `with` block."""
-        self.acquire(holder, timeout, lasting=lasting, claim=claim)
-        try:
-            yield
-        finally:
-            self.release()
 
     @contextlib.asynccontextmanager
     async def aheld(

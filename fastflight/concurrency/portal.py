@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import contextlib
-from collections.abc import Callable, Coroutine
-from functools import partial
-from typing import Any, TypeVar
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, TypeVar
 
+from fastflight.concurrency.channel import loop_event
 from fastflight.concurrency.loops import runs_here
 
 T = TypeVar("T")
 
 # How often a waiting caller checks that the loop still runs. A loop that is closed answers nobody.
 CHECK_SECONDS = 0.5
+
+
+def _never() -> None:
+    """The default of `look`: nothing ends the wait."""
 
 
 class Portal:
@@ -39,13 +44,25 @@ class Portal:
         except RuntimeError:
             raise self._ended() from None
 
-    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run `coroutine` on the loop and wait for its result. For other threads than that of the loop."""
-        future = self._submit(coroutine)
-        while not concurrent.futures.wait((future,), CHECK_SECONDS).done:
-            if self._loop.is_closed():
-                raise self._ended()
-        return self._result(future)
+    def call(self, coroutine: Coroutine[Any, Any, T], look: Callable[[], object] = _never) -> T:
+        """Run `coroutine` on the loop and wait for its result. For other threads than that of the loop.
+
+        `look` is called every `CHECK_SECONDS`. If it raises, or the caller is interrupted, the coroutine is cancelled,
+        and has ended when the error is raised here.
+        """
+        ended = threading.Lock()
+        ended.acquire()
+        call = self._begin(coroutine, ended.release)
+        try:
+            while not ended.acquire(timeout=CHECK_SECONDS):
+                self._check()
+                look()
+        except BaseException:
+            self._cancel(call)
+            while not call.has_ended and not self._loop.is_closed():
+                ended.acquire(timeout=CHECK_SECONDS)
+            raise
+        return self._result(call)
 
     async def acall(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Await the result of `coroutine`, which runs on the loop.
@@ -55,61 +72,91 @@ class Portal:
         """
         if self.is_here:
             return await coroutine
-        outcome: concurrent.futures.Future[T] = concurrent.futures.Future()
-        tasks: list[asyncio.Task[T]] = []
+        ended, wake = loop_event()
+        call = self._begin(coroutine, wake)
+        waiting = asyncio.ensure_future(ended.wait())
+        try:
+            while not (await asyncio.wait((waiting,), timeout=CHECK_SECONDS))[0]:
+                self._check()
+        except asyncio.CancelledError:
+            self._cancel(call)
+            while not waiting.done() and not self._loop.is_closed():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait((waiting,), timeout=CHECK_SECONDS)
+            raise
+        finally:
+            waiting.cancel()
+        return self._result(call)
 
-        def begin() -> None:
-            tasks.append(self._loop.create_task(coroutine))
-            tasks[0].add_done_callback(partial(_settle, outcome))
+    @contextlib.contextmanager
+    def entered(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+        """Enter and leave `manager` on the loop, for a `with` block of another thread."""
+        values: list[T] = []
+
+        async def enter() -> None:
+            values.append(await manager.__aenter__())
 
         try:
-            self.post(begin)
+            self.call(enter())
+            yield values[0]
+        except BaseException as error:
+            # The caller may be interrupted at the moment when the manager has been entered.
+            if not values or not self.call(_leave(manager, error)):
+                raise
+        else:
+            self.call(_leave(manager, None))
+
+    def _begin(self, coroutine: Coroutine[Any, Any, T], ended: Callable[[], object]) -> _Call[T]:
+        call = _Call(coroutine, ended)
+        try:
+            self.post(call.begin)
         except BaseException:
             coroutine.close()
             raise
-        done = asyncio.wrap_future(outcome)
-        done.add_done_callback(_retrieve)
+        return call
+
+    def _cancel(self, call: _Call[Any]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(call.cancel)
+
+    def _check(self) -> None:
+        if self._loop.is_closed():
+            raise self._ended()
+
+    def _result(self, call: _Call[T]) -> T:
         try:
-            await self._until(done)
+            return call.task.result()
         except asyncio.CancelledError:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(lambda: tasks[0].cancel())
-            while not done.done() and not self._loop.is_closed():
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asyncio.wait((done,), timeout=CHECK_SECONDS)
-            raise
-        return self._result(outcome)
-
-    async def _until(self, done: asyncio.Future[Any]) -> None:
-        while not (await asyncio.wait((done,), timeout=CHECK_SECONDS))[0]:
-            if self._loop.is_closed():
-                raise self._ended()
-
-    def _submit(self, coroutine: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        try:
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-        except RuntimeError:
-            coroutine.close()
-            raise self._ended() from None
-
-    def _result(self, future: concurrent.futures.Future[T]) -> T:
-        try:
-            return future.result()
-        except concurrent.futures.CancelledError:
             raise self._ended() from None
 
 
-def _settle(outcome: concurrent.futures.Future[T], task: asyncio.Task[T]) -> None:
-    """Pass the outcome of an ended task on."""
-    if task.cancelled():
-        outcome.set_exception(concurrent.futures.CancelledError())
-    elif (error := task.exception()) is not None:
-        outcome.set_exception(error)
-    else:
-        outcome.set_result(task.result())
+class _Call(Generic[T]):
+    """A coroutine that runs on a loop. `ended` is called there when it has ended."""
+
+    task: asyncio.Task[T]
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], ended: Callable[[], object]) -> None:
+        self.has_ended = False
+        self._coroutine = coroutine
+        self._ended = ended
+
+    def begin(self) -> None:
+        self.task = asyncio.get_running_loop().create_task(self._coroutine)
+        self.task.add_done_callback(self._end)
+
+    def cancel(self) -> None:
+        self.task.cancel()
+
+    def _end(self, task: asyncio.Task[T]) -> None:
+        if not task.cancelled():
+            task.exception()  # retrieved, in case the caller has been interrupted and does not ask for it
+        self.has_ended = True
+        with contextlib.suppress(RuntimeError):  # the loop of the caller is closed
+            self._ended()
 
 
-def _retrieve(done: asyncio.Future[Any]) -> None:
-    """Retrieve an error: the caller takes it from the other future, and asyncio would report it."""
-    if not done.cancelled():
-        done.exception()
+async def _leave(manager: AbstractAsyncContextManager[Any], error: BaseException | None) -> bool:
+    """Leave `manager`. Return whether it suppresses `error`, with which the block has ended."""
+    if error is None:
+        return bool(await manager.__aexit__(None, None, None))
+    return bool(await manager.__aexit__(type(error), error, error.__traceback__))

@@ -10,6 +10,7 @@ conversation breaks. The next conversation then starts with `mend`.
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import re
 from collections.abc import Iterator
@@ -55,6 +56,8 @@ OWN_PROMPT = b">>> \r\n"
 PROBE_ATTEMPTS = 4
 # A board without crc32 cannot check whether code arrived unchanged.
 _MISSING = re.compile(rb"ImportError|AttributeError")
+# Code that prints nothing for longer is assumed to hang.
+CODE_SECONDS = 60.0
 # How often a stream delivers an empty piece while the board is silent.
 TICK_SECONDS = 0.05
 # After this much silence, the received bytes are checked for the banner of a board that was reset.
@@ -108,7 +111,7 @@ class OpenBoard:
         self._link: BoardLink | None = None
         # The retries on earlier links.
         self._lost_retries = 0
-        self._staged: list[StagedFile] = []
+        self._staged: builtins.list[StagedFile] = []
         # How often something was done that may change files of the board.
         self.changes = 0
 
@@ -338,7 +341,7 @@ class OpenBoard:
         yield from ()
 
     def info(self) -> Conversation[DeviceInfo]:
-        """Return what the board reports about itself; the storage is queried now."""
+        """Return the board's platform, version, memory, storage and features. The storage is queried now."""
         known = self.capabilities
         size = free = None
         if known.has("os.statvfs"):
@@ -358,12 +361,12 @@ class OpenBoard:
             features=tuple(sorted(known.features)),
         )
 
-    def listing(self, path: str, *, recursive: bool) -> Conversation[list[FileEntry]]:
-        """List a folder, ordered by path."""
+    def list(self, path: str = "/", *, recursive: bool = False) -> Conversation[builtins.list[FileEntry]]:
+        """List a folder, ordered by path; with `recursive` the folders below it as well."""
         return (yield from listing.listing(self.repl, self.capabilities, listing.normal_path(path), recursive))
 
     def stat(self, path: str) -> Conversation[FileEntry]:
-        """Return one entry."""
+        """Return one entry. `FileMissing` if there is none."""
         return (yield from listing.stat(self.repl, self.capabilities, listing.normal_path(path)))
 
     def read(self, path: str, *, offset: int, limit: int | None, transfer: Transfer) -> Conversation[None]:
@@ -394,15 +397,15 @@ class OpenBoard:
             self.dirty = self.dirty or bool(self._staged)
 
     def part(self, path: str) -> Conversation[PartialWrite | None]:
-        """Return the part of a broken write to `path` that can be resumed, or None."""
+        """Return the part that a broken write with `keep` left; None if no write to `path` can be resumed."""
         return (yield from staging.find_partial_write(self.link, self._file(path)))
 
-    def hashes(self, folder: str) -> Conversation[list[FileDigest]]:
-        """Return every file below `folder` with its digest."""
+    def hashes(self, folder: str = "/") -> Conversation[builtins.list[FileDigest]]:
+        """Have the board hash every file below a folder, in one pass. Ordered by path."""
         return (yield from digest.hashes(self.link, listing.normal_path(folder)))
 
     def remove(self, path: str) -> Conversation[None]:
-        """Remove a file or an empty folder."""
+        """Remove a file or an empty folder. `FileMissing` if there is none."""
         yield from self._do(REMOVE, path)
 
     def mkdir(self, path: str) -> Conversation[None]:
@@ -415,17 +418,20 @@ class OpenBoard:
         self._require("os.rename", "rename", path)
         yield from self._do(RENAME, path, to=self._file(to))
 
-    def digest(self, path: str, limit: int | None = None) -> Conversation[tuple[str, str]]:
-        """Have the board hash a file. Return the algorithm (`sha256`, `crc32`, or empty) and the hexadecimal digest."""
+    def hash(self, path: str, *, limit: int | None = None) -> Conversation[tuple[str, str]]:
+        """Have the board hash a file, or its first `limit` bytes. Return the algorithm and the hexadecimal digest.
+
+        The algorithm is `sha256` or `crc32`. Both texts are empty if the board can compute neither.
+        """
         return (yield from digest.digest(self.link, self._file(path), limit))
 
-    def execute(self, code: str, within: float) -> Conversation[Output]:
-        """Run a short piece of code and return its output and traceback."""
+    def exec(self, code: str, *, timeout: float = CODE_SECONDS) -> Conversation[Output]:
+        """Run code to its end and return its output and traceback. `timeout` bounds each silence, in seconds."""
         encoded = _encoded(code)
         self.changes += 1
         self.runs_user_code = True
         yield from self.repl.submit_in_program(encoded)
-        output = yield from self._stop_when_silent(self.repl.output(within), within)
+        output = yield from self._stop_when_silent(self.repl.output(timeout), timeout)
         self.runs_user_code = False
         return output
 

@@ -20,14 +20,15 @@ from collections.abc import AsyncIterator, Iterator
 from fastflight.concurrency import Exclusive, Shard
 from fastflight.concurrency.exclusive import IdleClaim
 from fastflight.concurrency.offload import unbroken
+from fastflight.concurrency.portal import Portal
 from fastflight.device.board import OpenBoard
-from fastflight.device.line import DeviceLine, aclose, close
+from fastflight.device.line import DeviceLine, aclose
 from fastflight.device.listening import listen
 from fastflight.device.session import AsyncSession, Session, located
 from fastflight.errors import BusyError, ProtocolError, TransportClosed, TransportError
 from fastflight.lazy import Logger
 from fastflight.protocol.raw_repl import GRACE_SECONDS
-from fastflight.transport import Address, Port, arun, run
+from fastflight.transport import Address, arun
 from fastflight.transport.chunk_buffer import TapReader
 from fastflight.transport.tap import Tap
 from fastflight.transport.tapped import Guard, TappedPort, unguarded
@@ -69,7 +70,6 @@ class Device:
         """
         self.name = name
         self._lease_seconds = lease_seconds
-        self._shard = shard
         self._lock = Exclusive(name)
         self._line = DeviceLine(name, address, guard, shard=shard, agent=agent)
         self._grace = grace
@@ -93,10 +93,13 @@ class Device:
 
     @property
     def shard(self) -> Shard:
-        """The event loop on which the line is read while there are listeners. `RuntimeError` if there is none."""
-        if self._shard is None:
-            raise RuntimeError("the device has no shard: listen() needs one")
-        return self._shard
+        """The event loop on which the line lives."""
+        return self._line.shard
+
+    @property
+    def _portal(self) -> Portal:
+        """The way of threads into that loop."""
+        return Portal(self.shard.loop, self._line.ended_error)
 
     @property
     def tap(self) -> Tap:
@@ -168,68 +171,51 @@ class Device:
 
     @contextlib.contextmanager
     def lease(self, holder: str, *, timeout: float | None = None, interrupt: bool = False) -> Iterator[Session]:
-        """Own the device for a `with` block. `holder` names the owner in the `BusyError` that other callers get.
-
-        Raises `BusyError` if another owner keeps the device for longer than `timeout` seconds (None: the device's
-        default), or if a program runs on the board and `interrupt` is false. `TransportError` if the board cannot be
-        reached.
-        """
-        with self._lock.held(holder, self._lease_timeout(timeout)), located(self.name), self._tagging_requests():
-            try:
-                port = self._prepare(interrupt)
-            except BaseException:
-                if self._line.port is not None and self._board.repl.entered:
-                    self._end(self._line.port)
-                raise
-            try:
-                yield Session(self.name, self._board, port)
-            finally:
-                self._end(port)
+        """As `alease`, for a `with` block of a thread."""
+        with self._portal.entered(self.alease(holder, timeout=timeout, interrupt=interrupt)) as session:
+            yield Session(session)
 
     @contextlib.asynccontextmanager
     async def alease(
         self, holder: str, *, timeout: float | None = None, interrupt: bool = False
     ) -> AsyncIterator[AsyncSession]:
-        """As `lease`, for an `async with` block."""
+        """Own the device for an `async with` block. `holder` names the owner in the `BusyError` that other callers get.
+
+        Raises `BusyError` if another owner keeps the device for longer than `timeout` seconds (None: the device's
+        default), or if a program runs on the board and `interrupt` is false. `TransportError` if the board cannot be
+        reached.
+        """
         async with self._lock.aheld(holder, self._lease_timeout(timeout)):
             with located(self.name), self._tagging_requests():
                 try:
-                    port = await self._aprepare(interrupt)
+                    port = await self._prepare(interrupt)
                 except BaseException:
                     if self._line.port is not None and self._board.repl.entered:
-                        await unbroken(self._aend(self._line.port))
+                        await unbroken(self._end(self._line.port))
                     raise
                 try:
                     yield AsyncSession(self.name, self._board, port)
                 finally:
-                    await unbroken(self._aend(port))
+                    await unbroken(self._end(port))
 
     @contextlib.contextmanager
-    def line(self, holder: str, *, timeout: float | None = None, claim: IdleClaim | None = None) -> Iterator[Port]:
-        """Own the bare line for a `with` block, for a tool that speaks to the board itself.
-
-        Afterwards the device forgets what it knew about the board: the tool may have reset it or changed its firmware.
-        Callers that ask for the device meanwhile get a `BusyError` after a short wait. If the `claim` has lapsed, they
-        get the device instead, and this owner loses it. `holder`, `timeout` and errors are as for `lease`.
-        """
-        held = self._lock.held(holder, self._lease_timeout(timeout), lasting=True, claim=claim)
-        with held, located(self.name):
-            port = self._line.ensure_open()
-            try:
-                yield port
-            except TransportError as error:
-                self._mark_lost(error)
-                close(port)
-                raise
-            finally:
-                self._line.unread.forget()
-                self._forget()
+    def line(
+        self, holder: str, *, timeout: float | None = None, claim: IdleClaim | None = None
+    ) -> Iterator[TappedPort]:
+        """As `aline`, for a `with` block of a thread."""
+        with self._portal.entered(self.aline(holder, timeout=timeout, claim=claim)) as port:
+            yield port
 
     @contextlib.asynccontextmanager
     async def aline(
         self, holder: str, *, timeout: float | None = None, claim: IdleClaim | None = None
-    ) -> AsyncIterator[Port]:
-        """As `line`, for an `async with` block."""
+    ) -> AsyncIterator[TappedPort]:
+        """Own the bare line for an `async with` block, for a tool that speaks to the board itself.
+
+        Afterwards the device forgets what it knew about the board: the tool may have reset it or changed its firmware.
+        Callers that ask for the device meanwhile get a `BusyError` after a short wait. If the `claim` has lapsed, they
+        get the device instead, and this owner loses it. `holder`, `timeout` and errors are as for `alease`.
+        """
         async with self._lock.aheld(holder, self._lease_timeout(timeout), lasting=True, claim=claim):
             with located(self.name):
                 port = await self._line.aensure_open()
@@ -294,25 +280,11 @@ class Device:
             if self._line.port is not None:
                 self._line.port.requests.end()
 
-    def _prepare(self, interrupt: bool) -> Port:
-        """Return the open port, with the board ready for conversations."""
-        idle = self._line.port is not None
-        port = self._line.ensure_open()
-        self._begin(port)
-        try:
-            run(self._board.wake(interrupt=interrupt), port, timeout=self._wake_seconds)
-            run(self._board.learn(), port, timeout=LEARN_SECONDS)
-        except TransportError as error:
-            reopen = self._should_reopen(error, idle)
-            self._give_up(error)
-            close(port)
-            if not reopen:
-                raise
-            return self._prepare(interrupt)
-        return port
+    async def _prepare(self, interrupt: bool) -> TappedPort:
+        """Return the open port, with the board ready for conversations.
 
-    async def _aprepare(self, interrupt: bool) -> Port:
-        """As `_prepare`. `wake` is not cancelled half way: the next request would take its late answer for its own."""
+        `wake` is not cancelled half way: the next request would take its late answer for its own.
+        """
         idle = self._line.port is not None
         port = await self._line.aensure_open()
         self._begin(port)
@@ -325,7 +297,7 @@ class Device:
             await aclose(port)
             if not reopen:
                 raise
-            return await self._aprepare(interrupt)
+            return await self._prepare(interrupt)
         return port
 
     def _begin(self, port: TappedPort) -> None:
@@ -333,20 +305,12 @@ class Device:
         port.requests.begin(self._board)
         self._board.agent = self._agent or port.requests.announced
 
-    def _end(self, port: Port) -> None:
+    async def _end(self, port: TappedPort) -> None:
         """Bring the board back to its prompt. If that fails, close the port; the next lease opens it again."""
-        try:
-            run(self._board.end(), port, timeout=END_SECONDS + self._grace)
-        except (TransportError, ProtocolError) as error:
-            # Not raised: the lease has its own result.
-            self._give_up(error)
-            close(port)
-
-    async def _aend(self, port: Port) -> None:
-        """As `_end`."""
         try:
             await arun(self._board.end(), port, timeout=END_SECONDS + self._grace)
         except (TransportError, ProtocolError) as error:
+            # Not raised: the lease has its own result.
             self._give_up(error)
             await aclose(port)
 

@@ -1,8 +1,8 @@
 """The line of one device: the port behind its address, opened when it is first needed and then kept open.
 
-`Device` calls `ensure_open` before each use, and `mark_lost` when the port fails. `mark_lost` counts the outage, keeps
-the reason in `trouble`, and notifies the readers of `tap`; the caller closes the port. The next `ensure_open` opens a
-new one. All bytes that cross the port, in both directions, go to the tap.
+`Device` calls `aensure_open` before each use, and `mark_lost` when the port fails. `mark_lost` counts the outage, keeps
+the reason in `trouble`, and notifies the readers of `tap`; the caller closes the port. The next `aensure_open` opens
+a new one. All bytes that cross the port, in both directions, go to the tap.
 
 The methods do not lock: the caller must hold the device. Only `close` may be called at any time; a port that is being
 opened meanwhile is closed again.
@@ -13,13 +13,14 @@ from __future__ import annotations
 import contextlib
 import threading
 
-from fastflight.concurrency import Shard, off_loop
+from fastflight.concurrency import Shard
+from fastflight.concurrency.loops import runs_here
 from fastflight.concurrency.portal import Portal
 from fastflight.device.unread_input import UnreadInput
 from fastflight.errors import TransportClosed, TransportError
 from fastflight.lazy import Logger
-from fastflight.transport import Address, Port, arun, run
-from fastflight.transport.opening import LoopAddress, open_port
+from fastflight.transport import Address, Port, arun
+from fastflight.transport.opening import own_shard
 from fastflight.transport.tap import Tap
 from fastflight.transport.tapped import BACKLOG_SECONDS, Guard, TappedPort, receive_backlog, tapped, unguarded
 from fastflight.transport.url import scheme_of
@@ -28,6 +29,8 @@ log = Logger(__name__)
 
 # The kinds of addresses that start their device when they are opened.
 STARTED = frozenset(("exec:", "sim:"))
+# How long a line of its own waits for its loop to end.
+CLOSE_SECONDS = 5.0
 # Enough to start a child process, or to connect over a slow network.
 OPEN_SECONDS = 10.0
 
@@ -46,12 +49,14 @@ class DeviceLine:
     ) -> None:
         """`guard` is called before each write: see `tapped`.
 
-        The port lives on the loop of `shard`; without one, on a loop of its own.
+        The port lives on the loop of `shard`; without one, on a loop that is started when it is first needed.
         `agent`: the board's program runs the agent, whose frames come between its output.
         """
         self.name = name
         self._guard = guard
         self._shard = shard
+        # The loop of a line that was given none.
+        self._own_shard: Shard | None = None
         self._agent = agent
         self.address = address
         self.tap = Tap()
@@ -71,44 +76,33 @@ class DeviceLine:
         self._closing = threading.Lock()
         self._closed = False
 
-    def ensure_open(self) -> TappedPort:
-        """Return the open port, opening it if need be. `TransportError` when it cannot be opened."""
-        if self.port is not None:
-            return self.port
-        self._check_open()
-        port = tapped(self._open(), self.tap, self._guard, self.unread.received)
-        if not self._adopt(port):
-            close(port)
-            raise self._closed_error()
-        if self._may_have_backlog:
-            with port.reading_backlog():
-                run(receive_backlog(), port, timeout=BACKLOG_SECONDS)
-        return port
+    @property
+    def shard(self) -> Shard:
+        """The event loop on which the port lives."""
+        if self._shard is not None:
+            return self._shard
+        with self._closing:
+            self._check_open()
+            if self._own_shard is None:
+                self._own_shard = own_shard(self.name)
+            return self._own_shard
 
     async def aensure_open(self) -> TappedPort:
-        """As `ensure_open`."""
+        """Return the open port, opening it if need be. `TransportError` when it cannot be opened."""
         if self.port is not None:
             return self.port
         self._check_open()
         port = tapped(await self._aopen(), self.tap, self._guard, self.unread.received)
         if not self._adopt(port):
             await aclose(port)
-            raise self._closed_error()
+            raise self.ended_error()
         if self._may_have_backlog:
             with port.reading_backlog():
                 await arun(receive_backlog(), port, timeout=BACKLOG_SECONDS)
         return port
 
-    def _open(self) -> Port:
-        if isinstance(self.address, LoopAddress):
-            port: Port = self.address.open(OPEN_SECONDS, self._shard)
-            return port
-        return self.address.open(OPEN_SECONDS)
-
     async def _aopen(self) -> Port:
-        if self._shard is None:
-            return await off_loop(self._open, discard=close)
-        return await Portal(self._shard.loop, self._closed_error).acall(open_port(self.address, OPEN_SECONDS))
+        return await Portal(self.shard.loop, self.ended_error).acall(self.address.aopen(OPEN_SECONDS))
 
     def mark_lost(self, error: TransportError) -> None:
         """Forget the port, which failed with `error`. The caller closes it."""
@@ -127,6 +121,10 @@ class DeviceLine:
             close(port)
         self.tap.close()
         self.address.dispose()
+        if self._own_shard is not None:
+            self._own_shard.stop()
+            if not runs_here(self._own_shard.loop):
+                self._own_shard.join(CLOSE_SECONDS)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -154,7 +152,8 @@ class DeviceLine:
         self.tap.nudge()
         return True
 
-    def _closed_error(self) -> TransportClosed:
+    def ended_error(self) -> TransportClosed:
+        """Return the error for those that wait for the line while it is closed."""
         return TransportClosed("closed while the line was opened", where=self.name, hint="Ask a running server")
 
 

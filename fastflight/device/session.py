@@ -1,8 +1,8 @@
-"""The operations of a leased device: `Device.lease` gives a `Session`, `Device.alease` an `AsyncSession`.
+"""The operations of a leased device: `Device.alease` gives an `AsyncSession`, `Device.lease` a `Session`.
 
-Both have the same methods, one blocking, one awaitable, and run the conversations of `OpenBoard` over the open port.
-File content is `bytes`; results are the dataclasses that `fastflight.device` exports. Errors are those of
-`fastflight.errors`; they name the device, and the path if there is one.
+Both have the same methods, one awaitable, one blocking. Most of them are the conversations of `OpenBoard` of the same
+signature, run over the open port. File content is `bytes`; results are the dataclasses that `fastflight.device`
+exports. Errors are those of `fastflight.errors`; they name the device, and the path if there is one.
 
 Exhaust or close a stream (`read`, `follow`) before the next call. If a stream is closed early, the board is still at
 work: the next call, or the end of the lease, stops it first.
@@ -10,35 +10,59 @@ work: the next call, or the end of the lease, stops it first.
 
 from __future__ import annotations
 
-import builtins
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterable, Iterator
-from typing import TypeVar
-
-from fastflight.concurrency.blocking import Blocking
-from fastflight.device.board import OpenBoard
-from fastflight.device.capabilities import Capabilities, DeviceInfo
-from fastflight.device.listing import FileEntry
-from fastflight.device.transfer.types import (
-    AUTO,
-    FileDigest,
-    PartialWrite,
-    Resumption,
-    Transfer,
-    WrittenFile,
-    WrittenTree,
+import functools
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Iterator,
 )
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from fastflight.concurrency.blocking import Blocking, NonBlocking, finish
+from fastflight.device.board import CODE_SECONDS, OpenBoard
+from fastflight.device.capabilities import Capabilities
+from fastflight.device.transfer.types import AUTO, Resumption, Transfer, WrittenFile, WrittenTree
 from fastflight.errors import FastFlightError, TransportError
-from fastflight.protocol import Conversation, Output
+from fastflight.protocol import Conversation
 from fastflight.transport import Port, arun, astream, run, stream
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
-# Code that prints nothing for longer is assumed to hang.
-CODE_SECONDS = 60.0
+
+def _awaitable(
+    operation: Callable[Concatenate[OpenBoard, P], Conversation[T]],
+) -> Callable[Concatenate[AsyncSession, P], Coroutine[Any, Any, T]]:
+    """Return the method that runs a conversation of the board."""
+
+    @functools.wraps(operation)
+    async def method(session: AsyncSession, /, *args: P.args, **keys: P.kwargs) -> T:
+        return await session._run(operation(session._board, *args, **keys))
+
+    return method
 
 
-class _SessionBase:
+def _blocking(
+    operation: Callable[Concatenate[OpenBoard, P], Conversation[T]],
+) -> Callable[Concatenate[Session, P], T]:
+    """As `_awaitable`, for a thread."""
+
+    @functools.wraps(operation)
+    def method(session: Session, /, *args: P.args, **keys: P.kwargs) -> T:
+        return finish(session._session._run(operation(session._board, *args, **keys)))
+
+    return method
+
+
+class AsyncSession:
+    """Operations on a leased device. Use it in one task at a time, within the lease only."""
+
     def __init__(self, name: str, board: OpenBoard, port: Port) -> None:
         self.name = name
         self._board = board
@@ -50,32 +74,33 @@ class _SessionBase:
         """What the board can do, as found when the line was opened."""
         return self._board.capabilities
 
-
-class Session(_SessionBase):
-    """Blocking operations on a leased device. Use it in one thread at a time, within the lease only."""
-
-    def info(self) -> DeviceInfo:
-        """Return the board's platform, version, memory, storage and features."""
-        return self._run(self._board.info())
-
-    def list(self, path: str = "/", *, recursive: bool = False) -> list[FileEntry]:
-        """List a folder, ordered by path; with `recursive` the folders below it as well."""
-        return self._run(self._board.listing(path, recursive=recursive))
-
-    def stat(self, path: str) -> FileEntry:
-        """Return one entry. `FileMissing` if there is none."""
-        return self._run(self._board.stat(path))
+    info = _awaitable(OpenBoard.info)
+    list = _awaitable(OpenBoard.list)
+    stat = _awaitable(OpenBoard.stat)
+    part = _awaitable(OpenBoard.part)
+    remove = _awaitable(OpenBoard.remove)
+    mkdir = _awaitable(OpenBoard.mkdir)
+    rename = _awaitable(OpenBoard.rename)
+    hash = _awaitable(OpenBoard.hash)
+    hashes = _awaitable(OpenBoard.hashes)
+    exec = _awaitable(OpenBoard.exec)
+    soft_reset = _awaitable(OpenBoard.soft_reset)
+    hard_reset = _awaitable(OpenBoard.hard_reset)
 
     def read(
         self, path: str, *, offset: int = 0, limit: int | None = None, transfer: Transfer = AUTO
-    ) -> Generator[bytes, None, None]:
+    ) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of a file from `offset` on, at most `limit`, and empty pieces while the board is silent."""
         return self._stream(self._board.read(path, offset=offset, limit=limit, transfer=transfer))
 
-    def write(
+    def follow(self, code: str, *, timeout: float = CODE_SECONDS) -> AsyncGenerator[bytes, None]:
+        """Run code and yield its output as it comes. If the code raises, raise the `DeviceError` for it at the end."""
+        return self._stream(self._board.follow(code, timeout))
+
+    async def write(
         self,
         path: str,
-        content: Iterable[bytes],
+        content: AsyncIterable[bytes],
         *,
         resume: Resumption | None = None,
         keep: bool = False,
@@ -90,159 +115,19 @@ class Session(_SessionBase):
         file, if it is known: a board without room for it is sent nothing.
         """
         steps = self._board.write(path, resume=resume, keep=keep, transfer=transfer, size=size)
-        return self._run(steps, (piece for piece in content if piece))
+        return await self._run(steps, (piece async for piece in content if piece))
 
-    def write_tree(
-        self, folder: str, files: Iterable[tuple[str, Iterable[bytes]]], *, transfer: Transfer = AUTO
+    async def write_tree(
+        self, folder: str, files: AsyncIterable[tuple[str, AsyncIterable[bytes]]], *, transfer: Transfer = AUTO
     ) -> WrittenTree:
         """Write each content to the file at its path below `folder`. Create missing folders.
 
         All contents go to temporary files first, are verified in one pass, and only then replace the old files.
         """
         with self._board.tree(folder, transfer) as tree:
-            for path, content in files:
-                self._run(tree.add(path), (piece for piece in content if piece))
-            return self._run(tree.finish())
-
-    def part(self, path: str) -> PartialWrite | None:
-        """Return the part that a broken write with `keep` left; None if no write to `path` can be resumed."""
-        return self._run(self._board.part(path))
-
-    def remove(self, path: str) -> None:
-        """Remove a file or an empty folder. `FileMissing` if there is none."""
-        self._run(self._board.remove(path))
-
-    def mkdir(self, path: str) -> None:
-        """Create a folder. Its parent must exist."""
-        self._run(self._board.mkdir(path))
-
-    def rename(self, path: str, to: str) -> None:
-        """Rename a file or folder."""
-        self._run(self._board.rename(path, to))
-
-    def hash(self, path: str, *, limit: int | None = None) -> tuple[str, str]:
-        """Have the board hash a file, or its first `limit` bytes. Return the algorithm and the hexadecimal digest.
-
-        The algorithm is `sha256` or `crc32`. Both texts are empty if the board can compute neither.
-        """
-        return self._run(self._board.digest(path, limit))
-
-    def hashes(self, folder: str = "/") -> builtins.list[FileDigest]:
-        """Have the board hash every file below a folder, in one pass. Ordered by path."""
-        return self._run(self._board.hashes(folder))
-
-    def exec(self, code: str, *, timeout: float = CODE_SECONDS) -> Output:
-        """Run code to its end and return its output and traceback. `timeout` bounds each silence, in seconds."""
-        return self._run(self._board.execute(code, timeout))
-
-    def follow(self, code: str, *, timeout: float = CODE_SECONDS) -> Generator[bytes, None, None]:
-        """Run code and yield its output as it comes. If the code raises, raise the `DeviceError` for it at the end."""
-        return self._stream(self._board.follow(code, timeout))
-
-    def soft_reset(self, *, main: bool = True) -> None:
-        """Restart the interpreter; with `main`, `main.py` runs again."""
-        self._run(self._board.soft_reset(main=main))
-
-    def hard_reset(self) -> None:
-        """Restart the board; the line may go away for a while."""
-        self._run(self._board.hard_reset())
-
-    def awaitable(self) -> ThreadSession:
-        """Return the same session for code that awaits and runs in this thread (`concurrency.blocking`)."""
-        return ThreadSession(self.name, self._board, self._port)
-
-    def _run(self, conversation: Conversation[T], content: Iterator[bytes] | None = None) -> T:
-        with located(self.name):
-            return run(self._board.guarded(conversation), self._port, content)
-
-    def _stream(self, conversation: Conversation[None]) -> Generator[bytes, None, None]:
-        with located(self.name), contextlib.closing(stream(self._board.streamed(conversation), self._port)) as pieces:
-            yield from pieces
-
-
-class AsyncSession(_SessionBase):
-    """The methods of `Session` for an event loop."""
-
-    async def info(self) -> DeviceInfo:
-        """As `Session.info`."""
-        return await self._run(self._board.info())
-
-    async def list(self, path: str = "/", *, recursive: bool = False) -> list[FileEntry]:
-        """As `Session.list`."""
-        return await self._run(self._board.listing(path, recursive=recursive))
-
-    async def stat(self, path: str) -> FileEntry:
-        """As `Session.stat`."""
-        return await self._run(self._board.stat(path))
-
-    def read(
-        self, path: str, *, offset: int = 0, limit: int | None = None, transfer: Transfer = AUTO
-    ) -> AsyncGenerator[bytes, None]:
-        """As `Session.read`."""
-        return self._stream(self._board.read(path, offset=offset, limit=limit, transfer=transfer))
-
-    async def write(
-        self,
-        path: str,
-        content: AsyncIterable[bytes],
-        *,
-        resume: Resumption | None = None,
-        keep: bool = False,
-        transfer: Transfer = AUTO,
-        size: int | None = None,
-    ) -> WrittenFile:
-        """As `Session.write`."""
-        steps = self._board.write(path, resume=resume, keep=keep, transfer=transfer, size=size)
-        return await self._run(steps, (piece async for piece in content if piece))
-
-    async def write_tree(
-        self, folder: str, files: AsyncIterable[tuple[str, AsyncIterable[bytes]]], *, transfer: Transfer = AUTO
-    ) -> WrittenTree:
-        """As `Session.write_tree`."""
-        with self._board.tree(folder, transfer) as tree:
             async for path, content in files:
                 await self._run(tree.add(path), (piece async for piece in content if piece))
             return await self._run(tree.finish())
-
-    async def part(self, path: str) -> PartialWrite | None:
-        """As `Session.part`."""
-        return await self._run(self._board.part(path))
-
-    async def remove(self, path: str) -> None:
-        """As `Session.remove`."""
-        await self._run(self._board.remove(path))
-
-    async def mkdir(self, path: str) -> None:
-        """As `Session.mkdir`."""
-        await self._run(self._board.mkdir(path))
-
-    async def rename(self, path: str, to: str) -> None:
-        """As `Session.rename`."""
-        await self._run(self._board.rename(path, to))
-
-    async def hash(self, path: str, *, limit: int | None = None) -> tuple[str, str]:
-        """As `Session.hash`."""
-        return await self._run(self._board.digest(path, limit))
-
-    async def hashes(self, folder: str = "/") -> builtins.list[FileDigest]:
-        """As `Session.hashes`."""
-        return await self._run(self._board.hashes(folder))
-
-    async def exec(self, code: str, *, timeout: float = CODE_SECONDS) -> Output:
-        """As `Session.exec`."""
-        return await self._run(self._board.execute(code, timeout))
-
-    def follow(self, code: str, *, timeout: float = CODE_SECONDS) -> AsyncGenerator[bytes, None]:
-        """As `Session.follow`."""
-        return self._stream(self._board.follow(code, timeout))
-
-    async def soft_reset(self, *, main: bool = True) -> None:
-        """As `Session.soft_reset`."""
-        await self._run(self._board.soft_reset(main=main))
-
-    async def hard_reset(self) -> None:
-        """As `Session.hard_reset`."""
-        await self._run(self._board.hard_reset())
 
     async def _run(self, conversation: Conversation[T], content: AsyncIterator[bytes] | None = None) -> T:
         with located(self.name):
@@ -266,6 +151,73 @@ class ThreadSession(AsyncSession):
         with located(self.name), contextlib.closing(stream(self._board.streamed(conversation), self._port)) as pieces:
             for piece in pieces:
                 yield piece
+
+
+class Session:
+    """The methods of `AsyncSession` for a thread. Use it in one thread at a time, within the lease only."""
+
+    def __init__(self, session: AsyncSession) -> None:
+        self.name = session.name
+        self._board = session._board
+        self._session = ThreadSession(session.name, session._board, session._port)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the board can do, as found when the line was opened."""
+        return self._board.capabilities
+
+    info = _blocking(OpenBoard.info)
+    list = _blocking(OpenBoard.list)
+    stat = _blocking(OpenBoard.stat)
+    part = _blocking(OpenBoard.part)
+    remove = _blocking(OpenBoard.remove)
+    mkdir = _blocking(OpenBoard.mkdir)
+    rename = _blocking(OpenBoard.rename)
+    hash = _blocking(OpenBoard.hash)
+    hashes = _blocking(OpenBoard.hashes)
+    exec = _blocking(OpenBoard.exec)
+    soft_reset = _blocking(OpenBoard.soft_reset)
+    hard_reset = _blocking(OpenBoard.hard_reset)
+
+    def read(
+        self, path: str, *, offset: int = 0, limit: int | None = None, transfer: Transfer = AUTO
+    ) -> Generator[bytes, None, None]:
+        """As `AsyncSession.read`."""
+        return _in_thread(self._session.read(path, offset=offset, limit=limit, transfer=transfer))
+
+    def follow(self, code: str, *, timeout: float = CODE_SECONDS) -> Generator[bytes, None, None]:
+        """As `AsyncSession.follow`."""
+        return _in_thread(self._session.follow(code, timeout=timeout))
+
+    def write(
+        self,
+        path: str,
+        content: Iterable[bytes],
+        *,
+        resume: Resumption | None = None,
+        keep: bool = False,
+        transfer: Transfer = AUTO,
+        size: int | None = None,
+    ) -> WrittenFile:
+        """As `AsyncSession.write`."""
+        pieces = NonBlocking(content)
+        return finish(self._session.write(path, pieces, resume=resume, keep=keep, transfer=transfer, size=size))
+
+    def write_tree(
+        self, folder: str, files: Iterable[tuple[str, Iterable[bytes]]], *, transfer: Transfer = AUTO
+    ) -> WrittenTree:
+        """As `AsyncSession.write_tree`."""
+        contents = NonBlocking((path, NonBlocking(content)) for path, content in files)
+        return finish(self._session.write_tree(folder, contents, transfer=transfer))
+
+    def awaitable(self) -> AsyncSession:
+        """Return the same session for code that awaits and runs in this thread (`concurrency.blocking`)."""
+        return self._session
+
+
+def _in_thread(pieces: AsyncGenerator[bytes, None]) -> Generator[bytes, None, None]:
+    with contextlib.closing(Blocking(pieces)) as blocking:
+        yield from blocking
 
 
 @contextlib.contextmanager

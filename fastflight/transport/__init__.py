@@ -1,12 +1,11 @@
 """Byte streams to devices, and the two runners that execute conversations over them (thread, event loop)."""
 
-from fastflight.transport.port import Address, AsyncAddress, LineSettings, ModemLines, Port, SerialControl
+from fastflight.transport.port import Address, LineSettings, ModemLines, Port, SerialControl
 from fastflight.transport.run import arun, astream, run, stream
 from fastflight.transport.url import parse_url
 
 __all__ = [
     "Address",
-    "AsyncAddress",
     "LineSettings",
     "ModemLines",
     "Port",

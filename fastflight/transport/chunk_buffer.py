@@ -145,16 +145,8 @@ class ChunkBuffer:
         recorder = self._recorder
         return recorder is not None and not self._stalled and self._fed - recorder.place >= UNTAKEN_BYTES
 
-    def pace(self) -> None:
-        """Wait while the line is ahead of its recorder, at most `PACE_SECONDS`. Call it before reading such a line."""
-        if not self.is_ahead:
-            return
-        taken = threading.Event()
-        if self._pause(taken.set) and not taken.wait(PACE_SECONDS):
-            self._stalled = True
-
     async def apace(self) -> None:
-        """As `pace`."""
+        """Wait while the line is ahead of its recorder, at most `PACE_SECONDS`. Await it before reading such a line."""
         if not self.is_ahead:
             return
         loop = asyncio.get_running_loop()

@@ -55,12 +55,12 @@ class FramedPort(SocketPort):
 
     async def _converse(self, conversation: Conversation[T], timeout: float) -> T:
         """Run a conversation of the client. After `timeout` seconds, it gets `TransportTimeout`."""
-        return await self._portal.acall(self._run(conversation, timeout))
+        return await self.portal.acall(self._run(conversation, timeout))
 
     async def _run(self, conversation: Conversation[T], timeout: float) -> T:
         self._conversations += 1
         try:
-            with self._changed:
+            with self._lock:
                 self._resume_reading()
             return await arun(conversation, _ToServer(self), timeout=timeout)
         finally:
@@ -107,6 +107,9 @@ class _ToServer:
         self._port._check()
         self._port._transport.write(data)
         await self._port._wait(self._port._is_sent, "took no byte", timeout)
+
+    async def adrain(self, timeout: float) -> None:
+        """Do nothing: a write waits until the system has all bytes."""
 
     async def aread(self, timeout: float) -> bytes:
         """Return as soon as the client was fed since the last call. The result is always empty."""

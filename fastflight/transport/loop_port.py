@@ -4,8 +4,8 @@ The transport calls `data_received` for all bytes that arrive. They wait here fo
 and one chunk more: then the transport pauses, and the bytes wait in the system. Writes are passed to the transport
 chunk by chunk, each when the system has taken the last one: a write that is cut off leaves at most one chunk unsent.
 
-The coroutines may be called on any loop, and the other methods in any thread: each call crosses to the port's loop
-through its `Portal`. A blocking `read` takes what has arrived without crossing.
+The coroutines may be called on any loop, and the blocking methods in any thread: each call crosses to the port's loop
+through its `Portal`.
 
 A task on the loop keeps the port: it releases what belongs to it when the connection is lost, when the port is closed,
 and when the loop ends.
@@ -25,13 +25,14 @@ from fastflight.concurrency import Shard, off_loop
 from fastflight.concurrency.offload import unbroken
 from fastflight.concurrency.portal import Portal
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
-from fastflight.transport.port import READ_BYTES, LineSettings, ModemLines
+from fastflight.transport.port import READ_BYTES
 
 # The most that is passed to the transport at once: on any usable line, a working peer accepts this much within the
 # timeout of a write.
 WRITE_BYTES = 64 * 1024
-# Threads may pass this much to the loop without waiting until the line has taken it.
-POST_BYTES = 4096
+# A write returns when the system has not taken this much yet: a dialogue waits for the answer, and not before that for
+# another turn of the loop. The next write, and `adrain`, wait for it.
+UNSENT_BYTES = 4096
 # A closed port sends its last bytes for this long.
 CLOSE_SECONDS = 1.0
 
@@ -48,13 +49,13 @@ class LoopPort(asyncio.Protocol):
     ) -> None:
         self._where = where
         self._loop = asyncio.get_running_loop()
-        self._portal = Portal(self._loop, lambda: self._failure or self._closed_error())
+        self.portal = Portal(self._loop, lambda: self._failure or self._closed_error())
         self._release = release
         self._bytes_per_second = bytes_per_second
         self._chunk = WRITE_BYTES
         self._transport: asyncio.Transport
-        # Guards the received bytes and the state below, and is notified of each change of them.
-        self._changed = threading.Condition()
+        # Guards the received bytes, which a coroutine of another loop may take.
+        self._lock = threading.Lock()
         self._received: deque[bytes] = deque()
         # How many bytes have arrived since the last read.
         self._unread_bytes = 0
@@ -65,8 +66,6 @@ class LoopPort(asyncio.Protocol):
         self._failure: TransportError | None = None
         # The tasks on the loop that wait for a change. The result of such a future is whether the time is up.
         self._waiters: set[asyncio.Future[bool]] = set()
-        # The bytes that threads have posted and that the loop has not passed to the transport.
-        self._posted = 0
         # What `apour` passes the received bytes to; None while it does not run or is to end.
         self._give: Callable[[bytes], object] | None = None
         self._give_error: Exception | None = None
@@ -85,13 +84,12 @@ class LoopPort(asyncio.Protocol):
         self._keeper = self._loop.create_task(self._keep())
 
     def data_received(self, data: bytes) -> None:
-        with self._changed:
+        with self._lock:
             self._unread_bytes += len(data)
             self._store(data)
             if self._unread_bytes >= READ_BYTES and not self._reading_paused and self._may_pause:
                 self._reading_paused = True
                 self._transport.pause_reading()
-            self._changed.notify_all()
         if self._give is not None and self._has_unread:
             self._pour_out(self._give)
         self._wake()
@@ -114,40 +112,19 @@ class LoopPort(asyncio.Protocol):
         return self._bytes_per_second
 
     def read(self, timeout: float) -> bytes:
-        with self._changed:
-            if self._changed.wait_for(self._is_readable, timeout):
-                return self._take()
-        self._portal.call(self._catch_up())
-        with self._changed:
-            if not self._is_readable():
-                raise self._timeout("sent nothing", timeout)
-            return self._take()
+        return self.portal.call(self.aread(timeout))
 
     def write(self, data: bytes, timeout: float) -> None:
-        with self._changed:
-            if self._failure is not None or self._closed:
-                raise self._failure or self._closed_error()
-            is_small = self._is_writable() and self._posted + len(data) <= POST_BYTES
-            if is_small:
-                self._posted += len(data)
-        if is_small:
-            self._portal.post(self._write_posted, data)
-        else:
-            self._portal.call(self._write_all(data, timeout))
-
-    def drain(self, timeout: float) -> None:
-        """Wait until the system has all bytes that were written. `timeout` bounds the time without progress."""
-        if self._posted or not self._is_writable():
-            self._portal.call(self._drain(timeout))
+        self.portal.call(self._write_all(data, timeout))
 
     def close(self) -> None:
         """Close the port. On its own loop, this only begins to close it."""
-        if self._portal.is_here:
+        if self.portal.is_here:
             self._begin_closing()
             return
         try:
             with contextlib.suppress(TransportClosed):  # the loop has ended, and the port with it
-                self._portal.call(self.aclose())
+                self.portal.call(self.aclose())
         finally:
             if self._own_shard is not None:
                 self._own_shard.close()
@@ -157,27 +134,27 @@ class LoopPort(asyncio.Protocol):
     async def aread(self, timeout: float) -> bytes:
         while True:
             # Taken here and not on the loop: if this task is cancelled, no bytes are on their way to it.
-            with self._changed:
+            with self._lock:
                 if self._is_readable():
                     return self._take()
-            await self._portal.acall(self._await_bytes(timeout))
+            await self.portal.acall(self._await_bytes(timeout))
 
     async def apour(self, give: Callable[[bytes], object]) -> None:
-        await self._portal.acall(self._pour(give))
+        await self.portal.acall(self._pour(give))
 
     async def awrite(self, data: bytes, timeout: float) -> None:
-        await self._portal.acall(self._awrite(data, timeout))
+        await self.portal.acall(self._awrite(data, timeout))
 
     async def adrain(self, timeout: float) -> None:
-        """As `drain`."""
-        await self._portal.acall(self._drain(timeout))
+        """Wait until the system has all bytes that were written. `timeout` bounds the time without progress."""
+        await self.portal.acall(self._drain(timeout))
 
     async def aclose(self) -> None:
         try:
             with contextlib.suppress(TransportClosed):
-                await self._portal.acall(unbroken(self._aclose()))
+                await self.portal.acall(unbroken(self._aclose()))
         finally:
-            if self._own_shard is not None and not self._portal.is_here:
+            if self._own_shard is not None and not self.portal.is_here:
                 await off_loop(self._own_shard.close)
 
     # On the loop.
@@ -196,7 +173,11 @@ class LoopPort(asyncio.Protocol):
             await asyncio.sleep(0)
 
     async def _awrite(self, data: bytes, timeout: float) -> None:
-        await self._write_all(data, timeout)
+        if len(data) <= UNSENT_BYTES and self._is_writable():
+            self._check()
+            self._transport.write(self._encode(data))
+        else:
+            await self._write_all(data, timeout)
 
     async def _write_all(self, data: bytes, timeout: float) -> None:
         for start in range(0, len(data), self._chunk):
@@ -221,7 +202,7 @@ class LoopPort(asyncio.Protocol):
         self._check()
 
     def _pour_out(self, give: Callable[[bytes], object]) -> None:
-        with self._changed:
+        with self._lock:
             data = self._take()
         try:
             if give(data):
@@ -232,12 +213,6 @@ class LoopPort(asyncio.Protocol):
     async def _wait_until_writable(self, timeout: float) -> None:
         await self._wait(self._is_writable, "took no byte", timeout)
         self._check()
-
-    def _write_posted(self, data: bytes) -> None:
-        with self._changed:
-            self._posted -= len(data)
-        if self._failure is None and not self._transport.is_closing():
-            self._transport.write(self._encode(data))
 
     def _encode(self, data: bytes) -> bytes:
         """Return the form in which `data` is sent."""
@@ -256,7 +231,9 @@ class LoopPort(asyncio.Protocol):
                 if timer is not None:
                     timer.cancel()
                 self._waiters.discard(waiter)
-            if expired and timeout is not None and not reached():
+            # A line that wakes the loop all the time may keep the timer waiting.
+            is_late = expired or (deadline is not None and self._loop.time() >= deadline)
+            if is_late and timeout is not None and not reached():
                 raise self._timeout(what, timeout)
 
     def _wake(self) -> None:
@@ -273,7 +250,7 @@ class LoopPort(asyncio.Protocol):
     def _is_writable(self) -> bool:
         return self._is_sent()
 
-    # The received bytes. The caller holds `_changed`.
+    # The received bytes. The caller holds `_lock`.
 
     def _store(self, data: bytes) -> None:
         self._received.append(data)
@@ -305,10 +282,10 @@ class LoopPort(asyncio.Protocol):
     def _resume_reading(self) -> None:
         if self._reading_paused and self._failure is None:
             self._reading_paused = False
-            if self._portal.is_here:
+            if self.portal.is_here:
                 self._transport.resume_reading()
             else:
-                self._portal.post(self._transport.resume_reading)
+                self.portal.post(self._transport.resume_reading)
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -316,10 +293,8 @@ class LoopPort(asyncio.Protocol):
 
     def _fail(self, failure: TransportError) -> None:
         """End all reads and writes with `failure`. Bytes that have arrived are still read first."""
-        with self._changed:
-            if self._failure is None:
-                self._failure = failure
-            self._changed.notify_all()
+        if self._failure is None:
+            self._failure = failure
         self._wake()
 
     # Closing.
@@ -328,7 +303,7 @@ class LoopPort(asyncio.Protocol):
         if self._closed:
             return
         self._closed = True
-        with self._changed:
+        with self._lock:
             self._received.clear()
         self._fail(self._closed_error())
         self._transport.close()
@@ -366,40 +341,6 @@ class LoopPort(asyncio.Protocol):
 
     def _timeout(self, what: str, timeout: float) -> TransportTimeout:
         return TransportTimeout(f"the device {what} for {timeout:g} s", where=self._where)
-
-
-class BlockingControl:
-    """The blocking methods of a `SerialControl`, for a subclass that has its coroutines."""
-
-    _portal: Portal
-
-    def configure(self, settings: LineSettings, timeout: float) -> None:
-        self._portal.call(self.aconfigure(settings, timeout))
-
-    def assign(
-        self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
-    ) -> None:
-        self._portal.call(self.aassign(timeout, dtr=dtr, rts=rts, sending_break=sending_break))
-
-    def purge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
-        self._portal.call(self.apurge(timeout, received=received, unsent=unsent))
-
-    def modem(self, timeout: float) -> ModemLines:
-        return self._portal.call(self.amodem(timeout))
-
-    async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
-        raise NotImplementedError
-
-    async def aassign(
-        self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
-    ) -> None:
-        raise NotImplementedError
-
-    async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
-        raise NotImplementedError
-
-    async def amodem(self, timeout: float) -> ModemLines:
-        raise NotImplementedError
 
 
 def _settle(waiter: asyncio.Future[bool], expired: bool) -> None:

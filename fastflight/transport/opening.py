@@ -1,17 +1,16 @@
-"""Opens ports that live on a loop: for threads, and for coroutines of that loop."""
+"""Opens a port for a thread, on a loop of its own."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from fastflight.concurrency import Shard, off_loop
+from fastflight.concurrency import Shard
 from fastflight.concurrency.portal import Portal
 from fastflight.errors import TransportClosed, TransportError
-from fastflight.transport.port import Address, AsyncAddress, Port
 
 
 class LoopAddress:
-    """The blocking `open` of an address whose ports live on a loop. A subclass has `aopen`."""
+    """The blocking `open` of an address. A subclass has `aopen`."""
 
     url: str
 
@@ -19,28 +18,24 @@ class LoopAddress:
         """Open the port on the running loop."""
         raise NotImplementedError
 
-    def open(self, timeout: float, shard: Shard | None = None) -> Any:
-        """Open the port on `shard`, or on a loop of its own, which ends with the port."""
-        own = None
+    def open(self, timeout: float) -> Any:
+        """Open the port on a loop of its own, which ends with the port."""
+        shard = own_shard(self.url)
         try:
-            if shard is None:
-                own = shard = Shard("line").start()
             port = Portal(shard.loop, self._loop_ended).call(self.aopen(timeout))
-        except BaseException as error:
-            if own is not None:
-                own.close()
-            if isinstance(error, OSError):  # no descriptor for the loop
-                raise TransportError(f"no event loop for the line ({error.strerror})", where=self.url) from error
+        except BaseException:
+            shard.close()
             raise
-        port._own_shard = own
+        port._own_shard = shard
         return port
 
     def _loop_ended(self) -> TransportError:
         return TransportClosed("closed while the line was opened", where=self.url, hint="Ask a running server")
 
 
-async def open_port(address: Address, timeout: float) -> Port:
-    """Open an address on the running loop: in a thread if the address has no `aopen`."""
-    if isinstance(address, AsyncAddress):
-        return await address.aopen(timeout)
-    return await off_loop(address.open, timeout, discard=lambda port: port.close())
+def own_shard(where: str) -> Shard:
+    """Start the loop of one line. `TransportError` if the system has no descriptors for it."""
+    try:
+        return Shard("line").start()
+    except OSError as error:
+        raise TransportError(f"no event loop for the line ({error.strerror})", where=where) from error

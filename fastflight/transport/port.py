@@ -1,11 +1,11 @@
-"""The interfaces of a transport: an `Address` opens a `Port`, a byte stream for threads or for an event loop.
+"""The interfaces of a transport: an `Address` opens a `Port`, a byte stream on an event loop.
 
-The owner of a `Port` uses either its blocking methods or its coroutines, never both at once. It may switch between them
-whenever no call is running: bytes that arrive meanwhile go to the next read. Every wait has a deadline. All failures
-are `TransportClosed`, `TransportTimeout` or `TransportError`.
+The coroutines of a port may be called on any loop, and threads call them through its `portal`. Bytes that arrive while
+nobody reads go to the next read. Every wait has a deadline. All failures are `TransportClosed`, `TransportTimeout` or
+`TransportError`.
 
 A port of a real serial line, local or behind RFC 2217, is also a `SerialControl`: its speed and control lines can be
-set. Some ports also are `Gathering` or `Pouring`. Test for these with `isinstance`.
+set. Test for that with `isinstance`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
+
+from fastflight.concurrency.portal import Portal
 
 # The size of one read: large enough that system calls do not limit a fast line, small enough to allocate each time.
 READ_BYTES = 256 * 1024
@@ -47,39 +49,41 @@ class ModemLines:
 
 
 class AsyncStream(Protocol):
-    """What a conversation on a loop needs of a port."""
+    """What a conversation needs of a port."""
 
     async def aread(self, timeout: float) -> bytes:
-        """As `Port.aread`."""
+        """Return at least one byte. `TransportTimeout` if none arrives for `timeout` seconds."""
 
     async def awrite(self, data: bytes, timeout: float) -> None:
-        """As `Port.awrite`."""
+        """Hand all of `data` to the line, at once or soon. `timeout` bounds the time without progress, in seconds."""
+
+    async def adrain(self, timeout: float) -> None:
+        """Hand all written bytes to the line now. `timeout` bounds the time without progress, in seconds."""
 
 
 class Port(AsyncStream, Protocol):
     """An open byte stream."""
 
     @property
+    def portal(self) -> Portal:
+        """The way into the loop of the port."""
+
+    @property
     def bytes_per_second(self) -> float | None:
         """The capacity in each direction; None if unknown, as for a socket or a pseudo-terminal."""
 
-    def read(self, timeout: float) -> bytes:
-        """Return at least one byte. `TransportTimeout` if none arrives for `timeout` seconds."""
+    async def apour(self, give: Callable[[bytes], object]) -> None:
+        """Call `give` on the loop of the port with the bytes, as they arrive. No received byte is lost.
 
-    def write(self, data: bytes, timeout: float) -> None:
-        """Hand all of `data` to the line. `timeout` bounds the time without progress, in seconds."""
+        Return soon after `give` returns true, which asks for a pause. Raise what `aread` raises, except for a timeout.
+        This needs no wake-up of a task for each read.
+        """
 
     def close(self) -> None:
-        """Close the line. Safe to call twice, and while another thread waits in `read`."""
-
-    async def aread(self, timeout: float) -> bytes:
-        """As `read`."""
-
-    async def awrite(self, data: bytes, timeout: float) -> None:
-        """As `write`."""
+        """Close the line, from a thread. On the loop of the port, this only begins to close it."""
 
     async def aclose(self) -> None:
-        """As `close`."""
+        """Close the line. Safe to call twice, and while another task waits in `aread`."""
 
 
 @runtime_checkable
@@ -90,55 +94,19 @@ class SerialControl(Protocol):
     def settings(self) -> LineSettings:
         """The current settings."""
 
-    def configure(self, settings: LineSettings, timeout: float) -> None:
-        """Apply `settings`. `TransportError` if the port does not support them."""
-
-    def assign(
-        self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
-    ) -> None:
-        """Set the control lines that are not None."""
-
-    def purge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
-        """Discard the bytes in the port's buffers: received ones that are not read yet, and unsent ones."""
-
-    def modem(self, timeout: float) -> ModemLines:
-        """Return the current state of the lines that the other side drives. `TransportError` if there are none."""
-
     async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
-        """As `configure`."""
+        """Apply `settings`. `TransportError` if the port does not support them."""
 
     async def aassign(
         self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
     ) -> None:
-        """As `assign`."""
+        """Set the control lines that are not None."""
 
     async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
-        """As `purge`."""
+        """Discard the bytes in the port's buffers: received ones that are not read yet, and unsent ones."""
 
     async def amodem(self, timeout: float) -> ModemLines:
-        """As `modem`."""
-
-
-@runtime_checkable
-class Gathering(Protocol):
-    """A port that may keep written bytes for a moment, such as to send more at once. Reads send them."""
-
-    def drain(self, timeout: float) -> None:
-        """Hand all written bytes to the line now. `timeout` bounds the time without progress, in seconds."""
-
-    async def adrain(self, timeout: float) -> None:
-        """As `drain`."""
-
-
-@runtime_checkable
-class Pouring(Protocol):
-    """A port that can pass received bytes to a callback. This needs no wake-up of a task for each read."""
-
-    async def apour(self, give: Callable[[bytes], object]) -> None:
-        """Call `give` on the event loop with the bytes, as they arrive. No received byte is lost.
-
-        Return soon after `give` returns true, which asks for a pause. Raise what `aread` raises, except for a timeout.
-        """
+        """Return the current state of the lines that the other side drives. `TransportError` if there are none."""
 
 
 class Address(Protocol):
@@ -149,7 +117,13 @@ class Address(Protocol):
         """The URL of the device, without what may be secret in it."""
 
     def open(self, timeout: float) -> Port:
-        """Open the line within `timeout` seconds. `TransportError`, with a hint, if it cannot be opened."""
+        """As `aopen`, for a thread: on a loop of its own, which ends with the port."""
+
+    async def aopen(self, timeout: float) -> Port:
+        """Open the line on the running loop, within `timeout` seconds. If cancelled, it leaves nothing open.
+
+        `TransportError`, with a hint, if it cannot be opened.
+        """
 
     def dispose(self) -> None:
         """Release what the address itself holds. No port of it may be open."""
@@ -169,11 +143,3 @@ class LockedAddress(Address, Protocol):
 
     def unlocked(self, password: str) -> Address:
         """Return the same address with its password."""
-
-
-@runtime_checkable
-class AsyncAddress(Protocol):
-    """An address whose line can be opened on an event loop, without a thread."""
-
-    async def aopen(self, timeout: float) -> Port:
-        """As `open`. If cancelled, it leaves nothing open."""

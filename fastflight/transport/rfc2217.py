@@ -29,7 +29,6 @@ from fastflight.protocol.rfc2217 import (
 from fastflight.protocol.rfc2217_client import Request, Rfc2217Client
 from fastflight.transport import url_parts
 from fastflight.transport.framed import FramedPort
-from fastflight.transport.loop_port import BlockingControl
 from fastflight.transport.opening import LoopAddress
 from fastflight.transport.port import LineSettings, ModemLines
 from fastflight.transport.socket import SocketAddress
@@ -73,7 +72,7 @@ class Rfc2217Address(LoopAddress):
         return [*line, *_controls(self.dtr, self.rts, None)]
 
 
-class Rfc2217Port(BlockingControl, FramedPort):
+class Rfc2217Port(FramedPort):
     """A serial port behind a server, which is connected. Call `abegin` first."""
 
     def __init__(self, where: str) -> None:

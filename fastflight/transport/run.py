@@ -3,6 +3,9 @@
 `run` and `arun` execute a conversation and return its result; what it delivers is dropped. `stream` and `astream` yield
 the data of each `Deliver`; closing them early closes the conversation, which leaves the board in an unknown state.
 `content` is the iterator that answers `Fetch`.
+
+A conversation goes on only while its caller waits for it. For a thread it runs on the loop of the port, from one step
+that is for the caller (`Deliver`, `Fetch`) to the next, so a window of a transfer does not wait for a thread to wake.
 """
 
 from __future__ import annotations
@@ -10,12 +13,12 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Generator, Iterator
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from typing import Generic, TypeVar
 
 from fastflight.errors import TransportError, TransportTimeout
 from fastflight.protocol.conversation import Conversation, Deliver, Fetch, Limit, Pause, Receive, Send, Step
-from fastflight.transport.port import AsyncStream, Gathering, Port
+from fastflight.transport.port import AsyncStream, Port
 
 T = TypeVar("T")
 
@@ -35,59 +38,25 @@ def run(
     After `timeout` seconds, every further wait for the device raises `TransportTimeout`. The limits of the single waits
     do not stop a board that sends without end while the conversation searches its output for an answer.
     """
-    waits = _Waits(timeout)
+    dialogue = _Dialogue(conversation, port, timeout)
     try:
-        step = next(conversation)
-        while True:
-            try:
-                answer = _perform(waits.limited(step), port, content)
-            except TransportError as error:
-                step = _throw(conversation, step, error)
-            else:
-                step = conversation.send(answer)
-    except StopIteration as end:
-        result: T = end.value
-        return result
+        while (step := port.portal.call(dialogue.advance())) is not None:
+            if isinstance(step, Fetch) and content is not None:
+                dialogue.answer = next(content, b"")
+        return dialogue.result
     finally:
         conversation.close()
 
 
 def stream(conversation: Conversation[None], port: Port) -> Generator[bytes, None, None]:
     """Execute `conversation` and yield what it delivers."""
-    waits = _Waits(None)
+    dialogue = _Dialogue(conversation, port)
     try:
-        step = next(conversation)
-        while True:
+        while (step := port.portal.call(dialogue.advance())) is not None:
             if isinstance(step, Deliver):
                 yield step.data
-            try:
-                answer = _perform(waits.limited(step), port, None)
-            except TransportError as error:
-                step = conversation.throw(error)
-            else:
-                step = conversation.send(answer)
-    except StopIteration:
-        return
     finally:
         conversation.close()
-
-
-def _perform(step: Step, port: Port, content: Iterator[bytes] | None) -> bytes:
-    match step:
-        case Send(data):
-            port.write(data, WRITE_SECONDS)
-        case Receive(within):
-            return port.read(within)
-        case Pause(seconds):
-            if isinstance(port, Gathering):
-                # The pause is to be silence on the line, so the bytes before it must be sent first.
-                port.drain(WRITE_SECONDS)
-            time.sleep(seconds)
-        case Fetch():
-            return next(content, b"") if content is not None else b""
-        case Limit() | Deliver():
-            pass
-    return b""
 
 
 async def arun(
@@ -98,87 +67,84 @@ async def arun(
     timeout: float | None = None,
 ) -> T:
     """As `run`, on an event loop."""
-    waits = _Waits(timeout)
+    dialogue = _Dialogue(conversation, port, timeout)
     try:
-        step = next(conversation)
-        while True:
-            try:
-                answer = await _aperform(waits.limited(step), port, content) or b""
-            except TransportError as error:
-                step = _throw(conversation, step, error)
-            else:
-                step = conversation.send(answer)
-    except StopIteration as end:
-        result: T = end.value
-        return result
+        while (step := await dialogue.advance()) is not None:
+            if isinstance(step, Fetch) and content is not None:
+                dialogue.answer = await anext(content, b"")
+        return dialogue.result
     finally:
         conversation.close()
 
 
-async def astream(conversation: Conversation[None], port: Port) -> AsyncGenerator[bytes, None]:
+async def astream(conversation: Conversation[None], port: AsyncStream) -> AsyncGenerator[bytes, None]:
     """As `stream`, on an event loop."""
-    waits = _Waits(None)
+    dialogue = _Dialogue(conversation, port)
     try:
-        step = next(conversation)
-        while True:
+        while (step := await dialogue.advance()) is not None:
             if isinstance(step, Deliver):
                 yield step.data
-            try:
-                answer = await _aperform(waits.limited(step), port, None) or b""
-            except TransportError as error:
-                step = conversation.throw(error)
-            else:
-                step = conversation.send(answer)
-    except StopIteration:
-        return
     finally:
         conversation.close()
 
 
-def _aperform(step: Step, port: AsyncStream, content: AsyncIterator[bytes] | None) -> Coroutine[Any, Any, bytes | None]:
-    """Return the coroutine that executes `step`. Not an `async def`: a second coroutine for each step costs time."""
-    if isinstance(step, Send):
-        return port.awrite(step.data, WRITE_SECONDS)
-    if isinstance(step, Receive):
-        return port.aread(step.within)
-    return _aperform_other(step, port, content)
+class _Dialogue(Generic[T]):
+    """A conversation over `port`. Its waits are limited: all together to `timeout`, and by its `Limit` steps."""
 
+    # The result of the conversation, once `advance` has returned None.
+    result: T
 
-async def _aperform_other(step: Step, port: AsyncStream, content: AsyncIterator[bytes] | None) -> bytes:
-    match step:
-        case Pause(seconds):
-            if isinstance(port, Gathering):
-                await port.adrain(WRITE_SECONDS)
-            await asyncio.sleep(seconds)
-        case Fetch():
-            return await anext(content, b"") if content is not None else b""
-    return b""
-
-
-def _throw(conversation: Conversation[T], step: Step, error: TransportError) -> Step:
-    """Throw the error of a failed step into the conversation, and return the next step.
-
-    The error of a `Fetch` comes from the content, which may be read from another line: it ends the conversation.
-    """
-    if isinstance(step, Fetch):
-        raise error
-    return conversation.throw(error)
-
-
-class _Waits:
-    """Limits the waits of one conversation: all together to `timeout` seconds, and to what its `Limit` steps say."""
-
-    def __init__(self, timeout: float | None) -> None:
+    def __init__(self, conversation: Conversation[T], port: AsyncStream, timeout: float | None = None) -> None:
+        self._conversation = conversation
+        self._port = port
+        self._begun = False
+        # What answers the step that `advance` has returned.
+        self.answer = b""
         self._deadline = math.inf if timeout is None else time.monotonic() + timeout
         self._until = self._deadline
 
-    def limited(self, step: Step) -> Step:
-        """Return `step` with its wait limited. `TransportTimeout` if there is no time left."""
-        if isinstance(step, Limit):
-            self._until = min(self._deadline, time.monotonic() + step.seconds)
-        if self._until == math.inf or not isinstance(step, Receive):
-            return step
+    async def advance(self) -> Deliver | Fetch | None:
+        """Execute the conversation up to the next step that is for the caller. Return that step, or None at the end."""
+        try:
+            step = self._resume()
+            while not isinstance(step, Deliver | Fetch):
+                try:
+                    self.answer = await self._perform(step)
+                except TransportError as error:
+                    step = self._conversation.throw(error)
+                else:
+                    step = self._resume()
+        except StopIteration as end:
+            self.result = end.value
+            return None
+        return step
+
+    def _resume(self) -> Step:
+        if not self._begun:
+            self._begun = True
+            return next(self._conversation)
+        answer, self.answer = self.answer, b""
+        return self._conversation.send(answer)
+
+    async def _perform(self, step: Send | Receive | Pause | Limit) -> bytes:
+        match step:
+            case Send(data):
+                await self._port.awrite(data, WRITE_SECONDS)
+            case Receive(within):
+                return await self._port.aread(self._limited(within))
+            case Pause(seconds):
+                # The pause is to be silence on the line, so the bytes before it must be sent first.
+                await self._port.adrain(WRITE_SECONDS)
+                await asyncio.sleep(seconds)
+            case Limit(seconds):
+                self._until = min(self._deadline, time.monotonic() + seconds)
+        return b""
+
+    def _limited(self, within: float) -> float:
+        """Return the longest wait that is allowed now. `TransportTimeout` if there is no time left."""
+        if self._until == math.inf:
+            return within
         left = self._until - time.monotonic()
         if left <= 0:
             raise TransportTimeout("the device kept sending, but did not answer in time")
-        return Receive(min(step.within, left))
+        return min(within, left)

@@ -3,7 +3,7 @@
 Writes of coroutines are gathered (`Pacing`). They are sent when there are enough bytes, when the time is up, and at
 once when somebody reads, drains or closes. If sending fails in the background, the next call raises the error, reports
 how many bytes were not sent, and drops them. A cancelled write withdraws those of its own bytes that the transport does
-not have yet, but no bytes of earlier calls. The writes of threads are not gathered, and send the gathered bytes first.
+not have yet, but no bytes of earlier calls.
 
 On Windows, whose event loops cannot watch a serial port, the transport is that of pyserial-asyncio, which polls the
 port every 0.5 ms. It has never run there with this program.
@@ -23,7 +23,7 @@ from fastflight.concurrency import off_loop
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport.descriptor import DescriptorTransport
-from fastflight.transport.loop_port import BlockingControl, LoopPort
+from fastflight.transport.loop_port import LoopPort
 from fastflight.transport.pacing import LIMITS, Outbox, Pacing
 from fastflight.transport.port import LineSettings, ModemLines
 from fastflight.transport.serial_lines import FAILURES, Lines
@@ -36,8 +36,8 @@ CLOSE_POLL_SECONDS = 0.01
 TURN_CHUNKS = 16
 
 
-class SerialPort(BlockingControl, LoopPort):
-    """An open serial port: a `Port`, a `SerialControl` and `Gathering`. Make it on its loop."""
+class SerialPort(LoopPort):
+    """An open serial port: a `Port` and a `SerialControl`. Make it on its loop."""
 
     def __init__(self, port: serial.Serial, where: str, pacing: Pacing) -> None:
         super().__init__(where, self._close_port)
@@ -63,11 +63,6 @@ class SerialPort(BlockingControl, LoopPort):
     def settings(self) -> LineSettings:
         return self._lines.settings
 
-    def read(self, timeout: float) -> bytes:
-        if len(self._outbox) and self._failure is None:
-            self._portal.call(self._drain(timeout))
-        return super().read(timeout)
-
     # A driver of a USB adapter that does not answer blocks for seconds, so these calls run in a thread. A cancelled
     # call still waits for the driver: its setting must not take effect after that of the next caller.
 
@@ -83,7 +78,7 @@ class SerialPort(BlockingControl, LoopPort):
 
     async def apurge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
         # No driver blocks in these calls, and the buffers may be used on the loop only.
-        await self._portal.acall(self._purge(received, unsent))
+        await self.portal.acall(self._purge(received, unsent))
 
     async def amodem(self, timeout: float) -> ModemLines:
         return await off_loop(self._lines.modem)
@@ -124,12 +119,6 @@ class SerialPort(BlockingControl, LoopPort):
         self._outbox.put(data)
         await self._drain(timeout)
 
-    def _write_posted(self, data: bytes) -> None:
-        with self._changed:
-            self._posted -= len(data)
-        self._outbox.put(data)
-        self._pass_on()
-
     def _pass_on(self) -> None:
         """Pass the outbox to the transport, chunk by chunk, while the system takes all of each."""
         if self._timer is not None:
@@ -163,7 +152,7 @@ class SerialPort(BlockingControl, LoopPort):
     @property
     def _unsent(self) -> int:
         """An upper bound of the bytes that the system does not have yet."""
-        return len(self._outbox) + self._posted + self._transport.get_write_buffer_size()
+        return len(self._outbox) + self._transport.get_write_buffer_size()
 
     def _drop_unsent(self) -> int:
         """Drop the unsent bytes, and return how many they were."""
@@ -181,7 +170,7 @@ class SerialPort(BlockingControl, LoopPort):
             self._wake()
         self._lines.purge(received=received, unsent=unsent)
         if received:
-            with self._changed:
+            with self._lock:
                 self._received.clear()
 
     def _configure(self, settings: LineSettings) -> None:

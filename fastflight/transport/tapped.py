@@ -7,14 +7,14 @@ tell the traffic of requests from what the board sends by itself.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from fastflight.errors import TransportError, TransportTimeout
+from fastflight.concurrency.portal import Portal
+from fastflight.errors import TransportError
 from fastflight.protocol import Conversation, Receive
-from fastflight.transport.port import READ_BYTES, Gathering, LineSettings, ModemLines, Port, Pouring, SerialControl
+from fastflight.transport.port import READ_BYTES, LineSettings, ModemLines, Port, SerialControl
 from fastflight.transport.request_filter import RequestFilter
 from fastflight.transport.tap import Tap
 
@@ -22,8 +22,6 @@ from fastflight.transport.tap import Tap
 # milliseconds. Bytes that the board sends in this time count as backlog too: the time of their rows is not known.
 BACKLOG_SECONDS = 0.02
 MAX_BACKLOG_BYTES = READ_BYTES
-# The timeout of reading for the tap alone. It wakes the loop once an hour while the board is silent.
-QUIET_SECONDS = 3600.0
 
 # Raises if this process may not write to the device now.
 Guard = Callable[[], None]
@@ -79,20 +77,12 @@ class TappedPort:
             self._reading_backlog = False
 
     @property
+    def portal(self) -> Portal:
+        return self._port.portal
+
+    @property
     def bytes_per_second(self) -> float | None:
         return self._port.bytes_per_second
-
-    def read(self, timeout: float) -> bytes:
-        if self._can_wait:
-            self._tap.pace()
-        data = self._port.read(timeout)
-        self._received(data)
-        return data
-
-    def write(self, data: bytes, timeout: float) -> None:
-        self._guard()
-        self.requests.feed("tx", data)
-        self._port.write(data, timeout)
 
     def close(self) -> None:
         self._port.close()
@@ -113,37 +103,25 @@ class TappedPort:
 
     async def alisten(self) -> None:
         """Read the line for the tap alone, until cancelled. Raises what `aread` raises, except for a timeout."""
-        if isinstance(self._port, Pouring):
-            while True:
-                await self._tap.apace()
-                await self._port.apour(self._pour)
         while True:
-            with contextlib.suppress(TransportTimeout):
-                await self.aread(QUIET_SECONDS)
-            # A board that floods its line always has bytes: let the loop's other tasks run.
-            await asyncio.sleep(0)
+            await self._tap.apace()
+            await self.apour(lambda _: self._can_wait and self._tap.is_ahead)
 
-    def _pour(self, data: bytes) -> bool:
-        self._notify(data)
-        self.requests.feed("rx", data)
-        return self._can_wait and self._tap.is_ahead
+    async def apour(self, give: Callable[[bytes], object]) -> None:
+        def receive(data: bytes) -> object:
+            self._received(data)
+            return give(data)
+
+        await self._port.apour(receive)
 
     def awrite(self, data: bytes, timeout: float) -> Coroutine[Any, Any, None]:
         self._guard()
         self.requests.feed("tx", data)
         return self._port.awrite(data, timeout)
 
-    def drain(self, timeout: float) -> None:
-        """As `Gathering.drain`; does nothing if the port does not gather writes."""
-        if isinstance(self._port, Gathering):
-            self._guard()
-            self._port.drain(timeout)
-
     async def adrain(self, timeout: float) -> None:
-        """As `drain`."""
-        if isinstance(self._port, Gathering):
-            self._guard()
-            await self._port.adrain(timeout)
+        self._guard()
+        await self._port.adrain(timeout)
 
     async def aclose(self) -> None:
         await self._port.aclose()
@@ -161,23 +139,6 @@ class TappedSerialPort(TappedPort):
     @property
     def settings(self) -> LineSettings:
         return self._control.settings
-
-    def configure(self, settings: LineSettings, timeout: float) -> None:
-        self._guard()
-        self._control.configure(settings, timeout)
-
-    def assign(
-        self, timeout: float, *, dtr: bool | None = None, rts: bool | None = None, sending_break: bool | None = None
-    ) -> None:
-        self._guard()
-        self._control.assign(timeout, dtr=dtr, rts=rts, sending_break=sending_break)
-
-    def purge(self, timeout: float, *, received: bool = False, unsent: bool = False) -> None:
-        self._guard()
-        self._control.purge(timeout, received=received, unsent=unsent)
-
-    def modem(self, timeout: float) -> ModemLines:
-        return self._control.modem(timeout)
 
     async def aconfigure(self, settings: LineSettings, timeout: float) -> None:
         self._guard()

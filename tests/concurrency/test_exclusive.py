@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import random
 import threading
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -18,13 +21,28 @@ from tests.support.refusals import refused
 SOON = 10.0
 
 
+def acquire(lock: Exclusive, holder: str, timeout: float, **options: Any) -> None:
+    """Acquire it on a loop of its own."""
+    asyncio.run(lock.aacquire(holder, timeout, **options))
+
+
+@contextlib.contextmanager
+def held(lock: Exclusive, holder: str, timeout: float, **options: Any) -> Iterator[None]:
+    """Hold it, on a loop of its own."""
+    acquire(lock, holder, timeout, **options)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def test_the_holder_is_named_to_who_comes_too_late() -> None:
     clock = ManualClock(100.0)
     lock = Exclusive("demo", clock=clock)
-    with lock.held("reading /a.csv", 0):
+    with held(lock, "reading /a.csv", 0):
         clock.now = 102.5
         with pytest.raises(BusyError) as raised:
-            lock.acquire("writing", 0)
+            acquire(lock, "writing", 0)
         assert raised.value.holder == "reading /a.csv"
         assert "reading /a.csv for 2.5 s" in str(raised.value)
         assert lock.holder == "reading /a.csv"
@@ -38,7 +56,7 @@ def test_turns_are_counted_but_not_of_those_that_give_way() -> None:
             assert lock.turns == 0
         async with lock.aheld("one", 0):
             assert lock.turns == 1
-        with lock.held("two", 0):
+        async with lock.aheld("two", 0):
             assert lock.turns == 2
         assert lock.turns == 2
 
@@ -109,7 +127,7 @@ def test_a_waiter_cancelled_in_the_moment_it_is_handed_the_lock_passes_it_on() -
 
 def test_a_waiter_whose_loop_has_ended_is_passed_over() -> None:
     lock = Exclusive()
-    lock.acquire("first", 0)
+    acquire(lock, "first", 0)
     loop = asyncio.new_event_loop()
     waiting = loop.create_task(lock.aacquire("dead", SOON))
     loop.run_until_complete(asyncio.sleep(0))
@@ -135,7 +153,7 @@ def test_threads_and_loops_share_it_without_two_holding_it() -> None:
 
     def in_thread(number: int) -> None:
         for _ in range(50):
-            with lock.held(f"thread {number}", SOON):
+            with held(lock, f"thread {number}", SOON):
                 enter()
                 leave()
 
@@ -267,7 +285,7 @@ def test_a_thread_takes_it_from_who_gives_way_on_a_loop() -> None:
     listening = threading.Thread(target=asyncio.run, args=(idle(),))
     listening.start()
     assert listens.wait(SOON)
-    with lock.held("a thread", 0):
+    with held(lock, "a thread", 0):
         assert lock.holder == "a thread"
     listening.join(SOON)
 
@@ -275,8 +293,6 @@ def test_a_thread_takes_it_from_who_gives_way_on_a_loop() -> None:
 def test_who_finds_a_lasting_holder_is_told_soon_however_patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastflight.concurrency.exclusive.LASTING_SECONDS", 0.0)
     lock = Exclusive("demo")
-    with lock.held("a tool", 0, lasting=True), refused(BusyError, holder="a tool"):
-        lock.acquire("a reader", 3600)
 
     async def run() -> None:
         async with lock.aheld("a tool", 0, lasting=True):
@@ -292,16 +308,12 @@ def test_a_waiter_that_fails_before_it_waits_leaves_the_queue() -> None:
     def fail(idle: float) -> None:
         raise ValueError("the holder cannot be told")
 
-    async def aacquire(lock: Exclusive) -> None:
-        await lock.aacquire("next", SOON)
-
-    for acquire in (lambda lock: lock.acquire("next", SOON), lambda lock: asyncio.run(aacquire(lock))):
-        lock = Exclusive("demo")
-        with lock.held("a terminal", 0, claim=IdleClaim(0.0, fail)):
-            with pytest.raises(ValueError, match="cannot be told"):
-                acquire(lock)
-        assert lock.holder is None
-        lock.acquire("another one", 0)
+    lock = Exclusive("demo")
+    with held(lock, "a terminal", 0, claim=IdleClaim(0.0, fail)):
+        with pytest.raises(ValueError, match="cannot be told"):
+            acquire(lock, "next", SOON)
+    assert lock.holder is None
+    acquire(lock, "another one", 0)
 
 
 def test_who_uses_it_keeps_it_and_who_does_not_is_told_once() -> None:
@@ -325,20 +337,20 @@ def test_who_asks_for_what_is_not_used_waits_until_it_is_given_back() -> None:
     lock, left = Exclusive("demo"), threading.Event()
 
     def hold() -> None:
-        lock.acquire("a REPL", 0, lasting=True, claim=IdleClaim(600, lambda idle: left.set(), clock))
-        held.set()
+        acquire(lock, "a REPL", 0, lasting=True, claim=IdleClaim(600, lambda idle: left.set(), clock))
+        has_it.set()
         assert left.wait(SOON)
         lock.release()
 
-    held = threading.Event()
+    has_it = threading.Event()
     holding = threading.Thread(target=hold)
     holding.start()
-    assert held.wait(SOON)
+    assert has_it.wait(SOON)
     with pytest.raises(BusyError, match="in use by a REPL.*ask again in 600 s: it .*nothing was sent to it for 600 s"):
-        lock.acquire("reading", 0)
+        acquire(lock, "reading", 0)
     assert (left.is_set(), lock.put_out) == (False, 0)
     clock.now = 600.0
-    with lock.held("reading", 0):
+    with held(lock, "reading", 0):
         assert lock.holder == "reading"
     assert lock.put_out == 1
     holding.join(SOON)
@@ -348,7 +360,7 @@ def test_who_would_only_use_idle_time_puts_nobody_out() -> None:
     lock = Exclusive("demo")
 
     async def run() -> None:
-        with lock.held("a REPL", 0, claim=IdleClaim(0, lambda idle: pytest.fail("it was put out"))):
+        async with lock.aheld("a REPL", 0, claim=IdleClaim(0, lambda idle: pytest.fail("it was put out"))):
             with pytest.raises(TimeoutError):
                 async with asyncio.timeout(0), lock.aheld_until_wanted("listening"):
                     pytest.fail("there was no idle time")

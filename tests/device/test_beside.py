@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import re
@@ -22,6 +23,7 @@ from fastflight.protocol import agent_frames as frames
 from fastflight.simulator.modules.aiorepl import SOURCE
 from fastflight.transport import parse_url
 from fastflight.transport.chunk_buffer import Chunk
+from fastflight.transport.tapped import TappedPort
 from tests.support import targets
 from tests.support.waiting import until
 
@@ -165,7 +167,7 @@ def test_a_host_that_stops_within_a_frame_does_not_stop_the_program(tmp_path: Pa
     with running(tmp_path, kind) as board, board.device.listen():
         until(board.rows)
         with board.device.line("another host") as line:
-            line.write(frames.to_board(frames.RUN, 7, b"x" * 100)[:50], 1.0)
+            asyncio.run(line.awrite(frames.to_board(frames.RUN, 7, b"x" * 100)[:50], 1.0))
         seen = len(board.rows())
         until(lambda: len(board.rows()) > seen + 5)
         with board.device.lease("a test") as session:
@@ -297,11 +299,15 @@ def test_a_tool_that_knows_no_agent_has_the_prompt(tmp_path: Path, leaves_with: 
     with running(tmp_path, "timer", options="&soft-timers=1") as board:
         with board.device.listen():
             until(lambda: len(board.rows()) > 1)
-        with board.device.line("a tool") as line:
+
+        async def use_its_prompt(line: TappedPort) -> None:
             steps = [(leaves_with, b">>> "), (b"\x01", b"raw REPL; CTRL-B to exit\r\n>")]
             steps += [(b"print('step %d')\x04" % n, b"OKstep %d\r\n\x04\x04>" % n) for n in range(20)]
             for keys, expected in (*steps, (b"\x02", b">>> ")):
-                line.write(keys, 1.0)
+                await line.awrite(keys, 1.0)
                 said = b""
                 while expected not in said:
-                    said += line.read(5.0)
+                    said += await line.aread(5.0)
+
+        with board.device.line("a tool") as line:
+            line.portal.call(use_its_prompt(line))

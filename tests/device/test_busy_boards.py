@@ -5,6 +5,7 @@ An interrupt lets the program clean up, and ends a loop that catches it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -135,7 +136,7 @@ def test_a_board_is_asked_again_when_its_prompt_has_come_back(tmp_path: Path) ->
     program = "import sys\nwhile sys.stdin.read(1) != 'e':\n    pass\n"
     with running(tmp_path, program) as device:
         refuse(device, 2)
-        device._line.port.write(b"e", 20.0)  # type: ignore[union-attr]
+        asyncio.run(device._line.port.awrite(b"e", 20.0))  # type: ignore[union-attr]
         with device.listen():
             until(lambda: device._line.unread.reader is Reader.REPL)
         with device.lease("a polite request") as session:

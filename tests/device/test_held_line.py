@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import pytest
 
+from fastflight.concurrency import Shard
+from fastflight.concurrency.portal import Portal
 from fastflight.device.held_line import WRITE_BYTES, LineThread
-from fastflight.errors import TransportError, TransportTimeout
-from fastflight.transport import Port
+from fastflight.errors import TransportError
+from fastflight.transport.tapped import TappedPort
 
 SOON = 20.0
 
@@ -17,23 +21,36 @@ SOON = 20.0
 class SlowPort:
     """One that takes a piece when it `may`, and says nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, shard: Shard) -> None:
+        self.portal = Portal(shard.loop, RuntimeError)
         self.taken = b""
-        self.asked, self.may = threading.Event(), threading.Event()
+        self.asked, self.may = threading.Event(), asyncio.Event()
 
-    def write(self, data: bytes, timeout: float) -> None:
-        self.asked.set()
-        assert self.may.wait(SOON)
+    async def awrite(self, data: bytes, timeout: float) -> None:
         self.taken += data
+        self.asked.set()
+        await self.may.wait()
 
-    def read(self, timeout: float) -> bytes:
-        raise TransportTimeout("silent")
+    async def adrain(self, timeout: float) -> None: ...
+
+    async def alisten(self) -> None:
+        await asyncio.Event().wait()
 
 
-def test_what_is_being_sent_when_it_is_given_back_is_broken_off() -> None:
+@pytest.fixture
+def port() -> Iterator[SlowPort]:
+    with Shard() as shard:
+        yield SlowPort(shard)
+
+
+def held(port: SlowPort, on_failure: Callable[[TransportError], None]) -> LineThread:
+    return LineThread(cast(TappedPort, port), on_failure)
+
+
+def test_what_is_being_sent_when_it_is_given_back_is_broken_off(port: SlowPort) -> None:
     """A client that leaves does not keep the device for as long as the line takes for what it pasted."""
-    port, broke, lost = SlowPort(), threading.Event(), list[TransportError]()
-    with LineThread(cast(Port, port), lost.append) as line:
+    broke, lost = threading.Event(), list[TransportError]()
+    with held(port, lost.append) as line:
 
         def send() -> None:
             with pytest.raises(TransportError, match="given back"):
@@ -44,7 +61,6 @@ def test_what_is_being_sent_when_it_is_given_back_is_broken_off() -> None:
         sending.start()
         assert port.asked.wait(SOON)
         line.give_back()
-        port.may.set()
         assert broke.wait(SOON)
         sending.join()
         with pytest.raises(TransportError, match="given back"):
@@ -53,9 +69,33 @@ def test_what_is_being_sent_when_it_is_given_back_is_broken_off() -> None:
     assert lost == [] and line.failure is None
 
 
-def test_what_is_sent_whole_is_said_to_be() -> None:
-    port = SlowPort()
-    port.may.set()
-    with LineThread(cast(Port, port), lambda error: None) as line:
+def test_a_check_that_fails_breaks_it_off(port: SlowPort) -> None:
+    def check() -> None:
+        if port.asked.is_set():
+            raise KeyError("cancelled")
+
+    with held(port, lambda error: None) as line, pytest.raises(KeyError, match="cancelled"):
+        line.send(bytes(100 * WRITE_BYTES), check)
+    assert len(port.taken) == WRITE_BYTES
+
+
+def test_what_is_sent_whole_is_said_to_be(port: SlowPort) -> None:
+    port.portal.post(port.may.set)
+    with held(port, lambda error: None) as line:
         line.send(bytes(3 * WRITE_BYTES))
         assert len(port.taken) == 3 * WRITE_BYTES
+
+
+def test_a_failure_is_reported_once_and_raised_by_each_later_write(port: SlowPort) -> None:
+    lost = list[TransportError]()
+    port.portal.post(port.may.set)
+
+    async def fail(timeout: float) -> None:
+        raise TransportError("unplugged")
+
+    port.adrain = fail  # type: ignore[method-assign]
+    with held(port, lost.append) as line:
+        for _ in range(2):
+            with pytest.raises(TransportError, match="unplugged"):
+                line.send(b"data")
+    assert lost == [line.failure]

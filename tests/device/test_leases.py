@@ -11,6 +11,8 @@ from typing import cast
 
 import pytest
 
+from fastflight.concurrency import Shard, off_loop
+from fastflight.concurrency.portal import Portal
 from fastflight.device import Capabilities, Inventory
 from fastflight.device.board import OpenBoard
 from fastflight.device.device import Device
@@ -175,8 +177,8 @@ def test_a_board_that_cannot_say_what_it_can_do_is_left_at_its_prompt(board: Cal
         with refused(DeviceException, kind="ImportError"):
             ask()
         with device.line("a person") as port:
-            port.write(b"1+1\r", SOON)
-            read_until(lambda: port.read(SOON), b"2\r\n>>> ")
+            asyncio.run(port.awrite(b"1+1\r", SOON))
+            read_until(lambda: asyncio.run(port.aread(SOON)), b"2\r\n>>> ")
 
 
 def test_code_that_hangs_is_stopped_after_its_own_time(inventory: Inventory) -> None:
@@ -224,10 +226,10 @@ class SlowlyOpenedPort:
         self._board = parse_url("sim:?telemetry=0")
         self.asked, self.may = threading.Event(), threading.Event()
 
-    def open(self, timeout: float) -> Port:
-        port = self._board.open(timeout)
+    async def aopen(self, timeout: float) -> Port:
+        port = await self._board.aopen(timeout)
         self.asked.set()
-        self.may.wait(SOON)
+        await off_loop(self.may.wait, SOON)
         return port
 
     def dispose(self) -> None:
@@ -237,8 +239,8 @@ class SlowlyOpenedPort:
 @pytest.mark.parametrize("way", ["sync", "async"])
 def test_a_line_that_opens_once_its_device_is_closed_is_closed_again(way: str) -> None:
     """Its descriptors and its process, which every test looks for, are gone."""
-    address = SlowlyOpenedPort()
-    device = Device("demo", address)
+    address, shard = SlowlyOpenedPort(), Shard().start()
+    device = Device("demo", address, shard=shard)
 
     def lease() -> None:
         with device.lease("late"):
@@ -256,6 +258,7 @@ def test_a_line_that_opens_once_its_device_is_closed_is_closed_again(way: str) -
         with pytest.raises(TransportClosed, match="demo: closed while the line was opened"):
             leasing.result(SOON)
     assert not device.is_open
+    shard.close()
 
 
 def test_an_unknown_device_names_the_nearest(inventory: Inventory) -> None:
@@ -302,22 +305,16 @@ class Stuck:
     bytes_per_second = None
 
     def __init__(self) -> None:
-        self._closed = threading.Event()
-
-    def read(self, timeout: float) -> bytes:
-        if self._closed.wait(timeout):
-            raise TransportClosed("the port is closed")
-        raise TransportTimeout("silent")
+        self.portal = Portal(asyncio.get_running_loop(), RuntimeError)
 
     async def aread(self, timeout: float) -> bytes:
-        await asyncio.sleep(0 if self._closed.is_set() else timeout)
-        return self.read(0)
+        await asyncio.sleep(timeout)
+        raise TransportTimeout("silent")
 
     async def apour(self, give: Callable[[bytes], object]) -> None:
         await asyncio.get_running_loop().create_future()
 
     def close(self) -> None:
-        self._closed.set()
         raise TransportTimeout("the device took no byte for 1 s")
 
     async def aclose(self) -> None:
@@ -328,7 +325,7 @@ class StuckAddress:
     url = "stuck:"
     disposed = False
 
-    def open(self, timeout: float) -> Port:
+    async def aopen(self, timeout: float) -> Port:
         return cast(Port, Stuck())
 
     def dispose(self) -> None:
@@ -361,3 +358,4 @@ def test_what_ended_a_line_is_told_and_not_how_it_was_closed(on_a_loop: bool) ->
         with device.line("a tool"):
             raise TransportClosed("it went away")
     assert not device.is_open
+    device.close()

@@ -121,7 +121,8 @@ def test_a_request_that_breaks_off_leaves_nothing(tmp_path: Path, options: str) 
         before = variables(device)
         for steps in range(1, 20):
             with device.lease("a test") as session:
-                run(cut(session._board.guarded(session._board.listing("/", recursive=False)), steps), session._port)
+                listing = session._board.guarded(session._board.list("/"))
+                run(cut(listing, steps), session._session._port)
             assert variables(device) == before, steps
     finally:
         device.close()

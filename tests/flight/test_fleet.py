@@ -15,7 +15,8 @@ import pyarrow.flight as flight
 import pytest
 
 from fastflight.client import AsyncFastFlightClient, FastFlightClient
-from fastflight.device.board import OpenBoard
+from fastflight.device.transfer import digest
+from fastflight.device.transfer.link import BoardLink
 from fastflight.errors import DataError, FileMissing, IncompleteWarning, UnknownName
 from fastflight.protocol import Conversation
 from fastflight.service.choices import Mode
@@ -162,13 +163,13 @@ def test_the_values_of_all_files_decide_the_types(fleet: Fleet, mode: str, case:
 def test_each_board_is_asked_once(fleet: Fleet, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The board computes the digest of a file, which takes seconds for a large one."""
     asked: list[str] = []
-    digest = OpenBoard.digest
+    ask = digest.digest
 
-    def noted(board: OpenBoard, path: str, limit: int | None) -> Conversation[tuple[str, str]]:
+    def noted(link: BoardLink, path: str, limit: int | None) -> Conversation[tuple[str, str]]:
         asked.append(path)
-        return digest(board, path, limit)
+        return ask(link, path, limit)
 
-    monkeypatch.setattr(OpenBoard, "digest", noted)
+    monkeypatch.setattr(digest, "digest", noted)
     table, _, _ = fleet.get(path="/t.csv", mode=mode)
     assert table.num_rows == 8
     assert asked == 4 * ["/t.csv"]

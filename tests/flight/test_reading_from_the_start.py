@@ -140,15 +140,11 @@ def test_a_failure_of_ours_ends_a_session_with_its_name_and_the_line_is_read_aga
 def test_a_failure_of_ours_ends_an_exchange_with_its_name(
     board: BoardServer, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def read(*_: Any) -> bytes:
-        raise ValueError("a defect")
-
-    async def aread(*_: Any) -> bytes:
+    async def apour(*_: Any) -> None:
         raise ValueError("a defect")
 
     assert board.exec("print(1)") == "1\n"
-    monkeypatch.setattr(LoopPort, "read", read)
-    monkeypatch.setattr(LoopPort, "aread", aread)
+    monkeypatch.setattr(LoopPort, "apour", apour)
     writer, reader = board.client.do_exchange(command(**SESSION, mode=mode))
     writer.begin(pa.schema([("data", pa.binary())]))
     trailer = next(note for _, note in messages(reader) if "ended" in note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -118,10 +119,10 @@ def test_the_traffic_of_a_tool_remains_visible_and_that_of_a_request_does_not(bo
     with device.listen() as reader:
         if method == "line":
             with device.line("a tool") as port:
-                port.write(b"print(6 * 7)\r", 10.0)
+                asyncio.run(port.awrite(b"print(6 * 7)\r", 10.0))
                 said = b""
                 while b"42\r\n" not in said:
-                    said += port.read(10.0)
+                    said += asyncio.run(port.aread(10.0))
         else:
             with device.lease("a request") as session:
                 assert session.exec("print(6 * 7)").stdout == b"42\r\n"

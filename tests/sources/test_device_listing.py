@@ -100,8 +100,8 @@ def run(device: Device) -> None:
 
 def bare_line(device: Device) -> None:
     with device.line("a tool") as port:
-        port.write(b"open('/b.txt', 'w').close()\r", 5)
-        line = ByteReader(lambda: port.read(5))
+        asyncio.run(port.awrite(b"open('/b.txt', 'w').close()\r", 5))
+        line = ByteReader(lambda: asyncio.run(port.aread(5)))
         line.read_until(b"close()")
         line.read_until(b">>> ")
 

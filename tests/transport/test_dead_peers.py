@@ -9,9 +9,8 @@ import threading
 import pytest
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
-from fastflight.transport import AsyncAddress, parse_url
+from fastflight.transport import Address, parse_url
 from fastflight.transport.loop_port import LoopPort
-from fastflight.transport.opening import open_port
 from fastflight.transport.rfc2217 import Rfc2217Port
 from fastflight.transport.socket import KEEPALIVE, USER_TIMEOUT_MS, SocketPort
 
@@ -41,7 +40,6 @@ def test_a_tcp_peer_that_vanishes_is_noticed_within_a_minute() -> None:
         opened.close()
 
         async def on_a_loop() -> None:
-            assert isinstance(address, AsyncAddress)
             port = await address.aopen(SOON)
             assert isinstance(port, SocketPort)
             noticed(port)
@@ -85,14 +83,14 @@ def test_many_rfc2217_servers_that_do_not_answer_take_no_thread_on_a_loop() -> N
 
         async def listen() -> int:
             with pytest.raises(TransportError):
-                await asyncio.gather(*(open_port(parse_url(url), SHORT) for _ in range(20)))
+                await asyncio.gather(*(parse_url(url).aopen(SHORT) for _ in range(20)))
             return threading.active_count()
 
         assert asyncio.run(listen()) == before
 
 
 def test_an_rfc2217_port_that_is_opened_on_a_loop() -> None:
-    async def main(address: AsyncAddress) -> bytes:
+    async def main(address: Address) -> bytes:
         port = await address.aopen(SOON)
         await port.awrite(b"hello", SOON)
         try:
@@ -101,5 +99,4 @@ def test_an_rfc2217_port_that_is_opened_on_a_loop() -> None:
             await port.aclose()
 
     with rfc2217_peer(echo=True) as address:
-        assert isinstance(address, AsyncAddress)
         assert asyncio.run(main(address)) == b"hello"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
-from fastflight.transport import AsyncAddress, parse_url
+from fastflight.transport import parse_url
 from fastflight.transport.child import ChildPort
 from fastflight.transport.sim import SimAddress
 from tests.support.waiting import until
@@ -42,7 +42,6 @@ def test_a_socket_that_nobody_listens_on() -> None:
         holder.bind(("127.0.0.1", 0))
         for host in ("127.0.0.1", "localhost"):
             address = parse_url(f"socket://{host}:{holder.getsockname()[1]}")
-            assert isinstance(address, AsyncAddress)
             with pytest.raises(TransportError, match="cannot connect .Connection refused.*Check the address"):
                 address.open(PATIENCE)
             with pytest.raises(TransportError, match="cannot connect .Connection refused.*Check the address"):
@@ -53,7 +52,6 @@ def test_a_socket_that_nobody_listens_on() -> None:
 def test_a_socket_that_is_opened_on_a_loop(host: str) -> None:
     async def main() -> bytes:
         address = parse_url(f"socket://{host}:{listener.getsockname()[1]}?baud=9600")
-        assert isinstance(address, AsyncAddress)
         port = await address.aopen(PATIENCE)
         with listener.accept()[0] as peer:
             peer.sendall(b"hello")
@@ -76,7 +74,6 @@ def test_opening_that_is_cancelled_leaves_nothing_open(monkeypatch: pytest.Monke
 
     async def main() -> None:
         address = parse_url("socket://127.0.0.1:9")
-        assert isinstance(address, AsyncAddress)
         monkeypatch.setattr(type(asyncio.get_running_loop()), "sock_connect", never)
         with pytest.raises(TransportTimeout, match="nothing answered within 0.01 s"):
             await address.aopen(0.01)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import re
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from fastflight.errors import TransportTimeout
 from fastflight.protocol.raw_repl import CTRL_A, CTRL_B, CTRL_D, RawRepl
 from fastflight.transport.chunk_buffer import Chunk
 from fastflight.transport.request_filter import LEAVE_SECONDS, RequestFilter
-from fastflight.transport.run import run
+from fastflight.transport.run import arun
 from fastflight.transport.tap import AFTER_REQUEST, WITHIN_REQUEST, Tap
 from fastflight.transport.tapped import tapped
 
@@ -99,7 +100,7 @@ class AioreplPort:
         self.printed += data
         return data
 
-    def write(self, data: bytes, timeout: float) -> None:
+    async def awrite(self, data: bytes, timeout: float) -> None:
         answer = b""
         if data.endswith(CTRL_D):
             mark = re.search(rb"\x1f\d+\x1f", data)
@@ -108,7 +109,7 @@ class AioreplPort:
         answer += b"raw REPL; CTRL-B to exit\n>" if CTRL_A in data else b""
         self._waiting += self._print() + answer.replace(b"\n", self._newline) + self._print()
 
-    def read(self, timeout: float) -> bytes:
+    async def aread(self, timeout: float) -> bytes:
         if not self._waiting:
             raise TransportTimeout("nothing")
         size = next(self._sizes)
@@ -129,16 +130,20 @@ def test_no_print_is_lost_when_a_request_begins_and_ends_beside_aiorepl(
     board._unread.aiorepl = True
     tap = tapped(port, line.tap)
     tap.requests = line.requests
-    for _ in range(2):
-        tap.requests.begin(board)
-        run(board.wake(interrupt=False), tap)
-        assert board.repl.beside == "aiorepl"
-        run(board.repl.execute(b"0", 1.0), tap)
-        run(board.end(), tap)
-        tap.requests.end()
-        with contextlib.suppress(TransportTimeout):
-            while True:
-                tap.read(0)
+
+    async def main() -> None:
+        for _ in range(2):
+            tap.requests.begin(board)
+            await arun(board.wake(interrupt=False), tap)
+            assert board.repl.beside == "aiorepl"
+            await arun(board.repl.execute(b"0", 1.0), tap)
+            await arun(board.end(), tap)
+            tap.requests.end()
+            with contextlib.suppress(TransportTimeout):
+                while True:
+                    await tap.aread(0)
+
+    asyncio.run(main())
     line.now += LEAVE_SECONDS
     line.says(b"")
     assert line.text() == port.printed

@@ -147,22 +147,22 @@ def test_a_server_that_hangs_up_in_the_middle() -> None:
 
 
 def test_bytes_per_second_counts_every_bit(port: Rfc2217Port) -> None:
-    port.configure(LineSettings(1200, 7, "E", 2.0), PATIENCE)
+    asyncio.run(port.aconfigure(LineSettings(1200, 7, "E", 2.0), PATIENCE))
     assert port.bytes_per_second == 1200 / 11
 
 
 def test_settings_and_lines(peer: Rfc2217Peer, port: Rfc2217Port) -> None:
     wanted = LineSettings(921600, 7, "O", 1.5)
-    port.configure(wanted, PATIENCE)
+    asyncio.run(port.aconfigure(wanted, PATIENCE))
     assert port.settings == wanted
-    port.assign(PATIENCE, rts=False)
-    port.assign(PATIENCE, dtr=False, sending_break=True)
+    asyncio.run(port.aassign(PATIENCE, rts=False))
+    asyncio.run(port.aassign(PATIENCE, dtr=False, sending_break=True))
     assert [event for event in peer.asked if not isinstance(event, SetBaud)][-3:] == [
         SetRts(False),
         SetDtr(False),
         SetBreak(True),
     ]
-    assert port.modem(PATIENCE) == ModemLines(cts=True, cd=True)
+    assert asyncio.run(port.amodem(PATIENCE)) == ModemLines(cts=True, cd=True)
 
 
 def test_settings_and_lines_on_a_loop(peer: Rfc2217Peer, port: Rfc2217Port) -> None:
@@ -184,14 +184,14 @@ def test_settings_and_lines_on_a_loop(peer: Rfc2217Peer, port: Rfc2217Port) -> N
 def test_what_the_server_does_not_do(peer: Rfc2217Peer, port: Rfc2217Port) -> None:
     peer.keeps.add(SetParity)
     with pytest.raises(TransportError, match=r"answered SetParity\(parity='N'\)"):
-        port.configure(LineSettings(300, parity="M"), PATIENCE)
+        asyncio.run(port.aconfigure(LineSettings(300, parity="M"), PATIENCE))
     assert port.settings == LineSettings(300)
 
 
 def test_what_the_server_does_not_answer(peer: Rfc2217Peer, port: Rfc2217Port) -> None:
     peer.mute.add(SetDtr)
     with pytest.raises(TransportTimeout, match=r"did not answer SetDtr\(on=True\)$"):
-        port.assign(ANSWERED_BY, dtr=True, rts=True)
+        asyncio.run(port.aassign(ANSWERED_BY, dtr=True, rts=True))
     with pytest.raises(TransportTimeout, match=r"did not answer SetDtr\(on=True\)$"):
         asyncio.run(port.aassign(ANSWERED_BY, dtr=True, rts=True))
 
@@ -199,19 +199,19 @@ def test_what_the_server_does_not_answer(peer: Rfc2217Peer, port: Rfc2217Port) -
 @pytest.mark.parametrize("settings", [LineSettings(0), LineSettings(300, 9), LineSettings(300, stop_bits=4.0)])
 def test_settings_that_do_not_exist(port: Rfc2217Port, settings: LineSettings) -> None:
     with pytest.raises(TransportError, match="RFC 2217 cannot say"):
-        port.configure(settings, PATIENCE)
+        asyncio.run(port.aconfigure(settings, PATIENCE))
 
 
 def test_purging_drops_what_is_on_its_way(port: Rfc2217Port) -> None:
     port.write(b"old", PATIENCE)
-    port.purge(PATIENCE, received=True)
+    asyncio.run(port.apurge(PATIENCE, received=True))
     port.write(b"new", PATIENCE)
     assert read_exactly(port, 3) == b"new"
 
 
 def test_data_before_an_answer_is_there_to_be_read(port: Rfc2217Port) -> None:
     port.write(b"talk", PATIENCE)
-    port.modem(PATIENCE)
+    asyncio.run(port.amodem(PATIENCE))
     port.write(b"ative", PATIENCE)
     assert read_exactly(port, 9) == b"talkative"
 
@@ -277,7 +277,7 @@ def test_an_answer_comes_while_another_thread_waits_for_data(port: Rfc2217Port) 
     thread = threading.Thread(target=lambda: received.append(port.read(PATIENCE)))
     thread.start()
     for baud in range(1, 50):
-        port.configure(LineSettings(baud), PATIENCE)
+        asyncio.run(port.aconfigure(LineSettings(baud), PATIENCE))
     port.write(b"x", PATIENCE)
     thread.join()
     assert received == [b"x"]
@@ -421,7 +421,7 @@ def test_an_answer_to_the_server_comes_whole_while_a_write_fills_the_line() -> N
     assert data == b"\xff" * LARGE
 
 
-@pytest.mark.parametrize("name", ["configure", "assign", "purge", "modem", "read", "write", "close"])
+@pytest.mark.parametrize("name", ["read", "write", "close"])
 def test_each_method_has_its_twin(name: str) -> None:
     sync, twin = getattr(Rfc2217Port, name), getattr(Rfc2217Port, f"a{name}")
     assert sync.__annotations__ == twin.__annotations__

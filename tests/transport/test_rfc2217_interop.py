@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import threading
@@ -116,17 +117,17 @@ def test_pyserials_server(manager: PortManager) -> None:
     port = opened(manager.url)
     try:
         assert port.settings == LineSettings(19200)
-        port.configure(LineSettings(57600, 7, "E", 2.0), PATIENCE)
+        asyncio.run(port.aconfigure(LineSettings(57600, 7, "E", 2.0), PATIENCE))
         assert (manager.serial.baudrate, manager.serial.bytesize) == (57600, 7)
         assert (manager.serial.parity, manager.serial.stopbits) == ("E", 2)
         port.write(TRYING, PATIENCE)
         assert read_exactly(port, len(TRYING)) == TRYING
         # A loop: what we drive is what we see.
-        port.assign(PATIENCE, dtr=True, rts=False)
-        assert port.modem(PATIENCE) == ModemLines(dsr=True, cd=True)
-        port.assign(PATIENCE, dtr=False, rts=True, sending_break=True)
-        assert port.modem(PATIENCE) == ModemLines(cts=True, cd=True)
-        port.purge(PATIENCE, received=True, unsent=True)
+        asyncio.run(port.aassign(PATIENCE, dtr=True, rts=False))
+        assert asyncio.run(port.amodem(PATIENCE)) == ModemLines(dsr=True, cd=True)
+        asyncio.run(port.aassign(PATIENCE, dtr=False, rts=True, sending_break=True))
+        assert asyncio.run(port.amodem(PATIENCE)) == ModemLines(cts=True, cd=True)
+        asyncio.run(port.apurge(PATIENCE, received=True, unsent=True))
     finally:
         port.close()
 
@@ -142,13 +143,13 @@ def test_ser2net(server: str) -> None:
     port = opened(server)
     try:
         assert port.settings == LineSettings(9600)
-        port.configure(LineSettings(57600, 7, "E", 2.0), PATIENCE)
+        asyncio.run(port.aconfigure(LineSettings(57600, 7, "E", 2.0), PATIENCE))
         assert port.settings == LineSettings(57600, 7, "E", 2.0)
-        port.configure(LineSettings(115200), PATIENCE)
+        asyncio.run(port.aconfigure(LineSettings(115200), PATIENCE))
         port.write(TRYING, PATIENCE)
         assert read_exactly(port, len(TRYING)) == TRYING
-        assert port.modem(PATIENCE) == ModemLines()
-        port.purge(PATIENCE, received=True, unsent=True)
+        assert asyncio.run(port.amodem(PATIENCE)) == ModemLines()
+        asyncio.run(port.apurge(PATIENCE, received=True, unsent=True))
     finally:
         port.close()
 
@@ -165,7 +166,7 @@ def test_ser2net_answers_nothing_about_lines_that_a_pseudo_terminal_does_not_hav
     port = opened(server)
     try:
         with pytest.raises(TransportTimeout, match=r"did not answer SetDtr\(on=True\)$"):
-            port.assign(SHORT, dtr=True)
+            asyncio.run(port.aassign(SHORT, dtr=True))
         port.write(b"still here", PATIENCE)
         assert read_exactly(port, 10) == b"still here"
     finally:

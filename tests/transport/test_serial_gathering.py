@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from fastflight.protocol.conversation import Conversation, Pause, Send
 from fastflight.transport import arun
-from fastflight.transport.port import Gathering
 
 from .serial_bench import PATIENCE, SerialBench, alone, running_loop
 
@@ -80,7 +79,6 @@ def test_a_pause_of_a_conversation_is_silence_on_the_line(bench: SerialBench) ->
         yield Pause(0)
 
     async def main() -> None:
-        assert isinstance(bench.port, Gathering)
         await arun(interrupt(), bench.port)
         assert bench.get(1) == b"\x03"
 

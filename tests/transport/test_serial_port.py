@@ -28,7 +28,7 @@ def test_a_serial_port_is_a_serial_control(bench: SerialBench) -> None:
 
 
 def test_a_new_speed_is_the_lines_speed(bench: SerialBench) -> None:
-    bench.port.configure(LineSettings(9600), PATIENCE)
+    asyncio.run(bench.port.aconfigure(LineSettings(9600), PATIENCE))
     assert bench.port.settings == LineSettings(9600)
     assert bench.port.bytes_per_second == 960
     asyncio.run(bench.port.aconfigure(LineSettings(921600, stop_bits=2), PATIENCE))
@@ -57,7 +57,7 @@ def test_what_was_gathered_goes_before_the_line_changes(bench: SerialBench) -> N
 def test_settings_that_the_port_cannot_do_change_nothing(bench: SerialBench, settings: LineSettings, text: str) -> None:
     """A pseudo-terminal carries eight bits without parity."""
     with pytest.raises(TransportError, match=text):
-        bench.port.configure(settings, PATIENCE)
+        asyncio.run(bench.port.aconfigure(settings, PATIENCE))
     with pytest.raises(TransportError, match=text):
         asyncio.run(bench.port.aconfigure(settings, PATIENCE))
     assert bench.port.settings == LineSettings()
@@ -65,11 +65,11 @@ def test_settings_that_the_port_cannot_do_change_nothing(bench: SerialBench, set
 
 def test_a_port_without_control_lines_says_so(bench: SerialBench) -> None:
     with pytest.raises(TransportError, match="the port has no DTR to set"):
-        bench.port.assign(PATIENCE, dtr=True)
+        asyncio.run(bench.port.aassign(PATIENCE, dtr=True))
     with pytest.raises(TransportError, match="the port has no RTS to set"):
         asyncio.run(bench.port.aassign(PATIENCE, dtr=False, rts=True))
     with pytest.raises(TransportError, match="the port has no modem lines"):
-        bench.port.modem(PATIENCE)
+        asyncio.run(bench.port.amodem(PATIENCE))
     with pytest.raises(TransportError, match="the port has no modem lines"):
         asyncio.run(bench.port.amodem(PATIENCE))
 
@@ -88,7 +88,7 @@ def test_received_bytes_can_be_thrown_away(bench: SerialBench) -> None:
 
     alone(main())
     old_bytes()
-    bench.port.purge(PATIENCE, received=True)
+    asyncio.run(bench.port.apurge(PATIENCE, received=True))
     bench.give(b"third")
     assert bench.port.read(PATIENCE) == b"third"
 
@@ -96,10 +96,10 @@ def test_received_bytes_can_be_thrown_away(bench: SerialBench) -> None:
 def test_a_closed_port_cannot_be_controlled(bench: SerialBench) -> None:
     bench.port.close()
     calls: list[Callable[[], object]] = [
-        lambda: bench.port.configure(LineSettings(9600), SHORT),
-        lambda: bench.port.assign(SHORT, dtr=True),
-        lambda: bench.port.purge(SHORT, received=True, unsent=True),
-        lambda: bench.port.modem(SHORT),
+        lambda: asyncio.run(bench.port.aconfigure(LineSettings(9600), SHORT)),
+        lambda: asyncio.run(bench.port.aassign(SHORT, dtr=True)),
+        lambda: asyncio.run(bench.port.apurge(SHORT, received=True, unsent=True)),
+        lambda: asyncio.run(bench.port.amodem(SHORT)),
     ]
     for call in calls:
         with pytest.raises(TransportClosed, match="closed on this side"):

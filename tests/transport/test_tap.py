@@ -308,7 +308,7 @@ def flooded() -> tuple[Tap, TapReader]:
 
 def test_a_line_that_can_wait_is_read_on_when_its_recorder_has_taken_what_came() -> None:
     tap, recorder = flooded()
-    reading = threading.Thread(target=tap.pace)
+    reading = threading.Thread(target=lambda: asyncio.run(tap.apace()))
     reading.start()
 
     async def main() -> None:
@@ -326,7 +326,7 @@ def test_a_line_that_can_wait_is_read_on_when_its_recorder_has_taken_what_came()
 @pytest.mark.parametrize("ending", [lambda tap: tap.record_by(None), Tap.close])
 def test_a_line_does_not_wait_for_a_recorder_that_has_ended(ending: Callable[[Tap], None]) -> None:
     tap, _ = flooded()
-    reading = threading.Thread(target=tap.pace)
+    reading = threading.Thread(target=lambda: asyncio.run(tap.apace()))
     reading.start()
     ending(tap)
     reading.join(SOON)
@@ -336,7 +336,7 @@ def test_a_line_does_not_wait_for_a_recorder_that_has_ended(ending: Callable[[Ta
 def test_a_line_waits_once_for_a_recorder_that_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastflight.transport.chunk_buffer.PACE_SECONDS", 0.01)
     tap, recorder = flooded()
-    tap.pace()
+    asyncio.run(tap.apace())
     assert not tap.is_ahead
     asyncio.run(tap.apace())
     recorder.rest()
