@@ -99,6 +99,13 @@ def place(path: str) -> Target | str:
     return path if not colon or "/" in device or os.sep in device or is_drive else target(path, folder=True)
 
 
+def refuse(*rules: tuple[object, str]) -> None:
+    """Raise wrong usage for the first of `rules` that holds. Each is a condition and what to say of it."""
+    for holds, message in rules:
+        if holds:
+            raise typer.BadParameter(message)
+
+
 def last_name(path: str) -> str:
     """Return the last name of a local path; empty if the path ends in a slash, and for `.` and `..`."""
     name = PurePath(path).name

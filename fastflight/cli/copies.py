@@ -1,35 +1,43 @@
-"""Copies files and folders between this computer and a device as they are, for `get`, `put` and `cp`.
-
-Each method of `Copies` shows the progress of one copy, and prints its result as a line or as JSON.
-"""
+"""Copies files and folders as they are, between this computer and devices, for `get`, `put`, `cp` and `sync`."""
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import typer
+
+from fastflight.cli import screen
 from fastflight.cli.arguments import Target
-from fastflight.cli.copy_progress import copy_progress, print_file_result, print_tree_result
+from fastflight.cli.copy_progress import copy_progress
 from fastflight.client.local_names import FOLDS_CASE
 from fastflight.client.options import FileOptions
 from fastflight.errors import RequestError
+from fastflight.tables.endings import copied_as_is, ending_of, is_table
 
 if TYPE_CHECKING:
-    from fastflight.client import CopiedTree, FastFlightClient
+    from fastflight.client import Copied, CopiedTree, FastFlightClient
 
 # A file in a local folder with more globs to leave out, one in each line.
 IGNORE_FILE = ".fastflightignore"
 # Left out of a folder that is copied to a device, without --all: nothing of it runs on a board.
 IGNORED = (".git", ".venv", "node_modules", "__pycache__", ".DS_Store", "*.pyc", IGNORE_FILE)
+# Endings of tables that fastflight does not write. Without this, the bytes of a table would be copied under a name that
+# says that they are another one.
+OTHER_TABLES = frozenset((".xlsx", ".xls", ".ods", ".feather", ".orc", ".avro", ".db", ".sqlite", ".h5"))
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """The client and the options of all copies of one command."""
+    """The client and the options of all copies of one command. A place is a path on a device, or one on this computer.
+
+    `copy_file` and `copy_folder` copy from one place to another, of which one at least is on a device. They show the
+    progress, and print the result.
+    """
 
     client: FastFlightClient
     options: FileOptions
@@ -42,91 +50,114 @@ class Copies:
     # Remove files that only the target folder has.
     delete: bool = False
 
-    def get_file(self, at: Target, path: Path) -> None:
-        """Copy a file of a device to a local file."""
+    def copy_file(self, source: Target | Path, to: Target | Path) -> Copied:
+        """Copy a file. From one device to another it goes by way of a temporary file on this computer."""
+        if isinstance(source, Target) and isinstance(to, Target):
+            with _temporary_path() as path:
+                replace(self, resume=False, skip_unchanged=False)._file(source, path)
+                return self.copy_file(path, to)
+        copied = self._file(source, to)
+        self._print(to, source, copied, describe_file(copied, " written" if isinstance(to, Target) else ""))
+        return copied
+
+    def copy_folder(self, source: Target | Path, to: Target | Path) -> CopiedTree:
+        """Copy the files of a folder. From one device to another they go by way of a temporary folder here."""
+        if isinstance(source, Target) and isinstance(to, Target):
+            with _temporary_path() as folder:
+                replace(self, ignore=(), delete=False)._folder(source, folder)
+                folder.mkdir(exist_ok=True)  # there is none if the device's folder has no files
+                return self.copy_folder(folder, to)
+        tree = self._folder(source, to)
+        if tree.skipped and not self.json:
+            screen.complain(f"not copied, neither files nor folders: {', '.join(tree.skipped)}")
+        self._print(to, source, tree, describe_tree(tree, "written" if isinstance(to, Target) else "read"))
+        return tree
+
+    def _file(self, source: Target | Path, to: Target | Path) -> Copied:
+        at, local, writes = _ends(source, to)
+        rest = "on the board" if writes else f"in {to}.part"
 
         def describe_rest(amount: str) -> str:
-            return f"{amount} are kept in {path}.part; run the same command again to continue"
+            return f"{amount} are kept {rest}; run the same command again to continue"
 
         with copy_progress(str(at), hidden=self.json, describe_rest=describe_rest if self.resume else None) as progress:
-            copied = self.client.get_file(
+            copy = self.client.put_file if writes else self.client.get_file
+            return copy(
                 at.device,
                 at.path,
-                path,
+                local,
                 resume=self.resume,
                 skip_unchanged=bool(self.skip_unchanged),
                 progress=progress.report,
                 resuming=progress.resuming,
                 **self.options,
             )
-        print_file_result(copied, str(path), "", _paths(at, path), json=self.json)
 
-    def put_file(self, source: Path, at: Target) -> None:
-        """Copy a local file to a device."""
-        describe_rest = _describe_rest_on_board if self.resume else None
-        with copy_progress(str(at), hidden=self.json, describe_rest=describe_rest) as progress:
-            copied = self.client.put_file(
-                at.device,
-                at.path,
-                source,
-                resume=self.resume,
-                skip_unchanged=bool(self.skip_unchanged),
-                progress=progress.report,
-                resuming=progress.resuming,
-                **self.options,
-            )
-        print_file_result(copied, str(at), " written", _paths(at), json=self.json)
-
-    def get_folder(self, at: Target, folder: Path) -> CopiedTree:
-        """Copy the files of a folder on a device to a local folder."""
+    def _folder(self, source: Target | Path, to: Target | Path) -> CopiedTree:
+        at, local, writes = _ends(source, to)
 
         def describe_rest(_: str) -> str:
-            return f"the complete files are in {folder}; the same command copies the others"
+            return f"the complete files are in {to}; the same command copies the others"
 
-        with copy_progress(str(at), hidden=self.json, describe_rest=describe_rest) as progress:
-            tree = self.client.get_tree(
+        with copy_progress(str(at), hidden=self.json, describe_rest=None if writes else describe_rest) as progress:
+            copy = self.client.put_tree if writes else self.client.get_tree
+            return copy(
                 at.device,
                 at.path,
-                folder,
+                local,
                 skip_unchanged=self.skip_unchanged is not False,
                 ignore=self.ignore,
                 delete=self.delete,
                 progress=progress.file,
                 **self.options,
             )
-        print_tree_result(tree, str(folder), "read", _paths(at, folder), json=self.json)
-        return tree
 
-    def put_folder(self, source: Path, at: Target) -> CopiedTree:
-        """Copy the files of a local folder to a folder on a device."""
-        with copy_progress(str(at), hidden=self.json) as progress:
-            tree = self.client.put_tree(
-                at.device,
-                at.path,
-                source,
-                skip_unchanged=self.skip_unchanged is not False,
-                ignore=self.ignore,
-                delete=self.delete,
-                progress=progress.file,
-                **self.options,
-            )
-        print_tree_result(tree, str(at), "written", _paths(at), json=self.json)
-        return tree
+    def _print(self, to: Target | Path, source: Target | Path, copied: Copied | CopiedTree, result: str) -> None:
+        """Print where the copy is, and `result`; or as JSON the place on the device, the one here, and `copied`."""
+        if not self.json:
+            screen.line(f"{to}: {result}")
+            return
+        at, _, writes = _ends(source, to)
+        output = {} if writes else {"output": str(to)}
+        screen.as_json({"device": at.device, "path": at.path, **output, **asdict(copied)})
 
-    def between_files(self, source: Target, at: Target) -> None:
-        """Copy a file of a device to a device, by way of a temporary file on this computer."""
-        with _temporary_path() as path:
-            with copy_progress(str(source), hidden=self.json) as progress:
-                self.client.get_file(source.device, source.path, path, progress=progress.report, **self.options)
-            self.put_file(path, at)
 
-    def between_folders(self, source: Target, at: Target) -> None:
-        """Copy the files of a folder on a device to a device, by way of a temporary folder on this computer."""
-        with _temporary_path() as folder:
-            with copy_progress(str(source), hidden=self.json) as progress:
-                self.client.get_tree(source.device, source.path, folder, progress=progress.file, **self.options)
-            folder.mkdir(exist_ok=True)  # there is none if the device's folder has no files
-            self.put_folder(folder, at)
+def describe_file(copied: Copied, verb: str) -> str:
+    """Describe the result of copying a file. `verb` follows the size, as in " written"."""
+    if copied.unchanged:
+        return "unchanged"
+    earlier = f", {screen.size(copied.resumed_at)} of it earlier" if copied.resumed_at else ""
+    return f"{screen.size(copied.bytes)}{verb}{earlier}"
+
+
+def describe_tree(tree: CopiedTree, verb: str) -> str:
+    """Describe the result of copying a folder. `verb` is "read" or "written"."""
+    files = "1 file" if len(tree.files) == 1 else f"{len(tree.files):,} files"
+    parts = [f"{files}, {screen.size(tree.bytes)} {verb}"] if tree.files else []
+    if tree.unchanged:
+        parts.append(f"{len(tree.unchanged):,} unchanged")
+    if tree.removed:
+        parts.append(f"{len(tree.removed):,} removed")
+    parts = parts or ["no files"]
+    if tree.ignored:
+        parts.append(f"{len(tree.ignored):,} left out")
+    return "; ".join(parts)
+
+
+def is_copy(source: str, to: str, format: str | None) -> bool:
+    """Whether bytes are copied from the name `source` to the name `to`, and no rows are converted.
+
+    Wrong usage if rows of a table would have to be written in a format of tables that is not known here.
+    """
+    if format is not None:
+        return format == "raw"
+    ending = ending_of(to)
+    if ending in OTHER_TABLES and ending != ending_of(source) and is_table(source):
+        raise typer.BadParameter(
+            f"tables are not written as {ending}: end {to!r} in .csv, .jsonl, .arrow or .parquet, or copy its bytes: "
+            "--format raw"
+        )
+    return copied_as_is(source, to)
 
 
 def globs_to_ignore(folder: Path) -> list[str]:
@@ -169,10 +200,11 @@ def _temporary_path() -> Iterator[Path]:
         yield Path(folder) / "copy"
 
 
-def _paths(at: Target, output: Path | None = None) -> dict[str, Any]:
-    paths = {"device": at.device, "path": at.path}
-    return paths if output is None else {**paths, "output": str(output)}
-
-
-def _describe_rest_on_board(amount: str) -> str:
-    return f"{amount} are kept on the board; run the same command again to continue"
+def _ends(source: Target | Path, to: Target | Path) -> tuple[Target, Path, bool]:
+    """Return the place on the device, the one on this computer, and whether the device is written to."""
+    match source, to:
+        case Path() as local, Target() as at:
+            return at, local, True
+        case Target() as at, Path() as local:
+            return at, local, False
+    raise AssertionError("one of the two places is on a device, and one is not")

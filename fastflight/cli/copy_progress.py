@@ -1,20 +1,16 @@
-"""Shows the progress of a copy: how much is done, where it resumes, and what an interrupted copy leaves.
-
-Also prints the result of a copy, in a line or as JSON.
-"""
+"""Shows the progress of a copy: how much is done, where it resumes, and what an interrupted copy leaves."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import Interrupted
-from fastflight.client import Copied, CopiedTree, Report
+from fastflight.client import Report
 from fastflight.errors import TransportError
 
 if TYPE_CHECKING:
@@ -110,33 +106,3 @@ def copy_progress(label: str, *, hidden: bool, describe_rest: DescribeRest | Non
         raise
     finally:
         progress.end()
-
-
-def print_file_result(copied: Copied, label: str, verb: str, paths: Mapping[str, Any], *, json: bool) -> None:
-    """Print the result of copying a file. `verb` follows the size, as in " written"; `paths` go into the JSON."""
-    if json:
-        screen.as_json({**paths, **asdict(copied)})
-    elif copied.unchanged:
-        screen.line(f"{label}: unchanged")
-    else:
-        earlier = f", {screen.size(copied.resumed_at)} of it earlier" if copied.resumed_at else ""
-        screen.line(f"{label}: {screen.size(copied.bytes)}{verb}{earlier}")
-
-
-def print_tree_result(tree: CopiedTree, label: str, verb: str, paths: Mapping[str, Any], *, json: bool) -> None:
-    """Print the result of copying a folder. `verb` is "read" or "written"; `paths` go into the JSON."""
-    if json:
-        screen.as_json({**paths, **asdict(tree)})
-        return
-    if tree.skipped:
-        screen.complain(f"not copied, neither files nor folders: {', '.join(tree.skipped)}")
-    files = "1 file" if len(tree.files) == 1 else f"{len(tree.files):,} files"
-    parts = [f"{files}, {screen.size(tree.bytes)} {verb}"] if tree.files else []
-    if tree.unchanged:
-        parts.append(f"{len(tree.unchanged):,} unchanged")
-    if tree.removed:
-        parts.append(f"{len(tree.removed):,} removed")
-    parts = parts or ["no files"]
-    if tree.ignored:
-        parts.append(f"{len(tree.ignored):,} left out")
-    screen.line(f"{label}: {'; '.join(parts)}")

@@ -67,7 +67,13 @@ def cp(
             found += [each] if isinstance(each, _Source) else _on_device(client, each, recursive, interrupt)
         for source, at in zip(found, _places(client, found, into, recursive, interrupt), strict=True):
             options = FileOptions(interrupt=interrupt)
-            _copy(Copies(client, options, skip_unchanged, ignore=source.ignore, json=json), source, at)
+            copies = Copies(client, options, skip_unchanged, ignore=source.ignore, json=json)
+            if not source.is_folder:
+                copies.copy_file(source.place, at)
+            elif isinstance(at, Path) and at.exists() and not at.is_dir():
+                raise typer.BadParameter(f"{str(at)!r} is not a folder: choose another place")
+            else:
+                copies.copy_folder(source.place, at)
 
 
 def _local(name: str, recursive: bool, everything: bool) -> _Source:
@@ -125,15 +131,3 @@ def _is_folder(client: FastFlightClient, at: Target, interrupt: bool) -> bool:
         return at.path.endswith("/") or client.stat(at.device, at.path, interrupt=interrupt).kind == "folder"
     except FileMissing:
         return False
-
-
-def _copy(copies: Copies, source: _Source, to: Target | Path) -> None:
-    match source.place, to:
-        case Path() as here, Target() as at:
-            (copies.put_folder if source.is_folder else copies.put_file)(here, at)
-        case Target() as at, Path() as here:
-            if source.is_folder and here.exists() and not here.is_dir():
-                raise typer.BadParameter(f"{str(here)!r} is not a folder: choose another place")
-            (copies.get_folder if source.is_folder else copies.get_file)(at, here)
-        case Target() as at, Target() as other:
-            (copies.between_folders if source.is_folder else copies.between_files)(at, other)

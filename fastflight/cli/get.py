@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -12,9 +13,9 @@ from typing import Annotated, Literal
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.arguments import device_first, schema_of, target
+from fastflight.cli.arguments import Target, device_first, refuse, schema_of, target
 from fastflight.cli.cat import print_bytes
-from fastflight.cli.copies import Copies, check_distinct
+from fastflight.cli.copies import Copies, check_distinct, is_copy
 from fastflight.cli.globs import expand, is_glob
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import (
@@ -36,7 +37,7 @@ from fastflight.client.local_names import local_path
 from fastflight.client.options import FileOptions, TextOptions
 from fastflight.errors import RequestError
 from fastflight.service.choices import OnError
-from fastflight.tables import copied_as_is, format_of
+from fastflight.tables import format_of
 
 # More rows than the largest sample has.
 MAX_SAMPLE_ROWS = 64 * 1024
@@ -107,64 +108,49 @@ def get(
     With a glob as DEVICE, as in 'lab-*:/t.csv', the rows of all these devices form one table.
     """
     at = target(file, folder=recursive)
+    place = output if to is None else to
     fleet, several = is_glob(at.device), is_glob(at.path)
     of_rows = bool(schema or columns or record or text)
-    if to is not None and output is not None:
-        raise typer.BadParameter("the output is given twice: leave -o out")
-    if recursive and (format or of_rows or head or printed):
-        raise typer.BadParameter(
-            "-r copies files as they are: leave --format, --schema, --columns, --record, --head, --as "
-            "and the options of text files out"
-        )
-    if fleet and (recursive or skip_unchanged or several):
-        raise typer.BadParameter("-r, --skip-unchanged and a glob as PATH are for one device: name it")
-    if recursive and several:
-        raise typer.BadParameter("-r copies one folder: name it, or use `fastflight cp -r`")
-    place = output if to is None else to
-    if place == STDOUT and (recursive or json):
-        raise typer.BadParameter("-o - prints one file: leave -r and --json out")
-    if printed and (json or place not in (None, STDOUT)):
-        raise typer.BadParameter("--as is for standard output: leave it out, the ending of FILE names its format")
+    refuse(
+        (to is not None and output is not None, "the output is given twice: leave -o out"),
+        (
+            recursive and (format or of_rows or head or printed),
+            "-r copies files as they are: leave options of rows out",
+        ),
+        (fleet and (recursive or skip_unchanged or several), "-r, --skip-unchanged and a glob as PATH need one device"),
+        (recursive and several, "-r copies one folder: name it, or use `fastflight cp -r`"),
+        (place == STDOUT and (recursive or json), "-o - prints one file: leave -r and --json out"),
+        (printed and (json or place not in (None, STDOUT)), "--as is for standard output: the ending of FILE says it"),
+    )
     is_piped = place is None and head is None and not json and not sys.stdout.isatty()
     printing = place == STDOUT or printed is not None or is_piped
     options = FileOptions(transfer=transfer, mode=mode, interrupt=interrupt)
     with server.client() as client, nullcontext() if fleet else device_first(client, (at := at.of(client)).device):
         copies = Copies(client, options, skip_unchanged, resume, json=json)
         if recursive:
-            folder = _under(place or "./", at.name)
-            if folder.exists() and not folder.is_dir():
-                raise typer.BadParameter(f"{str(folder)!r} is not a folder: choose another place")
-            copies.get_folder(at, folder)
+            copies.copy_folder(at, _folder(place or "./", at.name))
             return
         if several:
             found = expand(client, [at], interrupt=interrupt, folders=False)
             if len(found) > 1:
-                if place is None or not Path(place).is_dir() or format or of_rows or head:
-                    raise typer.BadParameter(
-                        f"{len(found)} files match: name a folder to copy them to, and leave options of rows out"
-                    )
-                check_distinct(each.name for each in found)
-                # All names are checked before the first file is copied.
-                local_paths = [local_path(Path(place), each.name) for each in found]
-                for each, copy in zip(found, local_paths, strict=True):
-                    copies.get_file(each, copy)
+                _copy_all(copies, found, None if format or of_rows or head else place)
                 return
             (at,) = found
         own = format_of(at.path)
         if printing and not (fleet or of_rows or head) and format in (None, "raw") and printed in (None, own):
             print_bytes(client, at, screen.bytes_writer(), options)
             return
-        if printing and not printed and own != "raw" and format not in (None, "raw", own):
-            raise typer.BadParameter(
-                f"--format is the format of the device's file, and its ending says {own}: convert with --as {format}"
-            )
         path = None if place is None or printing else _file(place, at.name)
-        as_is = format == "raw" or (path is not None and format is None and copied_as_is(at.path, path.name))
-        if path is not None and as_is and not fleet and not head:
-            if schema or columns:
-                raise typer.BadParameter("a copy of the bytes has no columns: leave --schema and --columns out")
-            copies.get_file(at, path)
+        if path is not None and not fleet and not head and is_copy(at.path, path.name, format):
+            refuse((schema or columns, "a copy of the bytes has no columns: leave --schema and --columns out"))
+            copies.copy_file(at, path)
             return
+        refuse(
+            (
+                printing and not printed and own != "raw" and format not in (None, "raw", own),
+                f"--format is the format of the device's file, and its ending says {own}: convert with --as {format}",
+            )
+        )
         if (path is not None or printing) and format is None and own == "raw":
             if not fleet:
                 client.stat(at.device, at.path, interrupt=interrupt)  # a typo in the path comes first
@@ -195,6 +181,18 @@ def get(
         read_rows(read, at, head=head, path=path, printed=printed_as, json=json)
 
 
+def _copy_all(copies: Copies, files: Sequence[Target], place: str | None) -> None:
+    """Copy several files of a device to the folder `place`. All names are checked before the first is copied."""
+    if place is None or not Path(place).is_dir():
+        raise typer.BadParameter(
+            f"{len(files)} files match: name a folder to copy them to, and leave options of rows out"
+        )
+    check_distinct(each.name for each in files)
+    local = [local_path(Path(place), each.name) for each in files]
+    for each, path in zip(files, local, strict=True):
+        copies.copy_file(each, path)
+
+
 def _file(place: str, name: str) -> Path:
     """Return the local path of the output file: `place`, or `name` in it if it is an existing folder."""
     path = Path(place)
@@ -207,6 +205,9 @@ def _file(place: str, name: str) -> Path:
     return path
 
 
-def _under(place: str, name: str) -> Path:
+def _folder(place: str, name: str) -> Path:
     """Return the local path of the output folder: `place`, or `name` in it if it ends in a slash."""
-    return local_path(Path(place), name) if name and place.endswith(("/", os.sep)) else Path(place)
+    folder = local_path(Path(place), name) if name and place.endswith(("/", os.sep)) else Path(place)
+    if folder.exists() and not folder.is_dir():
+        raise typer.BadParameter(f"{str(folder)!r} is not a folder: choose another place")
+    return folder

@@ -14,8 +14,8 @@ from typing import Annotated
 import typer
 
 from fastflight.cli import screen
-from fastflight.cli.arguments import device_first, last_name, target
-from fastflight.cli.copies import Copies, globs_to_ignore
+from fastflight.cli.arguments import device_first, last_name, refuse, target
+from fastflight.cli.copies import Copies, globs_to_ignore, is_copy
 from fastflight.cli.copy_progress import copy_progress
 from fastflight.cli.exit_codes import usage_errors
 from fastflight.cli.interruption import interruptible
@@ -36,7 +36,6 @@ from fastflight.cli.options import (
 )
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.client.options import FileOptions
-from fastflight.tables import copied_as_is
 
 # The name of standard input, as FILE.
 STDIN = "-"
@@ -73,19 +72,18 @@ def put(
     Links are not copied. Other files there stay. Without --all, these are left out: .git, .venv, node_modules,
     __pycache__, .DS_Store, *.pyc, and what the file .fastflightignore in the folder lists, one glob in each line.
     """
-    if recursive and (format or columns or record):
-        raise typer.BadParameter("-r copies files as they are: leave --format, --columns and --record out")
-    if from_stdin := file == STDIN:
-        if recursive or columns or record or format not in (None, "raw"):
-            raise typer.BadParameter(
-                "standard input is copied as it is: leave -r, --format, --columns and --record out"
-            )
-        if to.endswith((":", "/")):
-            raise typer.BadParameter(f"name the file on the device: {to}NAME")
+    from_stdin = file == STDIN
+    of_rows = columns or record or format not in (None, "raw")
+    refuse(
+        (recursive and (of_rows or format), "-r copies files as they are: leave --format, --columns and --record out"),
+        (from_stdin and (recursive or of_rows), "standard input is copied as it is: leave -r and options of rows out"),
+        (from_stdin and to.endswith((":", "/")), f"name the file on the device: {to}NAME"),
+    )
     source = _local(file, folder=recursive) if not from_stdin else Path(file)
     with usage_errors():
         ignore = globs_to_ignore(source) if recursive and not everything else []
     at = target(to, folder=True).under(last_name(file))
+    copied = from_stdin or recursive or is_copy(source.name, at.path, format)
     options = FileOptions(transfer=transfer, deflate=deflate, mode=mode, interrupt=interrupt)
     with (
         _stdin_file() if from_stdin else nullcontext(source) as source,
@@ -94,9 +92,9 @@ def put(
     ):
         copies = Copies(client, options, skip_unchanged, resume, ignore, json)
         if recursive:
-            copies.put_folder(source, at)
-        elif from_stdin or format == "raw" or (format is None and copied_as_is(source.name, at.path)):
-            copies.put_file(source, at)
+            copies.copy_folder(source, at)
+        elif copied:
+            copies.copy_file(source, at)
         else:
             with copy_progress(str(at), hidden=json) as progress:
                 written = client.write(

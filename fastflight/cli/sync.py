@@ -73,7 +73,7 @@ def sync(
         if isinstance(here, Target):
             at = here.of(client)
             with device_first(client, at.device):
-                copies.get_folder(at, Path(str(there)))
+                copies.copy_folder(at, Path(str(there)))
             return
         assert isinstance(there, Target)
         at = there.of(client)
@@ -84,7 +84,7 @@ def sync(
 
 
 def _send(copies: Copies, client: InterruptibleClient, folder: Path, at: Target, reset: bool) -> None:
-    tree = copies.put_folder(folder, at)
+    tree = copies.copy_folder(folder, at)
     if reset and (tree.files or tree.removed):
         client.reset(at.device)
 

@@ -203,6 +203,11 @@ def test_the_device_comes_before_its_files(
     ("arguments", "says"),
     [
         (("get", "demo:/readings.csv", "-o", "nodir/x.csv"), "'nodir' is not a folder: make it first"),
+        (
+            ("get", "demo:/readings.csv", "-o", "x.xlsx"),
+            "tables are not written as .xlsx: end 'x.xlsx' in .csv,",
+        ),
+        (("put", "a.csv", "demo:/x.xlsx"), "or copy its bytes: --format raw"),
         (("get", "-r", "demo:/", "file"), "'file' is not a folder"),
         (("put", "", "demo:/x"), "'' does not exist"),
         (("exec", "demo", "1", "--timeout", "0"), "--timeout"),
@@ -216,6 +221,7 @@ def test_what_is_wrong_before_a_server_is_asked_is_a_usage_error(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
+    (tmp_path / "a.csv").touch()
     result = run(*arguments)
     assert (result.exit_code, says in " ".join(result.stderr.replace("│", " ").split())) == (2, True), result.stderr
 

@@ -248,3 +248,31 @@ def test_code_that_does_not_end_is_not_waited_for_after_ctrl_c() -> None:
         child.communicate()
         os.close(ours)
         os.close(theirs)
+
+
+CLEANING = """
+import time
+from fastflight.cli.interruption import interruptible
+
+@interruptible
+def command() -> None:
+    try:
+        print("ready", flush=True)
+        time.sleep(600)
+    finally:
+        print("cleaning up", flush=True)
+        time.sleep(600)
+
+command()
+"""
+
+
+def test_a_second_ctrl_c_ends_a_command_that_cleans_up() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", CLEANING], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None and child.stderr is not None
+        for line in ("ready\n", "cleaning up\n"):
+            assert child.stdout.readline() == line
+            child.send_signal(signal.SIGINT)
+        assert (child.wait(SECONDS), child.stderr.read()) == (130, "interrupted\n")
