@@ -10,10 +10,8 @@ from datetime import timedelta
 from typing import Any, Generic, Self, TypeVar
 
 from fastflight.client.answers import EPOCH, Digest, Entry, Written
-from fastflight.client.device_files import FileToSend, TreePiece
-from fastflight.client.folder import LocalEntry
-from fastflight.client.landing import RemoteEntry
-from fastflight.client.local_file import pieces_of
+from fastflight.client.device_files import FileToSend, RemoteEntry, TreePiece
+from fastflight.client.local_files import LocalEntry, pieces_of
 from fastflight.client.progress import Report
 from fastflight.device import FileEntry, PartialWrite, Resumption, Session, Transfer
 from fastflight.errors import DataError, DeviceError

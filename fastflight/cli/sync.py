@@ -16,7 +16,7 @@ from fastflight.cli.exit_codes import usage_errors
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson, Everything, Interrupt
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
-from fastflight.client.folder import is_left_out
+from fastflight.client.local_files import is_left_out
 from fastflight.client.options import FileOptions
 from fastflight.errors import BusyError, TransportError
 from fastflight.extras import needs

@@ -12,13 +12,12 @@ from fastflight.lazy import exports
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fastflight.client.aio import AsyncFastFlightClient
+    from fastflight.client.aio import AsyncFastFlightClient, AsyncInteraction
     from fastflight.client.answers import DEFAULT_LOCATION, Copied, CopiedTree, Device, Digest, Entry, Recorded, Written
     from fastflight.client.client import FastFlightClient
     from fastflight.client.credentials import Credentials, traced
     from fastflight.client.endpoint import Endpoint
     from fastflight.client.interaction import Interaction, ReadTimeout
-    from fastflight.client.interaction_aio import AsyncInteraction
     from fastflight.client.parallel import ParallelRowStream
     from fastflight.client.progress import Report, Resuming, TreeReport
     from fastflight.client.stream import IncompleteWarning, Missed, RowStream
@@ -54,13 +53,12 @@ __all__ = [
 __getattr__: Callable[[str], Any] = exports(
     __name__,
     {
-        "aio": ("AsyncFastFlightClient",),
+        "aio": ("AsyncFastFlightClient", "AsyncInteraction"),
         "answers": ("DEFAULT_LOCATION", "Copied", "CopiedTree", "Device", "Digest", "Entry", "Recorded", "Written"),
         "client": ("FastFlightClient",),
         "credentials": ("Credentials", "traced"),
         "endpoint": ("Endpoint",),
         "interaction": ("Interaction", "ReadTimeout"),
-        "interaction_aio": ("AsyncInteraction",),
         "parallel": ("ParallelRowStream",),
         "progress": ("Report", "Resuming", "TreeReport"),
         "stream": ("IncompleteWarning", "Missed", "RowStream"),

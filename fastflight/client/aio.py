@@ -1,4 +1,4 @@
-"""`AsyncFastFlightClient`: `FastFlightClient` for an event loop.
+"""`AsyncFastFlightClient`: `FastFlightClient` for an event loop; and `AsyncInteraction`, its sessions.
 
 Flight's Python client blocks, so each verb is that of `FastFlightClient`, run in a thread of this client's own. Each
 stream has its own reader thread (`stream_aio`), and so has each write and copy: however many there are, other calls do
@@ -9,6 +9,7 @@ answer; for an `exec`, when the code runs.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Sequence
@@ -16,18 +17,20 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
+import pyarrow as pa
+
 from fastflight.client import answers
 from fastflight.client.argument_types import checks_arguments
 from fastflight.client.client import FastFlightClient
 from fastflight.client.connection import ServerConnection
 from fastflight.client.credentials import NONE, Credentials
-from fastflight.client.interaction import Interaction, leave
-from fastflight.client.interaction_aio import AsyncInteraction
+from fastflight.client.interaction import Interaction, Seeking, leave
 from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream
 from fastflight.client.stream_aio import AsyncRowStream
 from fastflight.client.threads import Steps, Work, run_in_thread, run_work
+from fastflight.concurrency.offload import off_loop, unbroken
 from fastflight.errors import TransportClosed
 from fastflight.service.requests import Request
 
@@ -242,3 +245,62 @@ class AsyncFastFlightClient:
         if self._is_closed:
             raise TransportClosed("this client was closed", where=self.location, hint="Connect again")
         return await run_in_thread(self._threads, call, discard)
+
+
+@checks_arguments
+class AsyncInteraction:
+    """Like `Interaction`, for one task."""
+
+    def __init__(self, interaction: Interaction, rows: AsyncRowStream) -> None:
+        self.rows = rows
+        self._interaction = interaction
+        self._unread = b""
+
+    async def send(self, data: bytes | str) -> None:
+        """Send bytes to the device, or text as UTF-8."""
+        await off_loop(self._interaction.send, data)
+
+    async def receive(self) -> pa.RecordBatch | None:
+        """Return the next rows of the session, or None when it has ended."""
+        return await anext(self.rows, None)
+
+    async def read_until(self, mark: bytes, *, timeout: float | None = None) -> bytes:
+        """See `Interaction.read_until`."""
+        seeking = Seeking(mark, self._unread, timeout)
+        try:
+            async with asyncio.timeout(timeout):
+                while not seeking.found:
+                    seeking.feed(await self.receive())
+        except TimeoutError as error:
+            self._unread = seeking.data
+            raise seeking.timed_out() from error
+        self._unread = b""
+        return seeking.data
+
+    async def aclose(self) -> None:
+        """End the session and release the line. Skips the remaining rows; then `rows.summary` is available."""
+        await off_loop(self._interaction.done)  # in a thread: a cancelled send may still be waiting for the device
+        async for _ in self.rows:
+            pass
+        await off_loop(self._interaction.close)
+
+    def cancel(self) -> None:
+        """End the session at once. A task that is reading gets `Stopped`."""
+        self.rows.cancel()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                await self.aclose()
+        finally:
+            await unbroken(self._leave())
+
+    async def _leave(self) -> None:
+        async with self.rows:
+            await off_loop(self._interaction.cancel)
+        await off_loop(self._interaction.settle)

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from fastflight.client.local_file import local_digest
+from fastflight.client.local_files import local_digest
 from fastflight.errors import DataError
 
 PARQUET = ".parquet"
@@ -76,7 +76,7 @@ class ParquetPart:
 def as_parquet(source: Path, target: Path) -> None:
     """Write the rows of a part as a Parquet file, durably. `DataError` if one does not fit."""
     # Not at the top: parts that stay as they are need no Arrow.
-    from fastflight.client.local_rows import open_rows
+    from fastflight.client.rows import open_rows
     from fastflight.client.saving import SavedFile
     from fastflight.service.requests import DeviceFile
 

@@ -37,7 +37,7 @@ from typing import Any, Protocol
 from fastflight.client.answers import Digest, Entry
 from fastflight.client.collected_part import PARQUET, ParquetPart, PlainPart, StoredPart
 from fastflight.client.collector import Collector, sync_folder
-from fastflight.client.local_file import agrees, os_errors_of
+from fastflight.client.local_files import agrees, os_errors_of
 from fastflight.client.local_names import local_folder
 from fastflight.errors import DataError, DeviceError, DeviceException, FileMissing, RequestError, TransportClosed
 from fastflight.own_code import wrap_for_program

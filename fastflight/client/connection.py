@@ -20,8 +20,7 @@ from pyarrow import flight
 
 from fastflight.client import answers
 from fastflight.client.credentials import NONE, Credentials, options
-from fastflight.client.described import NotReached
-from fastflight.client.failure import typed_errors
+from fastflight.client.failure import NotReached, typed_errors
 from fastflight.client.meaning import BESIDE, understood, whole
 from fastflight.client.progress import Report
 from fastflight.client.stream import RowStream

@@ -1,20 +1,21 @@
 """What a copy needs of a device's files.
 
-`ServerFiles` has them over Flight, `LightFiles` over Flight without Arrow, and `BoardFiles` at a board without a
-server. Paths are absolute paths on the device. Loads no Arrow.
+`ServerFiles` has them over Flight, and `BoardFiles` at a board without a server. Paths are absolute paths on the
+device. Loads no Arrow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from fastflight.client.answers import Digest, Entry, Written
-from fastflight.client.folder import LocalEntry
-from fastflight.client.landing import RemoteEntry
+from fastflight.client.local_files import LocalEntry, agrees
+from fastflight.client.local_names import board_path
+from fastflight.client.meaning import text, understood, whole
 
 if TYPE_CHECKING:
     from fastflight.client.progress import Report
@@ -24,6 +25,32 @@ T_co = TypeVar("T_co", covariant=True)
 
 # The path of a file below a folder, the offset of a piece of it, and the piece.
 TreePiece = tuple[str, int, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteEntry:
+    """A file below a folder on a device. The digest is empty if none was requested."""
+
+    size: int
+    algorithm: str = ""
+    digest: str = ""
+
+    def same(self, local: Path) -> bool:
+        """Whether a local file has the same size and digest."""
+        here = local.is_file() and not local.is_symlink() and local.stat().st_size == self.size
+        return here and agrees(local, self.algorithm, self.digest)
+
+
+def remote_entries(results: Iterable[Any]) -> list[tuple[str, RemoteEntry]]:
+    """Return the results of `file.hash` for a folder: paths on the device, with sizes and digests."""
+    with understood("what the server says of its files"):
+        return [
+            (
+                board_path(text(each["path"])),
+                RemoteEntry(whole(each["size"]), text(each["algorithm"]), text(each["digest"])),
+            )
+            for each in results
+        ]
 
 
 class Download(Protocol[T_co]):

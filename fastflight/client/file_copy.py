@@ -13,10 +13,10 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
-from fastflight.client import part
+from fastflight.client import partial_file
 from fastflight.client.answers import Copied, Digest
 from fastflight.client.device_files import DeviceFiles, FileToSend, ReadableFiles
-from fastflight.client.local_file import agrees, local_digest, os_errors_of, size_of
+from fastflight.client.local_files import agrees, local_digest, os_errors_of, size_of
 from fastflight.client.options import FileCopyOptions
 from fastflight.client.progress import Report
 from fastflight.client.threads import Steps
@@ -86,7 +86,7 @@ class GetFile(Steps):
         with os_errors_of(self._shown):
             if self._target.exists() and not self._target.is_file():
                 raise RequestError("is not a file", where=str(self._shown), hint="Give the name of a file to write")
-            with part.locked(self._part, keep=self._resume) as file:
+            with partial_file.locked(self._part, keep=self._resume) as file:
                 return self._copy(file)
 
     def _copy(self, file: BinaryIO) -> Copied:
@@ -104,7 +104,7 @@ class GetFile(Steps):
         if offset and self._resuming is not None:
             self._resuming(offset, size)
         sha256 = self._read(file, offset, size)
-        return Copied(part.replace(file, self._part, self._target), sha256, offset)
+        return Copied(partial_file.replace(file, self._part, self._target), sha256, offset)
 
     def _resume_offset(self, size: int) -> int:
         """Return the size of the partial file if it is still the beginning of the device's file, otherwise 0."""

@@ -19,7 +19,7 @@ import sys
 import unicodedata
 from pathlib import Path
 
-from fastflight.client.folder import is_text
+from fastflight.client.local_files import is_text
 from fastflight.errors import DataError, ProtocolError
 from fastflight.service.choices import DEVICE_NAME
 

@@ -10,14 +10,11 @@ import pyarrow as pa
 from fastflight.client import answers, call
 from fastflight.client.answers import Digest, Entry
 from fastflight.client.connection import ServerConnection
-from fastflight.client.device_files import FileToSend, TreePiece
-from fastflight.client.folder import LocalEntry
-from fastflight.client.landing import RemoteEntry, remote_entries
-from fastflight.client.local_file import PIECE_BYTES, os_errors_of
-from fastflight.client.local_rows import RAW_SCHEMA, piece, pieces
+from fastflight.client.device_files import FileToSend, RemoteEntry, TreePiece, remote_entries
+from fastflight.client.local_files import PIECE_BYTES, LocalEntry, os_errors_of
 from fastflight.client.meaning import content, digests_in, text, understood, whole
 from fastflight.client.progress import Report
-from fastflight.client.rows import UploadRows
+from fastflight.client.rows import RAW_SCHEMA, UploadRows, piece, pieces
 from fastflight.client.stream import RowStream
 from fastflight.client.upload import Upload
 from fastflight.service.requests import DeviceFile, DeviceListing, DeviceTree

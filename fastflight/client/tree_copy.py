@@ -16,12 +16,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from fastflight.client.answers import CopiedTree
-from fastflight.client.device_files import DeviceFiles, ReadableFiles
-from fastflight.client.folder import LocalEntry, is_left_out, scan
-from fastflight.client.landing import Landed, RemoteEntry
-from fastflight.client.local_file import os_errors_of
+from fastflight.client.device_files import DeviceFiles, ReadableFiles, RemoteEntry
+from fastflight.client.local_files import LocalEntry, is_left_out, os_errors_of, scan
 from fastflight.client.local_names import FOLDS_CASE, clash, local_path
 from fastflight.client.options import TreeCopyOptions
+from fastflight.client.partial_file import FolderWriter
 from fastflight.client.threads import Steps
 from fastflight.errors import DataError, DeviceError, FileMissing, ProtocolError, RequestError
 from fastflight.service.choices import LEFT_BEHIND, MAX_FILES, MAX_REQUEST_BYTES
@@ -125,16 +124,16 @@ class GetTree(Steps):
             places = {path: local_path(self._target, path) for path in there}
             wanted = [path for path, entry in there.items() if not (self._skip_unchanged and entry.same(places[path]))]
             total = sum(there[path].size for path in wanted)
-            landed = Landed(self._target, there)
+            writer = FolderWriter(self._target, there)
             if wanted and self._progress is not None:
                 self._progress(wanted[0], 0, total)
             for lot in lots(wanted, str):
-                self._take(lot, landed, total)
-        if missing := set(wanted).difference(landed.paths):
+                self._take(lot, writer, total)
+        if missing := set(wanted).difference(writer.paths):
             raise ProtocolError("the server did not send all requested files", where=min(missing))
-        kept = tuple(path for path in there if path not in landed.paths)
+        kept = tuple(path for path in there if path not in writer.paths)
         removed = self._remove_others(places.values()) if self._delete else ()
-        return CopiedTree(tuple(landed.paths), landed.bytes, kept, (), ignored, removed)
+        return CopiedTree(tuple(writer.paths), writer.bytes, kept, (), ignored, removed)
 
     def _remove_others(self, places: Collection[Path]) -> tuple[str, ...]:
         """Remove the local files that are not on the device. Return their paths. Links stay."""
@@ -146,17 +145,17 @@ class GetTree(Steps):
                 entry.local.unlink()
         return tuple(entry.path for entry in others)
 
-    def _take(self, lot: Sequence[str], landed: Landed, total: int) -> None:
+    def _take(self, lot: Sequence[str], writer: FolderWriter, total: int) -> None:
         sha256 = hashlib.sha256()
         download = self._files.read_tree(self._folder, lot)
-        with download, self.step(download.cancel), landed:
+        with download, self.step(download.cancel), writer:
             for digests, pieces in download:
-                landed.expect(digests)
+                writer.expect(digests)
                 for path, offset, data in pieces:
-                    landed.add(path, offset, data)
+                    writer.add(path, offset, data)
                     sha256.update(data)
                 if self._progress is not None:
-                    self._progress(landed.path, landed.bytes, total)
+                    self._progress(writer.path, writer.bytes, total)
         if download.sha256 != sha256.hexdigest():
             raise DataError("what arrived is not what the device sent", where=str(self._target), hint="Try again")
 

@@ -22,10 +22,9 @@ from pyarrow import flight
 from fastflight.client.answers import Written
 from fastflight.client.credentials import options
 from fastflight.client.failure import typed_errors
-from fastflight.client.local_rows import open_rows
 from fastflight.client.meaning import message, text, understood, whole
 from fastflight.client.progress import Report
-from fastflight.client.rows import UploadRows, rows_of
+from fastflight.client.rows import UploadRows, open_rows, rows_of
 from fastflight.errors import FastFlightError, ProtocolError, Stopped
 from fastflight.service.requests import DeviceFile, Request
 from fastflight.service.source import PartialUpload

@@ -16,8 +16,7 @@ import pytest
 from click.testing import Result
 
 from fastflight.client import FastFlightClient
-from fastflight.client.device_files import DeviceFiles
-from fastflight.client.landing import RemoteEntry
+from fastflight.client.device_files import DeviceFiles, RemoteEntry
 from fastflight.client.options import TreeCopyOptions
 from fastflight.client.tree_copy import PutTree
 from tests.support.folders import files_below

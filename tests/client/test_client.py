@@ -12,8 +12,7 @@ import pytest
 from pyarrow import flight
 
 from fastflight.client import Device, Digest, Entry, FastFlightClient
-from fastflight.client.described import CLASS_OF_CODE
-from fastflight.client.failure import typed
+from fastflight.client.failure import CLASS_OF_CODE, typed
 from fastflight.errors import (
     BusyError,
     DataError,

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fastflight.client.folder import scan
-from fastflight.client.local_file import agrees, local_digest
+from fastflight.client.local_files import agrees, local_digest, scan
 from fastflight.errors import RequestError
 
 

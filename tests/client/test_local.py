@@ -12,8 +12,8 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from fastflight.client.local_file import PIECE_BYTES
-from fastflight.client.local_rows import RAW_SCHEMA, open_rows, piece
+from fastflight.client.local_files import PIECE_BYTES
+from fastflight.client.rows import RAW_SCHEMA, open_rows, piece
 from fastflight.client.saving import SavedFile
 from fastflight.errors import DataError, RequestError
 from fastflight.service.requests import DeviceFile
@@ -81,9 +81,7 @@ def test_a_piece_is_one_row(offset: int, data: bytes) -> None:
 
 def test_a_piece_does_not_wait_for_pandas() -> None:
     """Which takes seconds to load on a busy computer, while the write that the piece belongs to has the device."""
-    code = (
-        "import sys; from fastflight.client.local_rows import piece; piece(0, b'abc'); print('pandas' in sys.modules)"
-    )
+    code = "import sys; from fastflight.client.rows import piece; piece(0, b'abc'); print('pandas' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "False\n"
 

@@ -151,7 +151,7 @@ TARGET = Target(
         "fastflight.client.file_copy",
         "fastflight.client.server_files",
         "fastflight.client.tree_copy",
-        "fastflight.client.landing",
+        "fastflight.client.partial_file",
     ),
     seeds=(
         b"\x00",
