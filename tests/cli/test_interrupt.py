@@ -96,9 +96,8 @@ class Terminal:
             pass
         lines = ESCAPES.sub("", self._seen.decode().replace("\r\n", "\n")).split("\n")
         visible = [line.rpartition("\r")[2].strip() for line in lines]
-        return self._child.wait(), [
-            line for line in visible if line and "/40.0 kB" not in line and "/?" not in line and "bytes" not in line
-        ]
+        is_bar = re.compile(r"━|/40\.0 kB|/\?|bytes")
+        return self._child.wait(), [line for line in visible if line and not is_bar.search(line)]
 
     def _read(self) -> bool:
         try:
