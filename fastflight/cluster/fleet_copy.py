@@ -11,7 +11,9 @@ import heapq
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, closing
 
-from fastflight.cluster.shipment import Run
+import pyarrow as pa
+
+from fastflight.cluster.shipment import Run, Shipment
 from fastflight.errors import FastFlightError
 from fastflight.log import (
     EVERYTHING,
@@ -56,7 +58,7 @@ class FleetCopy:
         log = self._logs.get(device, {}).get(server)
         return 0 if log is None else log.next_seq
 
-    def add(self, shipments: Iterable[tuple[str, list[Run]]]) -> None:
+    def add(self, shipments: Iterable[Shipment]) -> None:
         """Append the rows that servers have recorded and that this copy lacks. Return when they are durable.
 
         If this raises, call it again with the same rows: none of them was skipped.
@@ -64,28 +66,29 @@ class FleetCopy:
         tickets: list[Ticket] = []
         ends: dict[str, int] = {}
         try:
-            for server, runs in shipments:
-                tickets += [ticket for run in runs if (ticket := self._append(server, run, ends)) is not None]
+            for server, schema, runs in shipments:
+                tickets += [ticket for run in runs if (ticket := self._append(server, schema, run, ends)) is not None]
         finally:
             # All have ended before the next call: rows on their way to the disk look as if they were there.
             failed = [error for ticket in tickets if (error := _error_of(ticket)) is not None]
         if failed:
             raise failed[0]
 
-    def _append(self, server: str, run: Run, ends: dict[str, int]) -> Ticket | None:
+    def _append(self, server: str, schema: pa.Schema, run: Run, ends: dict[str, int]) -> Ticket | None:
         """Append the rows that are new. `ends` has for each log the number after the rows that this call has appended.
 
         `SequenceConflict` if those before these have failed meanwhile: rows after them would take their place for good.
         """
         logs = self._logs.get(run.device, {})
-        if (log := logs.get(server)) is None:
-            log = self.store.open(f"{run.device}{SEPARATOR}{server}", run.rows.schema)
+        log = logs.get(server)
+        if log is None or not log.schema.equals(schema, check_metadata=True):
+            log = self.store.open(f"{run.device}{SEPARATOR}{server}", schema)
         expected = ends.get(log.name, log.next_seq)
         first = max(run.first, expected)
         if first >= run.next:
             return None
-        rows = run.rows.slice(first - run.first)
-        ticket = log.append(rows, expected=expected, first=first, paused_until=run.paused_until)
+        rows = run.part(first - run.first, run.next - first) if first > run.first else run
+        ticket = log.append(rows.rows, expected=expected, first=first, paused_until=run.paused_until)
         ends[log.name] = ticket.last + 1
         if server not in logs:
             self._logs[run.device] = {**logs, server: log}

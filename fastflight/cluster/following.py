@@ -26,8 +26,8 @@ from fastflight.errors import FastFlightError, TransportError
 
 log = structlog.get_logger(__name__)
 
-# Between two looks for new messages.
-LOOK_SECONDS = 0.2
+# Between two looks for new messages. Readers do not wait for the next one.
+LOOK_SECONDS = 0.5
 # A node that does not have the newest messages yet is given so long.
 LAG_SECONDS = 0.05
 # Before the next look after a failure.

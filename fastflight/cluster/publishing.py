@@ -1,9 +1,10 @@
 """Hands the rows that this server records over to the stream of the fleet.
 
-Recorders write to the embedded log of this server, the buffer. From there the new rows of all devices are published,
-many times a second, in one message if they fit. While NATS cannot be used, recording goes on in the buffer, and what it
-holds is handed over later, also by the next process that opens the buffer. The buffer keeps the newest rows up to its
-size, handed over or not; rows that it had to delete before are a gap in the recording, which says how many they are.
+Recorders write to the embedded log of this server, the buffer. The rows of all devices that have become durable there
+are published several times a second, in one message if they fit. They are read from the disk only if earlier ones could
+not be handed over: while NATS cannot be used, recording goes on in the buffer, and what it holds is handed over later,
+also by the next process that opens the buffer. The buffer keeps the newest rows up to its size, handed over or not;
+rows that it had to delete before are a gap in the recording, which says how many they are.
 
 A message that was sent twice, because its acknowledgement was lost, does no harm: rows are told by their numbers.
 """
@@ -12,19 +13,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
+import pyarrow as pa
 import structlog
 
 from fastflight.cluster.fleet_copy import FleetCopy
 from fastflight.cluster.following import Follower
 from fastflight.cluster.recording_stream import RecordingStream
-from fastflight.cluster.shipment import Run, encode
+from fastflight.cluster.shipment import Run, Shipment, encode
 from fastflight.concurrency import off_loop
 from fastflight.errors import FastFlightError
 from fastflight.log import Extent, Log, Missing, Range, Store
+from fastflight.log.bodies import BodyCodec
+from fastflight.log.writer import Append, Item
 
 log = structlog.get_logger(__name__)
 
@@ -34,16 +39,62 @@ CHECK_SECONDS = 0.2
 RETRY_SECONDS = 1.0
 # Rows that are read from the buffer at a time, roughly. Their messages are smaller: they are compressed.
 STEP_BYTES = 1024 * 1024
+# Durable rows that are kept in memory to be handed over. If there are more, they are read from the buffer later.
+FEED_BYTES = 8 * 1024 * 1024
 # A message may have 1 MB in NATS as it comes, headers included.
 MAX_MESSAGE_BYTES = 1_000_000
+
+
+class Shipments:
+    """Shipments of a server, one for each schema."""
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._by_schema: dict[bytes, list[Run]] = {}
+        self._schemas: dict[bytes, pa.Schema] = {}
+
+    def add(self, codec: BodyCodec, run: Run) -> None:
+        """Add rows of a log with this codec."""
+        self._schemas.setdefault(codec.message, codec.schema)
+        self._by_schema.setdefault(codec.message, []).append(run)
+
+    def __iter__(self) -> Iterator[Shipment]:
+        return (Shipment(self._server, self._schemas[key], runs) for key, runs in self._by_schema.items())
 
 
 class Step(NamedTuple):
     """New rows of the buffer, up to which number each device's are in it, and devices whose rows cannot be read."""
 
-    runs: list[Run]
+    shipments: Shipments
     ends: dict[str, int]
     failed: dict[str, str]
+
+
+class Feed:
+    """The appends that have become durable since they were last taken. Any thread may use it.
+
+    If they are too large, they are dropped: the numbers of the next ones tell that.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._appends: list[Append] = []
+        self._bytes = 0
+
+    def put(self, items: Sequence[Item]) -> None:
+        """Add a group that has been committed."""
+        with self._lock:
+            self._bytes += sum(item.bytes for item in items)
+            if self._bytes > FEED_BYTES:
+                self._appends, self._bytes = [], 0
+            else:
+                self._appends += [item for item in items if isinstance(item, Append)]
+
+    def take(self) -> list[Append]:
+        """Return what there is, and forget it."""
+        with self._lock:
+            appends, self._appends, self._bytes = self._appends, [], 0
+            return appends
 
 
 class Publisher:
@@ -57,6 +108,8 @@ class Publisher:
         self._stream = stream
         self._follower = follower
         self._copy = copy
+        self._feed = Feed()
+        buffer.on_commit = self._feed.put
         # The number after the last row of each device that is handed over. Before `_begin`, none is known.
         self._handed: dict[str, int] = {}
         self._progress = asyncio.Event()
@@ -110,14 +163,14 @@ class Publisher:
 
     async def _publish(self) -> bool:
         """Publish the next rows. Return whether there are more."""
-        devices = self._buffer.beyond(self._handed)
+        ends = self._buffer.beyond(self._handed)
+        # Taken after that: rows that are in neither are still to be read from the buffer.
+        await self._hand_over(self._following(self._feed.take()))
+        devices = [device for device, end in ends.items() if end > self._handed.get(device, 0)]
         if not devices:
             return False
         step = await off_loop(self._read, devices)
-        for message, runs in messages_of(self._server, step.runs):
-            await self._stream.publish(self._server, message)
-            self._handed.update((run.device, run.next) for run in runs)
-            self._note_progress()
+        await self._hand_over(step.shipments)
         self._handed.update((device, max(end, self._handed.get(device, 0))) for device, end in step.ends.items())
         self._note_progress()
         for device, trouble in step.failed.items():
@@ -126,13 +179,36 @@ class Publisher:
         self._failed = step.failed
         return len(step.ends) + len(step.failed) < len(devices)
 
+    async def _hand_over(self, shipments: Iterable[Shipment]) -> None:
+        for shipment in shipments:
+            for message, runs in messages_of(shipment):
+                await self._stream.publish(self._server, message)
+                self._handed.update((run.device, run.next) for run in runs)
+                self._note_progress()
+
+    def _following(self, appends: Iterable[Append]) -> Shipments:
+        """Return the rows that follow those handed over. The others are of devices that are behind."""
+        found, ends = Shipments(self._server), dict[str, int]()
+        for each in appends:
+            name, rows = each.log.name, each.rows
+            position, end = ends.get(name, self._handed.get(name, 0)), rows.first + rows.rows
+            if not (each.holes[0].first if each.holes else rows.first) <= position < end:
+                continue
+            paused_until = max((hole.last + 1 for hole in each.holes if hole.reason == "not recorded"), default=0)
+            run = Run(name, rows.first, rows.rows, rows.content, paused_until)
+            if position > rows.first:
+                run = run.part(position - rows.first, end - position)
+            found.add(each.log.codec, run)
+            ends[name] = end
+        return found
+
     def _note_progress(self) -> None:
         progress, self._progress = self._progress, asyncio.Event()
         progress.set()
 
     def _read(self, devices: list[str]) -> Step:
         """Read new rows of devices from the buffer, until there are enough for now."""
-        step, size = Step([], {}, {}), 0
+        step, size = Step(Shipments(self._server), {}, {}), 0
         for device in devices:
             if size >= STEP_BYTES:
                 break
@@ -140,8 +216,8 @@ class Publisher:
             end = found.durable_end
             try:
                 for run in _new_rows(found, self._handed.get(device, 0)):
-                    step.runs.append(run)
-                    size += run.rows.nbytes
+                    step.shipments.add(found.codec, run)
+                    size += run.rows.nbytes if isinstance(run.rows, pa.RecordBatch) else 0
                     if size >= STEP_BYTES and run.next < end:
                         break
                 else:
@@ -158,17 +234,16 @@ def _new_rows(source: Log, position: int) -> Iterator[Run]:
     with closing(source.read(Range(from_seq=position))) as items:
         for item in items:
             if not isinstance(item, Missing):
-                yield Run(source.name, item.first, item.batch, paused_until)
+                yield Run(source.name, item.first, item.batch.num_rows, item.batch, paused_until)
                 position = item.last + 1
             elif item.reason == "not recorded" and item.first <= max(position, paused_until):
                 paused_until = item.last + 1
 
 
-def messages_of(server: str, runs: list[Run]) -> Iterator[tuple[bytes, list[Run]]]:
-    """Yield messages with these runs, and the runs of each. A row that is too large for NATS is lost."""
-    if not runs:
-        return
-    message = encode(server, runs)
+def messages_of(shipment: Shipment) -> Iterator[tuple[bytes, Sequence[Run]]]:
+    """Yield messages with the rows of a shipment, and the runs in each. A row that is too large for NATS is lost."""
+    runs = shipment.runs
+    message = encode(shipment)
     if len(message) <= MAX_MESSAGE_BYTES:
         yield message, runs
         return
@@ -176,13 +251,10 @@ def messages_of(server: str, runs: list[Run]) -> Iterator[tuple[bytes, list[Run]
     if others:
         half = len(runs) // 2
         parts = runs[:half], runs[half:]
-    elif (rows := first.rows.num_rows) > 1:
-        parts = (
-            [first._replace(rows=first.rows.slice(0, rows // 2))],
-            [Run(first.device, first.first + rows // 2, first.rows.slice(rows // 2))],
-        )
+    elif (half := first.length // 2) > 0:
+        parts = [first.part(0, half)], [first.part(half, first.length - half)]
     else:
         log.warning("a recorded row is lost: it is too large for NATS", device=first.device, seq=first.first)
         return
     for part in parts:
-        yield from messages_of(server, part)
+        yield from messages_of(shipment._replace(runs=part))

@@ -30,6 +30,8 @@ T = TypeVar("T")
 DRAIN_SECONDS = 5.0
 # Before a task that still runs is cancelled again.
 CANCEL_SECONDS = 0.5
+# The rows of all messages that are fetched at a time are appended within this time, and share a sync.
+COPY_SYNC_MS = 20.0
 # The copy's part of the folder of recordings, and the follower's position in it.
 COPY, POSITION = "fleet", "position.json"
 
@@ -46,7 +48,7 @@ class SharedRecordings:
         """Open the copy. `BusyError` if another process writes to it, `StorageError` if the disk fails."""
         self._server = server
         self._retention = RetentionCheck(retention, time.time, time.monotonic)
-        self.store = Store(folder / COPY, retention=retention, holder=holder)
+        self.store = Store(folder / COPY, sync_ms=COPY_SYNC_MS, retention=retention, holder=holder)
         self._copy = FleetCopy(self.store)
         self._shard = Shard("recordings-nats").start()
         self._publisher: Publisher | None = None

@@ -59,19 +59,8 @@ class BodyCodec:
         """Return all `rows` as one batch, as a body of the tail has them."""
         logs = pa.array([each.log for each in rows for _ in range(each.rows)], pa.int32())
         numbers = pa.array([n for each in rows for n in range(each.first, each.first + each.rows)], pa.int64())
-        columns = self._columns([each.content for each in rows])
+        columns = arrays_of(self.schema, [each.content for each in rows])
         return pa.RecordBatch.from_arrays([logs, numbers, *columns], schema=self._tail.schema)
-
-    def _columns(self, contents: Sequence[pa.RecordBatch | Columns]) -> list[pa.Array]:
-        if not any(isinstance(each, pa.RecordBatch) for each in contents):
-            return columns_of(self.schema, [chain.from_iterable(column) for column in zip(*contents, strict=True)])
-        batches = [
-            each
-            if isinstance(each, pa.RecordBatch)
-            else pa.RecordBatch.from_arrays(columns_of(self.schema, each), schema=self.schema)
-            for each in contents
-        ]
-        return list(joined(batches, self.schema).columns)
 
     def encode(self, batch: pa.RecordBatch) -> memoryview:
         """Return a body of the tail with the rows of `join`."""
@@ -119,6 +108,19 @@ class BodyCodec:
             return None
         columns = [body.column(i).slice(at, count) for i in range(2, body.num_columns)]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+
+def arrays_of(schema: pa.Schema, contents: Sequence[pa.RecordBatch | Columns]) -> list[pa.Array]:
+    """Return rows of `schema`, one after another, as one array for each field."""
+    if not any(isinstance(each, pa.RecordBatch) for each in contents):
+        return columns_of(schema, [chain.from_iterable(column) for column in zip(*contents, strict=True)])
+    batches = [
+        each
+        if isinstance(each, pa.RecordBatch)
+        else pa.RecordBatch.from_arrays(columns_of(schema, each), schema=schema)
+        for each in contents
+    ]
+    return list(joined(batches, schema).columns)
 
 
 def columns_of(schema: pa.Schema, columns: Iterable[Iterable[object]]) -> list[pa.Array]:

@@ -161,6 +161,8 @@ class Store:
         # Files that are being read by others than this store.
         self._held: Counter[str] = Counter()
         self._logs: dict[str, Log] = {}
+        # Called with each group of appends that has become durable, by the thread that writes. It must not block.
+        self.on_commit: Callable[[Sequence[Item]], object] = lambda items: None
         with contextlib.ExitStack() as undo:
             undo.callback(self._lock.close)
             try:
@@ -223,10 +225,14 @@ class Store:
         with self._writer.changed:
             return self._logs.get(name)
 
-    def beyond(self, ends: Mapping[str, int]) -> list[str]:
-        """Return the names of the logs that have durable rows from the number in `ends` on (0 for those not in it)."""
+    def beyond(self, ends: Mapping[str, int]) -> dict[str, int]:
+        """Return the logs that have durable rows from the number in `ends` on (0 for those not in it), and their ends.
+
+        `on_commit` has been called for all of these rows.
+        """
         with self._writer.changed:
-            return [log.name for log in self._logs.values() if log.durable_end > ends.get(log.name, 0)]
+            logs = self._logs.values()
+            return {log.name: log.durable_end for log in logs if log.durable_end > ends.get(log.name, 0)}
 
     def statistics(self) -> StoreStatistics:
         """Return the present statistics of the store."""
@@ -428,6 +434,7 @@ class Store:
                 log.first = max(log.first, item.first)
             else:
                 log.durable_end = item.rows.first + item.rows.rows
+        self.on_commit(items)
 
     def group_failed(self) -> None:
         """Free the numbers of the appends that failed. The caller holds the writer's lock."""

@@ -10,25 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.cluster.fleet_copy import FleetCopy, merged
-from fastflight.cluster.shipment import Run
+from fastflight.cluster.shipment import Run, Shipment
 from fastflight.errors import SequenceConflict, StorageError
 from fastflight.log import Log, Missing, NumberedRows, Store, Ticket
 from fastflight.log.ticket import Commit
-from tests.log.rows import batch_of, checked, missing, numbers
+from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
 
 # What a server has recorded of a device: lengths of rows, and of what is missing between them.
 USES = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), st.sampled_from("ab")), max_size=8)
 
 
 def run(first: int, rows: int, paused_until: int = 0) -> Run:
-    return Run("demo", first, batch_of("demo", first, rows), paused_until)
+    return Run("demo", first, rows, batch_of("demo", first, rows), paused_until)
 
 
 def test_rows_that_come_twice_are_there_once(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=0) as store:
         copy = FleetCopy(store)
         for again in (run(0, 5), run(0, 5), run(3, 4), run(1, 2), run(9, 1)):
-            copy.add([("a", [again])])
+            copy.add([Shipment("a", SCHEMA, [again])])
         recording = copy.find("demo")
         assert recording is not None and copy.find("other") is None and copy.names() == ["demo"]
         items = list(checked("demo", recording.read()))
@@ -52,7 +52,8 @@ def test_rows_after_those_that_the_disk_did_not_take_do_not_take_their_place(
         return Ticket(named["first"], named["first"] + rows.num_rows - 1, commit)
 
     monkeypatch.setattr(Log, "append", fails_once)
-    shipments = [("a", [run(0, 5)]), ("b", [run(20, 5, 20)]), ("a", [run(5, 5)])]
+    runs = ("a", run(0, 5)), ("b", run(20, 5, 20)), ("a", run(5, 5))
+    shipments = [Shipment(server, SCHEMA, [each]) for server, each in runs]
     with Store(tmp_path, sync_ms=0) as store:
         copy = FleetCopy(store)
         with pytest.raises(SequenceConflict):
