@@ -22,7 +22,6 @@ import pyarrow as pa
 
 from fastflight.errors import DataError
 from fastflight.runtime.stream import LOOK_SECONDS, Stream
-from fastflight.service.requests import MAX_BATCH_ROWS, Request
 from fastflight.service.resolve import AnswerSchema, ResolvedRequest
 from fastflight.service.source import AsyncReading, Lot, Noted, Reading, Summary, held_bytes
 from fastflight.tables.bare import empty
@@ -77,16 +76,13 @@ class Packer:
     def __init__(self, schema: AnswerSchema) -> None:
         self.schema = schema.sent
         self._row_bytes = schema.row_bytes
-        # A batch with at most this many bytes of values surely fits into one message, so it need not be measured.
+        # A batch with at most this many bytes of values surely fits into one message.
         is_light = schema.row_bytes and len(schema.sent) <= MAX_PADDED_COLUMNS
         self._surely_fits = MAX_MESSAGE_BYTES // 2 if is_light else 0
         self._last_run_at = time.monotonic()
-        # The batch that was measured last, and its size: a source may yield the same batch several times.
-        self._measured: pa.RecordBatch | None = None
-        self._size = 0
 
     def packed(self, lots: Iterable[Lot]) -> Iterator[list[Run]]:
-        """Yield the runs of each lot. One long function, for speed: see `docs/architecture.md`, "Flight's threads"."""
+        """Yield the runs of each lot. A step calls no function: see `docs/architecture.md`, "Flight's threads"."""
         for lot in lots:
             runs = []
             for item in lot or (empty(self.schema),):
@@ -96,15 +92,8 @@ class Packer:
                     continue
                 if not batch.schema.equals(self.schema):
                     batch = self._plain(batch)
-                if batch is not self._measured:
-                    size = rows * self._row_bytes
-                    for column in batch.columns if size else ():
-                        if column.null_count:
-                            size = 0
-                            break
-                    # `nbytes` takes 2 us for each column, and gives up the interpreter's lock twice.
-                    self._measured, self._size = batch, size or batch.nbytes
-                size = self._size
+                # `nbytes` visits each column, so rows of numbers are measured by their number.
+                size = rows * self._row_bytes or batch.nbytes
                 messages = [batch] if size <= self._surely_fits else list(split(batch))
                 # Batches are joined only if all columns have a fixed width in bytes. Joining columns of bits or offsets
                 # would change the number of bytes, which the FlightInfo has announced.
@@ -127,15 +116,16 @@ class Packer:
             raise DataError("the source gave a batch that does not fit its schema") from error
 
 
-def joined(lots: Iterable[Iterable[Run]], request: Request) -> Iterator[Run]:
-    """Yield the runs of each lot; consecutive small runs of a lot are joined. Never waits for another lot."""
-    # The request's limit for the rows of a batch, if it has one.
-    most_rows: int = getattr(request, "batch_rows", None) or MAX_BATCH_ROWS
+def joined(lots: Iterable[Iterable[Run]], max_rows: int) -> Iterator[Run]:
+    """Yield the runs of each lot; consecutive small runs of a lot are joined, up to `max_rows`.
+
+    Never waits for another lot.
+    """
     for lot in lots:
         small: list[pa.RecordBatch] = []
         rows = size = 0
         for run in lot:
-            is_full = size + run.bytes > JOINED_BYTES or rows + run.rows > most_rows
+            is_full = size + run.bytes > JOINED_BYTES or rows + run.rows > max_rows
             if small and (is_full or not run.is_small):
                 yield _run((small if len(small) == 1 else [pa.concat_batches(small)], rows, size, None, False))
                 small, rows, size = [], 0, 0
@@ -160,7 +150,7 @@ class Account:
         self._looked = time.monotonic()
 
     def sending(self, runs: Iterable[Run]) -> Iterator[Run]:
-        """Yield and count each run. Raise `Stopped` once the stream is not wanted. One function, as `Packer.packed`."""
+        """Yield and count each run. Raise `Stopped` once the stream is not wanted."""
         stream = self._stream
         for run in runs:
             # A write to a client that has left fails by itself. This check is for the case that it does not.

@@ -31,7 +31,7 @@ from fastflight.runtime.outgoing import Account, Note, Packer, Run, aruns, close
 from fastflight.runtime.stream import Stream
 from fastflight.server.interruption import Interruptible
 from fastflight.server.status import flight_error
-from fastflight.service.source import AsyncReading, Reading
+from fastflight.service.source import AsyncReading, Reading, Summary
 from fastflight.tables.bare import empty
 
 T = TypeVar("T")
@@ -51,9 +51,9 @@ def sync_messages(read: Callable[[], Reading], stream: Stream) -> Opened:
     reading = _of_source(read)
     with closing_on_error(reading.lots):
         packer = Packer(stream.resolved.answer_schema(reading.schema, "sync"))
-        reading = replace(reading, schema=packer.schema)
         if reading.is_whole:
-            return _whole(reading, packer.pack(reading.first), stream)
+            return packer.schema, _whole(packer.pack(reading.first), packer.schema, reading.summary, stream)
+        reading = replace(reading, schema=packer.schema)
         lots = Interruptible(reading.lots, stream)
         stream.when_stopped(lots.interrupt)
         packed = packer.packed(chain((reading.first,) if reading.first else (), lots))
@@ -76,7 +76,8 @@ def async_messages(read: Callable[[], Awaitable[AsyncReading]], stream: Stream, 
             reading = cast(AsyncReading, first)
             lots = map(chain.from_iterable, cast("Iterator[Sequence[list[Run]]]", chain((packed,), waiting)))
             if reading.is_whole:
-                return _whole(reading, chain.from_iterable(lots), stream)
+                runs = list(chain.from_iterable(lots))
+                return reading.schema, _whole(runs, reading.schema, reading.summary, stream)
         except BaseException:
             if stream.why_stop:  # the client gets the reason of the stop, not the error that the stop has caused
                 stream.check()
@@ -94,16 +95,19 @@ def closing_on_error(owned: object) -> Iterator[None]:
         raise
 
 
-def _whole(reading: Reading | AsyncReading, runs: Iterable[Run], stream: Stream) -> Opened:
-    """Make all messages of a whole reading now, so that Flight's threads have little to do."""
+def _whole(
+    runs: Sequence[Run], schema: pa.Schema, summary: Callable[[], Summary], stream: Stream
+) -> Generator[Message, None, None]:
+    """Return the messages of a whole reading, all made now. The trailer is the note of the last one."""
     account = Account(stream)
-    messages: list[Message] = []
-    for run in account.sending(joined((runs,), stream.resolved.request)):
-        messages += (batch if note is None else _with(batch, note) for batch, note in run.pieces())
-    trailer = account.trailer(_of_source(reading.summary))
-    is_plain = bool(messages) and isinstance(messages[-1], pa.RecordBatch)
-    messages.append(_with(messages.pop() if is_plain else empty(reading.schema), trailer))
-    return reading.schema, _started(_send_made(messages, stream))
+    pieces = [
+        piece for run in account.sending(joined((runs,), stream.resolved.max_batch_rows)) for piece in run.pieces()
+    ]
+    if not pieces or pieces[-1][1] is not None:
+        pieces.append((empty(schema), None))
+    last, _ = pieces.pop()
+    pieces.append((last, account.trailer(_of_source(summary))))
+    return _started(_send_made([batch if note is None else _with(batch, note) for batch, note in pieces], stream))
 
 
 def _send_made(messages: list[Message], stream: Stream) -> Generator[Message, None, None]:
@@ -149,7 +153,7 @@ def _send(
         account = Account(stream)
         batch: pa.RecordBatch | None = None
         with_client = False
-        for run in account.sending(joined(runs, stream.resolved.request)):
+        for run in account.sending(joined(runs, stream.resolved.max_batch_rows)):
             note = run.note
             for batch in run.batches:
                 stream.offered = time.monotonic()

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from fastflight.service.catalog import Catalog
 from fastflight.service.choices import Mode
-from fastflight.service.requests import Request
+from fastflight.service.requests import MAX_BATCH_ROWS, Request
 from fastflight.service.source import DataSource
 from fastflight.service.wire import decode, decode_path, encode
 
@@ -41,7 +41,7 @@ class AnswerSchema:
         self.path = path
         metadata = {b"fastflight.request": ticket, b"fastflight.path": path.encode()}
         self.sent: pa.Schema = plain(of).with_metadata({**(of.metadata or {}), **metadata})
-        # The bytes of a row without nulls, if all columns are numbers or times; else 0.
+        # The bytes of the values of a row, if all columns are numbers or times; else 0.
         flat = all(pa.types.is_primitive(type_) and not pa.types.is_boolean(type_) for type_ in of.types)
         self.row_bytes: int = sum(type_.bit_width for type_ in of.types) // 8 if flat else 0
 
@@ -69,6 +69,11 @@ class ResolvedRequest:
     device: str | None
     narrowed: bool = False
     last_schema: AnswerSchema | None = field(default=None, compare=False, repr=False)
+    max_batch_rows: int = field(init=False)
+    """The request's limit for the rows of a batch, or the limit of all requests."""
+
+    def __post_init__(self) -> None:
+        self.max_batch_rows = getattr(self.request, "batch_rows", None) or MAX_BATCH_ROWS
 
     def answer_schema(self, schema: pa.Schema, path: Mode) -> AnswerSchema:
         """Return the schema to send for a source's `schema`. `path` is the mode that serves the request."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fastflight.runtime import outgoing
 from fastflight.runtime.outgoing import JOINED_BYTES, MAX_MESSAGE_BYTES, SMALL_BYTES, Packer, Run, joined
-from fastflight.service.requests import DeviceFile, Mock, Request
+from fastflight.service.requests import MAX_BATCH_ROWS
 from fastflight.service.resolve import AnswerSchema
 from fastflight.service.source import Item, Lot, Noted
 
@@ -24,14 +24,14 @@ def batch(*numbers: int, type_: pa.DataType = NUMBER) -> pa.RecordBatch:
     return pa.record_batch({"n": pa.array(numbers, type_)})
 
 
-def packed(lots: list[Lot], request: Request | None = None, schema: pa.Schema = SCHEMA) -> list[Run]:
+def packed(lots: list[Lot], max_rows: int = MAX_BATCH_ROWS, schema: pa.Schema = SCHEMA) -> list[Run]:
     """The runs of lots of which each waits for its client as a whole."""
-    packer, asked = Packer(AnswerSchema(schema, b"", "sync")), request or Mock()
-    return list(joined(packer.packed(lots), asked))
+    packer = Packer(AnswerSchema(schema, b"", "sync"))
+    return list(joined(packer.packed(lots), max_rows))
 
 
-def sizes(lots: list[Lot], request: Request | None = None) -> list[int]:
-    return [piece.num_rows for run in packed(lots, request) for piece, _ in run.pieces()]
+def sizes(lots: list[Lot], max_rows: int = MAX_BATCH_ROWS) -> list[int]:
+    return [piece.num_rows for run in packed(lots, max_rows) for piece, _ in run.pieces()]
 
 
 def seen(items: list[Item]) -> list[Any]:
@@ -72,8 +72,7 @@ def test_what_is_joined_has_a_bound() -> None:
 
 
 def test_no_batch_has_more_rows_than_were_asked_for() -> None:
-    request = DeviceFile(device="demo", path="/x.csv", batch_rows=3)
-    assert sizes([[batch(1, 2), batch(3), batch(4), batch(5, 6)]], request) == [3, 3]
+    assert sizes([[batch(1, 2), batch(3), batch(4), batch(5, 6)]], max_rows=3) == [3, 3]
 
 
 def test_a_large_batch_is_not_copied() -> None:
