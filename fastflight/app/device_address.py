@@ -7,11 +7,18 @@ from pathlib import Path
 
 from fastflight.app.key_files import read_password
 from fastflight.errors import RequestError
+from fastflight.service.choices import DEVICE_NAME
 from fastflight.transport import Address, parse_url
 from fastflight.transport.port import LockedAddress
 
 # The password of WebREPL devices whose URL does not say where it is.
 PASSWORD_VARIABLE = "FASTFLIGHT_WEBREPL_PASSWORD"  # noqa: S105  # the name of a variable
+
+
+def name_and_url(text: str, name: str) -> tuple[str, str]:
+    """Split `NAME=URL`, the value of `--device`. A URL alone gets the default `name`."""
+    given, equals, url = text.partition("=")
+    return (given, url) if equals and DEVICE_NAME.fullmatch(given) else (name, text)
 
 
 def device_address(url: str) -> Address:

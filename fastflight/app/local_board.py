@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 from fastflight.app.board_files import BoardFiles, entry_of
 from fastflight.app.board_terminal import BoardTerminal
-from fastflight.app.device_address import device_address
+from fastflight.app.device_address import device_address, name_and_url
 from fastflight.client.answers import Copied, CopiedTree, Device, Digest, Entry
 from fastflight.client.device_files import Download
 from fastflight.client.file_copy import GetFile, PutFile
@@ -38,7 +38,7 @@ from fastflight.transport.identity import FoundPort, format_ports, system_ports
 if TYPE_CHECKING:
     from fastflight.app.running import RunningServer
 
-# The name of the board, for `DEVICE:PATH` and in errors.
+# The name of a board that is given as a URL alone, for `DEVICE:PATH` and in errors.
 BOARD = "board"
 # The URL that means the only board that is plugged in.
 AUTO = "auto"
@@ -47,23 +47,25 @@ AUTO = "auto"
 class LocalBoard:
     """The verbs of `InterruptibleClient` that need no tables, on one board of this computer.
 
-    `url` may be `auto`, as for `board_url`. Raises `RequestError` if it is not a device URL.
+    `device` is `NAME=URL`, or the URL of a board that is then named `BOARD`. The URL may be `auto`, as for `board_url`.
+    Raises `RequestError` if it is not a device URL.
     """
 
-    def __init__(self, url: str, *, agent: bool = False) -> None:
+    def __init__(self, device: str, *, agent: bool = False) -> None:
         """`agent`: the board's program runs the agent."""
+        self.name, url = name_and_url(device, BOARD)
         self.url = board_url(url)
-        self._inventory = Inventory({BOARD: self.url}, parse=device_address, agents=[BOARD] if agent else [])
+        self._inventory = Inventory({self.name: self.url}, parse=device_address, agents=[self.name] if agent else [])
 
     @classmethod
     def of(cls, inventory: Inventory) -> LocalBoard:
         """Return the verbs on the devices of `inventory`, which stays its owner's: do not call `close`."""
         self = cls.__new__(cls)
-        self.url, self._inventory = "", inventory
+        self.name, self.url, self._inventory = "", "", inventory
         return self
 
     def devices(self) -> list[Device]:
-        return [Device(BOARD, self.url, open=self._inventory.device(BOARD).is_open, holder=None)]
+        return [Device(self.name, self.url, open=self._inventory.device(self.name).is_open, holder=None)]
 
     def ls(self, device: str, path: str = "/", *, recursive: bool = False, interrupt: bool = False) -> list[Entry]:
         with self._session(device, interrupt) as session:
@@ -160,16 +162,16 @@ def _rows(lines: Iterable[str], numbers: Iterator[int]) -> Iterator[dict[str, An
     return ({"line": next(numbers), "time": now, "text": line} for line in lines)
 
 
-def open_local_board(url: str, *, agent: bool = False) -> RunningServer:
+def open_local_board(name: str, url: str, *, agent: bool = False) -> RunningServer:
     """Start a server for the board at `url`, on a free port of the loopback interface.
 
-    Its name there is `BOARD`. Raises `RequestError` if `url` is not a device URL.
+    Raises `RequestError` if `url` is not a device URL.
     """
     # Importing the server takes longer than most commands take to run.
     from fastflight.app.compose import open_server
     from fastflight.app.config import Config, DeviceTable
 
-    devices = {BOARD: DeviceTable(url=board_url(url), agent=agent)}
+    devices = {name: DeviceTable(url=url, agent=agent)}
     return open_server(Config(location="grpc://127.0.0.1:0", devices=devices, shards=1, drain_seconds=0.0))
 
 

@@ -9,12 +9,12 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
+from fastflight.app.device_address import name_and_url
 from fastflight.cli import doctor_checks, drawing, screen
 from fastflight.cli.doctor_checks import Subject
 from fastflight.cli.exit_codes import REFUSED, report_errors
 from fastflight.cli.options import AsJson, Interrupt
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
-from fastflight.service.choices import DEVICE_NAME
 
 MARKS = {"ok": ("ok", "green"), "note": ("--", "yellow"), "problem": ("!!", "bold red")}
 
@@ -51,7 +51,7 @@ def doctor(
 def _subjects(devices: list[str], interrupt: bool, server: Server) -> Iterator[Subject]:
     yield doctor_checks.installation()
     yield doctor_checks.device("simulated board", "sim:", asked=True, interrupt=False)
-    named = dict(_name_and_url(text) for text in devices)
+    named = dict(name_and_url(text, text) for text in devices)
     for name, url in named.items():
         yield doctor_checks.device(name, url, asked=True, interrupt=interrupt)
     identified, unidentified = doctor_checks.serial_ports()
@@ -64,12 +64,6 @@ def _subjects(devices: list[str], interrupt: bool, server: Server) -> Iterator[S
         advice = f"Plug a board in, or name one: --device {unidentified[0] if unidentified else 'socket://host:port'}"
         yield Subject("serial ports", False, [doctor_checks.Finding("note", result, advice)])
     yield doctor_checks.server(server.location, server.credentials())
-
-
-def _name_and_url(text: str) -> tuple[str, str]:
-    """Split `NAME=URL`. Without a name, the URL is the name too."""
-    name, equals, url = text.partition("=")
-    return (name, url) if equals and DEVICE_NAME.fullmatch(name) else (text, text)
 
 
 def _show(subject: Subject) -> None:

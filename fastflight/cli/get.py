@@ -158,7 +158,7 @@ def get(
             raise RequestError(
                 "the file's ending does not name a table format",
                 where=str(at),
-                hint=f"Give --format (packed needs --record and --columns), or {other}",
+                hint=f"Give --format (packed needs --struct and --columns), or {other}",
             )
         from fastflight.cli.get_rows import read_rows, text_format
 

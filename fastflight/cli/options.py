@@ -26,7 +26,7 @@ FormatOption = Annotated[
 Record = Annotated[
     str | None,
     typer.Option(
-        "--record", metavar="STRUCT", help="Layout of one record of a packed file, as for Python's struct: '<IfH'."
+        "--struct", metavar="LAYOUT", help="Layout of one record of a packed file, as for Python's struct: '<IfH'."
     ),
 ]
 Columns = Annotated[

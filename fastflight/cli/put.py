@@ -75,7 +75,7 @@ def put(
     from_stdin = file == STDIN
     of_rows = columns or record or format not in (None, "raw")
     refuse(
-        (recursive and (of_rows or format), "-r copies files as they are: leave --format, --columns and --record out"),
+        (recursive and (of_rows or format), "-r copies files as they are: leave --format, --columns and --struct out"),
         (from_stdin and (recursive or of_rows), "standard input is copied as it is: leave -r and options of rows out"),
         (from_stdin and to.endswith((":", "/")), f"name the file on the device: {to}NAME"),
     )

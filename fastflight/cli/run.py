@@ -14,7 +14,7 @@ from fastflight.cli import screen
 from fastflight.cli.arguments import device_name
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.keyboard import standard_input
-from fastflight.cli.options import AsJson, DeviceName, Interrupt
+from fastflight.cli.options import AsJson, Interrupt
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
 from fastflight.errors import RequestError
 from fastflight.service.choices import DEVICE_NAME
@@ -56,8 +56,12 @@ def exec(
 @interruptible
 @with_device_options
 def run(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A local file with Python; - reads it from stdin.")],
-    device: DeviceName = None,
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[DEVICE] FILE", help="A local file with Python; - reads it from stdin.", show_default=False
+        ),
+    ],
     timeout: SilenceLimit = RUN_SECONDS,
     interrupt: Interrupt = False,
     json: AsJson = False,
@@ -68,6 +72,9 @@ def run(
     Ctrl-C stops the program on the board.
     If it raises, the board's traceback is printed on stderr and the exit code is 1.
     """
+    device, file = _device_and_code(words, "fastflight run weather main.py")
+    if device is not None and (device == "-" or Path(device).is_file()):  # FILE DEVICE, as `put` and `mount` have it
+        device, file = file, device
     _show_output(server, device, _read_stdin() if file == "-" else _read_file(Path(file)), timeout, interrupt, json)
 
 
@@ -104,7 +111,7 @@ def _show_output(
 
 def _device_and_code(words: list[str], example: str) -> tuple[str | None, str]:
     if len(words) > 2:
-        raise typer.BadParameter(f"{words[2]!r} is too much: quote the code, as in {example}")
+        raise typer.BadParameter(f"{words[2]!r} is too much: it is written as {example}")
     return (words[0] if len(words) == 2 else None), words[-1]
 
 

@@ -154,7 +154,7 @@ def _client_of_board(url: str, agent: bool) -> InterruptibleClient:
 
         keep_pandas_out()
         log_to_stderr(as_json=False, least=logging.ERROR)
-        running = parts.enter_context(open_local_board(board.url, agent=agent))
+        running = parts.enter_context(open_local_board(board.name, board.url, agent=agent))
         return parts.enter_context(InterruptibleClient(running.location))
 
     with usage_errors():
@@ -260,7 +260,7 @@ DEVICE_OPTIONS: Mapping[str, Any] = {
         str | None,
         typer.Option(
             "--device",
-            metavar="URL",
+            metavar="[NAME=]URL",
             help="Use this board without a server, as in /dev/ttyACM0 or socket://host:port. `auto`, or no server: "
             "the only board that is plugged in.",
             rich_help_panel=CONNECTION,

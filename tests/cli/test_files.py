@@ -99,7 +99,7 @@ def test_a_packed_file_needs_its_record(run: Run, tmp_path: Path) -> None:
     assert (refused.exit_code, output.exists()) == (1, False)
     assert "--format" in refused.stderr
     read = run(
-        "get", "demo:/log.bin", "-o", str(output), "--format", "packed", "--record", "<6B", "--columns", "a,b,c,d,e,f"
+        "get", "demo:/log.bin", "-o", str(output), "--format", "packed", "--struct", "<6B", "--columns", "a,b,c,d,e,f"
     )
     assert read.exit_code == 0
     assert pyarrow.csv.read_csv(output).num_rows == 3000

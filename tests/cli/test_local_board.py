@@ -108,6 +108,10 @@ def test_a_board_may_be_given_by_its_url(run_local: RunLocal, tmp_path: Path) ->
     (tmp_path / "a.txt").write_text("hello")
     listed = run_local("ls", "--device", f"sim:?files={tmp_path}", "--json")
     assert "/a.txt" in [entry["path"] for entry in json.loads(listed.stdout)]
+    named = ("--device", f"lab=sim:?files={tmp_path}")
+    assert run_local("cat", "lab:/a.txt", *named).stdout == "hello"
+    (tmp_path / "t.csv").write_text("a\n1\n")
+    assert json.loads(run_local("get", "lab:/t.csv", "--json", *named).stdout)["device"] == "lab"
 
 
 def test_a_wrong_url_of_a_board_is_wrong_usage(run_local: RunLocal) -> None:

@@ -50,6 +50,7 @@ def test_a_local_file_runs(run: Run, tmp_path: Path) -> None:
     result = run("run", str(tmp_path / "program.py"), "demo")
     assert (result.exit_code, result.stdout) == (0, "42\nä\n")
     assert run("run", str(tmp_path / "program.py")).stdout == "42\nä\n"
+    assert run("run", "demo", str(tmp_path / "program.py")).stdout == "42\nä\n"
 
 
 def test_a_program_comes_from_stdin(run: Run) -> None:

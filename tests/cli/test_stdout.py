@@ -80,7 +80,7 @@ def test_get_in_a_pipe_converts_where_it_is_asked_to(run: Run) -> None:
     assert run("get", "demo:/a.csv", "--head", "1", "--as", "csv").stdout == "time,celsius\n1,20.5\n"
     table = pa.ipc.open_stream(run("get", "demo:/a.csv", "-o", "-", "--as", "arrow").stdout_bytes).read_all()
     assert table.to_pydict() == {"time": [1, 2, 3], "celsius": [20.5, 21.0, 19.5]}
-    packed = ("--format", "packed", "--record", "<BBBB", "--columns", "a,b,c,d")
+    packed = ("--format", "packed", "--struct", "<BBBB", "--columns", "a,b,c,d")
     assert run("get", "demo:/a.bin", *packed).stdout.splitlines()[:2] == ["a,b,c,d", "0,1,2,3"]
 
 
