@@ -71,7 +71,8 @@ _PLAIN: dict[pa.DataType, Callable[[str], Any]] = {
     pa.bool_(): _TRUTH.__getitem__,
     pa.string(): str,
 }
-_NO_CELLS = pa.array([], TEXT)
+# Not by `pa.array`, with which Arrow imports pandas: commands load this module.
+_NO_CELLS = pa.nulls(0, TEXT)
 
 
 def cast(cells: pa.Array | Sequence[str | None], type_: pa.DataType, decimal: str = ".") -> tuple[pa.Array, pa.Array]:
