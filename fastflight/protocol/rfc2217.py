@@ -10,7 +10,6 @@ the answer to a request that cannot be applied is the value in force.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Literal
@@ -24,6 +23,8 @@ Parity = Literal["N", "O", "E", "M", "S"]
 # A baud rate has 32 bits on the wire; 0 is a question.
 MAX_BAUD = (1 << 32) - 1
 DATA_BITS = (5, 6, 7, 8)
+# In the order of their numbers, which begin at 1.
+PARITIES: tuple[Parity, ...] = ("N", "O", "E", "M", "S")
 
 
 class MessageCode(IntEnum):
@@ -199,37 +200,50 @@ Notice = NotifyLine | NotifyModem
 Mask = LineMask | ModemMask
 Message = Signature | Setting | Control | Notice | Suspend | Resume | Mask | Purge
 
-# What each byte on the wire means, in a table for each message code.
-_DATA_BITS: dict[int, SetDataBits] = {0: SetDataBits(None), **{bits: SetDataBits(bits) for bits in DATA_BITS}}
-_PARITIES: dict[int, SetParity] = {
-    0: SetParity(None),
-    1: SetParity("N"),
-    2: SetParity("O"),
-    3: SetParity("E"),
-    4: SetParity("M"),
-    5: SetParity("S"),
+# What each byte means, by the code of the message. Two messages have longer values, `SIGNATURE` and `SET_BAUDRATE`.
+_BYTES: dict[MessageCode, dict[int, Message]] = {
+    MessageCode.SET_DATASIZE: {0: SetDataBits(None), **{bits: SetDataBits(bits) for bits in DATA_BITS}},
+    MessageCode.SET_PARITY: {0: SetParity(None), **{1 + at: SetParity(each) for at, each in enumerate(PARITIES)}},
+    MessageCode.SET_STOPSIZE: {0: SetStopBits(None), 1: SetStopBits(1.0), 2: SetStopBits(2.0), 3: SetStopBits(1.5)},
+    MessageCode.SET_CONTROL: {
+        0: SetFlow(None),
+        4: SetBreak(None),
+        5: SetBreak(True),
+        6: SetBreak(False),
+        7: SetDtr(None),
+        8: SetDtr(True),
+        9: SetDtr(False),
+        10: SetRts(None),
+        11: SetRts(True),
+        12: SetRts(False),
+        13: SetInboundFlow(None),
+        **{flow: SetFlow(flow) for flow in Flow},
+        **{flow: SetInboundFlow(flow) for flow in InboundFlow},
+    },
+    MessageCode.NOTIFY_LINESTATE: {value: NotifyLine(LineState(value)) for value in range(256)},
+    MessageCode.NOTIFY_MODEMSTATE: {value: NotifyModem(ModemState(value)) for value in range(256)},
+    MessageCode.SET_LINESTATE_MASK: {value: LineMask(LineState(value)) for value in range(256)},
+    MessageCode.SET_MODEMSTATE_MASK: {value: ModemMask(ModemState(value)) for value in range(256)},
+    MessageCode.PURGE_DATA: {1: Purge(True, False), 2: Purge(False, True), 3: Purge(True, True)},
 }
-_STOP_BITS = {0: SetStopBits(None), 1: SetStopBits(1.0), 2: SetStopBits(2.0), 3: SetStopBits(1.5)}
-_CONTROLS: dict[int, Control] = {
-    0: SetFlow(None),
-    4: SetBreak(None),
-    5: SetBreak(True),
-    6: SetBreak(False),
-    7: SetDtr(None),
-    8: SetDtr(True),
-    9: SetDtr(False),
-    10: SetRts(None),
-    11: SetRts(True),
-    12: SetRts(False),
-    13: SetInboundFlow(None),
-    **{flow: SetFlow(flow) for flow in Flow},
-    **{flow: SetInboundFlow(flow) for flow in InboundFlow},
+# The meaning without a value.
+_BARE: dict[MessageCode, Message] = {
+    MessageCode.NOTIFY_LINESTATE: NotifyLine(None),
+    MessageCode.NOTIFY_MODEMSTATE: NotifyModem(None),
+    MessageCode.FLOWCONTROL_SUSPEND: Suspend(),
+    MessageCode.FLOWCONTROL_RESUME: Resume(),
 }
-_PURGES = {1: Purge(True, False), 2: Purge(False, True), 3: Purge(True, True)}
-_VALUES: dict[Message, int] = {
-    message: value
-    for table in (_DATA_BITS, _PARITIES, _STOP_BITS, _CONTROLS, _PURGES)
-    for value, message in table.items()
+# The meaning of all other values.
+_OTHERWISE: dict[MessageCode, Message] = {
+    MessageCode.SET_DATASIZE: SetDataBits(None),
+    MessageCode.SET_PARITY: SetParity(None),
+    MessageCode.SET_STOPSIZE: SetStopBits(None),
+    MessageCode.FLOWCONTROL_SUSPEND: Suspend(),
+    MessageCode.FLOWCONTROL_RESUME: Resume(),
+}
+_PAYLOADS: dict[Message, bytes] = {
+    **{message: bytes([code]) for code, message in _BARE.items()},
+    **{message: bytes([code, value]) for code, values in _BYTES.items() for value, message in values.items()},
 }
 
 
@@ -238,75 +252,29 @@ def encode(message: Message, sender: int) -> bytes:
 
     Raises `ValueError` for a value that RFC 2217 cannot express.
     """
-    code, value = _encode_parts(message)
-    return bytes([sender + code]) + value
+    match message:
+        case Signature(text):
+            payload = bytes([MessageCode.SIGNATURE]) + text
+        case SetBaud(baud) if baud is None or 0 < baud <= MAX_BAUD:
+            payload = bytes([MessageCode.SET_BAUDRATE]) + (baud or 0).to_bytes(4)
+        case _ if message in _PAYLOADS:
+            payload = _PAYLOADS[message]
+        case _:
+            raise ValueError(f"RFC 2217 cannot say {message}")
+    return bytes([sender + payload[0]]) + payload[1:]
 
 
 def decode(payload: bytes, sender: int) -> Message | None:
     """Return the message in a payload from `sender` (`SERVER` or `CLIENT`); None if the payload has no meaning."""
-    if not payload:
+    try:
+        code = MessageCode(payload[0] - sender)
+    except (IndexError, ValueError):
         return None
-    reader = _READERS.get(payload[0] - sender)
-    return reader(payload[1:]) if reader else None
-
-
-def _encode_parts(message: Message) -> tuple[MessageCode, bytes]:
-    """Return the client's code of `message`, and the bytes that follow it."""
-    match message:
-        case Signature(text):
-            return MessageCode.SIGNATURE, text
-        case SetBaud(baud):
-            if baud is not None and not 0 < baud <= MAX_BAUD:
-                raise ValueError(f"RFC 2217 cannot say {message}")
-            return MessageCode.SET_BAUDRATE, (baud or 0).to_bytes(4)
-        case SetDataBits():
-            return MessageCode.SET_DATASIZE, _value(message)
-        case SetParity():
-            return MessageCode.SET_PARITY, _value(message)
-        case SetStopBits():
-            return MessageCode.SET_STOPSIZE, _value(message)
-        case SetFlow() | SetInboundFlow() | SetBreak() | SetDtr() | SetRts():
-            return MessageCode.SET_CONTROL, _value(message)
-        case NotifyLine(line):
-            return MessageCode.NOTIFY_LINESTATE, b"" if line is None else bytes([line])
-        case NotifyModem(modem):
-            return MessageCode.NOTIFY_MODEMSTATE, b"" if modem is None else bytes([modem])
-        case Suspend():
-            return MessageCode.FLOWCONTROL_SUSPEND, b""
-        case Resume():
-            return MessageCode.FLOWCONTROL_RESUME, b""
-        case LineMask(line_mask):
-            return MessageCode.SET_LINESTATE_MASK, bytes([line_mask])
-        case ModemMask(modem_mask):
-            return MessageCode.SET_MODEMSTATE_MASK, bytes([modem_mask])
-        case Purge():
-            return MessageCode.PURGE_DATA, _value(message)
-
-
-def _value(message: Message) -> bytes:
-    value = _VALUES.get(message)
-    if value is None:
-        raise ValueError(f"RFC 2217 cannot say {message}")
-    return bytes([value])
-
-
-def _byte(read: Callable[[int], Message | None]) -> Callable[[bytes], Message | None]:
-    """Return a reader that passes the value's first byte to `read`. A message without a value has no meaning."""
-    return lambda value: read(value[0]) if value else None
-
-
-_READERS: dict[int, Callable[[bytes], Message | None]] = {
-    MessageCode.SIGNATURE: Signature,
-    MessageCode.SET_BAUDRATE: lambda value: SetBaud(int.from_bytes(value[:4]) or None) if len(value) >= 4 else None,
-    MessageCode.SET_DATASIZE: _byte(lambda value: _DATA_BITS.get(value, SetDataBits(None))),
-    MessageCode.SET_PARITY: _byte(lambda value: _PARITIES.get(value, SetParity(None))),
-    MessageCode.SET_STOPSIZE: _byte(lambda value: _STOP_BITS.get(value, SetStopBits(None))),
-    MessageCode.SET_CONTROL: _byte(_CONTROLS.get),
-    MessageCode.NOTIFY_LINESTATE: lambda value: NotifyLine(LineState(value[0]) if value else None),
-    MessageCode.NOTIFY_MODEMSTATE: lambda value: NotifyModem(ModemState(value[0]) if value else None),
-    MessageCode.FLOWCONTROL_SUSPEND: lambda value: Suspend(),
-    MessageCode.FLOWCONTROL_RESUME: lambda value: Resume(),
-    MessageCode.SET_LINESTATE_MASK: _byte(lambda value: LineMask(LineState(value))),
-    MessageCode.SET_MODEMSTATE_MASK: _byte(lambda value: ModemMask(ModemState(value))),
-    MessageCode.PURGE_DATA: _byte(_PURGES.get),
-}
+    value = payload[1:]
+    if code is MessageCode.SIGNATURE:
+        return Signature(value)
+    if code is MessageCode.SET_BAUDRATE:
+        return SetBaud(int.from_bytes(value[:4]) or None) if len(value) >= 4 else None
+    if not value:
+        return _BARE.get(code)
+    return _BYTES.get(code, {}).get(value[0]) or _OTHERWISE.get(code)

@@ -28,8 +28,6 @@ MAX_SUBNEGOTIATION_BYTES = 1024
 MAX_CHANGES = 32
 # Everything up to the first IAC that is not half of a pair.
 _PLAIN = re.compile(rb"[^\xff]*+(?:(?:\xff\xff)++[^\xff]*+)*+")
-# `bytes.replace` has a cost for each IAC, so a run of this length, as in erased flash, is replaced in one piece.
-_RUN = IAC * 64
 
 
 class TelnetCode(IntEnum):
@@ -168,47 +166,38 @@ class Telnet:
         if self._state(Option.BINARY, True) is _State.OFF:
             # RFC 854: NUL follows a carriage return that is not part of a line end.
             data = data.replace(b"\r", b"\r\0")
-        return _escape(data)
+        return data.replace(IAC, PAIR)
 
     def feed(self, data: bytes) -> list[Event]:
         """Return the events in `data` from the peer. Afterwards send what `take` returns."""
         data, self._unfinished = self._unfinished + data, b""
-        if not self._dropping:
-            # Without commands all IACs are in pairs, and the last one may be the first half of a pair.
-            text = _unescape(data)
-            single = data.count(IAC) - 2 * (len(data) - len(text))
-            if single == 1 and _ends_in_half(data):
-                text, self._unfinished, single = text[:-1], IAC, 0
-            if not single:
-                text = self._remove_padding(text)
-                return [TelnetData(text)] if text else []
-        events = _Events()
-        at, end = 0, len(data)
-        while at < end:
+        events: list[Event] = []
+        at = 0
+        while at < len(data):
             if self._dropping:
                 at = self._drop(data, at)
                 continue
             stop = _find_single_iac(data, at)
-            if stop > at:
-                events.data(self._remove_padding(_unescape(data[at:stop])))
-                at = stop
-                continue
+            if text := self._remove_padding(data[at:stop].replace(PAIR, IAC)):
+                events.append(TelnetData(text))
+            if stop == len(data):
+                break
             at = self._command(data, stop, events)
             if at == stop:
                 self._unfinished = data[at:]
                 break
-        return events.all()
+        return events
 
     def _remove_padding(self, text: bytes) -> bytes:
         """Return `text` without the NULs that RFC 854 puts after carriage returns, unless the peer sends binary."""
-        if self.is_on(Option.BINARY, ours=False):
+        if not text or self.is_on(Option.BINARY, ours=False):
             return text
         after_return, self._after_return = self._after_return, text.endswith(b"\r")
         if after_return:
             text = text.removeprefix(b"\0")
         return text.replace(b"\r\0", b"\r")
 
-    def _command(self, data: bytes, at: int, events: _Events) -> int:
+    def _command(self, data: bytes, at: int, events: list[Event]) -> int:
         """Process the command at `at`. Return its end, or `at` if it is not complete."""
         if at + 1 == len(data):
             return at
@@ -221,10 +210,10 @@ class Telnet:
             self._negotiate(data[at + 2], *_RECEIVED[code], events)
             return at + 3
         if code in _PLAIN_COMMANDS:
-            events.add(Command(TelnetCode(code)))
+            events.append(Command(TelnetCode(code)))
         return at + 2
 
-    def _subnegotiation(self, data: bytes, at: int, events: _Events) -> int:
+    def _subnegotiation(self, data: bytes, at: int, events: list[Event]) -> int:
         start = at + 2
         stop = _find_single_iac(data, start)
         if stop - start > MAX_SUBNEGOTIATION_BYTES:
@@ -236,7 +225,7 @@ class Telnet:
             # Another command begins before the end: drop this one and process that.
             return stop
         if payload := data[start:stop].replace(PAIR, IAC):
-            events.add(Subnegotiation(payload[0], payload[1:]))
+            events.append(Subnegotiation(payload[0], payload[1:]))
         return stop + 2
 
     def _drop(self, data: bytes, at: int) -> int:
@@ -248,7 +237,7 @@ class Telnet:
         self._dropping = False
         return stop + 2 if data[stop + 1] == TelnetCode.SE else stop
 
-    def _negotiate(self, option: int, ours: bool, on: bool, events: _Events) -> None:
+    def _negotiate(self, option: int, ours: bool, on: bool, events: list[Event]) -> None:
         state = self._state(option, ours)
         if on is (state is _State.ON) and state is not _State.REQUESTED:
             return  # the option already has this state
@@ -263,52 +252,13 @@ class Telnet:
         self._states[option, ours] = _State.ON if on else _State.OFF
         if state is not _State.REQUESTED:
             self._send(option, ours, on)
-        events.add(Negotiated(option, ours, on))
+        events.append(Negotiated(option, ours, on))
 
     def _send(self, option: int, ours: bool, on: bool) -> None:
         self._outgoing.append(bytes((IAC[0], _SENT[ours, on], option)))
 
     def _state(self, option: int, ours: bool) -> _State:
         return self._states.get((option, ours), _State.OFF)
-
-
-class _Events:
-    """A list of events that joins neighbouring data."""
-
-    def __init__(self) -> None:
-        self._events: list[Event] = []
-        self._data: list[bytes] = []
-
-    def data(self, data: bytes) -> None:
-        if data:
-            self._data.append(data)
-
-    def add(self, event: Event) -> None:
-        self.all().append(event)
-
-    def all(self) -> list[Event]:
-        if self._data:
-            self._events.append(TelnetData(b"".join(self._data)))
-            self._data.clear()
-        return self._events
-
-
-def _escape(data: bytes) -> bytes:
-    """Return `data` with each 0xFF doubled."""
-    if _RUN not in data:
-        return data.replace(IAC, PAIR)
-    return (2 * _RUN).join([piece and piece.replace(IAC, PAIR) for piece in data.split(_RUN)])
-
-
-def _unescape(data: bytes) -> bytes:
-    """Return `data` with each pair of 0xFF replaced by one."""
-    if _RUN not in data:
-        return data.replace(PAIR, IAC)
-    return _RUN[:32].join([piece and piece.replace(PAIR, IAC) for piece in data.split(_RUN)])
-
-
-def _ends_in_half(data: bytes) -> bool:
-    return data.endswith(IAC) and (len(data) - len(data.rstrip(IAC))) % 2 == 1
 
 
 def _find_single_iac(data: bytes, start: int) -> int:
