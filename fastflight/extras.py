@@ -20,7 +20,7 @@ PACKAGE = "fastflight-micropython"
 # The top-level modules of each extra, as in pyproject.toml.
 MODULES: Mapping[Extra, frozenset[str]] = {
     "cluster": frozenset(("nats", "nkeys")),
-    "http": frozenset(("fastapi", "httptools", "nicegui", "starlette", "uvicorn", "websockets")),
+    "http": frozenset(("fastapi", "h11", "nicegui", "starlette", "uvicorn", "websockets")),
     "plot": frozenset(("matplotlib",)),
     "publish": frozenset(("google", "httpx", "opentelemetry", "paho")),
     "sql": frozenset(("duckdb", "google")),

@@ -1,10 +1,11 @@
-"""ASGI types, the gateway's own keys in a scope, and the `send` of each request.
+"""ASGI types, the gateway's own keys in a scope, and the `send` and `receive` of each request.
 
 Every answer and every WebSocket has an `x-request-id` header: the request's own id, or a new one.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -28,18 +29,29 @@ EMPTY: dict[str, Any] = {"type": "http.response.body", "body": b""}
 _NAMES = {name.encode(): name for name in trace.NAMES}
 # Messages that carry the headers of an answer.
 _WITH_HEADERS = ("http.response.start", "websocket.accept", "websocket.http.response.start")
+# Headers of a request that has content.
+_OF_CONTENT = (b"content-length", b"transfer-encoding")
 # Methods that are counted by name; all others are counted as `other`.
 _METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"))
+
+
+# How long a client that is answered while it still sends has to read the answer.
+LEAVE_SECONDS = 5.0
 
 
 class AnswerSender:
     """The `send` of one request: adds `headers` to its answer, and counts HTTP answers by method and status.
 
-    It makes the request's trace current in this task. `headers` may be extended until the answer is `started`.
+    It makes the request's trace current in this task. `headers` may be extended until the answer is `started`. If the
+    answer is complete before the request's content has come, the rest of the content is read and discarded for up to
+    `LEAVE_SECONDS`: if the connection were closed at once, TCP would destroy the answer. So the application must
+    receive with `receive`.
     """
 
-    def __init__(self, scope: Scope, send: Send, answers: Counter[tuple[str, int]]) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, answers: Counter[tuple[str, int]]) -> None:
+        self._receive = receive
         self._send = send
+        self._in_content = scope["type"] == "http" and any(name in _OF_CONTENT for name, _ in scope["headers"])
         self._answers = answers
         method = scope.get("method")  # a WebSocket has none
         self._method = method if method in _METHODS else "other"
@@ -53,7 +65,26 @@ class AnswerSender:
             message = {**message, "headers": [*message.get("headers", ()), *self.headers]}
             if message["type"] == "http.response.start":
                 self._answers[self._method, message["status"]] += 1
+        is_last = message["type"] == EMPTY["type"] and not message.get("more_body", False)
+        if is_last and self._in_content:
+            await self._send({**message, "more_body": True})
+            await self._discard_content()
+            message = EMPTY
         await self._send(message)
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if not message.get("more_body", False):
+            self._in_content = False
+        return message
+
+    async def _discard_content(self) -> None:
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS):
+                while self._in_content:
+                    await self.receive()
+        except TimeoutError:
+            pass
 
 
 def _enter_trace(scope: Scope) -> str:

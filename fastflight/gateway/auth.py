@@ -80,11 +80,6 @@ class RequestAuthenticator:
         self._cached: dict[bytes, tuple[Caller, float]] = {}
 
     @property
-    def is_open(self) -> bool:
-        """Whether callers need not authenticate: then all are `ANYONE`."""
-        return self._open
-
-    @property
     def unauthenticated(self) -> Caller:
         """The caller of requests that need no authentication."""
         return ANYONE if self._open else UNAUTHENTICATED

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from http import HTTPStatus
 
 from fastflight.concurrency import failure_of, off_loop
 from fastflight.errors import (
@@ -147,14 +146,6 @@ async def send_error(send: Send, error: BaseException, kind: str = "http") -> No
         headers += EVERYWHERE
     await send({"type": f"{kind}.response.start", "status": status, "headers": headers})
     await send({"type": f"{kind}.response.body", "body": body})
-
-
-def closing_answer(error: BaseException) -> bytes:
-    """Return the whole answer for `error`, after which the connection is closed."""
-    status, body = error_answer(error)
-    described = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body)), *EVERYWHERE]
-    head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nconnection: close\r\n".encode()
-    return b"".join((head, *(b"%b: %b\r\n" % header for header in described), b"\r\n", body))
 
 
 def _body(content: dict[str, object], text: str) -> bytes:

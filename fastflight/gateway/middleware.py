@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from fastflight.errors import Unauthenticated
@@ -19,7 +19,6 @@ from fastflight.gateway.asgi import (
     EMPTY,
     AnswerSender,
     Application,
-    Header,
     Receive,
     Scope,
     Send,
@@ -29,12 +28,9 @@ from fastflight.gateway.errors import HttpRefusal, read_only, send_error
 from fastflight.gateway.http.connections import Connections
 from fastflight.gateway.origins import PREFLIGHT_HEADERS, OriginPolicy, is_preflight
 from fastflight.gateway.shared_answers import Make, SharedAnswer
-from fastflight.runtime import tracing as trace
 
 # Methods whose content is used.
 WITH_CONTENT = frozenset(("POST", "PUT", "PATCH", "DELETE"))
-# Headers whose requests need an answer of their own: a 304, one with the request's own id, or one after its content.
-SPECIAL = frozenset((b"if-none-match", b"x-request-id", b"traceparent", b"content-length", b"transfer-encoding"))
 
 
 class SocketApplication(Protocol):
@@ -66,36 +62,19 @@ class GatewayMiddleware:
         self._authenticator = authenticator
         self._public = frozenset(public)
         self._shared = {path: SharedAnswer(make) for path, make in shared.items()}
-        # The answers that are the same for all clients: without authentication, and without pages of other origins.
-        same_for_all = (authenticator is None or authenticator.is_open) and not policy.cors_headers(None)
-        self._ready = {path.encode(): each for path, each in self._shared.items()} if same_for_all else {}
         self._behind = behind
         # `listen` limits and counts the connections. Both are read by the metrics.
         self.connections = Connections()
         self.answers: Counter[tuple[str, int]] = Counter()
 
-    def ready(self, url: bytes, headers: Iterable[Header]) -> bytes | None:
-        """Return the headers and body of the answer to a GET, if it is ready; else None.
-
-        This needs no task. After None, the caller of this method must call the application.
-        """
-        shared = self._ready.get(url)
-        answer = None if shared is None else shared.ready()
-        if answer is None or any(name in SPECIAL for name, _ in headers):
-            return None
-        try:
-            self._policy.check(headers)
-        except HttpRefusal:
-            return None
-        self.answers["GET", 200] += 1
-        return b"%b: %b\r\n%b" % (trace.REQUEST_ID.encode(), trace.new_trace().request_id.encode(), answer)
-
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        send = sender = AnswerSender(scope, send, self.answers)
+        send = sender = AnswerSender(scope, receive, send, self.answers)
+        receive = sender.receive
         if scope["type"] == "websocket":
             await self._upgrade(scope, receive, send)
             return
         try:
+            _check_framing(scope)
             self._policy.check(scope["headers"])
         except HttpRefusal as error:
             await send_error(send, error)
@@ -145,6 +124,22 @@ class GatewayMiddleware:
         """Close the WebSockets: they have `timeout` seconds to end by themselves, then they are told and closed."""
         if self._sockets is not None:
             await self._sockets.end(timeout)
+
+
+def _check_framing(scope: Scope) -> None:
+    """Raise `HttpRefusal`, which ends the connection, if the request could be read in two ways (RFC 9112, 6.3)."""
+    names = {name for name, _ in scope["headers"]}
+    close = [(b"connection", b"close")]
+    if scope["http_version"] not in ("1.0", "1.1"):
+        raise HttpRefusal(400, "not a request of HTTP/1.1", hint="Use HTTP/1.1", headers=close)
+    if b"content-length" in names and b"transfer-encoding" in names:
+        raise HttpRefusal(
+            400,
+            "there is a Content-Length, too",
+            where="Transfer-Encoding",
+            hint="Send one of them",
+            headers=close,
+        )
 
 
 def _check_coding(scope: Scope) -> None:

@@ -1,23 +1,17 @@
-"""Answers that many pages ask for at the same time: the state of the server and its devices, each with an ETag.
-
-Where callers do not authenticate, the last answer stays `ready` for `LIFETIME_SECONDS` (decision 0019).
-"""
+"""Answers that many pages ask for at the same time: the state of the server and its devices, each with an ETag."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
 from fastflight.gateway.asgi import EMPTY, Header, Scope, Send
-from fastflight.gateway.auth import ANYONE, Caller
+from fastflight.gateway.auth import Caller
 from fastflight.gateway.content.conditions import matches
 
-# How old an answer that is sent again may be. A page that asks ten times a second sees every change.
-LIFETIME_SECONDS = 0.1
 CACHE_CONTROL: Header = (b"cache-control", b"private, no-cache")
 
 
@@ -44,17 +38,9 @@ Make = Callable[[Caller], Awaitable[AnswerContent]]
 class SharedAnswer:
     """Makes an answer when it is requested. Requests of one caller that come at the same time share one making."""
 
-    def __init__(self, make: Make, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, make: Make) -> None:
         self._make = make
-        self._clock = clock
         self._making: dict[Caller, asyncio.Task[AnswerContent]] = {}
-        # Headers and body of the last answer for everybody.
-        self._last = b""
-        self._ready_until = 0.0
-
-    def ready(self) -> bytes | None:
-        """Return the headers and body of the last answer that `ANYONE` got; None if it is too old."""
-        return self._last if self._clock() < self._ready_until else None
 
     async def answer(self, caller: Caller, scope: Scope, send: Send) -> None:
         """Send the answer, or 304 if the client has it. Raises what making it raises."""
@@ -69,11 +55,8 @@ class SharedAnswer:
     def _finish(self, caller: Caller, making: asyncio.Task[AnswerContent]) -> None:
         del self._making[caller]
         # The exception is fetched here, as asyncio logs one that nobody has fetched.
-        if not making.cancelled() and making.exception() is None and caller is ANYONE:
-            content = making.result()
-            headers = content.headers((b"etag", content.etag), CACHE_CONTROL)
-            self._last = b"".join(b"%b: %b\r\n" % header for header in headers) + b"\r\n" + content.body
-            self._ready_until = self._clock() + LIFETIME_SECONDS
+        if not making.cancelled():
+            making.exception()
 
 
 async def send_content(scope: Scope, send: Send, content: AnswerContent, *headers: Header) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fastflight.errors import DataError, FileMissing, RequestError, UnknownName
-from fastflight.gateway.http.head import MAX_HEAD_BYTES
+from fastflight.gateway.http.listening import MAX_HEAD_BYTES
 from fastflight.service.choices import MAX_REQUEST_BYTES
 
 from .case import Case
@@ -118,7 +118,7 @@ RAW = [
     Case("a length below nothing", b"POST /stream HTTP/1.1\r\nContent-Length: -1\r\n\r\n", outcome=400),
     Case("a length of thousands of digits", b"POST /stream HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", outcome=400),
     Case("a chunk that is no number", b"POST /stream HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n", outcome=400),
-    Case("a head without end", b"GET / HTTP/1.1\r\nA: " + b"x" * (MAX_HEAD_BYTES + 1), outcome=431),
+    Case("a head without end", b"GET / HTTP/1.1\r\nA: " + b"x" * (MAX_HEAD_BYTES + 1), outcome=400),
 ]  # fmt: skip
 
 CASES = {

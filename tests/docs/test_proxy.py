@@ -1,4 +1,4 @@
-"""docs/proxy/nginx.conf as it stands, in a real nginx: what it lets through to a real server, and what it refuses."""
+"""The files of docs/proxy as they stand, in a real nginx: what they let through to a server, and what they refuse."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from http.client import HTTPSConnection
 from pathlib import Path
 
 import grpc
@@ -21,6 +22,7 @@ import pyarrow as pa
 import pytest
 import trustme
 from pyarrow import flight
+from websockets.sync.client import connect
 
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import Book, issued
@@ -29,7 +31,9 @@ from fastflight.service.requests import DeviceSession
 from fastflight.service.wire import encode
 from tests.support.waiting import until
 
-CONFIGURATION = (Path(__file__).parents[2] / "docs" / "proxy" / "nginx.conf").read_text()
+PROXY = Path(__file__).parents[2] / "docs" / "proxy"
+CONFIGURATION = (PROXY / "nginx.conf").read_text()
+HTTP_CONFIGURATION = (PROXY / "nginx-http.conf").read_text()
 SERVICE = "/arrow.flight.protocol.FlightService/"
 SECONDS = 30.0
 # What a message of zeros unpacks to, and far less than that: what a server may take meanwhile.
@@ -86,12 +90,12 @@ class Proxied:
 
 
 @contextmanager
-def running_nginx(nginx: str, folder: Path, upstream: str) -> Iterator[int]:
+def running_nginx(nginx: str, folder: Path, upstream: str, shipped: str = CONFIGURATION) -> Iterator[int]:
     """The shipped configuration with another address for each line marked SET; gives its port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        text = CONFIGURATION.replace("server 127.0.0.1:8816;", f"server {upstream};")
-        text = text.replace("listen 8815 ssl", f"listen 127.0.0.1:{port} ssl").replace("/etc/fastflight", str(folder))
+        text = re.sub(r"127\.0\.0\.1:(8816|8000);", f"{upstream};", shipped)
+        text = re.sub(r"listen \d+ ssl", f"listen 127.0.0.1:{port} ssl", text).replace("/etc/fastflight", str(folder))
         assert text.count(str(folder)) == 2 and upstream in text and f":{port} ssl" in text
         (folder / "fastflight.conf").write_text(text)
         (folder / "nginx.conf").write_text(AROUND.format(folder=folder, user=getpass.getuser()))
@@ -274,3 +278,35 @@ def test_a_server_that_is_not_there_is_unavailable(nginx: str, tmp_path: Path) -
             with pytest.raises(flight.FlightUnavailableError, match="the server does not answer"):
                 list(client.list_flights())
             client.close()
+
+
+def test_the_page_and_its_sockets_go_through_the_http_proxy(nginx: str, tmp_path: Path) -> None:
+    context = ssl.create_default_context(cadata=certificates(tmp_path).decode())
+    token, text = issued("ada", scopes(["read,write,session,exec:*"]), datetime.now(UTC))
+    (tmp_path / "tokens.json").write_bytes(Book((token,)).encode())
+    bearer = {"authorization": f"Bearer {text}"}
+    command = [sys.executable, "-m", "fastflight", "serve", "--server", "grpc://127.0.0.1:0", "--http", "127.0.0.1:0"]
+    command += ["--tokens", str(tmp_path / "tokens.json")]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert server.stdout is not None
+        address = re.findall(r"http://([\d.:]+)", next(line for line in server.stdout if "http://" in line))[0]
+        with running_nginx(nginx, tmp_path, address, HTTP_CONFIGURATION) as port:
+            there = HTTPSConnection("127.0.0.1", port, timeout=SECONDS, context=context)
+            with closing(there):
+                data = os.urandom(300_000)
+                for method, path, content, status in (
+                    ("GET", "/health", None, 200),
+                    ("PUT", "/devices/demo/files/a.bin", data, 201),
+                    ("GET", "/devices/demo/files/a.bin", None, 200),
+                ):
+                    there.request(method, path, content, bearer)
+                    answer = there.getresponse()
+                    body = answer.read()
+                    assert answer.status == status, body
+                assert body == data
+            with connect(f"wss://127.0.0.1:{port}/ws/fleet", ssl=context, additional_headers=bearer) as page:
+                assert '"type":"all"' in str(page.recv(SECONDS))
+    finally:
+        server.terminate()
+        server.communicate(timeout=SECONDS)

@@ -8,14 +8,13 @@ import pytest
 
 from fastflight.access.identity import Identity
 from fastflight.errors import BusyError
-from fastflight.gateway import auth, shared_answers
+from fastflight.gateway import auth
 from fastflight.gateway.asgi import Receive, Scope, Send
 from fastflight.gateway.auth import ANYONE, Caller, RequestAuthenticator
 from fastflight.gateway.errors import ErrorAnswers
 from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.gateway.origins import OriginPolicy
-from fastflight.gateway.shared_answers import LIFETIME_SECONDS, AnswerContent, SharedAnswer
-from tests.support.clock import ManualClock
+from fastflight.gateway.shared_answers import AnswerContent, SharedAnswer
 from tests.support.waiting import auntil
 
 from .asgi_client import HERE, Answered, ask, scope
@@ -57,56 +56,6 @@ def test_each_answer_is_made_when_it_is_asked_for() -> None:
         assert (first.body, second.body) == (b"1", b"2")
         assert first.headers[b"content-length"] == b"1"
         assert first.headers[b"etag"] != second.headers[b"etag"]
-
-    asyncio.run(run())
-
-
-def test_an_answer_is_ready_for_its_lifetime() -> None:
-    async def run() -> None:
-        clock = ManualClock(1.0)
-        shared = SharedAnswer(CountedAnswers().make, clock)
-        assert shared.ready() is None
-        await shared.answer(ANYONE, scope(), Answered().take)
-        assert (shared.ready() or b"").endswith(b"\r\n\r\n1")
-        clock.now += LIFETIME_SECONDS
-        assert shared.ready() is None
-
-    asyncio.run(run())
-
-
-PLAIN = [HERE]
-NOT_PLAIN = {
-    "a condition": [HERE, (b"if-none-match", b'"other"')],
-    "an id": [HERE, (b"x-request-id", b"1")],
-    "content": [HERE, (b"content-length", b"1")],
-    "another host": [(b"host", b"evil.example")],
-    "another origin": [HERE, (b"origin", b"http://evil.example")],
-}
-
-
-@pytest.mark.parametrize("headers", NOT_PLAIN.values(), ids=NOT_PLAIN.keys())
-def test_an_answer_is_ready_for_plain_requests_alone(
-    monkeypatch: pytest.MonkeyPatch, headers: list[tuple[bytes, bytes]]
-) -> None:
-    monkeypatch.setattr(shared_answers, "LIFETIME_SECONDS", 60.0)
-    middleware = GatewayMiddleware(OriginPolicy(), {"/small": _empty}, behind)
-    assert middleware.ready(b"/small", PLAIN) is None
-    asyncio.run(ask(middleware, scope()))
-    assert middleware.ready(b"/small", PLAIN) is not None
-    assert middleware.ready(b"/small", headers) is None
-    assert middleware.ready(b"/other", PLAIN) is None
-
-
-@pytest.mark.parametrize("origins", [["https://notebook.example"], []])
-def test_no_answer_is_ready_where_it_depends_on_the_client(monkeypatch: pytest.MonkeyPatch, origins: list[str]) -> None:
-    """On the origin of its page, or on its token."""
-    monkeypatch.setattr(shared_answers, "LIFETIME_SECONDS", 60.0)
-    authenticator = None if origins else RequestAuthenticator(GuardedApplication())
-    middleware = GatewayMiddleware(OriginPolicy(origins), {"/small": _empty}, behind, None, authenticator)
-
-    async def run() -> None:
-        assert (await ask(middleware, scope(headers=(HERE, (b"authorization", b"Bearer secret"))))).status == 200
-        assert middleware.ready(b"/small", PLAIN) is None
 
     asyncio.run(run())
 

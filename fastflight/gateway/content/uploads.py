@@ -28,6 +28,9 @@ OPAQUE = ("", "application/octet-stream", "application/x-www-form-urlencoded")
 # Formats that an upload may have, besides bytes as they are.
 READABLE = ("arrow", "jsonl", "csv")
 
+# How long a client may pause between two chunks. Time in which the gateway does not receive is not counted: while a
+# board writes, the gateway pauses its client.
+STALL_SECONDS = 30.0
 # How long a small request that is read whole may take to arrive, even if its bytes keep coming one by one.
 WHOLE_SECONDS = 30.0
 # A text that is kept on the server's disk until its end: more than the flash of nearly any board holds.
@@ -63,7 +66,12 @@ class Content:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while not self.ended.is_set():
-            message = await self._receive()
+            try:
+                async with asyncio.timeout(STALL_SECONDS):
+                    message = await self._receive()
+            except TimeoutError:
+                what = f"nothing came for {STALL_SECONDS:.0f} s"
+                raise HttpRefusal(408, what, where="content", hint="Ask again") from None
             if message["type"] == "http.disconnect":
                 raise Stopped("the client has left")
             if not message.get("more_body", False):

@@ -1,47 +1,37 @@
-"""Limits the connections to the gateway's port in number and in time.
+"""Limits the connections to the gateway's port in number and in time, by what asyncio and ASGI tell of each.
 
-A client that connects and sends nothing, or a byte now and then, costs one descriptor for a short time. When too many
-connections have sent no request yet, the oldest of them is closed for each new one: a flood of silent connections does
-not keep out a client that sends its request at once. Each `WatchedConnection` has a deadline. All deadlines are checked
-once a second, which is cheaper than a timer for each request. A client that does not read its answer is disconnected.
-
-When all places are taken, an idle connection (one between two requests) is closed for a new one: first those without
-an authenticated request; of these, one of the address that has most; of these, the one that is idle for longest.
-Clients reopen it silently. Requests in progress are never cut for this: if none is idle, new ones are refused.
+A connection is idle while no request of it is in progress: before its first request, between two, and while the head of
+one comes. An idle connection is closed after `IDLE_SECONDS`; when there are too many connections, the one that is idle
+for longest is closed for a new one. So connections that send nothing, or a byte now and then, keep out no client that
+sends its request. A client that does not read its answer is disconnected. All connections are checked once a second.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-from collections import Counter
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-from fastflight.transport.tcp_info import SendState
+from fastflight.gateway.asgi import CERTIFICATE, Application, Receive, Scope, Send
+from fastflight.gateway.auth import certificate_name
+from fastflight.transport.tcp_info import SendState, send_state
 
+# The key of the `Connection` in a scope's `state`.
+CONNECTION = "connection"
 # Each has a descriptor and buffers; a page's browser has six.
 MAX_CONNECTIONS = 2048
-# Connections of one address (with IPv6 of one /64, since a single host has a whole one): the last quarter stays free
-# for other addresses. On loopback and behind a proxy all clients share one address, and so these places.
-MAX_OF_ONE_ADDRESS = MAX_CONNECTIONS * 3 // 4
-# Connections that have not sent a request yet. A browser opens a few in advance.
-MAX_UNASKED = 256
-# How long a client may take to send the head of a request, from connecting or from its first byte; enough for a slow
-# phone.
-HEAD_SECONDS = 10.0
-# How long a client may pause between two pieces of a request's content. Time in which the gateway does not read is not
-# counted: while a board writes, the gateway pauses its client.
-CONTENT_STALL_SECONDS = 30.0
-# How long an idle connection waits for its next request. A page sends one within a second or not at all.
-KEEP_ALIVE_SECONDS = 15.0
+# How long a connection may be idle. A page sends its next request within a second or not at all; a slow phone needs
+# some seconds for a head.
+IDLE_SECONDS = 15.0
 # How often connections are checked.
 LOOK_SECONDS = 1.0
-
-
-Client = TypeVar("Client")
-
 # How long an answer that nobody reads may keep its device and its memory. Flight has the same limit.
 STALL_SECONDS = 120.0
+# What may wait for a client between two checks. Sources wait far below it; only answers to a client's pings get there.
+MAX_UNSENT_BYTES = 32 * 1024 * 1024
+# How long the sources of cancelled requests may clean up.
+STOP_SECONDS = 5.0
+
+Client = TypeVar("Client")
 # The bytes that wait in the process, and TCP's state of the connection: on a slow line only the latter changes.
 Waiting = tuple[int, SendState | None]
 
@@ -68,48 +58,33 @@ class StalledReaders(Generic[Client]):
         self._known.pop(client, None)
 
 
-class WatchedConnection(Protocol):
-    """A connection whose deadline is checked."""
+class Connection:
+    """One open connection."""
 
-    # The deadline of its client, by the loop's clock; None while the client waits for the gateway.
-    due: float | None
-    # It is idle: all requests are answered, so a passed deadline is no fault of the client.
-    resting: bool
-    # It has carried an authenticated request.
-    proven: bool
-    # The client's address, as `origin_of` returns it.
-    origin: str
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.transport = transport
+        # What the application learns of it, in the scope's `state`.
+        self.state = {CONNECTION: self, CERTIFICATE: certificate_name(transport.get_extra_info("ssl_object"))}
+        self.asked = False
+        # Since when it is idle, by the loop's clock; None while a request is in progress.
+        self.idle_since: float | None = None
 
     def waiting(self) -> Waiting | None:
-        """Return what waits for the client to read; None if nothing does."""
-
-    def postponed(self) -> bool:
-        """If the gateway has paused the client, start its deadline anew and return True; else return False."""
-
-    def cut(self, late: bool) -> None:
-        """End the connection: because its deadline has passed (`late`), or to make room."""
+        """Return what waits for the client to read or to acknowledge; None if nothing does."""
+        size, state = self.transport.get_write_buffer_size(), send_state(self.transport.get_extra_info("socket"))
+        return (size, state) if size or (state is not None and state.waits) else None
 
 
 class Connections:
     """The open connections of one port. Belongs to its loop."""
 
-    def __init__(
-        self,
-        max_connections: int = MAX_CONNECTIONS,
-        max_unasked: int = MAX_UNASKED,
-        max_of_one_address: int = MAX_OF_ONE_ADDRESS,
-    ) -> None:
+    def __init__(self, max_connections: int = MAX_CONNECTIONS) -> None:
         self._max_connections = max_connections
-        self._max_unasked = max_unasked
-        self._max_of_one_address = max_of_one_address
-        # In the order in which they were opened.
-        self._open: dict[WatchedConnection, None] = {}
-        self._of_origin: Counter[str] = Counter()
-        self._unasked: dict[WatchedConnection, None] = {}
-        self._readers: StalledReaders[WatchedConnection] = StalledReaders()
+        # Those that are idle for longest come first.
+        self._open: dict[Connection, None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._readers: StalledReaders[Connection] = StalledReaders()
         self._next_check: asyncio.TimerHandle | None = None
-        # The time of the next check, by the loop's clock. Deadlines counted from it are never too early.
-        self.now = 0.0
         self.refused = 0
         self.late = 0
         self.crowded_out = 0
@@ -121,85 +96,77 @@ class Connections:
 
     @property
     def unasked(self) -> int:
-        return len(self._unasked)
+        return sum(not each.asked for each in list(self._open))
 
-    def admit(self, connection: WatchedConnection) -> bool:
-        """Add a connection, if there is room or another one can be closed for it; return whether it was added."""
-        own = self._of_origin[connection.origin] >= self._max_of_one_address
-        if own or len(self._open) >= self._max_connections:
-            idle = self._replaceable(connection.origin if own else None)
+    def add(self, connection: Connection) -> None:
+        """Add a connection that was just made. If there are too many, cut another one that is idle, or else this."""
+        if len(self._open) >= self._max_connections:
+            idle = next((each for each in self._open if each.idle_since is not None), None)
             if idle is None:
                 self.refused += 1
-                return False
-            self._crowd_out(idle)
-        self._open[connection] = None
-        self._of_origin[connection.origin] += 1
-        self._unasked[connection] = None
-        if len(self._unasked) > self._max_unasked:
-            self._crowd_out(next(iter(self._unasked)))
+                connection.transport.abort()
+                return
+            self.crowded_out += 1
+            self._cut(idle)
+        self._rest(connection)
         if self._next_check is None:
-            self._schedule_check(asyncio.get_running_loop())
-        return True
+            self._next_check = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._check_all)
 
-    def note_request(self, connection: WatchedConnection) -> None:
-        """Note that the head of a request has come."""
-        self._unasked.pop(connection, None)
-
-    def remove(self, connection: WatchedConnection) -> None:
-        """Remove a connection that has ended, or that HTTP has handed over to something else."""
-        if connection in self._open:
-            del self._open[connection]
-            self._of_origin[connection.origin] -= 1
-            if not self._of_origin[connection.origin]:
-                del self._of_origin[connection.origin]
-        self._unasked.pop(connection, None)
+    def remove(self, connection: Connection) -> None:
+        """Remove a connection that has ended."""
+        self._open.pop(connection, None)
         self._readers.forget(connection)
 
-    def _replaceable(self, origin: str | None) -> WatchedConnection | None:
-        """Return the idle connection to close for a new one, of `origin` if that is not None; None if none is idle."""
-        resting = (
-            each
-            for each in self._open
-            if each.resting and (origin is None or each.origin == origin) and each.waiting() is None
-        )
-        return min(
-            resting, key=lambda each: (each.proven, -self._of_origin[each.origin], each.due or 0.0), default=None
-        )
+    def counting(self, app: Application) -> Application:
+        """Return `app`, whose requests count as those of their connections."""
 
-    def _crowd_out(self, connection: WatchedConnection) -> None:
-        self.crowded_out += 1
+        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
+            connection: Connection = scope["state"][CONNECTION]
+            task = asyncio.current_task()
+            assert task is not None
+            connection.asked, connection.idle_since = True, None
+            self._tasks.add(task)
+            try:
+                await app(scope, receive, send)
+            finally:
+                self._tasks.discard(task)
+                if connection in self._open:
+                    self._rest(connection)
+
+        return counted
+
+    async def end(self) -> None:
+        """Cancel the requests that are still in progress, and abort all connections."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
+        for connection in list(self._open):
+            connection.transport.abort()
+        await asyncio.sleep(0)
+
+    def _rest(self, connection: Connection) -> None:
+        """Note that the connection is idle from now on."""
+        connection.idle_since = asyncio.get_running_loop().time()
+        self._open.pop(connection, None)
+        self._open[connection] = None
+
+    def _cut(self, connection: Connection) -> None:
         self.remove(connection)
-        connection.cut(late=False)
+        connection.transport.abort()
 
     def _check_all(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
         for connection in list(self._open):
-            if connection.due is not None and connection.due <= now and not connection.postponed():
-                self.late += not connection.resting
-                # The client gets an error; from here on it is watched only as one that may not read.
-                connection.due = None
-                connection.cut(late=True)
-            elif self._readers.is_stalled(connection, connection.waiting(), now):
+            waiting = connection.waiting()
+            too_much = waiting is not None and waiting[0] > MAX_UNSENT_BYTES
+            if too_much or self._readers.is_stalled(connection, waiting, now):
                 self.not_read += 1
-                self.remove(connection)
-                connection.cut(late=False)
-        if self._open:
-            self._schedule_check(loop)
-        else:
-            self._next_check = None
-
-    def _schedule_check(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.now = loop.time() + LOOK_SECONDS
-        self._next_check = loop.call_at(self.now, self._check_all)
-
-
-def origin_of(address: str) -> str:
-    """Return what counts as one address: an IPv4 address, even if written as IPv6, or the /64 of an IPv6 address."""
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, ipaddress.IPv4Address):
-        return str(parsed)
-    return str(parsed.ipv4_mapped or ipaddress.ip_network((parsed, 64), strict=False))
+                self._cut(connection)
+            elif connection.idle_since is not None and waiting is not None:
+                self._rest(connection)
+            elif connection.idle_since is not None and now - connection.idle_since >= IDLE_SECONDS:
+                self.late += not connection.asked
+                self._cut(connection)
+        self._next_check = loop.call_later(LOOK_SECONDS, self._check_all) if self._open else None

@@ -4,8 +4,7 @@ Sending waits while the client does not read: the transport buffers 64 KiB in ad
 message the loop's other tasks run: otherwise a client that always reads would block them.
 
 Close codes: 1000 at the end of the request, 1001 when the server shuts down, 4000 plus the HTTP status for an error.
-The protocol below sends others: 1009 for a message that is too big, 1002 and 1007 for violations of the protocol, 1011
-if the client does not answer a ping.
+The protocol below sends others: 1009 for a message that is too big, 1002 and 1007 for violations of the protocol.
 """
 
 from __future__ import annotations
