@@ -187,6 +187,7 @@ def test_an_empty_line_in_a_table_of_one_column_is_null(read: Any) -> None:
 def test_files_without_rows(read: Any) -> None:
     assert read(b"", "csv").schema == pa.schema([])
     assert read(b"a,b\r\n", "csv").schema == pa.schema([("a", pa.null()), ("b", pa.null())])
+    assert read(b"a,b\r\n", "csv", infer="sample").schema == pa.schema([("a", pa.string()), ("b", pa.string())])
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,12 @@ NESTED: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
 ]
 
 
+def test_bytes_are_base64_if_wanted(write: Any) -> None:
+    table = pa.table({"n": pa.array([1, 2, 3]), "data": pa.array([b"\0\xff", b"", None], pa.binary())})
+    assert write(table, "csv", bytes_as="base64") == b'n,data\n1,AP8=\n2,""\n3,\n'
+    assert write(table.slice(0, 1), "jsonl", bytes_as="base64") == b'{"n":1,"data":"AP8="}\n'
+
+
 @settings(max_examples=120, deadline=None)
 @given(tables(PLAIN))
 def test_csv_reads_back_what_was_written(read: Any, write: Any, table: pa.Table) -> None:
