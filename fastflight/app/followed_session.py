@@ -1,7 +1,7 @@
 """A live session with `reconnect`, which goes on at the next owner of its device, or when the way to its owner breaks.
 
 The rows pass as they come. When the stream from the owner breaks off, the session is opened again: after the last row
-that has passed, or at the first traffic of the new owner. A note `outage` stands in between. No row passes twice, so
+that has passed, or at the first traffic of the new owner. A note `gap` stands in between. No row passes twice, so
 the owner is always asked for the column `seq`; it is taken out again if the client has not asked for it.
 
 The trailer is that of the last part of the session. Its counts include those of the parts that ended with a trailer.
@@ -13,6 +13,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ import pyarrow as pa
 from fastflight.app.remote_streams import AsyncOwnedLots
 from fastflight.app.routes import LOOK_SECONDS, MOVING_SECONDS, Routes
 from fastflight.errors import BusyError, RequestError, Stopped, TransportError
+from fastflight.gap import Gap, Why
 from fastflight.runtime.outgoing import aclose
 from fastflight.service.requests import MAX_SECONDS, SERVER_DRAINING, DeviceSession
 from fastflight.service.source import AsyncReading, Lot, Noted, Summary
@@ -32,7 +34,7 @@ RESUME_SECONDS = 2 * MOVING_SECONDS
 # Keys of a trailer that this server counts itself.
 OWN_COUNTS = ("rows", "bytes", "duration_seconds")
 # Keys of a trailer that are counts of one part of the session.
-PART_COUNTS = ("rx_bytes", "tx_bytes", "gaps", "lost", "outages", "rejected")
+PART_COUNTS = ("rx_bytes", "tx_bytes", "gaps", "lost", "rejected")
 
 Read = Callable[[DeviceSession], Awaitable[AsyncReading]]
 
@@ -81,8 +83,10 @@ class FollowedSession:
                 self._parts.append({"ended": SERVER_DRAINING})
                 return
             self._moves += 1
-            since = await self._resume(reason)
-            yield [Noted(empty(self._schema), {"outage": {"reason": reason, "next_seq": since}})]
+            lost = datetime.now(UTC)
+            first = await self._resume(reason) or 0
+            gap = Gap(first, first - 1, Why.SERVER_DOWN, reason, lost, datetime.now(UTC))
+            yield [Noted(empty(self._schema), {"gap": gap.details()})]
 
     def _passed(self, item: pa.RecordBatch | Noted) -> pa.RecordBatch | Noted:
         batch = item.batch if isinstance(item, Noted) else item
@@ -146,7 +150,7 @@ class FollowedSession:
 
     def _summary(self) -> Summary:
         summary = total(self._parts)
-        summary["outages"] = summary.get("outages", 0) + self._moves
+        summary["gaps"] = summary.get("gaps", 0) + self._moves
         return summary
 
 

@@ -15,7 +15,8 @@ from fastflight.bridge.connection import Connection
 from fastflight.bridge.dialect import Dialect
 from fastflight.bridge.line import LineAccess, State
 from fastflight.errors import TransportError
-from fastflight.transport.chunk_buffer import Gap, TapReader
+from fastflight.gap import Gap
+from fastflight.transport.chunk_buffer import TapReader
 
 # How long the last data of a writer may take to reach the device after the writer has closed its connection. A program
 # that closes a serial port waits for its last data in the same way.

@@ -8,8 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from fastflight.client import Missed
 from fastflight.errors import StorageError
+from fastflight.gap import Gap
 from fastflight.log import StoreReader
 from fastflight.runtime.outgoing import close
 from fastflight.service.resolve import plain
@@ -42,12 +42,12 @@ class LocalRows:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self.schema: pa.Schema = plain(reading.schema)
-        self.gaps: list[Missed] = []
+        self.gaps: list[Gap] = []
         self.recording = ""
 
     @property
     def missed(self) -> tuple[int, int]:
-        return len(self.gaps), sum(gap.last - gap.first + 1 for gap in self.gaps)
+        return len(self.gaps), sum(gap.rows or 0 for gap in self.gaps)
 
     @property
     def summary(self) -> Mapping[str, Any]:
@@ -63,7 +63,7 @@ class LocalRows:
     def _rows(self, lot: Lot) -> Iterator[pa.RecordBatch]:
         for item in lot:
             if isinstance(item, Noted) and "gap" in item.note:
-                self.gaps.append(Missed(**item.note["gap"]))
+                self.gaps.append(Gap.of(item.note["gap"]))
             batch = item.batch if isinstance(item, Noted) else item
             if batch.num_rows:
                 yield batch.cast(self.schema)

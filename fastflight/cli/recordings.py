@@ -26,6 +26,8 @@ from fastflight.cli.replay import (
 )
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
 from fastflight.cli.subcommands import LIST, ListGroup
+from fastflight.cli.tail import format_gap
+from fastflight.gap import Gap
 
 app = typer.Typer(
     cls=ListGroup,
@@ -79,7 +81,10 @@ def recordings(recordings: Folder = None, json: AsJson = False, server: Server =
         rows = [asdict(each) for each in statuses(recordings)]
     else:
         with server.client() as client:
-            rows = [asdict(each) for each in client.recordings()]
+            rows = [
+                {**asdict(each), "newest_gap": each.newest_gap and each.newest_gap.details()}
+                for each in client.recordings()
+            ]
         for row in rows:
             del row["folder"]  # empty here: a server sends it only when a recording starts
     if json:
@@ -96,12 +101,16 @@ def recordings(recordings: Folder = None, json: AsJson = False, server: Server =
             _format_minute(row["last_time"]),
             str(row["next_seq"]),
             f"{row['lost']:,}",
+            f"{row['gaps']:,}",
             row["state"] + _format_damage(row["damage"]),
         )
         for row in rows
     ]
-    headings = ("name", "rows", "size", "from", "to", "next", "lost", "state")
-    screen.table(headings, cells, right=("rows", "size", "next", "lost"))
+    headings = ("name", "rows", "size", "from", "to", "next", "lost", "gaps", "state")
+    screen.table(headings, cells, right=("rows", "size", "next", "lost", "gaps"))
+    for row in rows:
+        if row["newest_gap"] is not None:
+            screen.complain(f"{row['name']}: newest gap: {format_gap(Gap.of(row['newest_gap']))}")
 
 
 def _format_damage(places: Sequence[str]) -> str:

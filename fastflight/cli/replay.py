@@ -5,9 +5,8 @@ from __future__ import annotations
 import json as json_format
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
 from datetime import date, datetime, time
 from pathlib import Path
 from time import monotonic, sleep
@@ -23,11 +22,11 @@ from fastflight.cli.exit_codes import usage_errors
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson, Columns, ModeOption
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.tail import SessionStream, Show, check_output_options, follow, format_missed, printer
-from fastflight.client import Missed
+from fastflight.cli.tail import GapReporter, SessionStream, check_output_options, follow, format_missed, printer
 from fastflight.client.call import build
 from fastflight.client.local_names import local_name
 from fastflight.client.saving import SavedFile
+from fastflight.gap import Gap
 from fastflight.service.choices import SessionFormat
 from fastflight.service.requests import Recording
 from fastflight.tables import PARQUET
@@ -186,7 +185,7 @@ def save(request: Recording, path: Path, recordings: Path | None, server: Server
 
             follow(request.name, stream, write, quiet=json)
             if stream.gaps:
-                file.add_metadata({GAPS_KEY: json_format.dumps([asdict(gap) for gap in stream.gaps])})
+                file.add_metadata({GAPS_KEY: json_format.dumps([gap.details() for gap in stream.gaps])})
         _report_damage(stream)
         if json:
             result = {"name": request.name, "output": str(path), **stream.summary, "rows": rows, "size": file.bytes}
@@ -223,34 +222,6 @@ def _open(request: Recording, folder: Path | None, server: Server) -> Iterator[S
         yield stream
 
 
-class GapReporter:
-    """Shows batches with `show`. Before each, reports on stderr the gaps that come before its rows."""
-
-    def __init__(self, stream: SessionStream, show: Show) -> None:
-        self._stream = stream
-        self._show = show
-        # The last missing number that was reported. An index would not do: a stream keeps only its newest gaps.
-        self._last_reported = -1
-
-    def __call__(self, batch: pa.RecordBatch) -> None:
-        place = batch.column("seq")[0].as_py() if "seq" in batch.schema.names and batch.num_rows else -1
-        self._report(gap for gap in self._stream.gaps if gap.last < place)
-        self._show(batch)
-
-    def finish(self) -> None:
-        """Report the gaps after the last batch."""
-        self._report(self._stream.gaps)
-
-    def _report(self, gaps: Iterable[Missed]) -> None:
-        for gap in gaps:
-            if gap.last <= self._last_reported:
-                continue
-            self._last_reported = gap.last
-            pieces = gap.last - gap.first + 1
-            reason = gap.reason or "reason unknown"
-            screen.complain(f"missing {pieces:,} pieces of traffic, {gap.first} to {gap.last}: {gap.where or reason}")
-
-
 class PacedStream:
     """A stream whose rows come with the pauses that they were recorded with, `speed` times as fast."""
 
@@ -263,7 +234,7 @@ class PacedStream:
         return self._stream.schema
 
     @property
-    def gaps(self) -> list[Missed]:
+    def gaps(self) -> list[Gap]:
         return self._stream.gaps
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
@@ -22,7 +22,7 @@ from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson, Columns, DeviceName, ModeOption
 from fastflight.cli.preview import rows_of
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_device_options
-from fastflight.client import Missed
+from fastflight.gap import Gap
 from fastflight.service.choices import SessionFormat
 from fastflight.service.requests import DEVICE_GONE, SERVER_DRAINING
 from fastflight.tables import Layout, open_writer
@@ -85,7 +85,7 @@ def tail(
             mode=mode,
         ) as stream,
     ):
-        show = printer(stream.schema, raw=raw, as_csv=as_csv, json=json)
+        show = GapReporter(stream, printer(stream.schema, raw=raw, as_csv=as_csv, json=json))
         follow(device, stream, show, quiet=raw or json or as_csv)
 
 
@@ -113,7 +113,7 @@ class SessionStream(Protocol):
     def schema(self) -> pa.Schema: ...
 
     @property
-    def gaps(self) -> list[Missed]: ...
+    def gaps(self) -> list[Gap]: ...
 
     @property
     def missed(self) -> tuple[int, int]: ...
@@ -189,10 +189,48 @@ class StatusLine:
         return drawing.cell(f"{self._device}  {self._rows:,} rows  {self._rate:.1f}/s{self._missed}", "dim")
 
 
+class GapReporter:
+    """Shows batches with `show`. Before each, reports on stderr the gaps that come before its rows."""
+
+    def __init__(self, stream: SessionStream, show: Show) -> None:
+        self._stream = stream
+        self._show = show
+        # The place of the last gap that was reported. An index would not do: a stream keeps only its newest gaps.
+        self._last_reported = -1, -1
+
+    def __call__(self, batch: pa.RecordBatch) -> None:
+        place = batch.column("seq")[0].as_py() if "seq" in batch.schema.names and batch.num_rows else -1
+        self._report(gap for gap in self._stream.gaps if gap.last < place)
+        self._show(batch)
+
+    def finish(self) -> None:
+        """Report the gaps after the last batch."""
+        self._report(self._stream.gaps)
+
+    def _report(self, gaps: Iterable[Gap]) -> None:
+        for gap in gaps:
+            if (gap.first, gap.last) > self._last_reported:
+                self._last_reported = gap.first, gap.last
+                screen.complain(f"missing: {format_gap(gap)}")
+
+
+def format_gap(gap: Gap) -> str:
+    """Format a gap: why, between which times, and how many rows, as far as it is known."""
+    start, end = (None if time is None else local_date(time) for time in (gap.from_time, gap.to_time))
+    span = f"{start} to {end}" if start and end else f"since {start}" if start else f"until {end}" if end else ""
+    rows = "" if gap.rows is None else f"{_count(gap.rows, 'row')} ({gap.first} to {gap.last})"
+    return ", ".join(filter(None, (gap.why, span, rows, gap.detail)))
+
+
 def format_missed(missed: tuple[int, int]) -> str:
-    """Format the numbers of gaps and of missed pieces of traffic; empty if nothing was missed."""
-    gaps, chunks = missed
-    return f", missed {chunks:,} pieces of traffic in {gaps:,} gaps" if gaps else ""
+    """Format the number of gaps, and of the rows known to be missing in them; empty if nothing is missing."""
+    gaps, rows = missed
+    lost = f" with {_count(rows, 'row')} missing" if rows else ""
+    return f", {_count(gaps, 'gap')}{lost}" if gaps else ""
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _bytes_printer() -> Show:

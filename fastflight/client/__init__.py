@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from fastflight.client.interaction import Interaction, ReadTimeout
     from fastflight.client.parallel import ParallelRowStream
     from fastflight.client.progress import Report, Resuming, TreeReport
-    from fastflight.client.stream import IncompleteWarning, Missed, RowStream
+    from fastflight.client.stream import IncompleteWarning, RowStream
     from fastflight.client.stream_aio import AsyncRowStream
+    from fastflight.gap import Gap
 
 __all__ = [
     "DEFAULT_LOCATION",
@@ -36,9 +37,9 @@ __all__ = [
     "Endpoint",
     "Entry",
     "FastFlightClient",
+    "Gap",
     "IncompleteWarning",
     "Interaction",
-    "Missed",
     "ParallelRowStream",
     "ReadTimeout",
     "Recorded",
@@ -61,7 +62,7 @@ __getattr__: Callable[[str], Any] = exports(
         "interaction": ("Interaction", "ReadTimeout"),
         "parallel": ("ParallelRowStream",),
         "progress": ("Report", "Resuming", "TreeReport"),
-        "stream": ("IncompleteWarning", "Missed", "RowStream"),
+        "stream": ("Gap", "IncompleteWarning", "RowStream"),
         "stream_aio": ("AsyncRowStream",),
     },
 )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from fastflight.client.local_names import board_path, device_name
 from fastflight.client.meaning import text, understood, value, whole
 from fastflight.errors import ProtocolError
+from fastflight.gap import Gap
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,8 +57,9 @@ class Recorded:
 
     `state`: `recording`; `recording failed: ` and the reason; `kept` if nothing is being added; or, in a cluster whose
     servers do not all answer, `unknown: ` and the reason. `rows` and `bytes` are the stored rows and their size on
-    disk. `first_seq` and `next_seq` are the sequence number of the first row and the one after the last. `lost`: chunks
-    missing in between; a replay reports them as gaps. `failures`: failed attempts to record since the server started.
+    disk. `first_seq` and `next_seq` are the sequence number of the first row and the one after the last. `gaps`: how
+    many gaps there are in between, and `newest_gap` the last. `lost`: rows that are known to be missing in them.
+    `failures`: failed attempts to record since the server started.
     `damage`: places in the files that cannot be read. `waiting`: rows that a server of a cluster has recorded and not
     stored in the shared recording yet.
     """
@@ -76,6 +78,8 @@ class Recorded:
     # Where it is stored on the server's computer. Only `start_recording` reports it.
     folder: str = ""
     waiting: int = 0
+    gaps: int = 0
+    newest_gap: Gap | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +177,7 @@ def recorded_of(fields: Mapping[str, Any]) -> Recorded:
             None if fields[key] is None else datetime.fromisoformat(text(fields[key]))
             for key in ("first_time", "last_time")
         )
-        numbers = ("rows", "bytes", "first_seq", "next_seq", "lost", "failures")
+        numbers = ("rows", "bytes", "first_seq", "next_seq", "lost", "failures", "gaps")
         return Recorded(
             name=device_name(text(fields["name"])),
             state=text(fields["state"]),
@@ -182,6 +186,7 @@ def recorded_of(fields: Mapping[str, Any]) -> Recorded:
             damage=tuple(map(text, fields["damage"])),
             folder=text(fields.get("folder", "")),
             waiting=whole(fields.get("waiting", 0)),  # older servers do not have it
+            newest_gap=Gap.of(gap) if (gap := fields["newest_gap"]) is not None else None,
             **{key: whole(fields[key]) for key in numbers},
         )
 

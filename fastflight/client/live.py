@@ -28,6 +28,7 @@ from fastflight.client import call
 from fastflight.client.notebook import Content, Show, is_notebook, new_display, visible
 from fastflight.errors import FastFlightError, Stopped
 from fastflight.extras import needs
+from fastflight.gap import Why
 from fastflight.service.requests import DeviceSession
 from fastflight.tables.columns import Columns
 
@@ -150,10 +151,10 @@ class Numbers:
             self.ended.set()
 
     def _add(self, batch: pa.RecordBatch, note: Note | None) -> None:
-        if note is not None and ("gap" in note or "outage" in note):
+        if note is not None and "gap" in note:
             self._points.append(None)
             self._columns.cut()
-            self._is_inside_line = "gap" in note  # after an outage the device begins anew
+            self._is_inside_line = note["gap"]["why"] == Why.NOT_READ  # after the others the device begins anew
         for row in batch.to_pylist():
             if row["direction"] == "rx" and row["time"] is not None:
                 self._feed(int(row["time"].timestamp() * 1e9), row["data"])

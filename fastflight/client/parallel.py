@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from fastflight.client.meaning import BESIDE, understood
 from fastflight.client.progress import Meter
-from fastflight.client.stream import AnswerRows, Missed, RowStream, Summary, warn_if_incomplete
+from fastflight.client.stream import AnswerRows, RowStream, Summary, warn_if_incomplete
 from fastflight.concurrency.gather import Gather
 from fastflight.errors import ProtocolError, RequestError, Stopped
+from fastflight.gap import Gap
 from fastflight.service.source import held_bytes
 from fastflight.tables.summary import combined as combined_files
 
@@ -70,7 +71,7 @@ class ParallelRowStream(AnswerRows):
         return combined(self._endpoints.summaries())
 
     @property
-    def gaps(self) -> list[Missed]:
+    def gaps(self) -> list[Gap]:
         """The gaps of all endpoints; see `RowStream.gaps`."""
         return self._endpoints.gaps()
 
@@ -151,7 +152,7 @@ class _OpenEndpoints:
             counts = [stream.missed for stream in self._streams.values()]
         return sum(gaps for gaps, _ in counts), sum(chunks for _, chunks in counts)
 
-    def gaps(self) -> list[Missed]:
+    def gaps(self) -> list[Gap]:
         with self._changed:
             return [gap for number in sorted(self._streams) for gap in self._streams[number].gaps]
 

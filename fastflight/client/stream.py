@@ -12,7 +12,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,6 +24,7 @@ from fastflight.client.notebook import reading_bar
 from fastflight.client.progress import Meter, Report
 from fastflight.errors import FastFlightError, ProtocolError, RequestError, Stopped
 from fastflight.errors import IncompleteWarning as IncompleteWarning
+from fastflight.gap import Gap
 from fastflight.tables.bare import empty
 from fastflight.tables.summary import one_line
 
@@ -41,19 +41,6 @@ Summary = Mapping[str, Any]
 MAX_KEPT_GAPS = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Missed:
-    """Traffic that is missing from a stream: the chunks with the numbers `first` to `last`, both included.
-
-    In a recording, `reason` is `trimmed`, `damaged` or `never written`, and `where` is the place of damage.
-    """
-
-    first: int
-    last: int
-    reason: str = ""
-    where: str = ""
-
-
 class StreamOutcome:
     """Counts the rows of a stream, collects its gaps, and checks both against the server's summary at the end.
 
@@ -65,9 +52,9 @@ class StreamOutcome:
         self._rows = 0
         self._summary: Summary | None = None
         self._ended = False
-        self.gaps: deque[Missed] = deque(maxlen=MAX_KEPT_GAPS)
+        self.gaps: deque[Gap] = deque(maxlen=MAX_KEPT_GAPS)
         self._gaps = 0
-        self._chunks = 0
+        self._lost = 0
         self.recording: str = ""
 
     @property
@@ -77,8 +64,10 @@ class StreamOutcome:
 
     @property
     def missed(self) -> tuple[int, int]:
-        """The number of gaps, and of the chunks missing in them. Includes gaps that `gaps` no longer stores."""
-        return self._gaps, self._chunks
+        """The number of gaps, and of the rows missing in them as far as it is known. Includes gaps that `gaps` no
+        longer stores.
+        """
+        return self._gaps, self._lost
 
     @property
     def is_whole(self) -> bool:
@@ -101,10 +90,10 @@ class StreamOutcome:
                 if "recording" in content:
                     self.recording = str(content["recording"])
                 elif "gap" in content:
-                    gap = _missed(content["gap"], self._location)
+                    gap = _gap(content["gap"], self._location)
                     self.gaps.append(gap)
                     self._gaps += 1
-                    self._chunks += gap.last - gap.first + 1
+                    self._lost += gap.rows or 0
                 elif "set_aside" in content:
                     _warn_of_misfits(content, self._location)
             else:
@@ -213,16 +202,17 @@ class RowStream(AnswerRows):
         return self._outcome.summary
 
     @property
-    def gaps(self) -> list[Missed]:
+    def gaps(self) -> list[Gap]:
         """The gaps so far in a live session or a recording; only the newest `MAX_KEPT_GAPS`.
 
-        A live session has gaps if the client reads too slowly or asks too late. `missed` counts all gaps.
+        A live session has gaps if the client reads too slowly or asks too late, or the line was lost. `missed` counts
+        all gaps.
         """
         return list(self._outcome.gaps)
 
     @property
     def missed(self) -> tuple[int, int]:
-        """The number of gaps so far, and the number of chunks missing in them."""
+        """The number of gaps so far, and the number of rows missing in them, as far as it is known."""
         return self._outcome.missed
 
     @property
@@ -335,7 +325,6 @@ def _reason(failure: Mapping[str, Any]) -> str:
     return f"{text(failure['what'])}. {text(failure.get('hint', ''))}".rstrip(". ")
 
 
-def _missed(gap: Any, location: str) -> Missed:
+def _gap(details: Any, location: str) -> Gap:
     with understood("a gap that the server tells of", location):
-        reason, where = text(gap.get("reason", "")), text(gap.get("where", ""))
-        return Missed(whole(gap["first"]), whole(gap["last"]), reason, where)
+        return Gap.of(details)

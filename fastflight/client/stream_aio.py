@@ -15,10 +15,11 @@ import pyarrow as pa
 from fastflight.client.notebook import reading_bar
 from fastflight.client.parallel import ParallelRowStream
 from fastflight.client.progress import Meter, Report
-from fastflight.client.stream import Missed, RowStream, Summary
+from fastflight.client.stream import RowStream, Summary
 from fastflight.concurrency.channel import Channel
 from fastflight.concurrency.offload import off_loop
 from fastflight.errors import Stopped
+from fastflight.gap import Gap
 from fastflight.service.source import held_bytes
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class AsyncRowStream:
         return self._stream.summary
 
     @property
-    def gaps(self) -> list[Missed]:
+    def gaps(self) -> list[Gap]:
         """See `RowStream.gaps`."""
         return self._stream.gaps
 

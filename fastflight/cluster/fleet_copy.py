@@ -10,28 +10,36 @@ from __future__ import annotations
 import heapq
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, closing
+from dataclasses import replace
+from datetime import datetime
 
 import pyarrow as pa
 
 from fastflight.cluster.shipment import Run, Shipment
 from fastflight.errors import FastFlightError
+from fastflight.gap import Gap, Why
 from fastflight.log import (
     EVERYTHING,
     Extent,
     Log,
     LogStatistics,
-    Missing,
     NumberedRows,
     Range,
     Store,
     StoredRows,
     Ticket,
 )
+from fastflight.log.content import TIME_COLUMN
 
 # Between the name of the device and that of the server. Neither has it.
 SEPARATOR = "@"
 # If several logs say why numbers are missing, the first of these reasons counts.
-REASONS = ("damaged", "never written", "trimmed", "not recorded")
+REASONS = [
+    Why.DAMAGED,
+    *(why for why in Why if why not in (Why.DAMAGED, Why.CLEARED, Why.UNUSED)),
+    Why.CLEARED,
+    Why.UNUSED,
+]
 
 
 class FleetCopy:
@@ -88,7 +96,7 @@ class FleetCopy:
         if first >= run.next:
             return None
         rows = run.part(first - run.first, run.next - first) if first > run.first else run
-        ticket = log.append(rows.rows, expected=expected, first=first, paused_until=run.paused_until)
+        ticket = log.append(rows.rows, expected=expected, first=first, paused_until=run.paused_until, gap=rows.gap)
         ends[log.name] = ticket.last + 1
         if server not in logs:
             self._logs[run.device] = {**logs, server: log}
@@ -110,7 +118,7 @@ class Recording:
     def __init__(self, logs: list[Log]) -> None:
         self._logs = logs
 
-    def read(self, wanted: Range = EVERYTHING) -> Generator[NumberedRows | Missing, None, None]:
+    def read(self, wanted: Range = EVERYTHING) -> Generator[NumberedRows | Gap, None, None]:
         """As `Log.read`."""
         with ExitStack() as stack:
             yield from merged([stack.enter_context(closing(log.read(wanted))) for log in self._logs])
@@ -128,7 +136,13 @@ class Recording:
             max((one.last_time for one in each if one.last_time is not None), default=None),
             sum(one.lost for one in each),
             tuple(damage for one in each for damage in one.damage),
+            sum(one.gaps for one in each),
+            max((one.newest_gap for one in each if one.newest_gap), key=lambda gap: gap.first, default=None),
         )
+
+    def gaps(self) -> list[Gap]:
+        """As `Log.gaps`."""
+        return sorted((gap for log in self._logs for gap in log.gaps()), key=lambda gap: gap.first)
 
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
         """As `Log.extents`, in the order of their ends."""
@@ -140,34 +154,39 @@ class Recording:
 
 
 def merged(
-    readings: Iterable[Iterator[NumberedRows | Missing]],
-) -> Generator[NumberedRows | Missing, None, None]:
+    readings: Iterable[Iterator[NumberedRows | Gap]],
+) -> Generator[NumberedRows | Gap, None, None]:
     """Yield the rows of several readings in the order of their numbers, and what is missing from all of them."""
     cursor: int | None = None
-    known: list[Missing] = []
+    before: datetime | None = None
+    known: list[Gap] = []
     for item in heapq.merge(*readings, key=lambda item: item.first):
-        if isinstance(item, Missing):
+        if isinstance(item, Gap):
             known.append(item)
             continue
         yield from _missing(known, cursor, item.first)
-        cursor = item.last + 1
+        # A server that has recorded the device again knows only when it did so last.
+        for gap in known:
+            if before is not None and gap.rows is None and gap.first == item.first:
+                yield replace(gap, from_time=max(before, gap.from_time or before))
+        cursor, before = item.last + 1, item.batch.column(TIME_COLUMN)[-1].as_py()
         known = [each for each in known if each.last >= cursor]
         yield item
     yield from _missing(known, cursor, max((each.last + 1 for each in known), default=0))
 
 
-def _missing(known: list[Missing], cursor: int | None, end: int) -> Iterator[Missing]:
+def _missing(known: list[Gap], cursor: int | None, end: int) -> Iterator[Gap]:
     """Yield what is known to be missing from `cursor` on, or from the beginning, and below `end`."""
     parts = [(max(each.first, cursor or 0), min(each.last + 1, end), each) for each in known]
     parts = [each for each in parts if each[0] < each[1]]
     ends = sorted({place for begin, stop, _ in parts for place in (begin, stop)})
-    found: list[Missing] = []
+    found: list[Gap] = []
     for begin, stop in zip(ends, ends[1:], strict=False):
         reasons = [each for first, last, each in parts if first <= begin and stop <= last]
         if not reasons:
             continue
-        why = min(reasons, key=lambda each: REASONS.index(each.reason))
-        if found and found[-1].last + 1 == begin and (found[-1].reason, found[-1].where) == (why.reason, why.where):
+        why = min(reasons, key=lambda each: REASONS.index(Why(each.why)))
+        if found and found[-1].last + 1 == begin and (found[-1].why, found[-1].detail) == (why.why, why.detail):
             begin = found.pop().first
-        found.append(Missing(begin, stop - 1, why.reason, why.where))
+        found.append(replace(why, first=begin, last=stop - 1))
     yield from found

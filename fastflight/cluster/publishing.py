@@ -27,7 +27,8 @@ from fastflight.cluster.recording_stream import RecordingStream
 from fastflight.cluster.shipment import Run, Shipment, encode
 from fastflight.concurrency import off_loop
 from fastflight.errors import FastFlightError
-from fastflight.log import Extent, Log, Missing, Range, Store
+from fastflight.gap import Gap, Why, moment
+from fastflight.log import Extent, Log, Range, Store
 from fastflight.log.bodies import BodyCodec
 from fastflight.log.writer import Append, Item
 
@@ -194,8 +195,9 @@ class Publisher:
             position, end = ends.get(name, self._handed.get(name, 0)), rows.first + rows.rows
             if not (each.holes[0].first if each.holes else rows.first) <= position < end:
                 continue
-            paused_until = max((hole.last + 1 for hole in each.holes if hole.reason == "not recorded"), default=0)
-            run = Run(name, rows.first, rows.rows, rows.content, paused_until)
+            paused_until = max((hole.last + 1 for hole in each.holes if hole.why == Why.UNUSED), default=0)
+            gaps = [Gap(*hole[:3], "", *map(moment, hole[3:])) for hole in each.holes if hole.why != Why.UNUSED]
+            run = Run(name, rows.first, rows.rows, rows.content, paused_until, gaps[0] if gaps else None)
             if position > rows.first:
                 run = run.part(position - rows.first, end - position)
             found.add(each.log.codec, run)
@@ -231,13 +233,16 @@ def _new_rows(source: Log, position: int) -> Iterator[Run]:
     """Yield the rows of a log in the buffer from a number on."""
     # A recording that begins here has not lost what this server deleted before.
     paused_until = source.statistics().first_seq if not position else 0
+    gap: Gap | None = None
     with closing(source.read(Range(from_seq=position))) as items:
         for item in items:
-            if not isinstance(item, Missing):
-                yield Run(source.name, item.first, item.batch.num_rows, item.batch, paused_until)
-                position = item.last + 1
-            elif item.reason == "not recorded" and item.first <= max(position, paused_until):
+            if not isinstance(item, Gap):
+                yield Run(source.name, item.first, item.batch.num_rows, item.batch, paused_until, gap)
+                position, gap = item.last + 1, None
+            elif item.why == Why.UNUSED and item.first <= max(position, paused_until):
                 paused_until = item.last + 1
+            elif item.why != Why.UNUSED and (item.rows is None or item.last >= paused_until):
+                gap = item
 
 
 def messages_of(shipment: Shipment) -> Iterator[tuple[bytes, Sequence[Run]]]:

@@ -15,6 +15,7 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
+from fastflight.gap import Gap
 from fastflight.log.bodies import arrays_of
 from fastflight.log.values import Columns
 
@@ -30,8 +31,8 @@ FEW_ROWS = 16
 class Run(NamedTuple):
     """`length` rows of one device, whose numbers follow each other from `first` on.
 
-    The numbers before them, since the device's earlier rows, are missing: those below `paused_until` were not to be
-    recorded, and the others were lost.
+    The numbers before them, since the device's earlier rows, are missing: those below `paused_until` are unused, and
+    the others were lost. `gap` says what is missing before them.
     """
 
     device: str
@@ -39,6 +40,7 @@ class Run(NamedTuple):
     length: int
     rows: pa.RecordBatch | Columns
     paused_until: int = 0
+    gap: Gap | None = None
 
     @property
     def next(self) -> int:
@@ -51,7 +53,8 @@ class Run(NamedTuple):
             rows = self.rows.slice(start, count)
         else:
             rows = [column[start : start + count] for column in self.rows]
-        return Run(self.device, self.first + start, count, rows, 0 if start else self.paused_until)
+        before = () if start else (self.paused_until, self.gap)
+        return Run(self.device, self.first + start, count, rows, *before)
 
 
 class Shipment(NamedTuple):
@@ -75,7 +78,8 @@ def encode(shipment: Shipment) -> bytes:
     with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSED) as writer:
         writer.write_table(table)
     pauses = {at: run.paused_until for at, run in enumerate(runs) if run.paused_until}
-    said = json.dumps({"server": server, "pauses": pauses}).encode()
+    gaps = {at: run.gap.details() for at, run in enumerate(runs) if run.gap is not None}
+    said = json.dumps({"server": server, "pauses": pauses, "gaps": gaps}).encode()
     content: bytes = said + sink.getvalue().to_pybytes()
     return _HEADER.pack(MAGIC, crc32(content), len(said)) + content
 
@@ -91,14 +95,15 @@ def decode(message: bytes) -> Shipment | None:
     try:
         said = json.loads(content[:length])
         server, pauses = str(said["server"]), {int(at): int(until) for at, until in said["pauses"].items()}
+        gaps = {int(at): Gap.of(each) for at, each in said["gaps"].items()}
         batch = pa.ipc.open_stream(pa.py_buffer(content)[length:]).read_next_batch()
         rows = batch.select([name for name in batch.schema.names if name not in (DEVICE.name, SEQ.name)])
-        return Shipment(server, rows.schema, _runs(batch, rows, pauses))
+        return Shipment(server, rows.schema, _runs(batch, rows, pauses, gaps))
     except (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, StopIteration):
         return None  # its sender has another version, or is not a server
 
 
-def _runs(batch: pa.RecordBatch, rows: pa.RecordBatch, pauses: dict[int, int]) -> list[Run]:
+def _runs(batch: pa.RecordBatch, rows: pa.RecordBatch, pauses: dict[int, int], gaps: dict[int, Gap]) -> list[Run]:
     devices, numbers = batch.column(DEVICE.name), batch.column(SEQ.name).to_numpy()
     codes, names = devices.indices.to_numpy(), devices.dictionary.to_pylist()
     begins = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist()]
@@ -106,9 +111,10 @@ def _runs(batch: pa.RecordBatch, rows: pa.RecordBatch, pauses: dict[int, int]) -
     whole = Run("", 0, len(codes), content)
     return [
         whole.part(begin, end - begin)._replace(
-            device=names[codes[begin]], first=int(numbers[begin]), paused_until=pauses.get(int(codes[begin]), 0)
+            device=names[at], first=int(numbers[begin]), paused_until=pauses.get(at, 0), gap=gaps.get(at)
         )
         for begin, end in zip(begins, [*begins[1:], len(codes)], strict=True)
+        for at in (int(codes[begin]),)
         if end > begin
     ]
 

@@ -3,11 +3,11 @@
     with Store(folder) as store:
         log = store.open("weather", schema)          # the schema has a column `time`: timestamp[us, UTC]
         log.append(batch).result()                   # returns when the rows are durable
-        for item in log.read(Range(from_seq=100)):   # NumberedRows, and Missing where rows are absent
+        for item in log.read(Range(from_seq=100)):   # NumberedRows, and Gap where rows are absent
 
 A store holds logs by name. A log holds rows of one schema, numbered from 0 in the order of appending; a batch of n
 rows takes n numbers. Each number is used once. Rows that were lost before the append, deleted by a trim, or damaged on
-the disk leave a hole, which reading reports as `Missing`. Every row has a time (the column `time`, us UTC); times need
+the disk leave a hole, which reading reports as `Gap`. Every row has a time (the column `time`, us UTC); times need
 not ascend.
 
 `append` returns a `Ticket` at once. The rows are durable when the ticket is done, and not before. On an event loop,
@@ -15,6 +15,7 @@ not ascend.
 writes it.
 """
 
+from fastflight.gap import Gap
 from fastflight.log.compaction import compact
 from fastflight.log.retention import Retention
 from fastflight.log.store import Log, Store
@@ -27,7 +28,6 @@ from fastflight.log.values import (
     Columns,
     Extent,
     LogStatistics,
-    Missing,
     NumberedRows,
     Range,
     StoreStatistics,
@@ -38,10 +38,10 @@ __all__ = [
     "Appended",
     "Columns",
     "Extent",
+    "Gap",
     "Log",
     "LogReader",
     "LogStatistics",
-    "Missing",
     "NumberedRows",
     "Range",
     "Retention",

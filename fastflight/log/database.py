@@ -4,7 +4,7 @@
     logs      a log: its name, its schema, the first number that is not trimmed, and a lower limit of the next one
     bodies    rows: an Arrow record batch in `data`, or a Parquet file; the crc32 of its bytes
     batches   a run of rows of one log without a hole, and where they are in a body
-    gaps      numbers of a log that have no rows, and why
+    gaps      what a log lacks: the numbers without rows (none if `last` is before `first`), why, and the times
 
 A body has columns for the log and the number of each row, so a reader finds out if a batch names the wrong place. `log`
 of a body is null if it has the rows of many logs: what all of them appended in one commit. `ordinal` is the order in
@@ -25,16 +25,17 @@ from zlib import crc32
 
 import pyarrow as pa
 
+from fastflight.gap import Gap, moment
 from fastflight.log.disk import DATABASE, LocalDisk
 from fastflight.log.values import BEGINNING, END_OF_TIME, Extent, LogStatistics, Range
 
 # Another number means another layout of the tables.
-VERSION = 1
+VERSION = 2
 TABLES = """
 create table schemas (id integer primary key, message blob not null);
 create table logs (
     id integer primary key, name text not null unique, schema integer not null, first integer not null,
-    next integer not null
+    next integer not null, complete_to integer, ended text not null default 'server down'
 );
 create table bodies (
     id integer primary key autoincrement, schema integer not null, log integer, ordinal integer not null,
@@ -48,7 +49,10 @@ create table batches (
     seal integer not null
 );
 create index batches_by_log on batches (log, first);
-create table gaps (log integer not null, first integer not null, last integer not null, reason text not null);
+create table gaps (
+    log integer not null, first integer not null, last integer not null, why text not null, from_time integer,
+    to_time integer
+);
 create index gaps_by_log on gaps (log, first);
 """
 # SQLite moves its log of changes into the tables when it has so many pages of 4 KiB.
@@ -60,14 +64,14 @@ _ENTRIES = """
 select first, rows, first_time, last_time, body, at, bytes, seal, '' from batches where log = :log and first < :high
     and first >= coalesce((select max(first) from batches where log = :log and first <= :low), :low)
 union all
-select first, last + 1 - first, 0, 0, 0, 0, 0, 0, reason from gaps where log = :log and first < :high
+select first, last + 1 - first, from_time, to_time, 0, 0, 0, 0, why from gaps where log = :log and first < :high
     and first >= coalesce((select max(first) from gaps where log = :log and first <= :low), :low)
-order by first limit :limit
+order by 1, 2 limit :limit
 """
 _STATISTICS = """
 select coalesce(sum(min(rows, first + rows - :first)), 0), coalesce(sum(bytes), 0), min(first_time), max(last_time),
     (select coalesce(sum(last + 1 - max(first, :first)), 0) from gaps
-        where log = :log and last >= :first and first < :next and reason = 'not recorded')
+        where log = :log and last >= :first and first < :next and why = 'unused')
 from batches where log = :log and first + rows > :first and first < :next
 """
 _EXTENTS = """
@@ -77,17 +81,32 @@ from batches join bodies on bodies.id = body
 where batches.log = :log and first < :high and first + rows > :low and first_time < :stop and last_time >= :start
 group by case when file is null then 0 else body end order by 1
 """
+# Gaps, newest first, each with the number of all.
+_GAPS = """
+select count(*) over (), first, last, why, '', from_time, to_time from gaps
+where log = :log and last >= :first - 1 and first < :next and why <> 'unused' order by first desc, last desc
+limit :limit
+"""
 _LOGS = """
 select id, name, (select message from schemas where schemas.id = schema), first, max(next,
     coalesce((select first + rows from batches where log = logs.id order by first desc limit 1), 0),
     coalesce((select last + 1 from gaps where log = logs.id order by first desc limit 1), 0))
 from logs
 """
+# To which time a log is complete, and why it does not go on.
+_END = """
+select max(coalesce(complete_to, :low),
+    coalesce((select last_time from batches where log = logs.id order by first desc limit 1), :low)), ended
+from logs where id = :log
+"""
 _SEAL = struct.Struct("<8q")
 
 
 class Entry(NamedTuple):
-    """Numbers of a log that have rows, or none for a `reason`. `at` is the first row in the body."""
+    """Numbers of a log that have rows, or what is missing and `why`. `at` is the first row in the body.
+
+    The times of what is missing are None if they are not known.
+    """
 
     first: int
     rows: int
@@ -97,7 +116,7 @@ class Entry(NamedTuple):
     at: int = 0
     bytes: int = 0
     seal: int = 0
-    reason: str = ""
+    why: str = ""
 
     @property
     def end(self) -> int:
@@ -189,7 +208,9 @@ class Database:
             asked = {"log": log, "low": low, "high": high, "limit": PAGE}
             entries = [Entry(*each) for each in connection.execute(_ENTRIES, asked).fetchall()]
             connection.execute("commit")
-        found = [each for each in entries if each.end > low and (each.reason or each.seal == seal(log, each))]
+        found = [
+            each for each in entries if each.end >= low + bool(each.rows) and (each.why or each.seal == seal(log, each))
+        ]
         return row[0] if row is not None else 0, found
 
     def body(self, number: int) -> Body | None:
@@ -210,11 +231,27 @@ class Database:
         """
         places = tuple(place for (its_log, _), place in list(damaged.items()) if its_log == log)
         with self.reading() as connection:
-            values = connection.execute(_STATISTICS, {"log": log, "first": first, "next": following}).fetchone()
-        rows, size, first_time, last_time, paused = values
-        return LogStatistics(
-            rows, size, first, following, first_time, last_time, following - first - rows - paused, places
-        )
+            asked = {"log": log, "first": first, "next": following}
+            values = connection.execute(_STATISTICS, asked).fetchone()
+            gaps, *newest = connection.execute(_GAPS, {**asked, "limit": 1}).fetchone() or (0,)
+        rows, size, first_time, last_time, unused = values
+        lost, gap = following - first - rows - unused, _gap(*newest) if newest else None
+        return LogStatistics(rows, size, first, following, first_time, last_time, lost, places, gaps, gap)
+
+    def gaps(self, log: int, first: int, following: int) -> list[Gap]:
+        """Return the gaps of a log that are stored, in the order of their numbers."""
+        with self.reading() as connection:
+            asked = {"log": log, "first": first, "next": following, "limit": -1}
+            return [_gap(*each[1:]) for each in connection.execute(_GAPS, asked).fetchall()[::-1]]
+
+    def end(self, log: int) -> tuple[int | None, str]:
+        """Return the time (us UTC) to which a log is known to be complete, and why it does not go on.
+
+        The time is None if nothing of the log is stored.
+        """
+        with self.reading() as connection:
+            row = connection.execute(_END, {"log": log, "low": BEGINNING}).fetchone()
+        return (None, "") if row is None or row[0] == BEGINNING else row
 
     def totals(self) -> tuple[int, int, int]:
         """Return the number of rows, the bytes and the number of files of all logs."""
@@ -233,6 +270,10 @@ class Database:
         with self.reading() as connection:
             asked = {"log": log, "low": low, "high": high, "start": start, "stop": stop}
             return [Extent(*row) for row in connection.execute(_EXTENTS, asked).fetchall()]
+
+
+def _gap(first: int, last: int, why: str, detail: str, start: int | None, stop: int | None) -> Gap:
+    return Gap(first, last, why, detail, moment(start), moment(stop))
 
 
 def prepare(connection: sqlite3.Connection) -> None:

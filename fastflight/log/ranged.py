@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fastflight.gap import Gap, Why, moment
 from fastflight.log.content import TIME_COLUMN
-from fastflight.log.values import BEGINNING, END_OF_TIME, Missing, NumberedRows, Range, Reason
+from fastflight.log.values import BEGINNING, END_OF_TIME, NumberedRows, Range
 
 
 class RangeItems:
@@ -24,7 +25,7 @@ class RangeItems:
         self._from = BEGINNING if wanted.from_time is None else wanted.from_time
         self._until = END_OF_TIME if wanted.until_time is None else wanted.until_time
         # With a time range, only holes next to rows in the range are reported. These wait for such a row.
-        self._holes: list[Missing] = []
+        self._holes: list[Gap] = []
         self._timed = wanted.from_time is not None or wanted.until_time is not None
         self._inside = not self._timed
 
@@ -32,20 +33,29 @@ class RangeItems:
         """Return whether rows of these times may be in the time range."""
         return not self._timed or (first_time < self._until and last_time >= self._from)
 
-    def hole(self, last: int, reason: Reason, where: str = "") -> Iterator[Missing]:
-        """Report the numbers from the cursor to `last` as missing."""
-        hole = Missing(self.cursor, last, reason, where)
+    def hole(
+        self, last: int, why: str, detail: str = "", start: int | None = None, stop: int | None = None
+    ) -> Iterator[Gap]:
+        """Report the numbers from the cursor to `last` as missing, between the times `start` and `stop` if known.
+
+        A gap may have no numbers: then `last` is before the cursor.
+        """
+        hole = Gap(self.cursor, last, why, detail, moment(start), moment(stop))
         self.cursor = last + 1
-        if self._inside:
+        if self._timed and start is not None and stop is not None:
+            if self.overlap(start, stop):
+                yield from self._flush()
+                yield hole
+        elif self._inside:
             yield hole
         else:
             self._holes.append(hole)
 
-    def damaged(self, last: int, where: str) -> Iterator[Missing]:
+    def damaged(self, last: int, where: str, start: int | None = None, stop: int | None = None) -> Iterator[Gap]:
         """Report the numbers from the cursor to `last` as damaged. They may have been in the time range."""
         self._inside = True
         yield from self._flush()
-        yield from self.hole(last, "damaged", where)
+        yield from self.hole(last, Why.DAMAGED, where, start, stop)
 
     def skip(self, end: int) -> None:
         """Move the cursor to `end`, over rows that are not in the time range."""
@@ -53,7 +63,7 @@ class RangeItems:
         self._inside = False
         self.cursor = max(self.cursor, end)
 
-    def rows(self, batch: pa.RecordBatch, first_time: int, last_time: int) -> Iterator[NumberedRows | Missing]:
+    def rows(self, batch: pa.RecordBatch, first_time: int, last_time: int) -> Iterator[NumberedRows | Gap]:
         """Yield the rows of `batch` that are in the time range, in runs. `batch` starts at the cursor."""
         first, self.cursor = self.cursor, self.cursor + batch.num_rows
         if first_time >= self._from and last_time < self._until:
@@ -76,12 +86,12 @@ class RangeItems:
                 yield NumberedRows(first + at, batch.slice(at, end - at))
             at = end
 
-    def inside(self, end: int) -> Iterator[Missing]:
+    def inside(self, end: int) -> Iterator[Gap]:
         """Move the cursor to `end`, over rows of which some may be in the time range. Report the holes before them."""
         self.cursor = end
         self._inside = True
         yield from self._flush()
 
-    def _flush(self) -> Iterator[Missing]:
+    def _flush(self) -> Iterator[Gap]:
         yield from self._holes
         self._holes.clear()

@@ -16,11 +16,12 @@ from typing import NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
+from fastflight.gap import Gap, Why
 from fastflight.log.bodies import BodyCodec, joined
 from fastflight.log.database import Database, Entry
 from fastflight.log.disk import failure
 from fastflight.log.ranged import RangeItems
-from fastflight.log.values import Missing, NumberedRows, Range, Reason
+from fastflight.log.values import NumberedRows, Range
 
 T = TypeVar("T")
 
@@ -122,11 +123,13 @@ class LogReading:
         self._items = RangeItems(wanted)
         # The number at which a body was gone. If one is gone there again, it is damaged.
         self._gone_at = -1
+        # The number before which a gap without numbers was reported last. There is one at most before each number.
+        self._told = -1
         # Rows from the cursor on that are to be yielded together, and their earliest and latest times.
         self._waiting: list[pa.RecordBatch] = []
         self._times: list[int] = []
 
-    def run(self) -> Generator[NumberedRows | Missing, None, None]:
+    def run(self) -> Generator[NumberedRows | Gap, None, None]:
         items, database = self._items, self._source.content.database
         bounds = mapped(lambda: self._source.bounds(self._log, self._name))
         stop = bounds.next if self._wanted.until_seq is None else min(bounds.next, self._wanted.until_seq + 1)
@@ -136,7 +139,7 @@ class LogReading:
             first, entries = mapped(lambda: database.entries(self._log, items.cursor, stop))
             if items.cursor < (first := min(max(first, bounds.first), stop)):
                 if begun:
-                    yield from items.hole(first - 1, "trimmed")
+                    yield from items.hole(first - 1, Why.CLEARED)
                 items.cursor = first
             elif not entries:
                 yield from items.damaged(stop - 1, "")
@@ -145,26 +148,27 @@ class LogReading:
                     yield from self._page(entries, stop)
             begun = True
 
-    def _page(self, entries: Sequence[Entry], stop: int) -> Iterator[NumberedRows | Missing]:
+    def _page(self, entries: Sequence[Entry], stop: int) -> Iterator[NumberedRows | Gap]:
         items = self._items
         for entry in entries:
-            if entry.end <= self._at:
-                continue  # of damaged tables
-            is_wanted = not entry.reason and items.overlap(entry.first_time, entry.last_time)
+            if entry.end < self._at + bool(entry.rows) or (not entry.rows and entry.first == self._told):
+                continue  # reported already, or of damaged tables
+            is_wanted = not entry.why and items.overlap(entry.first_time, entry.last_time)
             if not is_wanted or entry.first > self._at:
                 yield from self._flush()
             if entry.first > self._at:
                 yield from items.damaged(entry.first - 1, "")
             first, end = max(self._at, entry.first), min(entry.end, stop)
-            if entry.reason:
-                yield from items.hole(end - 1, _reason(entry.reason))
+            if entry.why:
+                self._told = self._told if entry.rows else first
+                yield from items.hole(end - 1, entry.why, "", entry.first_time, entry.last_time)
             elif not is_wanted:
                 items.skip(end)
             elif (rows := (yield from self._rows(entry))) is None:
                 yield from self._flush()
                 content = self._source.content
                 place = content.damaged[self._log, entry.body] = content.place(entry.body)
-                yield from items.damaged(end - 1, place)
+                yield from items.damaged(end - 1, place, entry.first_time, entry.last_time)
             else:
                 self._waiting.append(rows.slice(first - entry.first, end - first))
                 self._times += entry[2:4]
@@ -175,14 +179,14 @@ class LogReading:
         """The number after the rows that wait."""
         return self._items.cursor + sum(int(each.num_rows) for each in self._waiting)
 
-    def _flush(self) -> Iterator[NumberedRows | Missing]:
+    def _flush(self) -> Iterator[NumberedRows | Gap]:
         """Yield the rows that wait as one batch: boards that print little have a row in each entry."""
         if self._waiting:
             waiting, times = self._waiting, self._times
             self._waiting, self._times = [], []
             yield from self._items.rows(joined(waiting, self._codec.schema), min(times), max(times))
 
-    def _rows(self, entry: Entry) -> Generator[NumberedRows | Missing, None, pa.RecordBatch | None]:
+    def _rows(self, entry: Entry) -> Generator[NumberedRows | Gap, None, pa.RecordBatch | None]:
         """Return the rows of an entry; None if they are damaged. Raises `Gone`, after the rows that wait."""
         try:
             body = mapped(lambda: self._source.content.body(entry.body, self._codec))
@@ -196,7 +200,3 @@ class LogReading:
             return None
         log = self._log if body.schema.field(0).type == pa.int32() else self._name
         return self._codec.rows(body, log, entry.at, entry.first, entry.rows)
-
-
-def _reason(text: str) -> Reason:
-    return "not recorded" if text == "not recorded" else "never written"

@@ -21,6 +21,7 @@ from types import TracebackType
 import pyarrow as pa
 
 from fastflight.errors import DataError, RequestError, SequenceConflict, UnknownName, nearest
+from fastflight.gap import Gap, Why, microseconds
 from fastflight.log.bodies import BodyCodec, NewRows
 from fastflight.log.compaction import NewBody
 from fastflight.log.content import MAX_BODY_BYTES, MAX_NAME_BYTES, Codec
@@ -38,6 +39,7 @@ from fastflight.log.writer import Append, Hole, Item, Trim, Writer, put_body, pu
 
 # By default an append waits at most this long for a sync. A power cut can cost the rows of this time.
 SYNC_MS = 100.0
+MARK_END = "update logs set complete_to = coalesce(max(complete_to, ?1), complete_to, ?1), ended = ?2 where id = ?3"
 # Bodies that one transaction deletes.
 DELETED_AT_ONCE = 64
 
@@ -70,19 +72,21 @@ class Log(LogReader):
         expected: int | None = None,
         first: int | None = None,
         paused_until: int = 0,
+        gap: Gap | None = None,
     ) -> Ticket:
         """Append `rows`, and return a ticket. Waits only while too much data already waits for the disk.
 
         `expected` is the number that the caller takes for `next_seq`. `first` is the number of the first row, if it
-        is larger than `next_seq`: the numbers left out are reported as "never written", and count as lost. Those of
-        them below `paused_until` are reported as "not recorded", and do not count as lost.
+        is larger than `next_seq`: the numbers left out are missing, and count as lost. Those of them below
+        `paused_until` are unused, which is no gap. `gap` says why rows are missing before these, and between which
+        times, also if no number is left out; its numbers are not looked at.
 
         Raises `SequenceConflict`, and appends nothing, if `expected` is not `next_seq` or `first` is below it, and
         `DataError` for a batch that does not fit the log. The values of columns are not looked at, but for their times.
         """
         new = self._measured(rows)
         while True:
-            ticket = self._store.queue_append(self, *new, expected, first, paused_until)
+            ticket = self._store.queue_append(self, *new, expected, first, paused_until, gap)
             if isinstance(ticket, Ticket):
                 return ticket
             ticket.wait(None)
@@ -94,11 +98,12 @@ class Log(LogReader):
         expected: int | None = None,
         first: int | None = None,
         paused_until: int = 0,
+        gap: Gap | None = None,
     ) -> Ticket:
         """As `append`, on an event loop, which goes on while this waits."""
         new = self._measured(rows)
         while True:
-            ticket = self._store.queue_append(self, *new, expected, first, paused_until)
+            ticket = self._store.queue_append(self, *new, expected, first, paused_until, gap)
             if isinstance(ticket, Ticket):
                 return ticket
             await ticket.await_end()
@@ -283,6 +288,7 @@ class Store:
         expected: int | None,
         first: int | None,
         paused_until: int,
+        gap: Gap | None,
     ) -> Ticket | Commit:
         """Assign numbers to an append, queue it, and return its ticket.
 
@@ -300,11 +306,14 @@ class Store:
             last = start + rows - 1
             if last >= MAX_SEQ:
                 raise RequestError(f"numbers go up to {MAX_SEQ}", where=log.name)
-            holes: Sequence[Hole] = ()
-            if start > end:
-                pause_end = min(max(end, paused_until), start)
-                between = Hole(end, pause_end - 1, "not recorded"), Hole(pause_end, start - 1, "never written")
-                holes = [hole for hole in between if hole.last >= hole.first]
+            holes: list[Hole] = []
+            used = min(max(end, paused_until), start)
+            if used > end:
+                holes.append(Hole(end, used - 1, Why.UNUSED))
+            if gap is not None:
+                holes.append(Hole(used, start - 1, gap.why, microseconds(gap.from_time), microseconds(gap.to_time)))
+            elif start > used:
+                holes.append(Hole(used, start - 1, Why.NOT_READ))
             log.assigned_end = last + 1
             append = Append(log, NewRows(log.id, start, rows, content), times, size, holes)
             return Ticket(start, last, self._writer.put(append))
@@ -403,6 +412,14 @@ class Store:
                     self.disk.remove(name)
             raise
         return made
+
+    def mark_end(self, ends: Mapping[int, int | None], why: str) -> None:
+        """Store to which times (us UTC) logs, by number, are complete, and why they would not go on after that.
+
+        With None, the time that is stored stays.
+        """
+        rows = [(time, why, log) for log, time in ends.items()]
+        self._writer.call(lambda connection: connection.executemany(MARK_END, rows))
 
     def name_of(self, log: int) -> str:
         """Return the name of the log with this number."""

@@ -13,13 +13,14 @@ from typing import Protocol
 import pyarrow as pa
 
 from fastflight.errors import UnknownName, nearest
+from fastflight.gap import Gap
 from fastflight.log.bodies import BodyCodec
 from fastflight.log.content import Codec
 from fastflight.log.database import Database, Entry, read_schema
 from fastflight.log.disk import DATABASE, LocalDisk
 from fastflight.log.reading import Bounds, Content, Gone, LogReading, Source, mapped
 from fastflight.log.stored import StoredRows, items_of, stored_rows
-from fastflight.log.values import EVERYTHING, Extent, LogStatistics, Missing, NumberedRows, Range
+from fastflight.log.values import EVERYTHING, Extent, LogStatistics, NumberedRows, Range
 
 
 class Holding(Source, Protocol):
@@ -43,7 +44,7 @@ class LogReader:
         """The schema of its batches."""
         return self.codec.schema
 
-    def read(self, wanted: Range = EVERYTHING) -> Generator[NumberedRows | Missing, None, None]:
+    def read(self, wanted: Range = EVERYTHING) -> Generator[NumberedRows | Gap, None, None]:
         """Yield the durable rows in the order of their numbers, up to the end of the log when reading began."""
         return LogReading(self._source, self.id, self.name, self.codec, wanted).run()
 
@@ -54,6 +55,14 @@ class LogReader:
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
         """Return where the rows of a range are stored now, in the order of their numbers."""
         return mapped(lambda: self._database.extents(self.id, *self._bounds(), wanted))
+
+    def gaps(self) -> list[Gap]:
+        """Return the gaps that are stored, in the order of their numbers. Only reading finds damage."""
+        return mapped(lambda: self._database.gaps(self.id, *self._bounds()))
+
+    def end(self) -> tuple[int | None, str]:
+        """Return the time (us UTC) to which the log is known to be complete, and why it did not go on."""
+        return mapped(lambda: self._database.end(self.id))
 
     def stored(self, wanted: Range = EVERYTHING, limit: int | None = None) -> StoredRows:
         """Find the Parquet files with the oldest rows of a range, at most `limit`. Close what this returns."""
@@ -78,9 +87,12 @@ class LogReader:
         return found
 
     def _entries(self, low: int, stop: int) -> Iterator[Entry]:
-        while page := self._database.entries(self.id, low, stop)[1]:
+        told = -1
+        while page := [
+            each for each in self._database.entries(self.id, low, stop)[1] if each.rows or each.first > told
+        ]:
             yield from page
-            low = max(each.end for each in page)
+            low, told = max(each.end for each in page), max(each.first for each in page)
 
     def _is_intact(self, body: int) -> bool:
         try:

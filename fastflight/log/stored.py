@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fastflight.gap import Gap, Why
 from fastflight.log.database import Entry
 from fastflight.log.ranged import RangeItems
-from fastflight.log.values import Missing, Range
+from fastflight.log.values import Range
 
 
 @dataclass(slots=True)
@@ -16,7 +17,8 @@ class StoredRows:
     """What a reading wants of the rows of a log below `end`: those from `first` to `last` in `files`, in order.
 
     The files may have other rows as well. Rows from `end` on must be read from the log itself, unless the files have
-    the `whole` answer. `gaps` and `lost` count the numbers without rows below `end`. The files stay until `close`.
+    the `whole` answer. `gaps` counts the gaps below `end`, `lost` the rows missing in them. The files stay until
+    `close`.
     """
 
     end: int
@@ -51,18 +53,18 @@ def stored_rows(
     found = StoredRows(items.cursor)
     names: dict[Path, None] = {}
     for entry in entries:
-        if not entry.reason and entry.body not in files:
+        if not entry.why and entry.body not in files:
             break
         last = min(entry.end, stop) - 1
-        holes: list[Missing] = []
+        holes: list[Gap] = []
         if entry.first > items.cursor:
             holes += items.hole(entry.first - 1, "damaged")
-        if entry.reason:
-            holes += items.hole(last, "not recorded" if entry.reason == "not recorded" else "never written")
+        if entry.why:
+            holes += items.hole(last, entry.why, "", entry.first_time, entry.last_time)
         elif not items.overlap(entry.first_time, entry.last_time):
             items.skip(last + 1)
         elif not is_intact(entry.body):
-            holes += items.damaged(last, files[entry.body].name)
+            holes += items.damaged(last, files[entry.body].name, entry.first_time, entry.last_time)
         else:
             if found.last < 0:
                 found.first = items.cursor
@@ -72,9 +74,9 @@ def stored_rows(
             found.last = last
             names[files[entry.body]] = None
             holes += items.inside(last + 1)
-        missing = [hole for hole in holes if hole.reason != "not recorded"]
+        missing = [hole for hole in holes if hole.why != Why.UNUSED]
         found.gaps += len(missing)
-        found.lost += sum(hole.last + 1 - hole.first for hole in missing)
+        found.lost += sum(hole.rows or 0 for hole in missing)
         found.end = items.cursor
         if limit == 0:
             break

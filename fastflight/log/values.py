@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
+
+from fastflight.gap import Gap
 
 # Numbers are stored in 64 bits with a sign.
 MAX_SEQ = 2**62
@@ -41,19 +43,6 @@ class NumberedRows:
         return self.first + int(self.batch.num_rows) - 1
 
 
-Reason = Literal["trimmed", "damaged", "never written", "not recorded"]
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """Numbers without rows: `first` to `last`, both included. `where` names the damaged place, if there is one."""
-
-    first: int
-    last: int
-    reason: Reason
-    where: str = ""
-
-
 @dataclass(frozen=True, slots=True)
 class Range:
     """The rows to read: `from_time <= time < until_time` in us UTC, and `from_seq <= number <= until_seq`.
@@ -80,10 +69,13 @@ class LogStatistics:
     next_seq: int
     first_time: int | None
     last_time: int | None
-    # Numbers without a row from `first_seq` on, as far as this is known without reading; pauses are not counted.
+    # Numbers without a row from `first_seq` on, as far as this is known without reading; unused ones are not counted.
     lost: int = 0
     # Damaged places with rows of this log, as far as reading has found them.
     damage: tuple[str, ...] = ()
+    # The number of gaps that are stored, and the newest one.
+    gaps: int = 0
+    newest_gap: Gap | None = None
 
 
 @dataclass(frozen=True, slots=True)

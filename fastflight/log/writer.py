@@ -49,11 +49,13 @@ class LogKey(Protocol):
 
 
 class Hole(NamedTuple):
-    """Numbers without rows: `first` to `last`."""
+    """What is missing before rows: the numbers `first` to `last`, if any, between two times (us UTC) if known."""
 
     first: int
     last: int
-    reason: str
+    why: str
+    from_time: int | None = None
+    to_time: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,10 +295,10 @@ class Writer:
         for log in {item.log.id: item.log for item in items if not item.log.durable_end}.values():
             # A log without rows may be new.
             row = (log.id, log.name, schema_id(connection, log.codec.message), log.first, log.durable_end)
-            connection.execute("insert or ignore into logs values (?, ?, ?, ?, ?)", row)
+            connection.execute("insert or ignore into logs (id, name, schema, first, next) values (?, ?, ?, ?, ?)", row)
         appends = [item for item in items if isinstance(item, Append)]
         holes = [(each.log.id, *hole) for each in appends for hole in each.holes]
-        connection.executemany("insert into gaps values (?, ?, ?, ?)", holes)
+        connection.executemany("insert into gaps values (?, ?, ?, ?, ?, ?)", holes)
         for group in _groups(appends):
             codec = group[0].log.codec
             data = codec.encode(codec.join([each.rows for each in group]))

@@ -16,11 +16,12 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from fastflight.errors import RequestError
+from fastflight.gap import Gap
 from fastflight.service.choices import SessionFormat
 from fastflight.service.requests import DeviceSession
 from fastflight.sources.session_lines import LineSplitter, SessionLine
 from fastflight.sources.session_rows import CUT, TIME, parser_of
-from fastflight.transport.chunk_buffer import Chunk, Gap
+from fastflight.transport.chunk_buffer import Chunk
 
 # Columns that every row has, before those of the format.
 PLACE = [pa.field("seq", pa.uint64()), pa.field("line", pa.uint32()), pa.field("time", TIME)]

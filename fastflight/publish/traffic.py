@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 
 from fastflight.concurrency import off_loop
 from fastflight.device import Device
 from fastflight.errors import RequestError
+from fastflight.gap import Gap, Why
 from fastflight.log import NumberedRows, Range
 from fastflight.publish.rows import Position
-from fastflight.sources.recorded_rows import PAUSED, chunks_of
+from fastflight.sources.recorded_rows import chunks_of
 from fastflight.sources.recorder import RECORDING
 from fastflight.sources.recording import Readable
-from fastflight.transport.chunk_buffer import Chunk, Gap
+from fastflight.transport.chunk_buffer import Chunk
 
 # How much of a recording is read at once.
 READ_BYTES = 256 * 1024
@@ -42,7 +44,7 @@ class Traffic:
         resumed = start is not None and start.seq < now
         self.start = start if start is not None and resumed else Position(now, 0, self._reader.begins_line)
         # What to take from the recording next, and then what to return after it.
-        self._gap = Gap(self.start.seq, now - 1) if resumed else None
+        self._gap = Gap(self.start.seq, now - 1, "") if resumed else None
         self._after: list[Chunk | Gap] = []
         # The first number of this run of the server. Most numbers between two runs are unused.
         self._first = now
@@ -91,13 +93,13 @@ class Traffic:
         items = items or [gap]
         self.lost += sum(self._count_lost(each) for each in items if isinstance(each, Gap))
         end = items[-1].last if isinstance(items[-1], Gap) else items[-1].seq
-        return items, Gap(end + 1, gap.last) if end < gap.last else None
+        return items, replace(gap, first=end + 1) if end < gap.last else None
 
     def _count_lost(self, gap: Gap) -> int:
-        if gap.reason == PAUSED:  # all other missing rows were received, and are lost
+        if gap.why == Why.UNUSED:  # all other missing rows were received, and are lost
             return 0
         # Without a recording nobody knows which numbers an earlier run of the server used.
-        return max(0, gap.last + 1 - (gap.first if gap.reason else max(gap.first, self._first)))
+        return max(0, gap.last + 1 - (gap.first if gap.why else max(gap.first, self._first)))
 
     def _read(self, gap: Gap) -> list[Chunk | Gap]:
         """Return the first `READ_BYTES` of `gap` in the recording; nothing if the recording has not got so far."""
@@ -113,7 +115,7 @@ class Traffic:
                     items += chunks_of(item)
                     size += item.batch.nbytes
                 else:
-                    items.append(Gap(item.first, item.last, item.reason))
+                    items.append(item)
                 if size >= READ_BYTES:
                     break
         return items

@@ -9,14 +9,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from fastflight.device import Device
 from fastflight.errors import RequestError, TransportError
+from fastflight.gap import Gap
 from fastflight.service.requests import DEVICE_GONE, SERVER_DRAINING, DeviceSession
 from fastflight.service.source import Lot, Noted, Summary
-from fastflight.sources.session_rows import SessionRows
+from fastflight.sources.session_rows import SessionRows, line_lost
 from fastflight.tables.bare import empty
-from fastflight.transport.chunk_buffer import Chunk, Gap, TapReader
+from fastflight.transport.chunk_buffer import Chunk, TapReader
 
 LIMIT = "limit reached"
 CLIENT = "client ended"
@@ -103,8 +105,8 @@ class Following:
             ready.append(Noted(empty(self.rows.schema), {"recording": self._recording or STOPPED}))
         if self._outage is not None and self._reader.next_seq >= self._outage[0]:
             # If the reader is past the outage, the traffic has reported it: as a cut, or within a gap.
-            if self._reader.next_seq == self._outage[0] != self.rows.outage_at:
-                ready += self.rows.outage(self._outage[1], self._outage[0])
+            if self._reader.next_seq == self._outage[0] != self.rows.after_gap:
+                ready += self.rows.feed([line_lost(*self._outage, self._tap.lost_ns)])
             self._outage = None
         if self.rows.full or (self._until is not None and self._clock() >= self._until):
             self.ended = LIMIT
@@ -148,7 +150,7 @@ class Following:
             return items
         stop = self._end[1]
         return [
-            item._replace(last=min(item.last, stop - 1)) if isinstance(item, Gap) else item
+            replace(item, last=min(item.last, stop - 1)) if isinstance(item, Gap) else item
             for item in items
             if (item.first if isinstance(item, Gap) else item.seq) < stop
         ]

@@ -19,12 +19,13 @@ from fastflight.concurrency.blocking import Blocking, NonBlocking, finish
 from fastflight.concurrency.gather import AsyncGather, Gather
 from fastflight.concurrency.offload import off_loop
 from fastflight.device import AsyncSession, Device, Inventory
+from fastflight.gap import Gap
 from fastflight.service.requests import Request
 from fastflight.service.source import Acknowledge, AsyncReading, DataSource, Incoming, Reading, Summary
 from fastflight.sources.reading import awaitable, in_thread
 from fastflight.sources.release import areleased, released
 from fastflight.sources.spool import Spool
-from fastflight.transport.chunk_buffer import Chunk, Gap, TapReader
+from fastflight.transport.chunk_buffer import Chunk, TapReader
 
 R = TypeVar("R", bound=Request)
 T = TypeVar("T")

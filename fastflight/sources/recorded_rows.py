@@ -21,13 +21,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.errors import RequestError
-from fastflight.log import Columns, Missing, NumberedRows
+from fastflight.gap import Gap, Why
+from fastflight.log import Columns, NumberedRows
 from fastflight.service.requests import DeviceSession, Recording
 from fastflight.service.source import Lot, Noted, Summary
 from fastflight.sources.session_rows import BATCH_BYTES, BYTES_SCHEMA, DIRECTIONS, TIME, TIME_METADATA, SessionRows
 from fastflight.tables.bare import empty
 from fastflight.tables.schemas import project
-from fastflight.transport.chunk_buffer import Chunk, Gap
+from fastflight.transport.chunk_buffer import Chunk
 from fastflight.transport.tap import REQUEST_CUTS
 
 LOG_SCHEMA = pa.schema(
@@ -39,8 +40,6 @@ LOG_SCHEMA = pa.schema(
     ]
 )
 _DIRECTIONS = pa.array(DIRECTIONS)
-# The reason of missing rows that were never to be recorded.
-PAUSED = "not recorded"
 # Ends the cut of a row that waited in the port before the line was opened. The log holds the time at which it was read.
 WAITED = " (it had waited in the port: when it was sent is not known)"
 # Rows of a recording have no flush time; this keeps `SessionRows` from flushing by its own.
@@ -95,9 +94,7 @@ class _Rows(Protocol):
 
     def missed(self, gap: Gap) -> Lot: ...
 
-    def outage(self, reason: str, seq: int) -> Lot: ...
-
-    def after_request(self, cut: str) -> Lot: ...
+    def end_line(self, cut: str) -> Lot: ...
 
     def finish(self) -> Lot: ...
 
@@ -113,8 +110,8 @@ class Replay:
     def __init__(self, request: Recording) -> None:
         self._rows: _Rows = _ChunkRows(request) if request.format == "bytes" else _Lines(request)
         self._missing: Gap | None = None
-        # Whether any traffic came before: a cut at the very first row is not reported.
-        self._any = bool(request.from_seq)
+        # Whether anything came before: `begin` says whether the very first row begins a line.
+        self._any = False
         # Places that cannot be read, and what the store holds of the range: the number of parts, and their bytes. The
         # caller sets them before it calls `summary`.
         self.damage: list[str] = []
@@ -131,22 +128,20 @@ class Replay:
         if isinstance(self._rows, _Lines):
             self._rows.begin(begins_line)
 
-    def feed(self, item: NumberedRows | Missing) -> Lot:
+    def feed(self, item: NumberedRows | Gap) -> Lot:
         """Take the next item of the log and return the batches that are ready."""
-        if isinstance(item, Missing):
+        if isinstance(item, Gap):
             ready = self._flush()
-            if item.reason != PAUSED:
-                self._missing = Gap(item.first, item.last, item.reason, item.where)
+            if item.why != Why.UNUSED:
+                self._missing = item
                 self._any = True
             return ready
         ready = []
         for first, batch, full_cut in _pieces(item):
             cut = full_cut.removesuffix(WAITED)
             ready += self._flush()
-            if cut in REQUEST_CUTS:
-                ready += self._rows.after_request(cut)
-            elif cut and self._any:
-                ready += self._rows.outage(cut, first)
+            if cut in REQUEST_CUTS or (cut and self._any):
+                ready += self._rows.end_line(cut)
             self._any = True
             ready += self._rows.add(first, batch, waited=cut != full_cut)
             if self.full:
@@ -187,8 +182,7 @@ class _Lines:
         session = DeviceSession(device=request.name, schema_=request.schema_, flush_ms=_PATIENT_MS, **keys)
         self._rows = SessionRows(session)
         self.begin = self._rows.begin
-        self.outage = self._rows.outage
-        self.after_request = self._rows.after_request
+        self.end_line = self._rows.end_line
         self.finish = self._rows.finish
         self.summary = self._rows.summary
 
@@ -226,7 +220,7 @@ class _ChunkRows:
         self._waiting_rows = self._waiting_bytes = 0
         self._row_count = 0
         self._bytes = [0] * len(DIRECTIONS)
-        self._gaps = self._lost = self._outages = 0
+        self._gaps = self._lost = 0
         self._next: int | None = None
 
     @property
@@ -250,16 +244,11 @@ class _ChunkRows:
     def missed(self, gap: Gap) -> Lot:
         ready = self._flush()
         self._gaps += 1
-        self._lost += gap.last - gap.first + 1
+        self._lost += gap.rows or 0
         self._next = gap.last + 1
         return [*ready, Noted(empty(self.schema), {"gap": gap.details()})]
 
-    def outage(self, reason: str, seq: int) -> Lot:
-        ready = self._flush()
-        self._outages += 1
-        return [*ready, Noted(empty(self.schema), {"outage": {"reason": reason, "next_seq": seq}})]
-
-    def after_request(self, cut: str) -> Lot:
+    def end_line(self, cut: str) -> Lot:
         return []
 
     def finish(self) -> Lot:
@@ -271,7 +260,6 @@ class _ChunkRows:
             "next_seq": self._next,
             "gaps": self._gaps,
             "lost": self._lost,
-            "outages": self._outages,
             "rejected": 0,
             "rejected_rows": [],
         }

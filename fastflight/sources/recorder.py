@@ -2,9 +2,12 @@
 
 A recorder listens to its device as a live session with `reconnect` does: it goes on after an outage. It runs as a task
 and needs no thread. It appends the traffic in lots: one per gathering time, or earlier when a quarter of the tap's
-limit is waiting. The numbers in the log are those of the tap, so chunks that the tap dropped before the recorder took
-them are a hole in the log, which reading reports. A line that can wait is read no faster than the recorder takes its
-traffic, as long as the recorder takes any.
+limit is waiting. The numbers in the log are those of the tap. A line that can wait is read no faster than the recorder
+takes its traffic, as long as the recorder takes any.
+
+What is missing before a row is stored with it as a `Gap`: the server was down, the recording was stopped, the line was
+lost, the tap has dropped chunks before the recorder took them, or the disk did not store them. A gap begins at the last
+moment at which everything is known to be stored, and ends when the line is read again.
 
 If the disk fails, live traffic goes on. The recorder tries again, at growing intervals, and takes the lots that were
 not stored from the tap again; what the tap has dropped by then is missing. `Device.recording` holds the state as text,
@@ -17,16 +20,19 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 import structlog
 
 from fastflight.device import Device
-from fastflight.errors import FastFlightError, SequenceConflict
+from fastflight.errors import FastFlightError, SequenceConflict, StorageFull
+from fastflight.gap import Gap, Why, moment
 from fastflight.log import Columns, Log, Ticket
 from fastflight.sources.recorded_rows import log_columns
 from fastflight.sources.session_lines import BEGAN, BEGAN_AT_LINE
-from fastflight.transport.chunk_buffer import KEPT_BYTES, Chunk, Gap
+from fastflight.transport.chunk_buffer import KEPT_BYTES, Chunk
 
 log = structlog.get_logger(__name__)
 
@@ -44,11 +50,23 @@ MAX_PIECE_BYTES = 32 * 1024 * 1024
 RECORDING = "recording"
 
 
+def _time(time_ns: int) -> datetime:
+    return datetime.fromtimestamp(time_ns / 1e9, UTC)
+
+
+def _why(error: FastFlightError) -> Why:
+    return Why.DISK_FULL if isinstance(error, StorageFull) else Why.DISK_FAILED
+
+
 class PendingLot(NamedTuple):
-    """A lot on its way to the disk: the number of its first chunk, and the ticket of its append."""
+    """A lot on its way to the disk: the number of its first chunk, the ticket of its append, what is missing before it,
+    and the time of its last chunk.
+    """
 
     first: int
     ticket: Ticket
+    gap: Gap | None
+    last: datetime
 
 
 class Recorder:
@@ -57,7 +75,8 @@ class Recorder:
     Await `run` on the device's loop. To stop, call `end`, wait until `run` returns, then call `finish`.
     """
 
-    def __init__(self, device: Device, device_log: Log, gather_seconds: float) -> None:
+    def __init__(self, device: Device, device_log: Log, gather_seconds: float, continues: bool = False) -> None:
+        """`continues`: other servers may have recorded the device before, so a new log continues their recording."""
         self.device = device
         # Rows that were stored and tries that failed, since the recorder began.
         self.rows = 0
@@ -71,6 +90,17 @@ class Recorder:
         # Recording was off before this number, so what is missing before it is no loss.
         self._start = self._reader.next_seq
         self._begun = False
+        now = datetime.now(UTC)
+        complete_to, ended = device_log.end()
+        # What is missing before the next row. Its end is None until the line is read again.
+        self._gap: Gap | None = None
+        if continues or complete_to is not None:
+            opened = now if device.is_open else None
+            self._gap = Gap(0, -1, ended or Why.SERVER_DOWN, "", moment(complete_to), opened)
+        # The time of the last row that was appended, and of the last one that was stored.
+        self._appended_to = self._stored_to = now
+        # Why rows are missing if the next ones do not follow the last.
+        self._why = Why.NOT_READ
         # Seconds until the next try; 0 while appends succeed.
         self._retry = 0.0
         self._ending = False
@@ -78,6 +108,11 @@ class Recorder:
         self._loop: asyncio.AbstractEventLoop | None = None
         device.tap.record_by(self._reader)
         self._set_state(RECORDING)
+
+    @property
+    def log_id(self) -> int:
+        """The number of its log."""
+        return self._log.id
 
     @property
     def state(self) -> str:
@@ -108,9 +143,7 @@ class Recorder:
         self._settle(wait=True)
         for chunks in _runs(self._reader.rest()):
             try:
-                ticket = self._log.append(
-                    self._columns(chunks), expected=self._expected, first=chunks[0].seq, paused_until=self._start
-                )
+                ticket = self._log.append(self._columns(chunks), **self._place(chunks[0]))
             except FastFlightError as error:
                 log.warning("the end was not recorded", device=self.device.name, error=str(error))
                 break
@@ -122,9 +155,7 @@ class Recorder:
     async def _store(self, items: Iterable[Chunk | Gap]) -> None:
         for chunks in _runs(items):
             try:
-                ticket = await self._log.aappend(
-                    self._columns(chunks), expected=self._expected, first=chunks[0].seq, paused_until=self._start
-                )
+                ticket = await self._log.aappend(self._columns(chunks), **self._place(chunks[0]))
             except SequenceConflict:
                 # An earlier lot has failed meanwhile. `_settle` reports that, and both are taken from the tap again.
                 self._settle(wait=True)
@@ -143,8 +174,37 @@ class Recorder:
             cuts[chunks[0].seq] = BEGAN_AT_LINE if begins_line else BEGAN
         return log_columns(chunks, cuts)
 
+    def _place(self, chunk: Chunk) -> dict[str, Any]:
+        """Return where rows from `chunk` on are to be appended, and what is missing before them."""
+        return {
+            "expected": self._expected,
+            "first": chunk.seq,
+            "paused_until": self._start,
+            "gap": self._gap_before(chunk),
+        }
+
+    def _gap_before(self, chunk: Chunk) -> Gap | None:
+        gap, first = self._gap, max(self._expected, self._start)
+        if chunk.unread is not None and (gap is not None or self._begun):
+            since, until = chunk.unread
+            start = gap.from_time if gap is not None else _time(since) if since else self._appended_to
+            gap = Gap(first, chunk.seq - 1, gap.why if gap is not None else Why.LINE_LOST, "", start, _time(until))
+        if chunk.seq > first:
+            start, why = (gap.from_time, gap.why) if gap is not None else (self._appended_to, self._why)
+            return Gap(first, chunk.seq - 1, why, "", start, _time(chunk.time_ns))
+        return gap if gap is None or gap.to_time else replace(gap, to_time=_time(chunk.time_ns))
+
+    @property
+    def complete_to(self) -> datetime | None:
+        """The present time if all that has crossed the line is stored; None if that is not known. From any thread."""
+        now, tap = datetime.now(UTC), self.device.tap
+        is_complete = self.device.is_open and tap.is_read and self._gap is None and not self._pending
+        return now if is_complete and tap.next_seq == self._log.durable_end else None
+
     def _appended(self, chunks: list[Chunk], ticket: Ticket) -> None:
-        self._pending.append(PendingLot(chunks[0].seq, ticket))
+        last = _time(chunks[-1].time_ns)
+        self._pending.append(PendingLot(chunks[0].seq, ticket, self._gap_before(chunks[0]), last))
+        self._gap, self._appended_to = None, last
         self._expected = ticket.last + 1
         self._begun = True
 
@@ -156,7 +216,7 @@ class Recorder:
             except FastFlightError as error:
                 self._handle_failure(error)
                 return
-            self._pending.popleft()
+            self._stored_to, self._why = self._pending.popleft().last, Why.NOT_READ
             self.rows += appended.last - appended.first + 1
             if self._retry:
                 self._retry = 0.0
@@ -166,7 +226,8 @@ class Recorder:
 
     def _handle_failure(self, error: FastFlightError) -> None:
         """Drop the pending lots, which were not stored, and prepare the next try."""
-        first = self._pending[0].first
+        first, self._gap = self._pending[0].first, self._pending[0].gap
+        self._appended_to, self._why = self._stored_to, _why(error)
         self._pending.clear()
         self._expected = self._log.next_seq
         self._begun = self.rows > 0
@@ -195,10 +256,11 @@ def _runs(items: Iterable[Chunk | Gap]) -> Iterator[list[Chunk]]:
     """Yield runs of chunks without a gap. A chunk too large for the log is left out, as if the tap had dropped it."""
     run: list[Chunk] = []
     for item in items:
-        if isinstance(item, Chunk) and len(item.data) <= MAX_PIECE_BYTES:
-            run.append(item)
-        elif run:
+        chunk = item if isinstance(item, Chunk) and len(item.data) <= MAX_PIECE_BYTES else None
+        if run and (chunk is None or chunk.unread is not None):
             yield run
             run = []
+        if chunk is not None:
+            run.append(chunk)
     if run:
         yield run

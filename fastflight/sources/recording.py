@@ -19,11 +19,12 @@ import structlog
 
 from fastflight.concurrency import off_loop
 from fastflight.errors import RequestError, TransportError
-from fastflight.log import Extent, LogStatistics, Missing, NumberedRows, Range, Store, StoredRows
+from fastflight.gap import Gap, Why
+from fastflight.log import Extent, LogStatistics, NumberedRows, Range, Store, StoredRows
 from fastflight.service.requests import Recording
 from fastflight.service.source import AsyncReading, DataSource, Estimate, Lot, Noted, Part, Parts, Reading, Takes
 from fastflight.sources.reading import abegin, begin
-from fastflight.sources.recorded_rows import PAUSED, Replay, chunks_of, microseconds
+from fastflight.sources.recorded_rows import Replay, chunks_of, microseconds
 from fastflight.sources.session_lines import LINE_CUTS
 
 log = structlog.get_logger(__name__)
@@ -41,11 +42,13 @@ LOT_ITEMS = 256
 class Readable(Protocol):
     """The reading half of a log."""
 
-    def read(self, wanted: Range = ...) -> Generator[NumberedRows | Missing, None, None]: ...
+    def read(self, wanted: Range = ...) -> Generator[NumberedRows | Gap, None, None]: ...
 
     def statistics(self) -> LogStatistics: ...
 
     def extents(self, wanted: Range = ...) -> list[Extent]: ...
+
+    def gaps(self) -> list[Gap]: ...
 
     def stored(self, wanted: Range = ..., limit: int | None = None) -> StoredRows | None: ...
 
@@ -182,7 +185,7 @@ def range_of(request: Recording) -> Range:
 def _begins_line(log: Readable, range_: Range) -> bool:
     """Return whether the first bytes of a range are known to begin a line: by a cut there, or by what came before."""
     with closing(log.read(range_)) as items:
-        first = next((item for item in items if isinstance(item, NumberedRows) or item.reason != PAUSED), None)
+        first = next((item for item in items if isinstance(item, NumberedRows) or item.why != Why.UNUSED), None)
     if not isinstance(first, NumberedRows):
         return False  # the range is empty, or begins with missing rows
     if cut := next(chunks_of(first)).cut:

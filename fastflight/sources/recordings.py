@@ -15,15 +15,17 @@ import concurrent.futures
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import structlog
 
 from fastflight.device import Device, Inventory
-from fastflight.errors import RequestError, StorageError, TransportError, UnknownName
+from fastflight.errors import FastFlightError, RequestError, StorageError, TransportError, UnknownName
+from fastflight.gap import Why, microseconds, moment
 from fastflight.log import Extent, Log, LogStatistics, Retention, Store
 from fastflight.log.disk import LocalDisk
 from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
@@ -44,6 +46,8 @@ STORE_SYNC_MS = 100.0
 # SPARE_NUMBERS is the least distance, in case the clock was set back.
 NUMBERS_PER_SECOND = 1_000_000
 SPARE_NUMBERS = 65_536
+# How often it is stored that boards which print nothing were recorded until then: a gap begins so much too early.
+BEAT_SECONDS = 5.0
 # Time limit for storing the last lot of a recorder; after it the disk counts as not answering.
 END_SECONDS = 10.0
 # The same for all recorders of a server that ends, and for the store. Service managers kill a process later than that.
@@ -62,9 +66,9 @@ class RecordingStatus:
     `state`: `recording`, `recording failed: ` and the reason, or `kept` while no rows are added (a server of a cluster
     also says `unknown: ` and the reason, if the one that owns the device gives no answer). `lost`: the number of
     chunks that are missing from `first_seq` on; reading reports them as gaps. `failures`: tries that failed since this
-    server began to record. `damage`: damaged places that reading has
-    found since the server began. `waiting`: in a cluster, the rows that
-    this server has recorded and not handed over yet.
+    server began to record. `damage`: damaged places that reading has found since the server began.
+    `gaps`: their number, and `newest_gap`: `Gap.details` of the last. `waiting`: in a cluster, the rows that this
+    server has recorded and not handed over yet.
     """
 
     name: str
@@ -79,6 +83,8 @@ class RecordingStatus:
     failures: int = 0
     damage: tuple[str, ...] = ()
     waiting: int = 0
+    gaps: int = 0
+    newest_gap: dict[str, Any] | None = None
 
 
 def rows_of(extents: Iterable[Extent]) -> int:
@@ -95,11 +101,13 @@ def status_of(name: str, statistics: LogStatistics, recorder: Recorder | None = 
         statistics.bytes,
         statistics.first_seq,
         statistics.next_seq,
-        _utc(statistics.first_time),
-        _utc(statistics.last_time),
+        moment(statistics.first_time),
+        moment(statistics.last_time),
         statistics.lost,
         recorder.failures if recorder is not None else 0,
         statistics.damage,
+        gaps=statistics.gaps,
+        newest_gap=None if statistics.newest_gap is None else statistics.newest_gap.details(),
     )
 
 
@@ -177,6 +185,9 @@ class Recordings:
         if shared is not None:
             shared.take(self.store)
         self._tidy = Tidying(self.store, shared)
+        self._closing = threading.Event()
+        self._beat = threading.Thread(target=self._keep_ends, name="recordings-beat", daemon=True)
+        self._beat.start()
 
     def names(self) -> list[str]:
         """Return the names of all recordings, including those of devices that this server does not have."""
@@ -207,7 +218,9 @@ class Recordings:
                 self._end(name)
             if name not in self._recorders:
                 device_log = self.store.open(name, LOG_SCHEMA)
-                recorder = Recorder(device, device_log, self._gather_seconds)
+                recorder = Recorder(device, device_log, self._gather_seconds, self._shared is not None)
+                if device_log.end()[1] == Why.STOPPED:
+                    self._mark_end({device_log.id: None})
                 self._recorders[name] = _RunningRecorder(recorder, device.shard.submit(recorder.run()))
 
     def stop(self, name: str) -> RecordingStatus:
@@ -271,6 +284,17 @@ class Recordings:
         """Return the status of all recordings."""
         return [self._status(name, self.listed) for name in self.names()]
 
+    def _keep_ends(self) -> None:
+        """Store to which time the recordings are complete, so that a gap is known after a crash."""
+        while not self._closing.wait(BEAT_SECONDS):
+            recorders = [each.recorder for each in list(self._recorders.values())]
+            self._mark_end({each.log_id: microseconds(time) for each in recorders if (time := each.complete_to)})
+
+    def _mark_end(self, ends: Mapping[int, int | None], why: str = Why.SERVER_DOWN) -> None:
+        with contextlib.suppress(FastFlightError):  # the disk is full, or the store is closed
+            if ends:
+                self.store.mark_end(ends, why)
+
     def _end(self, name: str) -> None:
         """End a recorder and forget it, unless the disk does not answer. The caller holds `_changing`."""
         running = self._recorders[name]
@@ -282,8 +306,9 @@ class Recordings:
             self._shared.drain(name)
 
     def _finish(self, running: _RunningRecorder, ended: concurrent.futures.Future[None]) -> None:
-        """Raise what a recorder that has ended has failed with."""
+        """Store that a recorder was stopped, and raise what it has failed with."""
         ended.result()
+        self._mark_end({running.recorder.log_id: microseconds(running.recorder.complete_to)}, Why.STOPPED)
         with contextlib.suppress(concurrent.futures.CancelledError):
             running.running.result()
 
@@ -308,6 +333,8 @@ class Recordings:
             log.error("the disk does not answer: what was recorded last is not stored", folder=str(self.folder))
 
     def _close(self) -> None:
+        self._closing.set()
+        self._beat.join()
         self._tidy.close()
         with self._changing:
             for each in self._recorders.values():
@@ -371,7 +398,3 @@ def first_number(recorded: LogStatistics, now: float) -> int:
     else:
         reached = recorded.next_seq + max(SPARE_NUMBERS, microseconds - recorded.last_time)
     return -(-reached // NUMBERS_PER_SECOND) * NUMBERS_PER_SECOND
-
-
-def _utc(microseconds: int | None) -> datetime | None:
-    return None if microseconds is None else datetime.fromtimestamp(microseconds / 1e6, UTC)

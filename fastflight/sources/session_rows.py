@@ -7,8 +7,7 @@ holds the first byte of the line.
 A line is never joined across a gap. In `lines`, the text before the gap and the text after it, up to the next line end,
 are two rows; in `jsonl` and `csv` both are set aside, since half a number still looks like a number. For the same
 reason these two formats set the first line aside, unless it is known to begin where the reading begins. A note between
-the rows before and after reports the gap: `{"gap": {"first": a, "last": b}}`, with the numbers of the missing chunks,
-both included.
+the rows before and after reports the gap: `{"gap": {...}}`, with `Gap.details`.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from fastflight.errors import RequestError
+from fastflight.gap import Gap, Why, moment
 from fastflight.service.requests import DeviceSession
 from fastflight.service.source import Noted, Summary
 from fastflight.sources.misfits import MisfitNotice
@@ -28,7 +28,7 @@ from fastflight.sources.session_lines import LineSplitter, SessionLine, known_ti
 from fastflight.tables import LineParser, ReadSummary
 from fastflight.tables.bare import empty
 from fastflight.tables.schemas import project
-from fastflight.transport.chunk_buffer import Chunk, Gap
+from fastflight.transport.chunk_buffer import Chunk
 from fastflight.transport.tap import REQUEST_CUTS
 
 # A batch of this size is full: half a message, since its last chunk may be large.
@@ -75,9 +75,8 @@ class SessionRows:
         self._bytes = dict.fromkeys(DIRECTIONS, 0)
         self._gaps = 0
         self._lost = 0
-        self._outages = 0
-        # The number of the first chunk after the last outage that was reported.
-        self._outage_at: int | None = None
+        # The number of the first chunk after the last gap that was reported.
+        self._after_gap: int | None = None
         self._next: int | None = None
         self._read_summary = ReadSummary() if self._parser is None else self._parser.summary
         self._misfits = MisfitNotice(self._read_summary, "seq", clock)
@@ -111,17 +110,15 @@ class SessionRows:
                 self._missed(item, ready)
             else:
                 if item.cut in REQUEST_CUTS:
-                    ready += self.after_request(item.cut)
-                elif item.cut and self._next is not None and self._outage_at != item.seq:
-                    ready += self.outage(item.cut)
+                    ready += self.end_line(item.cut)
+                elif item.unread is not None and self._next is not None and self._after_gap != item.seq:
+                    since, until = item.unread
+                    self._missed(line_lost(item.seq, item.cut, since, until), ready)
                 self._take(item, ready)
         return ready if self.full else ready + self.due()
 
-    def after_request(self, cut: str) -> list[Batch]:
-        """End the unfinished line, because a request had the device.
-
-        `feed` calls this for a chunk with such a cut.
-        """
+    def end_line(self, cut: str) -> list[Batch]:
+        """End the unfinished line, because the next chunk does not continue it."""
         ready: list[Batch] = []
         if self._lines is not None:
             for line in self._lines.end(cut):
@@ -129,25 +126,9 @@ class SessionRows:
         return ready
 
     @property
-    def outage_at(self) -> int | None:
-        """The number of the first chunk after the last outage that was reported."""
-        return self._outage_at
-
-    def outage(self, reason: str, seq: int | None = None) -> list[Batch]:
-        """Report that the line was lost and is opened again: what the device sent meanwhile is unknown.
-
-        `seq`: the number of the next chunk, if it is known before that chunk comes. `feed` calls this for a chunk with
-        a cut.
-        """
-        self._next = self._next if seq is None else seq
-        ready: list[Batch] = []
-        if self._lines is not None:
-            for line in self._lines.end(reason):
-                self._add(line, ready)
-        self._outages += 1
-        self._outage_at = self._next
-        ready += self._flush()
-        return [*ready, Noted(empty(self.schema), {"outage": {"reason": reason, "next_seq": self._next}})]
+    def after_gap(self) -> int | None:
+        """The number of the first chunk after the last gap that was reported."""
+        return self._after_gap
 
     def due(self) -> list[Batch]:
         """Return the rows whose flush time is over, and a note on misfits if one is due."""
@@ -172,7 +153,6 @@ class SessionRows:
             "next_seq": self._next,
             "gaps": self._gaps,
             "lost": self._lost,
-            "outages": self._outages,
             "rejected": 0,
             "rejected_rows": [],
             **{key: value for key, value in self._read_summary.as_dict("seq").items() if key != "rows"},
@@ -185,14 +165,14 @@ class SessionRows:
 
     def _missed(self, gap: Gap, ready: list[Batch]) -> None:
         if self._lines is not None:
-            for line in self._lines.end(CUT):
+            for line in self._lines.end(gap.detail or CUT):
                 self._add(line, ready)
         ready += self._flush()
         self._gap = gap
         self._since = self._clock()
         self._gaps += 1
-        self._lost += gap.last - gap.first + 1
-        self._next = gap.last + 1
+        self._lost += gap.rows or 0
+        self._next = self._after_gap = gap.last + 1
 
     def _take(self, chunk: Chunk, ready: list[Batch]) -> None:
         self._bytes[chunk.direction] += len(chunk.data)
@@ -293,6 +273,12 @@ def schema_of(request: DeviceSession, parser: LineParser | None) -> pa.Schema:
     if request.format == "lines":
         return LINES_SCHEMA
     return BYTES_SCHEMA.append(REQUEST) if request.requests else BYTES_SCHEMA
+
+
+def line_lost(seq: int, reason: str, since_ns: int | None, until_ns: int | None = None) -> Gap:
+    """Return the gap before the chunk `seq`: nothing read the line between two times, in ns since 1970."""
+    times = [None if time_ns is None else moment(time_ns // 1000) for time_ns in (since_ns, until_ns)]
+    return Gap(seq, seq - 1, Why.LINE_LOST, reason, *times)
 
 
 def _line_places(lines: list[SessionLine]) -> list[pa.Array]:

@@ -14,6 +14,8 @@ CATALOG = "server"
 # The schema of the tables about the server itself.
 OWN_SCHEMA = "fastflight"
 RECORDING = "recording"
+# The table of what is missing from the recording.
+GAPS = "gaps"
 # DuckDB's databases, in lower case. It takes `temp.t` for a table of the database, and not of the schema.
 DATABASES = frozenset((CATALOG, "memory", "system", "temp"))
 # In a pattern of SQL: an escaped character, a wildcard, or a character that is special in a glob.
@@ -39,7 +41,7 @@ def shown(path: Iterable[str]) -> str:
 def table_of_path(path: str) -> str:
     """Return the name of a file's table: its path without the leading slash, except for `/recording`."""
     name = path.lstrip("/")
-    return f"/{name}" if name.lower() == RECORDING else name
+    return f"/{name}" if name.lower() in (RECORDING, GAPS) else name
 
 
 def like(name: str, pattern: str) -> bool:

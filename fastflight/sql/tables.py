@@ -34,7 +34,7 @@ from fastflight.sources.file_rows import summary_of
 from fastflight.sources.recorded_rows import WAITED
 from fastflight.sources.recording import Readable
 from fastflight.sql.folder import WorkerFolder
-from fastflight.sql.names import CATALOG, DATABASES, OWN_SCHEMA, RECORDING, like, shown, table_of_path
+from fastflight.sql.names import CATALOG, DATABASES, GAPS, OWN_SCHEMA, RECORDING, like, shown, table_of_path
 from fastflight.tables.summary import combined
 
 TIME = pa.timestamp("us", "UTC")
@@ -54,6 +54,10 @@ OWN_SCHEMAS = {
     ),
     "tables": pa.schema([(name, pa.string()) for name in ("catalog", "schema", "name", "type", "sql_name")]),
 }
+GAPS_SCHEMA = pa.schema(
+    [("from_time", TIME), ("to_time", TIME), ("why", pa.string()), ("first", pa.int64()), ("last", pa.int64())]
+    + [("rows", pa.int64())]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +124,7 @@ class Tables:
             return TableFiles(arrow, {"rows": rows})
         request = self._authority.authorize(identity, self._request(identity, path), "read")
         if isinstance(request, Recording):
-            return self._recording(request, folder, check)
+            return (self._gaps if name.lower() == GAPS else self._recording)(request, folder, check)
         fetching = self._files.fetch(request)
         try:
             while True:
@@ -140,7 +144,7 @@ class Tables:
     def _request(self, identity: Identity, path: Sequence[str]) -> DeviceFile | Recording:
         """Return the request for the rows of a file or a recording."""
         _, schema, name = path
-        if name.lower() == RECORDING:
+        if name.lower() in (RECORDING, GAPS):
             return Recording(name=schema)
         if schema.lower() == OWN_SCHEMA and OWN_SCHEMA not in self._devices(identity):
             raise UnknownName("no such table", where=shown(path), hint=nearest(name, OWN_SCHEMAS))
@@ -164,6 +168,13 @@ class Tables:
         counts = {"gaps": stored.gaps + newest["gaps"], "lost": stored.lost + newest["lost"]}
         parts = {"parts": len(sizes) + newest["stored"]["parts"], "bytes": sum(sizes) + newest["stored"]["bytes"]}
         return TableFiles(arrow, parts | {key: count for key, count in counts.items() if count}, parquet)
+
+    def _gaps(self, request: Recording, folder: WorkerFolder, check: Callable[[], None]) -> TableFiles:
+        """Put what is missing from a recording into the folder."""
+        gaps = self._log_of(request.name).gaps()
+        rows = [{name: getattr(gap, name) for name in GAPS_SCHEMA.names} for gap in gaps]
+        arrow, count = folder.write(GAPS_SCHEMA, pa.Table.from_pylist(rows, GAPS_SCHEMA).to_batches())
+        return TableFiles(arrow, {"rows": count})
 
     def schemas(self, identity: Identity, schema: str | None = None) -> list[str]:
         """Return the names of the schemas that match a pattern of SQL's `like`."""
@@ -192,14 +203,18 @@ class Tables:
         for kind in (DeviceFile, Recording):
             source = self._catalog.source(kind.type)
             for request, _ in source.requests(partial(_takes, listing, kind, schema)):
-                device, name = _name_of(request)
-                if not (_like(device, schema) and _like(name, table) and listing.has(request)):
+                device, *names = _names_of(request)
+                if not (_like(device, schema) and listing.has(request)):
                     continue
-                check()
-                found = TableName(CATALOG, device, name, DATA_TYPE)
-                yield self._with_schema(found, request) if with_schemas else found
+                for name in names:
+                    if _like(name, table):
+                        check()
+                        found = TableName(CATALOG, device, name, DATA_TYPE)
+                        yield self._with_schema(found, request) if with_schemas else found
 
     def _with_schema(self, name: TableName, request: Request) -> TableName:
+        if isinstance(request, Recording) and name.name == GAPS:
+            return replace(name, schema=GAPS_SCHEMA)
         describe = self._catalog.source_of(request).describe
         assert describe is not None
         try:
@@ -274,9 +289,10 @@ def _takes(listing: Listing, kind: type[Request], pattern: str | None, name: str
     return _like(name, pattern) and listing.takes(kind, name)
 
 
-def _name_of(request: Request) -> tuple[str, str]:
+def _names_of(request: Request) -> Sequence[str]:
+    """Return the name of the device, and of the tables that a request has the rows of."""
     if isinstance(request, Recording):
-        return request.name, RECORDING
+        return request.name, RECORDING, GAPS
     assert isinstance(request, DeviceFile)
     return request.device, table_of_path(request.path)
 

@@ -19,6 +19,7 @@ from itertools import islice
 from typing import Literal, NamedTuple
 
 from fastflight.concurrency.loops import runs_here
+from fastflight.gap import Gap
 
 Direction = Literal["rx", "tx"]
 
@@ -43,7 +44,8 @@ class Chunk(NamedTuple):
 
     `cut`: why it does not continue the previous chunk; empty if it does. `request`: it is the traffic of a request.
     `waited`: it was already in the port when the line was opened, so it is not known when the device sent it, and
-    `time_ns` is the time of the read.
+    `time_ns` is the time of the read. `unread`: between which times nothing read the line before it; the first is None
+    if the line had not been opened before.
     """
 
     seq: int
@@ -53,22 +55,7 @@ class Chunk(NamedTuple):
     cut: str = ""
     request: bool = False
     waited: bool = False
-
-
-class Gap(NamedTuple):
-    """Missing chunks, from number `first` to `last`, both included. In a tap, they were dropped before they were taken.
-
-    In a recording, `reason` says why they are missing, and `where` names the place of damage.
-    """
-
-    first: int
-    last: int
-    reason: str = ""
-    where: str = ""
-
-    def details(self) -> dict[str, int | str]:
-        """Return the fields that are not empty, for a message."""
-        return {key: value for key, value in self._asdict().items() if value != ""}
+    unread: tuple[int | None, int] | None = None
 
 
 class ChunkBuffer:

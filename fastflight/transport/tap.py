@@ -36,6 +36,11 @@ class Tap(ChunkBuffer):
         self._clock = clock
         # Why the next chunk does not continue the last one; empty if it continues.
         self._cut = ""
+        # Between which times (ns since 1970) nothing read the line before the next chunk; None if it was read.
+        self._unread: tuple[int | None, int] | None = None
+        # When the line was opened, and the last time at which a line that is lost now was known to work.
+        self._opened_ns = 0
+        self.lost_ns: int | None = None
         # Whether the device's next byte is known to begin a line.
         self._line_begins = False
         # Whether the device's next byte begins a line after a request; None if there was none since the last chunk.
@@ -56,6 +61,9 @@ class Tap(ChunkBuffer):
         """Record that the next chunk does not continue the last one, because the line was not read in between."""
         with self._lock:
             self._cut = reason
+            self._opened_ns = self._clock()
+            self._unread = self.lost_ns if self._unread is None else self._unread[0], self._opened_ns
+            self.lost_ns = None
             self._line_begins = False
             self._after_request = None
             whole = self._held_whole()
@@ -66,6 +74,8 @@ class Tap(ChunkBuffer):
         """Record that the line is lost, and wake the readers."""
         with self._lock:
             self.lost_at = self._next
+            if self.lost_ns is None:
+                self.lost_ns = max(self.heard_ns or 0, self._opened_ns) or None
             whole = self._held_whole()
         if whole is not None:
             whole.mark_lost()
@@ -84,6 +94,11 @@ class Tap(ChunkBuffer):
                 whole.begin_at(self._whole_start)
                 self._whole = weakref.ref(whole)
             return whole
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the line is open, and was read without a pause since the last chunk."""
+        return self._unread is None and self.lost_ns is None
 
     def _held_whole(self) -> Tap | None:
         return None if self._whole is None else self._whole()
@@ -119,11 +134,12 @@ class Tap(ChunkBuffer):
         with self._lock:
             now = self._count(direction, data)
             cut = self._cut or self._request_cut()
+            unread, self._unread = self._unread, None
             self._cut, self._after_request = "", None
             if direction == "rx":
                 self.heard_ns = now
                 self._line_begins = data.endswith(b"\n")
-            waiting = self._append(Chunk(self._next, now, direction, data, cut, request, waited))
+            waiting = self._append(Chunk(self._next, now, direction, data, cut, request, waited, unread))
         wake_all(waiting)
 
     def _request_cut(self) -> str:

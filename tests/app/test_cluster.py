@@ -163,8 +163,8 @@ def follow_a_move(cluster: Cluster, board: str) -> None:
         def read(until_outages: int) -> None:
             more = 5
             for batch, note in session.pieces():
-                if note and "outage" in note:
-                    outages.append((note["outage"]["next_seq"], len(rows)))
+                if note and "gap" in note:
+                    outages.append((note["gap"]["first"], len(rows)))
                 rows.extend(batch.slice(at, 1) for at in range(batch.num_rows))
                 more -= batch.num_rows if len(outages) >= until_outages else 0
                 if more <= 0:

@@ -72,8 +72,8 @@ def recorded(client: FastFlightClient) -> tuple[list[int], int]:
     text, outages = b"", 0
     for batch, note in stream.pieces():
         text += b"".join(batch["data"].to_pylist()) if batch is not None else b""
-        outages += note is not None and "outage" in note
-    assert not stream.gaps
+        outages += note is not None and "gap" in note
+    assert stream.missed == (outages, 0)
     return lines(text), outages
 
 
@@ -97,7 +97,7 @@ def test_a_killed_owner_costs_one_exact_gap_and_no_row_comes_twice(
         servers[first][0].kill()
         while len(parts) == 1 or len(lines(parts[-1])) < LINES:
             batch, note = next(pieces)
-            if note is not None and "outage" in note:
+            if note is not None and "gap" in note:
                 parts.append(b"")
             parts[-1] += b"".join(batch["data"].to_pylist()) if batch is not None else b""
         session.cancel()

@@ -17,6 +17,7 @@ from fastflight.app import followed_session
 from fastflight.app.followed_session import FollowedSession
 from fastflight.app.routes import Routes
 from fastflight.errors import BusyError, FastFlightError, RequestError, Stopped, TransportClosed
+from fastflight.gap import Gap
 from fastflight.service.requests import SERVER_DRAINING, DeviceSession
 from fastflight.service.source import AsyncReading, Lot, Noted
 from fastflight.sources.following import LIMIT
@@ -24,8 +25,8 @@ from fastflight.sources.session_rows import LINES_SCHEMA
 from tests.support.refusals import refused
 
 BROKEN = TransportClosed("the way to the owner broke")
-DRAINING = {"ended": SERVER_DRAINING, "rejected": 1, "rejected_rows": [{"seq": 0, "reason": "no"}], "outages": 0}
-ENDED = {"ended": LIMIT, "rejected": 2, "rejected_rows": [{"seq": 9, "reason": "no"}], "outages": 1, "rows": 3}
+DRAINING = {"ended": SERVER_DRAINING, "rejected": 1, "rejected_rows": [{"seq": 0, "reason": "no"}], "gaps": 0}
+ENDED = {"ended": LIMIT, "rejected": 2, "rejected_rows": [{"seq": 9, "reason": "no"}], "gaps": 1, "rows": 3}
 
 
 @dataclasses.dataclass
@@ -66,7 +67,7 @@ class Owner:
         async def lots() -> AsyncIterator[Lot]:
             for seq in range(begin, part.last + 1):
                 row = pa.record_batch([[seq], [0], [f"line {seq}"]], schema=LINES_SCHEMA).select(names)
-                yield [row] if seq % 2 else [Noted(row, {"gap": {"first": seq, "last": seq}})]
+                yield [row] if seq % 2 else [Noted(row, {"gap": Gap(seq, seq).details()})]
             if isinstance(part.end, FastFlightError):
                 raise part.end
 
@@ -98,7 +99,7 @@ def follow(owner: Owner, **keys: Any) -> Passed:
                 batch, note = (item.batch, item.note) if isinstance(item, Noted) else (item, {})
                 assert batch.schema.names == reading.schema.names
                 passed.rows += batch.to_pylist()
-                passed.outages += [note["outage"]] if "outage" in note else []
+                passed.outages += [note["gap"]] if "gap" in note and note["gap"]["why"] == "server down" else []
         passed.summary = dict(reading.summary())
 
     asyncio.run(scenario())
@@ -110,8 +111,8 @@ def test_no_row_passes_twice_when_the_way_to_the_owner_breaks(columns: tuple[str
     owner = Owner(Part(4, BROKEN), Part(4, BROKEN), Part(7, ENDED))
     passed = follow(owner, columns=columns)
     assert [row["text"] for row in passed.rows] == [f"line {seq}" for seq in range(8)]
-    assert [each["next_seq"] for each in passed.outages] == [5, 5]
-    assert {each["reason"] for each in passed.outages} == {BROKEN.what}
+    assert [each["first"] for each in passed.outages] == [5, 5]
+    assert {each["detail"] for each in passed.outages} == {BROKEN.what}
     assert passed.schema is not None and tuple(passed.schema.names) == (columns or tuple(LINES_SCHEMA.names))
 
 
@@ -119,7 +120,9 @@ def test_it_goes_on_at_the_first_number_of_a_new_owner() -> None:
     owner = Owner(Part(4, DRAINING), Part(1_000_002, ENDED), first=1_000_000)
     passed = follow(owner, since_seq=3)
     assert [row["seq"] for row in passed.rows] == [3, 4, 1_000_000, 1_000_001, 1_000_002]
-    assert passed.outages == [{"reason": "the device moved to another server", "next_seq": 1_000_000}]
+    assert [(each["detail"], each["first"]) for each in passed.outages] == [
+        ("the device moved to another server", 1_000_000)
+    ]
 
 
 def test_an_owner_that_has_not_reached_the_number_yet_is_asked_again() -> None:
@@ -153,7 +156,7 @@ def test_before_its_first_row_it_goes_on_where_it_began_and_not_at_the_first_row
     passed = follow(owner)
     (_, again) = owner.asked
     assert again.since_seq is None and again.since_seconds is not None and again.since_seconds < 60
-    assert [row["seq"] for row in passed.rows] == [7, 8] and passed.outages[0]["next_seq"] is None
+    assert [row["seq"] for row in passed.rows] == [7, 8] and passed.outages[0]["first"] == 0
     owner = Owner(Part(6, BROKEN), Part(8, ENDED))
     assert [row["seq"] for row in follow(owner, since_seq=7).rows] == [7, 8]
 
@@ -167,7 +170,7 @@ def test_limits_count_for_the_whole_session() -> None:
 
 def test_the_trailer_counts_all_parts() -> None:
     summary = follow(Owner(Part(4, DRAINING), Part(6, BROKEN), Part(7, ENDED))).summary
-    assert (summary["ended"], summary["outages"], summary["rejected"]) == (LIMIT, 3, 3)
+    assert (summary["ended"], summary["gaps"], summary["rejected"]) == (LIMIT, 3, 3)
     assert [each["seq"] for each in summary["rejected_rows"]] == [0, 9] and "rows" not in summary
 
 

@@ -26,9 +26,10 @@ from typer.testing import CliRunner
 from fastflight.app.config import RecordingSettings
 from fastflight.app.running import RunningServer
 from fastflight.cli.main import app
+from fastflight.gap import Gap
 from fastflight.log import Store
 from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
-from fastflight.transport.chunk_buffer import Chunk, Gap
+from fastflight.transport.chunk_buffer import Chunk
 from tests.support.servers import serving
 from tests.support.session_oracle import (
     FORMATS,

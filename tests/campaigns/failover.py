@@ -6,7 +6,7 @@ Then the owner gets SIGKILL. Reported are the seconds until another server says 
 client has the next line.
 
 Each line of a board has the time at which the board printed it, by its own clock, at a fixed rate. So the lines that
-are missing can be counted. There must be exactly one `outage` note, at the place where lines are missing, and no line
+are missing can be counted. There must be exactly one `gap` note, at the place where lines are missing, and no line
 may come twice. Ends with exit code 1 if something did not hold, or if a board was away for 6 s or longer.
 """
 
@@ -59,7 +59,7 @@ def fail_over(cluster: DemoCluster, board: str) -> Failover:
         outages, followed = 0, 0.0
         while len(after) < LINES:
             batch, note = next(pieces)
-            outages += note is not None and "outage" in note
+            outages += note is not None and "gap" in note
             (after if outages else before).extend(batch["text"].to_pylist())
             followed = followed or (time.monotonic() - killed if after else 0.0)
         session.cancel()

@@ -29,7 +29,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fastflight.log import Missing, NumberedRows, Range, Retention, Store, Ticket, compact
+from fastflight.log import Gap, NumberedRows, Range, Retention, Store, Ticket, compact
 from fastflight_benchmark import ending
 
 SCHEMA = pa.schema([("time", pa.timestamp("us", "UTC")), ("data", pa.binary())])
@@ -168,10 +168,10 @@ def check(folder: Path, outcome: KillOutcome, start: dict[str, int]) -> None:
             for item in log.read(Range(from_seq=start[name])):
                 # Numbers that are passed over in silence are lost; rows that come a second time are wrong.
                 outcome.lost += max(item.first - reached, 0)
-                if isinstance(item, Missing):
+                if isinstance(item, Gap):
                     # Trimmed on request, or let go of by retention: neither is lost, if it is old enough.
                     old = item.last < following - KEPT_ROWS // 2
-                    outcome.lost += 0 if item.reason == "trimmed" and old else item.last - item.first + 1
+                    outcome.lost += 0 if item.why == "cleared" and old else item.last - item.first + 1
                     reached = max(reached, item.last + 1)
                 else:
                     outcome.read += item.batch.num_rows

@@ -10,8 +10,8 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
-from fastflight.client.stream import Missed
 from fastflight.errors import FastFlightError, TransportClosed
+from fastflight.gap import Gap
 from fastflight.log import Store
 from tests.campaigns import collect, kills, server_kills, transfer_trial
 from tests.campaigns.clustering.boards import CountingBoard
@@ -104,8 +104,8 @@ def test_rows_of_a_cluster_that_are_gone_or_others() -> None:
     rows = {0: b"a", 1: b"b", 2: b"c"}
     assert auditor.compare(rows, [], 0) == []
     # A gap does not excuse a row that was said to be stored.
-    assert "1 of 3 stored rows" in auditor.compare({0: b"a", 1: b"b"}, [Missed(2, 2, "never written")], 0)[0]
-    assert "are damaged" in auditor.compare(rows, [Missed(3, 4, "damaged")], 0)[0]
+    assert "1 of 3 stored rows" in auditor.compare({0: b"a", 1: b"b"}, [Gap(2, 2, "not read in time")], 0)[0]
+    assert "are damaged" in auditor.compare(rows, [Gap(3, 4, "damaged")], 0)[0]
     assert "the first is 1" in auditor.compare({**rows, 1: b"x"}, [], 0)[0]
 
 

@@ -129,7 +129,7 @@ class EvilServer(flight.FlightServerBase):  # type: ignore[misc]
     def _batches(self, table: pa.Table) -> Iterator[Any]:
         empty = pa.RecordBatch.from_pylist([], table.schema)
         yield empty, json.dumps({"recording": EVIL}).encode()
-        yield empty, json.dumps({"gap": {"first": 0, "last": 1, "reason": EVIL, "where": EVIL}}).encode()
+        yield empty, json.dumps({"gap": {"first": 0, "last": 1, "why": EVIL, "detail": EVIL}}).encode()
         yield from table.to_batches()
         yield empty, json.dumps({**SUMMARY, "rows": table.num_rows}).encode()
 

@@ -23,6 +23,7 @@ from fastflight.client import notebook
 from fastflight.client.live import LivePlot, Numbers, draw
 from fastflight.client.notebook import BAR_AFTER_SECONDS, MAX_LISTED, Bar, client_html
 from fastflight.errors import RequestError, TransportClosed, UnknownName
+from fastflight.gap import Gap
 from fastflight.sources.session_rows import BYTES_SCHEMA
 from tests.support.servers import serving
 
@@ -219,14 +220,14 @@ def test_columns_can_be_chosen() -> None:
     assert plotted(Stream("\n", '{"ms": 1, "celsius": 2}\n'), ["ms"]).drawn() == ["ms"]
 
 
-@pytest.mark.parametrize("note", [{"gap": {"first": 2, "last": 3}}, {"outage": {"reason": "lost"}}])
+@pytest.mark.parametrize("note", [{"gap": Gap(2, 3).details()}, {"gap": Gap(2, 1, "line lost").details()}])
 def test_a_gap_is_a_gap_in_the_line(note: dict[str, Any]) -> None:
     values = plotted(Stream("\n1\n", note, "\n4\n")).series("value")[1]
     assert [values[0], values[2]] == [1.0, 4.0] and math.isnan(values[1])
 
 
 def test_a_line_that_a_gap_cuts_is_no_number() -> None:
-    assert plotted(Stream("99\n1\n12", {"gap": {"first": 2, "last": 3}}, "34\n5\n")).series("value")[1][::2] == [1, 5]
+    assert plotted(Stream("99\n1\n12", {"gap": Gap(2, 3).details()}, "34\n5\n")).series("value")[1][::2] == [1, 5]
 
 
 def test_a_plot_shows_the_newest_part() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fastflight.client.stream import MAX_KEPT_GAPS, Missed, RowStream
+from fastflight.client.stream import MAX_KEPT_GAPS, Gap, RowStream
 
 EMPTY = pa.RecordBatch.from_pylist([], pa.schema([("seq", pa.uint64())]))
 
@@ -18,10 +18,10 @@ def chunk(**said: Any) -> SimpleNamespace:
 
 
 def test_all_that_was_missed_is_counted_though_only_the_newest_gaps_are_kept() -> None:
-    gaps = [chunk(gap={"first": 10 * place, "last": 10 * place + 2}) for place in range(MAX_KEPT_GAPS + 5)]
+    gaps = [chunk(gap=Gap(10 * place, 10 * place + 2).details()) for place in range(MAX_KEPT_GAPS + 5)]
     chunks = iter([*gaps, chunk(rows=0)])
     stream = RowStream(SimpleNamespace(schema=EMPTY.schema, read_chunk=lambda: next(chunks)), "here")
     assert stream.to_arrow().num_rows == 0
     assert len(stream.gaps) == MAX_KEPT_GAPS
-    assert stream.gaps[0] == Missed(50, 52)
+    assert stream.gaps[0] == Gap(50, 52)
     assert stream.missed == (MAX_KEPT_GAPS + 5, 3 * (MAX_KEPT_GAPS + 5))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fastflight.cluster.fleet_copy import FleetCopy, merged
 from fastflight.cluster.shipment import Run, Shipment
 from fastflight.errors import SequenceConflict, StorageError
-from fastflight.log import Log, Missing, NumberedRows, Store, Ticket
+from fastflight.log import Gap, Log, NumberedRows, Store, Ticket
 from fastflight.log.ticket import Commit
 from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
 
@@ -32,7 +32,7 @@ def test_rows_that_come_twice_are_there_once(tmp_path: Path) -> None:
         recording = copy.find("demo")
         assert recording is not None and copy.find("other") is None and copy.names() == ["demo"]
         items = list(checked("demo", recording.read()))
-        assert numbers(items) == {*range(7), 9} and missing(items) == [(7, 8, "never written")]
+        assert numbers(items) == {*range(7), 9} and missing(items) == [(7, 8, "not read in time")]
         assert (copy.next_of("demo", "a"), copy.next_of("demo", "b"), copy.next_of("x", "a")) == (10, 0, 0)
     with Store(tmp_path, sync_ms=0) as store:
         assert FleetCopy(store).names() == ["demo"] and FleetCopy(store).next_of("demo", "a") == 10
@@ -66,30 +66,32 @@ def test_rows_after_those_that_the_disk_did_not_take_do_not_take_their_place(
 
 @given(USES)
 def test_logs_of_several_servers_are_one_recording(uses: list[tuple[int, int, str]]) -> None:
-    logs: dict[str, list[NumberedRows | Missing]] = {"a": [], "b": []}
+    logs: dict[str, list[NumberedRows | Gap]] = {"a": [], "b": []}
     ends = dict.fromkeys(logs, 0)
     wanted, number = set(), 0
     for lost, rows, server in uses:
         begin, number = number, number + lost
         if ends[server] < begin:
-            logs[server].append(Missing(ends[server], begin - 1, "not recorded"))
+            logs[server].append(Gap(ends[server], begin - 1, "unused"))
         if lost:
-            logs[server].append(Missing(begin, number - 1, "never written"))
+            logs[server].append(Gap(begin, number - 1, "not read in time"))
         logs[server].append(NumberedRows(number, batch_of("demo", number, rows)))
         wanted |= set(range(number, number + rows))
         ends[server] = number = number + rows
     items = list(checked("demo", merged([iter(log) for log in logs.values()])))
     assert numbers(items) == wanted
-    lost_numbers = {n for first, last, why in missing(items) for n in range(first, last + 1) if why == "never written"}
+    lost_numbers = {
+        n for first, last, why in missing(items) for n in range(first, last + 1) if why == "not read in time"
+    }
     assert lost_numbers == set(range(number)) - wanted and len(missing(items)) == len(
-        [each for each in items if isinstance(each, Missing)]
+        [each for each in items if isinstance(each, Gap)]
     )
 
 
 def test_the_worst_reason_counts() -> None:
-    logs: list[list[NumberedRows | Missing]] = [
-        [Missing(0, 9, "not recorded"), Missing(10, 14, "damaged", "there"), NumberedRows(15, batch_of("demo", 15, 1))],
-        [NumberedRows(0, batch_of("demo", 0, 3)), Missing(3, 11, "trimmed")],
+    logs: list[list[NumberedRows | Gap]] = [
+        [Gap(0, 9, "unused"), Gap(10, 14, "damaged", "there"), NumberedRows(15, batch_of("demo", 15, 1))],
+        [NumberedRows(0, batch_of("demo", 0, 3)), Gap(3, 11, "cleared")],
     ]
-    found = [item for item in merged([iter(log) for log in logs]) if isinstance(item, Missing)]
-    assert [(each.first, each.last, each.reason) for each in found] == [(3, 9, "trimmed"), (10, 14, "damaged")]
+    found = [item for item in merged([iter(log) for log in logs]) if isinstance(item, Gap)]
+    assert [(each.first, each.last, each.why) for each in found] == [(3, 9, "cleared"), (10, 14, "damaged")]

@@ -43,7 +43,7 @@ def test_a_message_that_nats_leaves_out_is_a_gap_for_new_servers_alone(tmp_path:
         with Server(nats, tmp_path / "a") as old, capture_logs() as logs, Server(nats, tmp_path / "b") as new:
             until(lambda: has(old, 50) and has(new, 50))
             assert numbers(checked("demo", old.shared.log("demo").read())) == set(range(50))
-            assert missing(checked("demo", new.shared.log("demo").read())) == [(20, 29, "never written")]
+            assert missing(checked("demo", new.shared.log("demo").read())) == [(20, 29, "not read in time")]
             assert [entry["messages"] for entry in logs if "damaged" in entry["event"]] == [1]
 
 
@@ -70,7 +70,7 @@ def test_rows_after_an_end_that_nats_has_lost_are_not_missed(tmp_path: Path) -> 
         with Server(nats, tmp_path / "b") as other, Server(nats, tmp_path / "c") as new:
             until(lambda: has(other, 100) and has(new, 100))
             assert numbers(checked("demo", other.shared.log("demo").read())) == set(range(100))
-            assert missing(checked("demo", new.shared.log("demo").read())) == [(20, 49, "never written")]
+            assert missing(checked("demo", new.shared.log("demo").read())) == [(20, 49, "not read in time")]
 
 
 @pytest.mark.parametrize("runs", [True, False])

@@ -16,7 +16,7 @@ from fastflight.cluster.connection import NatsAddress
 from fastflight.cluster.publishing import Publisher
 from fastflight.cluster.shared_recordings import DRAIN_SECONDS, SharedRecordings
 from fastflight.errors import StorageError, TransportError
-from fastflight.log import Log, Missing, NumberedRows, Range, Retention, Store
+from fastflight.log import Gap, Log, NumberedRows, Range, Retention, Store
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers
 from tests.support.refusals import refused
 from tests.support.waiting import until
@@ -67,7 +67,7 @@ def test_rows_are_handed_over_with_their_numbers_and_gaps(nats: NatsServers, tmp
         server.record(1025)
         until(lambda: not server.shared.waiting("demo"))
         items = list(checked("demo", server.shared.log("demo").read()))
-        assert missing(items) == [(0, 999, "not recorded"), (1020, 1024, "never written")]
+        assert missing(items) == [(0, 999, "unused"), (1020, 1024, "not read in time")]
         assert numbers(items) == {*range(1000, 1020), *range(1025, 1035)}
         assert server.shared.log("demo").statistics().lost == 5
 
@@ -110,7 +110,7 @@ def test_beyond_the_size_of_the_buffer_the_gap_says_how_many_rows_are_lost(nats:
         items = list(checked("demo", server.shared.log("demo").read()))
         # Some rows were on their way to NATS already, and arrive.
         ((begin, end, reason),) = missing(items)
-        assert begin >= 10 and (end, reason) == (first - 1, "never written")
+        assert begin >= 10 and (end, reason) == (first - 1, "cleared")
         assert numbers(items) == {*range(begin), *range(first, 500)}
         assert server.shared.log("demo").statistics().lost == first - begin
 
@@ -151,8 +151,7 @@ def test_rows_that_come_late_have_their_place(nats: NatsServers, tmp_path: Path)
                 wanted = [range(20), *(range(first, first + 10) for first in range(1_000_000, 4_000_001, 1_000_000))]
                 assert numbers(items) == {number for rows in wanted for number in rows}
                 assert missing(items) == [
-                    (before[-1] + 1, after[0] - 1, "not recorded")
-                    for before, after in zip(wanted, wanted[1:], strict=False)
+                    (before[-1] + 1, after[0] - 1, "unused") for before, after in zip(wanted, wanted[1:], strict=False)
                 ]
                 statistics = recording.statistics()
                 assert (statistics.rows, statistics.lost, statistics.next_seq) == (60, 0, 4_000_010)
@@ -172,7 +171,7 @@ def test_a_row_that_is_too_large_for_nats_is_a_gap(nats: NatsServers, tmp_path: 
         log.append(pa.record_batch([times, pa.array([b"a", os.urandom(1_100_000), b"c"])], schema=PLAIN)).result()
         until(lambda: has(server, 3))
         items = list(server.shared.log("demo").read())
-        assert numbers(items) == {0, 2} and missing(items) == [(1, 1, "never written")]
+        assert numbers(items) == {0, 2} and missing(items) == [(1, 1, "not read in time")]
 
 
 def test_many_logs(nats: NatsServers, tmp_path: Path) -> None:
@@ -191,7 +190,7 @@ def test_a_log_that_cannot_be_read_does_not_stop_the_others(
 ) -> None:
     read = Log.read
 
-    def reading(log: Log, wanted: Range) -> Iterator[NumberedRows | Missing]:
+    def reading(log: Log, wanted: Range) -> Iterator[NumberedRows | Gap]:
         if log.name == "bad":
             raise StorageError("the disk fails", where="bad")
         yield from read(log, wanted)

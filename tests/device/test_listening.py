@@ -19,7 +19,8 @@ import pytest
 from fastflight.concurrency import Shards
 from fastflight.device import Device, Inventory
 from fastflight.errors import BusyError, Stopped, TransportClosed, TransportError
-from fastflight.transport.chunk_buffer import Chunk, Gap, TapReader
+from fastflight.gap import Gap
+from fastflight.transport.chunk_buffer import Chunk, TapReader
 from fastflight.transport.socket import SocketAddress
 from fastflight_benchmark.printing import printing
 from fastflight_benchmark.printing_boards import Options

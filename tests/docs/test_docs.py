@@ -84,7 +84,7 @@ def test_the_python_that_replays_runs(tmp_path: Path, monkeypatch: pytest.Monkey
             },
         )
     # 240 rows and 20 that were lost on the way, from number 100 on.
-    assert lines.getvalue() == "100 60\n160 179 never written \n180 80\n"
+    assert lines.getvalue() == "100 60\n160 179 not read in time \n180 80\n"
 
 
 def check(transcript: str, server: str) -> None:

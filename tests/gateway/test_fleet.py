@@ -13,13 +13,14 @@ import pytest
 from fastflight.concurrency import Shards
 from fastflight.device import Inventory
 from fastflight.errors import TransportError
+from fastflight.gap import Gap
 from fastflight.gateway.auth import Caller
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.page import fleet as module
 from fastflight.gateway.page.fleet import DeviceOutput, Fleet
 from fastflight.gateway.page.listeners import MAX_CHUNKS, SessionListener, session_listeners, tap_listeners
 from fastflight.gateway.page.view import MAX_WAITING, PageViewer
-from fastflight.transport.chunk_buffer import Chunk, Gap
+from fastflight.transport.chunk_buffer import Chunk
 
 SECOND = 1_000_000_000
 # For a board to leave its line on a busy computer.

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import pyarrow as pa
 
-from fastflight.log import Missing, NumberedRows
+from fastflight.log import Gap, NumberedRows
 
 SCHEMA = pa.schema(
     [
@@ -36,9 +36,7 @@ def batch_of(name: str, first: int, rows: int, schema: pa.Schema = SCHEMA) -> pa
     return pa.record_batch([columns[field.name] for field in schema], schema=schema)
 
 
-def checked(
-    name: str, items: Iterable[NumberedRows | Missing], schema: pa.Schema = SCHEMA
-) -> Iterator[NumberedRows | Missing]:
+def checked(name: str, items: Iterable[NumberedRows | Gap], schema: pa.Schema = SCHEMA) -> Iterator[NumberedRows | Gap]:
     """`items`, every row of which is the one that its number says, and every number of which comes once, in order."""
     following = -1
     for item in items:
@@ -52,10 +50,10 @@ def checked(
         yield item
 
 
-def numbers(items: Iterable[NumberedRows | Missing]) -> set[int]:
+def numbers(items: Iterable[NumberedRows | Gap]) -> set[int]:
     """The numbers of the rows that are there."""
     return {seq for item in items if isinstance(item, NumberedRows) for seq in range(item.first, item.last + 1)}
 
 
-def missing(items: Iterable[NumberedRows | Missing]) -> list[tuple[int, int, str]]:
-    return [(item.first, item.last, item.reason) for item in items if isinstance(item, Missing)]
+def missing(items: Iterable[NumberedRows | Gap]) -> list[tuple[int, int, str]]:
+    return [(item.first, item.last, item.why) for item in items if isinstance(item, Gap)]

@@ -28,7 +28,7 @@ def test_the_numbers_are_those_of_append(tmp_path: Path) -> None:
         asyncio.run(main(log))
         items = list(log.read())
     assert numbers(checked("demo", items)) == {0, 1, 2, 3, 4, 8, 9}
-    assert missing(items) == [(5, 7, "never written")]
+    assert missing(items) == [(5, 7, "not read in time")]
 
 
 def test_append_and_aappend_take_the_same() -> None:

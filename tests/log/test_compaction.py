@@ -77,7 +77,7 @@ def test_any_tool_reads_the_files(tmp_path: Path) -> None:
             assert table.schema.field("fastflight.seq").type == pa.uint64()
             assert table["data"].to_pylist() == [f"{name}:{n}".encode() for n in seq]
             assert seq == [*range(80), *range(85, 90)] if name == "board0" else list(range(80))
-        assert missing(checked("board0", log.read())) == [(80, 84, "never written")]
+        assert missing(checked("board0", log.read())) == [(80, 84, "not read in time")]
         assert numbers(log.read(Range(70, 86))) == {*range(70, 80), 85, 86}
 
 

@@ -55,8 +55,8 @@ def test_a_damaged_body_costs_its_rows(tmp_path: Path, at: int) -> None:
     assert told(tmp_path, "b") == (ALL, set())
     with Store(tmp_path) as store:
         (gap,) = [item for item in store.log("a").read() if not hasattr(item, "batch")]
-        assert gap.where == f"recordings.db, body {number}"
-        assert store.statistics().damage == (gap.where,)
+        assert gap.detail == f"recordings.db, body {number}"
+        assert store.statistics().damage == (gap.detail,)
 
 
 @pytest.mark.parametrize("column", ["first", "rows", "first_time", "last_time", "body", "at", "bytes", "seal"])
@@ -114,9 +114,9 @@ def test_a_parquet_file_that_is_gone_costs_its_rows(tmp_path: Path) -> None:
         store.log("a").append(batch_of("a", 30, 1)).result()
     files[0].unlink()
     with Store(tmp_path, sync_ms=0) as store:  # the oldest: as if retention had deleted it
-        assert missing(checked("a", store.log("a").read(Range(from_seq=0)))) == [(0, 19, "trimmed")] or missing(
+        assert missing(checked("a", store.log("a").read(Range(from_seq=0)))) == [(0, 19, "cleared")] or missing(
             store.log("a").read(Range(from_seq=0))
-        ) == [(0, 9, "trimmed"), (10, 19, "damaged")]
+        ) == [(0, 9, "cleared"), (10, 19, "damaged")]
         assert store.log("a").next_seq == 31
 
 

@@ -119,8 +119,8 @@ def test_rows_that_never_came_are_told_from_rows_that_are_damaged(engine: Engine
         log = filled(store, rows=10)
         log.append(batch_of("demo", 15, 5), first=15).result()
         items = list(checked("demo", log.read()))
-        assert missing(items) == [(10, 14, "never written")]
-        assert missing(log.read(Range(12, 13))) == [(12, 13, "never written")]
+        assert missing(items) == [(10, 14, "not read in time")]
+        assert missing(log.read(Range(12, 13))) == [(12, 13, "not read in time")]
     with engine.store() as store:
         assert list(map(repr, store.log("demo").read())) == list(map(repr, items))
 
@@ -166,7 +166,7 @@ def test_trimmed_rows_are_not_served_and_stay_trimmed(engine: Engine) -> None:
     with engine.store() as store:
         log = store.log("demo")
         assert numbers(checked("demo", log.read())) == set(range(55, 100))
-        assert missing(log.read(Range(50, 60))) == [(50, 54, "trimmed")]
+        assert missing(log.read(Range(50, 60))) == [(50, 54, "cleared")]
         assert log.statistics().rows == 45
         assert log.statistics().first_seq == 55
         log.trim(10).result()
@@ -235,9 +235,12 @@ def test_a_hole_counts_in_a_range_of_time_only_next_to_rows_in_it(engine: Engine
         log.append(batch_of("a", 0, 5)).result()
         log.append(batch_of("a", 7, 3), first=7).result()
         log.append(batch_of("a", 12, 3), first=12).result()
-        assert missing(log.read(Range(from_time=time_of(7)))) == [(5, 6, "never written"), (10, 11, "never written")]
-        assert missing(log.read(Range(from_time=time_of(8)))) == [(10, 11, "never written")]
-        assert missing(log.read(Range(until_time=time_of(9)))) == [(5, 6, "never written")]
+        assert missing(log.read(Range(from_time=time_of(7)))) == [
+            (5, 6, "not read in time"),
+            (10, 11, "not read in time"),
+        ]
+        assert missing(log.read(Range(from_time=time_of(8)))) == [(10, 11, "not read in time")]
+        assert missing(log.read(Range(until_time=time_of(9)))) == [(5, 6, "not read in time")]
 
 
 def test_lost_rows_are_counted_and_pauses_are_not(engine: Engine) -> None:
@@ -247,7 +250,7 @@ def test_lost_rows_are_counted_and_pauses_are_not(engine: Engine) -> None:
         log.append(batch_of("a", 12, 3), first=12).result()
         log.append(batch_of("a", 100, 3), first=100, paused_until=98).result()
         log.append(batch_of("a", 103, 1)).result()
-        holes = [(0, 4, "not recorded"), (10, 11, "never written"), (15, 97, "not recorded"), (98, 99, "never written")]
+        holes = [(0, 4, "unused"), (10, 11, "not read in time"), (15, 97, "unused"), (98, 99, "not read in time")]
         assert missing(log.read()) == holes
         statistics = log.statistics()
         assert (statistics.lost, statistics.rows) == (4, 12)
@@ -280,7 +283,7 @@ def test_retention_by_size_and_age_forgets_no_number(engine: Engine) -> None:
         assert store.sweep() > 0
         kept = numbers(log.read())
         assert kept == set(range(log.statistics().first_seq, 200)) and 0 < len(kept) < 200
-        assert missing(log.read(Range(from_seq=0))) == [(0, min(kept) - 1, "trimmed")]
+        assert missing(log.read(Range(from_seq=0))) == [(0, min(kept) - 1, "cleared")]
         assert list(quiet.read()) == [] and quiet.statistics().next_seq == 10
         now += 601  # the clocks have kept pace for ten minutes
         store.sweep()
@@ -307,7 +310,7 @@ def test_appending_on_a_loop(engine: Engine) -> None:
         asyncio.run(main(log))
         items = list(log.read())
     assert numbers(checked("demo", items)) == {0, 1, 2, 3, 4, 8, 9}
-    assert missing(items) == [(5, 7, "never written")]
+    assert missing(items) == [(5, 7, "not read in time")]
 
 
 def test_closed_is_closed(engine: Engine) -> None:

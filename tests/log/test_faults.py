@@ -124,7 +124,7 @@ def test_full_says_full_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         items = list(checked("a", store.log("a").read()))
         assert numbers(items) == {*range(5), *range(10, 15)}
-        assert missing(items) == [(5, 9, "never written")]
+        assert missing(items) == [(5, 9, "not read in time")]
 
 
 def test_what_was_numbered_after_a_failed_append_fails_with_it(tmp_path: Path) -> None:

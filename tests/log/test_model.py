@@ -99,7 +99,7 @@ class LogMachine(RuleBasedStateMachine):
             log = self.store.log(name)
             items = list(checked(name, log.read()))
             assert numbers(items) == {seq for seq in rows if seq >= first}
-            assert all(reason == "never written" for *_, reason in missing(items))
+            assert all(reason == "not read in time" for *_, reason in missing(items))
             statistics = log.statistics()
             assert (statistics.first_seq, statistics.next_seq) == (first, self.following[name])
             assert statistics.rows == len(numbers(items))

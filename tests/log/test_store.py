@@ -10,8 +10,8 @@ import pytest
 from fastflight.errors import BusyError, Stopped, StorageError
 from fastflight.log import (
     Appended,
+    Gap,
     Log,
-    Missing,
     NumberedRows,
     Range,
     Retention,
@@ -36,7 +36,7 @@ def test_rows_that_were_lost_are_counted_and_pauses_are_not(tmp_path: Path) -> N
         log.append(batch_of("a", 12, 3), first=12).result()
         log.append(batch_of("a", 100, 3), first=100, paused_until=98).result()
         log.append(batch_of("a", 103, 1)).result()
-        holes = [(0, 4, "not recorded"), (10, 11, "never written"), (15, 97, "not recorded"), (98, 99, "never written")]
+        holes = [(0, 4, "unused"), (10, 11, "not read in time"), (15, 97, "unused"), (98, 99, "not read in time")]
         assert missing(log.read()) == holes and log.statistics().lost == 4
     with Store(tmp_path, sync_ms=0) as store:
         log = store.log("a")
@@ -114,7 +114,7 @@ def test_retention_by_size_and_age(tmp_path: Path, in_files: bool) -> None:
         assert store.statistics().bytes <= 12_000
         kept = numbers(log.read())
         assert kept == set(range(log.statistics().first_seq, 200)) and len(kept) > 5
-        assert missing(log.read(Range(from_seq=0))) == [(0, min(kept) - 1, "trimmed")]
+        assert missing(log.read(Range(from_seq=0))) == [(0, min(kept) - 1, "cleared")]
         now += 1010
         log.append(batch_of("demo", 200, 5)).result()
         now += 1010
@@ -251,8 +251,8 @@ def test_reading_goes_on_over_what_is_removed_under_it(
         log.trim(200).result()
         assert store.sweep() > 1
         rest = list(checked("demo", reading))
-        gap = next(item for item in rest if isinstance(item, Missing))
-        assert gap.last == 199 and gap.reason == "trimmed"
+        gap = next(item for item in rest if isinstance(item, Gap))
+        assert gap.last == 199 and gap.why == "cleared"
         assert numbers(rest) >= set(range(200, 400))
 
 

@@ -13,7 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from fastflight.errors import StorageError, TransportError, UnknownName
-from fastflight.log import Missing, NumberedRows, Range
+from fastflight.log import Gap, NumberedRows, Range
 from fastflight.publish.output import Message, Refusal
 from fastflight.publish.publisher import PositionFile, Publisher
 from fastflight.publish.rows import Position, RowFormat
@@ -60,12 +60,12 @@ class FakeOutput:
 class FakeRecording:
     """A recording in memory, of all chunks that were added, and what is missing in it."""
 
-    def __init__(self, *missing: Missing) -> None:
+    def __init__(self, *missing: Gap) -> None:
         self.chunks: list[Chunk] = []
         self.missing = {each.first: each for each in missing}
         self.error: Exception | None = None
 
-    def read(self, wanted: Range) -> Generator[NumberedRows | Missing, None, None]:
+    def read(self, wanted: Range) -> Generator[NumberedRows | Gap, None, None]:
         if self.error is not None:
             raise self.error
         assert wanted.from_seq is not None and wanted.until_seq is not None
@@ -133,7 +133,7 @@ def test_what_the_tap_dropped_comes_from_the_recording() -> None:
 
 
 def test_what_the_recording_lacks_is_counted() -> None:
-    bench = Bench(FakeOutput(), FakeRecording(Missing(2, 2, "damaged"), Missing(4, 4, "never written")))
+    bench = Bench(FakeOutput(), FakeRecording(Gap(2, 2, "damaged"), Gap(4, 4, "not read in time")))
     publisher = bench.publisher()
     bench.feed(10)
     published(publisher)
@@ -166,7 +166,7 @@ def test_a_recording_that_cannot_be_read_now_is_read_later() -> None:
 
 def test_publishing_goes_on_where_it_ended(tmp_path: Path) -> None:
     # Retention has deleted chunk 4. Numbers 8 to 99 were never used.
-    recording = FakeRecording(Missing(4, 4, "trimmed"), Missing(8, 99, "not recorded"))
+    recording = FakeRecording(Gap(4, 4, "cleared"), Gap(8, 99, "unused"))
     first = Bench(FakeOutput(), recording, tmp_path / "position.json")
     publisher = first.publisher()
     first.feed(3)

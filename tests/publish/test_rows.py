@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
+from fastflight.gap import Gap
 from fastflight.publish.rows import Position, RowFormat, RowReader
-from fastflight.transport.chunk_buffer import Chunk, Gap
+from fastflight.transport.chunk_buffer import Chunk
 
 NUMBERS = RowFormat("csv", {"n": "int64"})
 

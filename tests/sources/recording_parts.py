@@ -12,7 +12,7 @@ from typing import cast
 
 from fastflight.concurrency import Shard
 from fastflight.device import Device
-from fastflight.log import Missing, NumberedRows, Store
+from fastflight.log import Gap, NumberedRows, Store
 from fastflight.sources.recorded_rows import LOG_SCHEMA
 from fastflight.sources.recorder import Recorder
 from fastflight.transport.chunk_buffer import KEPT_BYTES
@@ -30,6 +30,7 @@ class RecordedLine:
         self.name = "demo"
         self.tap = Tap(kept_bytes, clock=lambda: 1_000_000 * self.tap.next_seq)
         self.recording = ""
+        self.is_open = True
         self.shard: Shard | None = None
 
     @contextlib.contextmanager
@@ -79,12 +80,12 @@ def recording(folder: Path, line: RecordedLine, disk: Disk | None = None) -> Ite
         yield Recorder(cast(Device, line), kept_in, 0.0), store
 
 
-def told(items: Iterator[NumberedRows | Missing]) -> list[object]:
+def told(items: Iterator[NumberedRows | Gap]) -> list[object]:
     """Rows as number, direction and data; what is missing as its numbers and the reason."""
     seen: list[object] = []
     for item in items:
-        if isinstance(item, Missing):
-            seen.append((item.first, item.last, item.reason))
+        if isinstance(item, Gap):
+            seen.append((item.first, item.last, item.why))
             continue
         for number, row in enumerate(item.batch.to_pylist(), start=item.first):
             assert row["time"].timestamp() * 1000 == number

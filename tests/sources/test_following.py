@@ -11,7 +11,7 @@ from fastflight.service.requests import DeviceSession
 from fastflight.sources.following import Following
 from fastflight.transport.chunk_buffer import CHUNK_BYTES, TapReader
 from fastflight.transport.tap import Tap
-from tests.sources.test_session_rows import told
+from tests.sources.test_session_rows import text, told
 
 
 class FollowedLine:
@@ -45,7 +45,7 @@ def session(line: FollowedLine, **keys: Any) -> tuple[Following, TapReader]:
 
 def feed(following: Following, reader: TapReader) -> list[Any]:
     """Lines as text, and notes, of all that is there."""
-    return [each.get("text", each) for each in told(following.feed(reader.rest()))]
+    return [text(each) for each in told(following.feed(reader.rest()))]
 
 
 def test_lines_are_not_put_together_over_an_outage_that_a_slow_reader_finds_later() -> None:
@@ -55,10 +55,10 @@ def test_lines_are_not_put_together_over_an_outage_that_a_slow_reader_finds_late
     line.lost()
     line.back()
     line.says(b"5,2.0\n", b"next\n")
-    outage = {"outage": {"reason": "the line was lost: it was pulled", "next_seq": 2}}
+    outage = ("line lost", 2, 1)
     assert feed(following, reader) == ["whole", "15", outage, "5,2.0", "next"]
     assert feed(following, reader) == []
-    assert following.rows.summary()["outages"] == 1
+    assert following.rows.summary()["gaps"] == 1
 
 
 def test_an_outage_is_told_at_once_to_a_reader_that_has_all_and_once() -> None:
@@ -66,13 +66,13 @@ def test_an_outage_is_told_at_once_to_a_reader_that_has_all_and_once() -> None:
     following, reader = session(line, reconnect=True)
     line.says(b"15")
     line.lost()
-    assert feed(following, reader) == ["15", {"outage": {"reason": "it was pulled", "next_seq": 1}}]
+    assert feed(following, reader) == ["15", ("line lost", 1, 0)]
     line.lost()  # it could not be opened again
     assert feed(following, reader) == []
     line.back()
     line.says(b"5\n")
     assert feed(following, reader) == ["5"]
-    assert following.rows.summary()["outages"] == 1
+    assert following.rows.summary()["gaps"] == 1
 
 
 def test_what_was_kept_of_an_earlier_outage_is_told() -> None:
@@ -82,7 +82,7 @@ def test_what_was_kept_of_an_earlier_outage_is_told() -> None:
     line.back()
     line.says(b"5\n")
     following, reader = session(line, since_seq=0)
-    outage = {"outage": {"reason": "the line was lost: it was pulled", "next_seq": 1}}
+    outage = ("line lost", 1, 0)
     assert feed(following, reader) == ["one", "15", outage, "5"]
 
 
@@ -104,7 +104,7 @@ def test_a_gap_at_the_end_is_as_long_as_the_session() -> None:
     line.says(*[b"a\n"] * 5)
     following.drain()
     line.says(*[b"b\n"] * 5)
-    assert feed(following, reader) == [{"gap": {"first": 0, "last": 4}}]
+    assert feed(following, reader) == [("not read in time", 0, 4)]
     assert following.summary()["next_seq"] == 5 and following.ended == "server draining"
 
 

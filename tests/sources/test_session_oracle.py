@@ -10,13 +10,14 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from fastflight.log import Missing, NumberedRows, Store
+from fastflight.gap import Gap
+from fastflight.log import NumberedRows, Store
 from fastflight.service.requests import DeviceSession, Recording
 from fastflight.service.source import Noted
 from fastflight.sources.recorded_rows import LOG_SCHEMA, Replay, log_batch
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.session_rows import DIRECTIONS, SessionRows
-from fastflight.transport.chunk_buffer import Chunk, Gap
+from fastflight.transport.chunk_buffer import Chunk
 from tests.support.session_oracle import (
     FORMATS,
     SCHEMA,
@@ -30,6 +31,7 @@ from tests.support.session_oracle import (
     ranges,
     seen,
     traffic,
+    with_gaps,
 )
 from tests.support.source_items import items as source_items
 
@@ -67,7 +69,7 @@ def test_a_session_has_the_rows_of_its_traffic(format: str, data: st.DataObject)
 @pytest.mark.parametrize("format", FORMATS)
 @given(data=st.data())
 def test_a_recording_has_the_rows_of_its_traffic(format: str, data: st.DataObject) -> None:
-    items = data.draw(traffic(format, recorded=True))
+    items = with_gaps(data.draw(traffic(format, recorded=True)))
     keys = data.draw(KEYS)
     whole = data.draw(st.booleans())
     replay = Replay(Recording.model_validate({"name": "demo", **requested(format, keys)}))
@@ -88,14 +90,16 @@ def test_a_recording_has_the_rows_of_its_traffic(format: str, data: st.DataObjec
 @settings(max_examples=50, phases=[phase for phase in Phase if phase is not Phase.explain])
 @given(data=st.data())
 def test_a_range_of_a_stored_recording(format: str, data: st.DataObject) -> None:
-    items = data.draw(traffic(format, recorded=True).map(as_stored))
+    items = with_gaps(data.draw(traffic(format, recorded=True).map(as_stored)))
     keys, bounds = data.draw(KEYS), data.draw(ranges(items))
     request = Recording.model_validate({"name": "demo", **requested(format, keys), **as_times(bounds)})
     with TemporaryDirectory() as folder, Store(Path(folder), sync_ms=0) as store:
         log = store.open("demo", LOG_SCHEMA)
+        gap = None
         for item in stored(items, data):
             if isinstance(item, NumberedRows):
-                log.append(item.batch, first=item.first).result()
+                log.append(item.batch, first=item.first, gap=gap).result()
+            gap = item if isinstance(item, Gap) else None
         batches = source_items(RecordingSource(store).read(request))
     wanted = part(items, **bounds)
     first = next((item.seq for item in wanted if isinstance(item, Chunk)), 0)
@@ -103,21 +107,20 @@ def test_a_range_of_a_stored_recording(format: str, data: st.DataObject) -> None
         wanted,
         format,
         begins_line=begins_line(items, first),
-        reports_first=bool(bounds.get("from_seq")),
     )
     check_batches(batches, answer, keys)
 
 
-def stored(items: list[Chunk | Gap], data: st.DataObject) -> list[NumberedRows | Missing]:
+def stored(items: list[Chunk | Gap], data: st.DataObject) -> list[NumberedRows | Gap]:
     """Return traffic as a log returns it: rows of some chunks each, and what is missing."""
-    found: list[NumberedRows | Missing] = []
+    found: list[NumberedRows | Gap] = []
     chunks: list[Chunk] = []
     for item in items:
         if chunks and (isinstance(item, Gap) or data.draw(st.booleans())):
             found.append(NumberedRows(chunks[0].seq, log_batch(chunks, cuts(chunks))))
             chunks = []
         if isinstance(item, Gap):
-            found.append(Missing(item.first, item.last, "never written"))
+            found.append(item)
         else:
             chunks.append(item)
     return [*found, NumberedRows(chunks[0].seq, log_batch(chunks, cuts(chunks)))] if chunks else found
@@ -135,7 +138,7 @@ def check_batches(batches: list[Any], answer: Expected, keys: dict[str, Any]) ->
 
 def check_summary(summary: dict[str, Any], items: list[Chunk | Gap], answer: Expected) -> None:
     chunks = [item for item in items if isinstance(item, Chunk)]
-    gaps = [item for item in items if isinstance(item, Gap)]
+    gaps = [item["gap"] for item in answer.items if "gap" in item]
     last = items[-1] if items else None
     assert (
         summary.items()
@@ -144,8 +147,7 @@ def check_summary(summary: dict[str, Any], items: list[Chunk | Gap], answer: Exp
                 f"{way}_bytes": sum(len(chunk.data) for chunk in chunks if chunk.direction == way) for way in DIRECTIONS
             },
             "gaps": len(gaps),
-            "lost": sum(gap.last - gap.first + 1 for gap in gaps),
-            "outages": sum("outage" in item for item in answer.items),
+            "lost": sum(last + 1 - first for first, last in gaps),
             "rejected": answer.rejected,
             "next_seq": None if last is None else 1 + (last.last if isinstance(last, Gap) else last.seq),
         }.items()

@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
+from fastflight.gap import Gap
 from fastflight.service.requests import DeviceSession
 from fastflight.service.source import Noted
 from fastflight.sources.session_lines import MAX_LINE_BYTES
 from fastflight.sources.session_rows import SessionRows
-from fastflight.transport.chunk_buffer import Chunk, Gap
+from fastflight.transport.chunk_buffer import Chunk
 
 READINGS = {"ms": "int64", "celsius": "double"}
 
@@ -38,9 +39,15 @@ def told(batches: list[Any]) -> list[Any]:
     seen: list[Any] = []
     for item in batches:
         if isinstance(item, Noted):
-            seen.append(item.note)
+            gap = item.note.get("gap")
+            seen.append((gap["why"], gap["first"], gap["last"]) if gap else item.note)
         seen += (item.batch if isinstance(item, Noted) else item).to_pylist()
     return seen
+
+
+def text(item: Any) -> Any:
+    """The text of a row, or what stands between rows."""
+    return item.get("text", item) if isinstance(item, dict) else item
 
 
 def texts(batches: list[Any]) -> list[tuple[int, str]]:
@@ -134,8 +141,8 @@ def test_the_end_of_a_line_is_no_line() -> None:
 def test_a_gap_stands_between_its_rows_and_cuts_lines() -> None:
     rows = session("csv", schema={"celsius": "double"})
     seen = rows.feed([*chunks(b"1.5\n2."), Gap(1, 4), *chunks(b"5\n3.5\n", first=5)])
-    assert [each if "gap" in each else each["celsius"] for each in told(seen)] == [
-        1.5, {"gap": {"first": 1, "last": 4}}, 3.5
+    assert [each if isinstance(each, tuple) else each["celsius"] for each in told(seen)] == [
+        1.5, ("not read in time", 1, 4), 3.5
     ]  # fmt: skip
     summary = rows.summary()
     assert (summary["gaps"], summary["lost"], summary["rejected"], summary["next_seq"]) == (1, 4, 2, 6)
@@ -144,13 +151,13 @@ def test_a_gap_stands_between_its_rows_and_cuts_lines() -> None:
 def test_text_keeps_both_ends_of_a_cut_line() -> None:
     rows = session()
     seen = told(rows.feed([*chunks(b"be"), Gap(1, 1), *chunks(b"fore\n", first=2)]))
-    assert [each.get("text", each) for each in seen] == ["be", {"gap": {"first": 1, "last": 1}}, "fore"]
+    assert [text(each) for each in seen] == ["be", ("not read in time", 1, 1), "fore"]
 
 
 def test_gaps_without_rows_are_told_each() -> None:
     rows = session("bytes", flush_ms=1000)
     seen = told(rows.feed([Gap(0, 3), Gap(4, 9)]) + rows.finish())
-    assert seen == [{"gap": {"first": 0, "last": 3}}, {"gap": {"first": 4, "last": 9}}]
+    assert seen == [("not read in time", 0, 3), ("not read in time", 4, 9)]
 
 
 def test_rows_wait_for_the_flush_or_for_enough() -> None:
@@ -184,8 +191,8 @@ def test_output_without_line_ends_is_bounded() -> None:
 def test_a_line_that_was_lost_is_said_and_cuts() -> None:
     rows = session()
     rows.feed(chunks(b"hal"))
-    assert [each.get("text", each) for each in told(rows.outage("unplugged"))] == [
-        "hal", {"outage": {"reason": "unplugged", "next_seq": 1}}
+    assert [text(each) for each in told(rows.feed([Gap(1, 0, "line lost", "unplugged")]) + rows.finish())] == [
+        "hal", ("line lost", 1, 0)
     ]  # fmt: skip
 
 

@@ -97,11 +97,17 @@ def test_the_server_itself_has_tables(sql: Sql) -> None:
 
 def test_names_are_shown_as_they_must_be_written(sql: Sql) -> None:
     names = [row["sql_name"] for row in sql.rows("show tables") if row["schema"] == "demo"]
-    assert names == ['demo."a.csv"', 'demo."bad.arrow"', 'demo."logs/b.jsonl"', "demo.recording"]
-    for name in (name for name in names if "bad" not in name):
+    assert names == ['demo."a.csv"', 'demo."bad.arrow"', "demo.gaps", 'demo."logs/b.jsonl"', "demo.recording"]
+    for name in (name for name in names if "bad" not in name and "gaps" not in name):
         assert sql.rows(f"select count(*) > 0 as filled from {name}") == [{"filled": True}]
     standard = "select table_name from information_schema.tables where table_schema = 'demo' order by 1"
-    assert [row["table_name"] for row in sql.rows(standard)] == ["a.csv", "bad.arrow", "logs/b.jsonl", "recording"]
+    assert [row["table_name"] for row in sql.rows(standard)] == [
+        "a.csv",
+        "bad.arrow",
+        "gaps",
+        "logs/b.jsonl",
+        "recording",
+    ]
     assert [row["column_name"] for row in sql.rows('describe demo."a.csv"')] == ["t", "v"]
 
 
@@ -168,7 +174,7 @@ def test_a_table_that_one_may_not_read_is_not_there(sql: Sql) -> None:
         }
 
     assert seen(READER) == {"demo.a.csv", "demo.bad.arrow", "demo.logs/b.jsonl"}
-    assert seen(LISTENER) == {"demo.recording"}
+    assert seen(LISTENER) == {"demo.gaps", "demo.recording"}
     assert sql.rows("select count(*) as n from fastflight.files where device = 'other'", identity=READER) == [{"n": 0}]
     assert [row["name"] for row in sql.rows("select name from fastflight.devices", identity=READER)] == ["demo"]
     assert sql.engine.schemas(READER) == ["fastflight", "demo"]

@@ -34,6 +34,6 @@ def test_a_hostile_pattern_takes_no_time_and_a_long_one_is_refused() -> None:
 def test_a_device_may_have_the_name_of_a_database(tmp_path: Path, device: str) -> None:
     with engine_over(tmp_path, device=device) as sql:
         names = [row["sql_name"] for row in sql.rows(f"select * from fastflight.tables where schema = '{device}'")]
-        for name in (name for name in names if "bad" not in name):
+        for name in (name for name in names if "bad" not in name and not name.endswith("gaps")):
             assert sql.rows(f"select count(*) > 0 as filled from {name}") == [{"filled": True}], name
-        assert len(names) == 4
+        assert len(names) == 5

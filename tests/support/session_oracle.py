@@ -11,16 +11,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 from hypothesis import strategies as st
 
+from fastflight.gap import Gap, Why, microseconds, moment
 from fastflight.service.source import Noted
 from fastflight.sources.session_lines import BEGAN, BEGAN_AT_LINE
-from fastflight.transport.chunk_buffer import Chunk, Direction, Gap
+from fastflight.transport.chunk_buffer import Chunk, Direction
 from fastflight.transport.tap import AFTER_REQUEST, WITHIN_REQUEST
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -29,7 +30,7 @@ FORMATS = ("bytes", "lines", "jsonl", "csv")
 LOST = "the line was lost: it was pulled"
 LINE_CUTS = (AFTER_REQUEST, BEGAN_AT_LINE)
 
-# A row of an answer, or a note: `{"gap": (first, last)}` or `{"outage": next_seq}`.
+# A row of an answer, or a note: `{"gap": (first, last)}`.
 Item = dict[str, Any]
 
 _INTEGER = re.compile(r"-?\d+")
@@ -67,10 +68,8 @@ class _Run:
     chunks: list[Chunk] = field(default_factory=list)
 
 
-def expected(
-    traffic: Sequence[Chunk | Gap], format: str, *, begins_line: bool, reports_first: bool = False
-) -> Expected:
-    """Return the whole answer to `traffic`. `reports_first`: a lost line is told though nothing is read before it."""
+def expected(traffic: Sequence[Chunk | Gap], format: str, *, begins_line: bool) -> Expected:
+    """Return the whole answer to `traffic`."""
     answer = Expected()
     run = _Run(begins_line)
     for index, item in enumerate(traffic):
@@ -82,9 +81,10 @@ def expected(
         if item.cut in (AFTER_REQUEST, WITHIN_REQUEST):
             _add_rows(run, format, answer)
             run = _Run(item.cut in LINE_CUTS)
-        elif item.cut and (index or reports_first):
+        elif item.cut and index:
             _add_rows(run, format, answer)
-            answer.items.append({"outage": item.seq})
+            if item.unread is not None and not isinstance(traffic[index - 1], Gap):
+                answer.items.append({"gap": (item.seq, item.seq - 1)})
             run = _Run(item.cut in LINE_CUTS)
         run.chunks.append(item)
     _add_rows(run, format, answer)
@@ -122,14 +122,18 @@ def part(
     """Return what a range of a recording has of `traffic`, whose times ascend.
 
     Numbers are included; the times are those of the chunks, `from_us` is included and `to_us` is not. In a range of
-    times a gap is told if it stands beside a row.
+    times a gap is told if its own times are in it, or if they are not known, and it stands beside a row.
     """
     found: list[Chunk | Gap] = []
     for item in traffic:
+        if isinstance(item, Gap) and item.rows is None:
+            if (from_seq or 0) <= item.first and (to_seq is None or item.first <= to_seq):
+                found.append(item)
+            continue
         first, last = (item.first, item.last) if isinstance(item, Gap) else (item.seq, item.seq)
         first, last = max(first, from_seq or 0), last if to_seq is None else min(last, to_seq)
         if first <= last:
-            found.append(item._replace(first=first, last=last) if isinstance(item, Gap) else item)
+            found.append(replace(item, first=first, last=last) if isinstance(item, Gap) else item)
     if from_us is None and to_us is None:
         return found
     rows = {
@@ -142,8 +146,28 @@ def part(
     return [
         item
         for item in found
-        if (item.seq in rows if isinstance(item, Chunk) else {item.first - 1, item.last + 1} & rows)
+        if (item.seq in rows if isinstance(item, Chunk) else _is_told(item, rows, from_us, to_us))
     ]
+
+
+def _is_told(gap: Gap, rows: set[int], from_us: int | None, to_us: int | None) -> bool:
+    start, stop = microseconds(gap.from_time), microseconds(gap.to_time)
+    if start is None or stop is None:
+        return bool({gap.first - 1, gap.last + 1} & rows)
+    return (to_us is None or start < to_us) and (from_us is None or stop >= from_us)
+
+
+def with_gaps(items: Sequence[Chunk | Gap]) -> list[Chunk | Gap]:
+    """Return traffic as it is recorded: when the line was lost, a gap without numbers is before the next chunk."""
+    found: list[Chunk | Gap] = []
+    for item in items:
+        if isinstance(item, Chunk) and item.unread is not None:
+            if found and isinstance(before := found[-1], Chunk):
+                times = moment(before.time_ns // 1000), moment(item.time_ns // 1000)
+                found.append(Gap(item.seq, item.seq - 1, Why.LINE_LOST, "", *times))
+            item = item._replace(unread=None)
+        found.append(item)
+    return found
 
 
 def _add_rows(run: _Run, format: str, answer: Expected) -> None:
@@ -213,8 +237,6 @@ def told_items(note: Mapping[str, Any], batch: Any) -> list[Item]:
     items: list[Item] = []
     if "gap" in note:
         items.append({"gap": (note["gap"]["first"], note["gap"]["last"])})
-    if "outage" in note:
-        items.append({"outage": note["outage"]["next_seq"]})
     for row in batch.to_pylist():
         time = row["time"]
         items.append({**row, "time": None if time is None else round(time.timestamp() * 1_000_000)})
@@ -258,7 +280,9 @@ def traffic(draw: st.DrawFn, format: str, *, gaps: bool = True, recorded: bool =
 
     def add(direction: Direction, content: bytes) -> None:
         nonlocal seq
-        items.append(Chunk(seq, 1_000_000 * (seq + 1), direction, content, draw(cuts), waited=draw(st.booleans())))
+        at, cut = 1_000_000 * (seq + 1), draw(cuts)
+        unread = None if cut in ("", AFTER_REQUEST, WITHIN_REQUEST) else (at - 1000, at)
+        items.append(Chunk(seq, at, direction, content, cut, waited=draw(st.booleans()), unread=unread))
         seq += 1
 
     for start, stop in pairwise(edges):
@@ -278,7 +302,7 @@ def as_stored(items: list[Chunk | Gap]) -> list[Chunk | Gap]:
         items = items[:-1]
     first = items[0] if items else None
     if isinstance(first, Gap) and first.first:
-        return [first._replace(first=0), *items[1:]]
+        return [replace(first, first=0), *items[1:]]
     return [Gap(0, first.seq - 1), *items] if isinstance(first, Chunk) and first.seq else items
 
 

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
-from fastflight.transport.chunk_buffer import CHUNK_BYTES, LOT_CHUNKS, UNTAKEN_BYTES, Chunk, Gap, TapReader
+from fastflight.gap import Gap
+from fastflight.transport.chunk_buffer import CHUNK_BYTES, LOT_CHUNKS, UNTAKEN_BYTES, Chunk, TapReader
 from fastflight.transport.tap import Tap
 
 SOON = 10.0

@@ -16,13 +16,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fastflight.errors import AccessError, FastFlightError
+from fastflight.gap import Gap
 from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.page.listeners import DeviceListener, OpenListener
 from fastflight.gateway.page.view import PageView, PageViewer
 from fastflight.runtime.failure import log_unexpected
 from fastflight.tables.columns import Columns, Point
-from fastflight.transport.chunk_buffer import Chunk, Gap
+from fastflight.transport.chunk_buffer import Chunk
 
 TICK_SECONDS = 0.1
 # How often the devices' state is read.

@@ -16,8 +16,9 @@ from typing import Any, Protocol
 
 from fastflight.device import Device, Inventory
 from fastflight.errors import FastFlightError
+from fastflight.gap import Gap
 from fastflight.gateway.backend import Backend
-from fastflight.transport.chunk_buffer import Chunk, Gap, TapReader
+from fastflight.transport.chunk_buffer import Chunk, TapReader
 
 # How much of the past a chart starts with, if the tap of the line still has it.
 SINCE_SECONDS = 60
@@ -111,7 +112,7 @@ async def _read_sessions(backend: Backend, device: str, listener: SessionListene
             async with room, backend.read(request) as answer:
                 async for batch, note in answer.batches:
                     if note and "gap" in note:
-                        listener.put(Gap(note["gap"]["first"], note["gap"]["last"]))
+                        listener.put(Gap.of(note["gap"]))
                     for row in batch.to_pylist():
                         waited = row["time"] is None
                         time_ns = 0 if waited else int(row["time"].timestamp() * 1e6) * 1000

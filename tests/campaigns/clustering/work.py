@@ -15,8 +15,8 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from fastflight.client.stream import Missed
 from fastflight.errors import FastFlightError, RequestError, UnknownName
+from fastflight.gap import Gap
 from fastflight.service.requests import Recording
 from tests.campaigns.clustering.stage import ClusterStage, Server
 from tests.campaigns.faulting.talker import Kept, flaw, stretches
@@ -105,8 +105,8 @@ class Follower(Work):
             with server.client() as client:
                 session = client.session(self.device, reconnect=True, limit_seconds=FOLLOW_SECONDS)
                 for batch, note in session.pieces():
-                    if note is not None and "outage" in note:
-                        kept.cuts.add(note["outage"]["next_seq"])
+                    if note is not None and "gap" in note and note["gap"]["rows"] is None:
+                        kept.cuts.add(note["gap"]["first"])
                     if batch is not None:
                         self._keep(kept, batch)
         finally:
@@ -145,10 +145,10 @@ class Auditor(Work):
         self.kept.rows.update(rows)
         self.read = max([self.read, *(seq + 1 for seq in rows)])
 
-    def compare(self, rows: dict[int, bytes], missing: list[Missed], start: int) -> list[str]:
+    def compare(self, rows: dict[int, bytes], missing: list[Gap], start: int) -> list[str]:
         """Return what is wrong with a replay from number `start` on."""
         found = [
-            f"{self.device}: rows {gap.first} to {gap.last} are damaged" for gap in missing if gap.reason == "damaged"
+            f"{self.device}: rows {gap.first} to {gap.last} are damaged" for gap in missing if gap.why == "damaged"
         ]
         lost = [seq for seq, data in self.kept.rows.items() if seq >= start and rows.get(seq) != data]
         if lost:
@@ -166,7 +166,7 @@ def promised_rows(server: Server, device: str) -> int:
         return max(0, int(client._connection.info(Recording(name=device)).total_records))
 
 
-def replay(server: Server, device: str, start: int) -> tuple[dict[int, bytes], list[Missed]]:
+def replay(server: Server, device: str, start: int) -> tuple[dict[int, bytes], list[Gap]]:
     """Return the rows of the recording from `start` on, and what is said to be missing."""
     rows: dict[int, bytes] = {}
     with server.client() as client:

@@ -54,8 +54,8 @@ def recorded(client: flight.FlightClient, name: str, start: int, timeout: float)
             return kept
         if chunk.app_metadata is not None:
             told = json.loads(chunk.app_metadata.to_pybytes())
-            if "outage" in told:
-                kept.cuts.add(told["outage"]["next_seq"])
+            if "gap" in told and told["gap"]["rows"] is None:
+                kept.cuts.add(told["gap"]["first"])
             elif "gap" in told:
                 kept.missing.append((told["gap"]["first"], told["gap"]["last"]))
         if chunk.data is not None:

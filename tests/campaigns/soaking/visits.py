@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from fastflight.client import AsyncFastFlightClient, FastFlightClient, Missed
+from fastflight.client import AsyncFastFlightClient, FastFlightClient, Gap
 from fastflight.errors import FastFlightError
 from fastflight.service.requests import Mock
 from fastflight_benchmark.loading.counting import JSON_SCHEMA
@@ -226,7 +226,7 @@ def _compared(found: pa.Table, place: Place) -> Counted:
     return Counted(read=count, wrong=0 if found.equals(place.file) else abs(count - rows) or rows)
 
 
-def _follow(batches: Iterator[tuple[pa.RecordBatch, list[Missed]]], counted: Counted, *, slow: bool) -> None:
+def _follow(batches: Iterator[tuple[pa.RecordBatch, list[Gap]]], counted: Counted, *, slow: bool) -> None:
     """Rows of a printing board in the order of their numbers; a place where some are missing is told or wrong."""
     last, told = -1, 0
     for batch, gaps in batches:

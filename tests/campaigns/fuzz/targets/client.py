@@ -33,9 +33,8 @@ HERE = "grpc://127.0.0.1:1"
 BESIDE = (
     {"rows": 2, "bytes": 10, "sha256": "ab", "rejected": 1, "rejected_rows": [{"offset": 1, "reason": "x"}]},
     {"rows": 0, "duration_seconds": 0.5, "failed": [{"device": "a", "what": "gone", "hint": "Look"}]},
-    {"gap": {"first": 1, "last": 2, "reason": "trimmed", "where": "x"}},
+    {"gap": {"first": 1, "last": 2, "why": "damaged", "detail": "x", "from": None, "to": "2026-11-20T08:00:00+00:00"}},
     {"recording": "recording failed: no space"},
-    {"outage": {"why": "pulled"}},
     {"rows": 2, "ended": "finished"},
 )
 ACKNOWLEDGEMENTS = (

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from fastflight.gap import Gap
 from fastflight.service.requests import DeviceSession
 from fastflight.service.source import Noted
 from fastflight.sources.session_rows import SessionRows
-from fastflight.transport.chunk_buffer import Chunk, Direction, Gap
+from fastflight.transport.chunk_buffer import Chunk, Direction
 from tests.campaigns.fuzz.material import Material
 from tests.campaigns.fuzz.target import Target
 
@@ -34,7 +35,7 @@ def run(data: bytes) -> None:
             seq, lost = gap.last + 1, lost + kind + 1
             found += rows.feed([gap])
         elif kind < 24:
-            found += rows.outage("pulled", seq)
+            found += rows.feed([Gap(seq, seq - 1, "line lost", "pulled")])
         else:
             now += kind & 1
             direction: Direction = "tx" if kind & 6 == 6 else "rx"
