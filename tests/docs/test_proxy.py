@@ -134,6 +134,7 @@ def proxied(nginx: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pr
         assert server.stdout is not None
         address = re.findall(r"listening on grpc://(\S+);", server.stdout.readline())[0]
         with running_nginx(nginx, folder, address) as port:
+            until((folder / "access.log").exists)  # its first reader may come before nginx has opened it
             yield Proxied(port, server, ca, text, folder / "access.log")
     finally:
         server.terminate()
