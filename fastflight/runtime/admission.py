@@ -4,14 +4,13 @@ A stream or call acquires an `AdmissionTicket` before it begins and releases it 
 waits for at most `Limits.wait_seconds`. Then it is refused with `ResourceExhausted`, which names the limit and says
 when to try again. The number of waiting tickets is limited too, because behind Flight each of them is a thread.
 
-A ticket passes up to three gates: the gate of its identity, the gate of its device, and last a gate of the whole
-server. The server has one gate for streams and one for other calls, so that either kind can be full without the other.
-Each gate is a fair queue: tickets pass it in the order in which they reach it, and a ticket that leaves hands its room
-to the next one in the queue. A ticket that waits at a later gate keeps its room at the earlier ones. So no ticket waits
-for ever behind newcomers, and a full device does not delay requests for other devices. All tickets pass the gates in
-the same order, so they cannot deadlock.
+Up to three limits hold for a ticket: that of its identity, that of its device, and that of the whole server, which has
+one for streams and one for other calls, so that either kind can be full without the other. A ticket is admitted when
+none of them is reached. All waiting tickets form one queue. When a ticket is released, each waiting ticket that now has
+room is admitted, the first one first. So a full device does not delay requests for other devices, and requests for the
+same device are admitted in the order in which they came.
 
-`acquire` is for threads and `aacquire` for coroutines of any loop; they share the gates.
+`acquire` is for threads and `aacquire` for coroutines of any loop; they share the queue.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ import contextlib
 import math
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from pydantic import ConfigDict, Field
 
@@ -100,18 +99,8 @@ class Limits:
     """How long an idle interactive session keeps a device that another request wants."""
 
 
-class _Gate:
-    """Room for `limit` tickets, and a queue. `users` is the number of tickets that refer to this gate."""
-
-    __slots__ = ("inside", "key", "limit", "users", "waiting")
-
-    def __init__(self, key: tuple[str, str], limit: int) -> None:
-        self.key = key
-        self.limit = limit
-        # The tickets that have passed it.
-        self.inside: set[AdmissionTicket] = set()
-        self.users = 0
-        self.waiting: deque[AdmissionTicket] = deque()
+# What a limit counts: its scope, and for `device` and `identity` the name.
+_Key: TypeAlias = tuple[str, str]
 
 
 class AdmissionTicket:
@@ -120,17 +109,15 @@ class AdmissionTicket:
     `in_thread`: whether a thread waits and works for the stream. If not, a coroutine does.
     """
 
-    # The name of its last gate.
+    # Its limit in the whole server.
     scope = "server"
-    # Defaults in the class: most tickets never change them, so setting them for each would only cost time.
-    # How many of its gates it has passed.
-    passed = 0
     admitted = False
     released = False
     # The connection of its client, as gRPC writes it.
     peer = ""
     wake: Callable[[], object] | None = None
-    gates: tuple[_Gate, ...] = ()
+    # What it counts for: its identity and device, if they count, and its scope.
+    keys: tuple[_Key, ...] = ()
 
     def __init__(self, in_thread: bool = True) -> None:
         self.in_thread = in_thread
@@ -148,7 +135,7 @@ LIMITED = ("server", "calls", "device", "identity")
 
 
 class Admission:
-    """The gates of one server."""
+    """The limits of one server."""
 
     def __init__(
         self,
@@ -160,30 +147,37 @@ class Admission:
         self._clock = clock
         # Passed in by an owner whose own data must change together with the tickets.
         self._lock = lock or threading.Lock()
-        self._streams, self._calls = _Gate(("server", ""), limits.streams), _Gate(("calls", ""), limits.calls)
-        self._last = {gate.key[0]: (gate,) for gate in (self._streams, self._calls)}
-        # The gates of identities and devices, as long as a ticket refers to them.
-        self._gates: dict[tuple[str, str], _Gate] = {}
-        self._waiting: set[AdmissionTicket] = set()
+        # The limit of each scope.
+        self._limit = {
+            "server": limits.streams,
+            "calls": limits.calls,
+            "device": limits.per_device,
+            "identity": limits.per_identity or 0,
+        }
+        self._admitted: dict[str, set[AdmissionTicket]] = {"server": set(), "calls": set()}
+        # How many admitted tickets each key has, without those that have none.
+        self._used: Counter[_Key] = Counter()
+        # The queue: a dict, from which a ticket can also leave in the middle.
+        self._waiting: dict[AdmissionTicket, None] = {}
         self._closed = False
         self._refusals: Counter[str] = Counter()
-        # When a gate of the whole server first refused a request since the last admission; None if it has not.
+        # When a limit of the whole server first refused a request since the last admission; None if it has not.
         self._refusing_since: float | None = None
 
     @property
     def streams(self) -> Set[AdmissionTicket]:
         """The admitted streams. Hold the lock while you iterate."""
-        return self._streams.inside
+        return self._admitted["server"]
 
     @property
     def calls(self) -> Set[AdmissionTicket]:
         """The admitted calls that are not streams. Hold the lock while you iterate."""
-        return self._calls.inside
+        return self._admitted["calls"]
 
     @property
     def waiting(self) -> Set[AdmissionTicket]:
         """The tickets that wait to be admitted."""
-        return self._waiting
+        return self._waiting.keys()
 
     @property
     def refused(self) -> int:
@@ -200,22 +194,16 @@ class Admission:
 
         For the limits of one device and of one identity, that is the use by the fullest one.
         """
-        limits = self.limits
-        for scope, limit, gates in (
-            ("server", limits.streams, [self._streams]),
-            ("calls", limits.calls, [self._calls]),
-            ("device", limits.per_device, self._all_of("device")),
-            ("identity", limits.per_identity, self._all_of("identity")),
-        ):
-            if limit is not None:
-                yield scope, limit, max((len(gate.inside) for gate in gates), default=0)
-        yield "waiting", limits.waiting, len(self._waiting)
+        for scope, limit in self._limit.items():
+            if scope != "identity" or self.limits.per_identity is not None:
+                yield scope, limit, max((used for key, used in self._used.items() if key[0] == scope), default=0)
+        yield "waiting", self.limits.waiting, len(self._waiting)
 
     @property
     def overloaded(self) -> bool:
         """Whether the server is full, and began to refuse requests `OVERLOADED_SECONDS` ago without admitting any."""
         since = self._refusing_since
-        full = any(len(gate.inside) >= gate.limit for gate in (self._streams, self._calls))
+        full = any(len(admitted) >= self._limit[scope] for scope, admitted in self._admitted.items())
         return since is not None and full and self._clock() - since >= OVERLOADED_SECONDS
 
     @property
@@ -281,50 +269,57 @@ class Admission:
             return
         ticket.released = True
         if not ticket.admitted:
-            self._waiting.discard(ticket)
-            ticket.gates[ticket.passed].waiting.remove(ticket)
-        for gate in ticket.gates[: ticket.passed]:
-            gate.inside.remove(ticket)
-            if gate.waiting and not self._closed:
-                self._hand_over(gate)
-        for gate in ticket.gates[:-1]:
-            gate.users -= 1
-            if not gate.users:
-                del self._gates[gate.key]
+            self._waiting.pop(ticket, None)
+            return
+        self._admitted[ticket.scope].remove(ticket)
+        for key in ticket.keys:
+            self._used[key] -= 1
+            if not self._used[key]:
+                del self._used[key]
+        if self._waiting and not self._closed:
+            self._admit_waiting()
 
     def _enter(self, ticket: AdmissionTicket, device: str | None, client_name: Callable[[], str]) -> None:
-        """Admit the ticket, or put it into the queue of the first full gate.
+        """Admit the ticket, or put it into the queue.
 
         Raise `Stopped` if the server shuts down, `ResourceExhausted` if too many tickets wait already.
         """
-        per_identity = self.limits.per_identity
-        identity = "" if per_identity is None else client_name()
+        keys: tuple[_Key, ...] = ((ticket.scope, ""),)
+        if device is not None:
+            keys = (("device", device), *keys)
+        if self.limits.per_identity is not None:
+            keys = (("identity", client_name()), *keys)
+        ticket.keys = keys
         with self._lock:
             if self._closed:
                 raise _shutting_down()
-            gates: tuple[_Gate, ...] = self._last[ticket.scope]
-            if device is not None:
-                gates = (self._gate("device", device, self.limits.per_device), *gates)
-            if per_identity is not None:
-                gates = (self._gate("identity", identity, per_identity), *gates)
-            if len(self._waiting) >= self.limits.waiting:
-                for gate in gates:
-                    if len(gate.inside) >= gate.limit:
-                        raise self._refusal(gate)
-            ticket.gates = gates
-            for gate in gates[:-1]:
-                gate.users += 1
-                self._gates[gate.key] = gate
-            self._advance(ticket)
-            if not ticket.admitted:
-                self._waiting.add(ticket)
+            full = self._reached(ticket)
+            if full is None:
+                self._admit(ticket)
+            elif len(self._waiting) >= self.limits.waiting:
+                raise self._refusal(full)
+            else:
+                self._waiting[ticket] = None
 
-    def _all_of(self, kind: str) -> list[_Gate]:
-        return [gate for key, gate in self._gates.items() if key[0] == kind]
+    def _reached(self, ticket: AdmissionTicket) -> _Key | None:
+        """Return the first limit that keeps the ticket out; None if there is room for it."""
+        return next((key for key in ticket.keys if self._used[key] >= self._limit[key[0]]), None)
 
-    def _gate(self, kind: str, name: str, limit: int) -> _Gate:
-        key = (kind, name)
-        return self._gates.get(key) or _Gate(key, limit)
+    def _admit(self, ticket: AdmissionTicket) -> None:
+        for key in ticket.keys:
+            self._used[key] += 1
+        self._admitted[ticket.scope].add(ticket)
+        ticket.admitted = True
+        self._refusing_since = None
+
+    def _admit_waiting(self) -> None:
+        """Admit each waiting ticket that has room now."""
+        for ticket in list(self._waiting):
+            if ticket in self._waiting and self._reached(ticket) is None:
+                del self._waiting[ticket]
+                self._admit(ticket)
+                if not _wake(ticket):
+                    self.leave(ticket)
 
     def _wake_by(self, ticket: AdmissionTicket, wake: Callable[[], object]) -> None:
         """Have `wake` called when the wait is over; call it now if that is so already."""
@@ -338,37 +333,18 @@ class Admission:
         with self._lock:
             if ticket.admitted:
                 return
-            raise _shutting_down() if self._closed else self._refusal(ticket.gates[ticket.passed])
+            raise _shutting_down() if self._closed else self._refusal(self._reached(ticket) or ticket.keys[-1])
 
-    def _advance(self, ticket: AdmissionTicket) -> None:
-        """Move the ticket through every gate that has room, or into the queue of the first that has none."""
-        for gate in ticket.gates[ticket.passed :]:
-            if len(gate.inside) >= gate.limit:
-                gate.waiting.append(ticket)
-                return
-            gate.inside.add(ticket)
-            ticket.passed += 1
-        ticket.admitted = True
-        self._refusing_since = None
-
-    def _hand_over(self, gate: _Gate) -> None:
-        """Let the next ticket in the queue through."""
-        successor = gate.waiting.popleft()
-        self._advance(successor)
-        if successor.admitted:
-            self._waiting.discard(successor)
-            if not _wake(successor):
-                self.leave(successor)
-
-    def _refusal(self, gate: _Gate) -> ResourceExhausted:
-        scope, name = gate.key
+    def _refusal(self, full: _Key) -> ResourceExhausted:
+        scope, name = full
+        limit = self._limit[scope]
         if scope in ("server", "calls") and self._refusing_since is None:
             self._refusing_since = self._clock()
         self._refusals[scope] += 1
-        one = gate.limit == 1
-        streams = "1 stream is" if one else f"{gate.limit} streams are"
-        calls = "1 call is" if one else f"{gate.limit} calls are"
-        either = "1 stream or call is" if one else f"{gate.limit} streams and calls are"
+        one = limit == 1
+        streams = "1 stream is" if one else f"{limit} streams are"
+        calls = "1 call is" if one else f"{limit} calls are"
+        either = "1 stream or call is" if one else f"{limit} streams and calls are"
         # An own source is limited as a device is, by the name `source NAME`. Names of devices have no spaces.
         kind = "source" if name.startswith("source ") else "device"
         what = {
@@ -381,7 +357,7 @@ class Admission:
         return ResourceExhausted(
             what,
             scope=scope,
-            limit=gate.limit,
+            limit=limit,
             retry_after_seconds=seconds,
             where=name if scope == "device" else "",
             hint=f"End one that is no longer needed, or try again in {math.ceil(seconds)} s",

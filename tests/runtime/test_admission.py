@@ -47,8 +47,9 @@ def limits(streams: int = 100, **others: float) -> Limits:
     return Limits(streams=streams, **{"wait_seconds": SOON, **others})  # type: ignore[arg-type]
 
 
-def gates(admission: Admission) -> int:
-    return len(admission._gates)
+def counted(admission: Admission) -> int:
+    """The identities and devices that are counted."""
+    return sum(scope in ("identity", "device") for scope, _ in admission._used)
 
 
 @pytest.mark.parametrize(
@@ -90,10 +91,10 @@ def test_identities_and_devices_have_room_of_their_own() -> None:
 def test_what_is_over_leaves_nothing_behind() -> None:
     admission = Admission(limits())
     places = [acquired(admission, f"client {number}", f"device {number}") for number in range(20)]
-    assert gates(admission) == 20
+    assert counted(admission) == 20
     for place in places:
         admission.release(place)
-    assert gates(admission) == 0
+    assert counted(admission) == 0
 
 
 def test_without_patience_the_refusal_comes_at_once_and_asks_for_a_second() -> None:
@@ -112,7 +113,7 @@ def test_a_coroutine_without_patience_is_refused_too() -> None:
         with pytest.raises(ResourceExhausted):
             await aacquired(admission, "me", None)
         admission.release(place)
-        assert (len(admission.waiting), gates(admission)) == (0, 0)
+        assert (len(admission.waiting), counted(admission)) == (0, 0)
 
     asyncio.run(run())
 
@@ -124,7 +125,7 @@ def test_a_client_that_leaves_while_it_waits_leaves_the_queue() -> None:
         acquired(admission, "me", None, lambda: True)
     assert len(admission.waiting) == 0
     admission.release(place)
-    assert gates(admission) == 0
+    assert counted(admission) == 0
 
 
 def test_closing_tells_those_that_wait_and_those_that_come() -> None:
@@ -152,7 +153,7 @@ def test_closing_tells_those_that_wait_and_those_that_come() -> None:
     with pytest.raises(Stopped):
         acquired(admission, "me", None)
     admission.release(place)
-    assert (len(admission.waiting), gates(admission)) == (0, 0)
+    assert (len(admission.waiting), counted(admission)) == (0, 0)
 
 
 def test_a_full_device_holds_up_nobody_who_asks_for_another() -> None:
@@ -187,7 +188,7 @@ def test_a_waiter_cancelled_in_the_moment_it_is_admitted_passes_its_place_on() -
             with pytest.raises(asyncio.CancelledError):
                 await first
         admission.release(await second)
-        assert (len(admission.waiting), gates(admission)) == (0, 0)
+        assert (len(admission.waiting), counted(admission)) == (0, 0)
         return not in_time
 
     for turns in itertools.takewhile(lambda turns: asyncio.run(run(turns)), itertools.count()):
@@ -301,7 +302,7 @@ def test_limits_hold_and_everybody_gets_a_turn(
             await crowd.leave(crowd.inside()[0])
             await crowd.settle()
             crowd.check()
-        assert gates(admission) == 0
+        assert counted(admission) == 0
 
     asyncio.run(run())
 
@@ -337,4 +338,4 @@ def test_threads_and_loops_share_the_room() -> None:
     for thread in threads:
         thread.join()
     assert max(most) <= 2
-    assert (len(admission.waiting), admission.refused, gates(admission)) == (0, 0, 0)
+    assert (len(admission.waiting), admission.refused, counted(admission)) == (0, 0, 0)
