@@ -19,7 +19,7 @@ def test_they_count_as_connections(running: TrialGateway) -> None:
     with listen(running.app, running.shard, 0, connections=connections) as gateway:
         with accepted(gateway, PAGE) as raw:
             assert connections.open == 1
-            with opened(gateway, PAGE) as second, suppress(ConnectionError):
+            with suppress(ConnectionError), opened(gateway, PAGE) as second:
                 assert second.recv(1) == b""
             raw.sendall(frame(CLOSE, b"\x03\xe8"))
             while raw.recv(65536):
