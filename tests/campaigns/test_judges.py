@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -17,6 +18,7 @@ from tests.campaigns import collect, kills, server_kills, transfer_trial
 from tests.campaigns.clustering.boards import CountingBoard
 from tests.campaigns.clustering.work import Auditor
 from tests.campaigns.faulting.talker import Kept, flaw
+from tests.campaigns.gaps import GapOutcome, compare
 from tests.campaigns.kills import LOGS, SCHEMA, batch_of
 from tests.campaigns.soaking.sampling import Sample, slope
 
@@ -128,3 +130,11 @@ def test_memory_that_grows(mb_per_hour: float, noise_mb: float, round_mb: int, f
     ]  # fmt: skip
     found = slope(samples)
     assert found.low < mb_per_hour < found.high and found.flat is flat
+
+
+def test_lines_that_were_printed_in_no_gap_are_found() -> None:
+    times = [1000.0 + 10 * number for number in range(6)]
+    gap = Gap(9, 8, "line lost", "", datetime.fromtimestamp(1009, UTC), datetime.fromtimestamp(1021, UTC))
+    outcome = GapOutcome()
+    compare(times, b"0\n3\n5\n", [gap], outcome)
+    assert (outcome.missing, outcome.unexplained, outcome.clean) == (3, [4], False)

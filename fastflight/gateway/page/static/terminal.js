@@ -75,7 +75,7 @@ export class ReplTerminal {
       if (message.ready) this.ready();
       else if (message.error) why = said(message.error);
       else if (message.trailer) why = `The session has ended: ${message.trailer.why ?? message.trailer.ended}.`;
-      else if (message.note?.gap) this.tell("The device printed more than could be shown; some of it is missing.", true);
+      else if (message.note?.gap) this.tell(`Missing: ${message.note.gap.why}.`, true);
     };
     socket.onclose = (event) => {
       if (socket !== this.socket) return;
