@@ -20,7 +20,7 @@ from fastflight.app.config import Config
 from fastflight.app.device_address import device_address
 from fastflight.app.device_changes import device_changes
 from fastflight.app.forwarded_files import ForwardedFiles
-from fastflight.app.recordings import open_recordings
+from fastflight.app.recordings import open_recordings, typed_rows
 from fastflight.app.running import (
     RunningServer,
     bridge_metrics,
@@ -101,6 +101,7 @@ def open_server(config: Config) -> RunningServer:
         catalog = Catalog()
         files = DeviceFiles(inventory, FileCache(config.sql.cache, config.sql.cache_bytes), served.keys_of)
         parts.callback(files.cache.close)
+        typed = typed_rows(recordings, log_of, served.layout_of)
         member: ClusterMember | None = None
         if config.cluster is not None:
             member = ClusterMember(config, served, inventory, catalog)
@@ -113,7 +114,7 @@ def open_server(config: Config) -> RunningServer:
             passed_on=None if member is None else member.forwarding.passed_on,
         )
         own = (source.functions() for source in config.sources)
-        for source in (*on_board, recording_source(recordings), mock.SOURCE, *own):
+        for source in (*on_board, recording_source(recordings, typed), mock.SOURCE, *own):
             catalog.add(source)
         on_devices = [*device_actions(inventory, publishers.states), *device_changes(served)]
         recorded, *on_recordings = recording_actions(recordings)
@@ -140,7 +141,8 @@ def open_server(config: Config) -> RunningServer:
         actions = Actions([*state, *on_devices], authority)
         tables = files if member is None else ForwardedFiles(member.forwarding.routes, inventory, files)
         recordings_folder = None if recordings is None else recordings.folder
-        engine = SqlEngine(Tables(catalog, actions, authority, tables, log_of), config.sql.limits, recordings_folder)
+        sql_tables = Tables(catalog, actions, authority, tables, log_of, typed)
+        engine = SqlEngine(sql_tables, config.sql.limits, recordings_folder)
         parts.callback(engine.close)
         catalog.add(SqlSource(engine))
         server = flight_server(

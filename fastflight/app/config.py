@@ -34,10 +34,13 @@ from fastflight.log import Retention
 from fastflight.protocol.raw_repl import GRACE_SECONDS
 from fastflight.publish import PublishSettings
 from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
-from fastflight.service.requests import TextKeys
+from fastflight.service.choices import Decimal
+from fastflight.service.requests import Character, TextKeys
+from fastflight.sources import RowLayout
 from fastflight.sources.file_cache import DEFAULT_BYTES
 from fastflight.sources.recordings import SYNC_MS
 from fastflight.sql.process import SqlLimits
+from fastflight.tables import TextOptions
 
 # All event loops share one interpreter lock. More of them do not make a server faster, they only isolate slow devices.
 MAX_DEFAULT_SHARDS = 4
@@ -157,8 +160,25 @@ class RowsTable(Table):
     """What the lines are: plain text, JSON objects or CSV rows."""
     schema_: Annotated[dict[str, str] | None, Field(alias="schema")] = None
     """The type of each column, for `jsonl` and `csv`."""
+    delimiter: Character | None = None
+    """The character between the cells of CSV rows; a blank stands for any number of blanks. By default a comma."""
+    decimal: Decimal | None = None
+    """The character before the fraction of a number in CSV rows: `.` or `,`. By default a point."""
+    comment: Character | None = None
+    """The character that begins a line to skip."""
+    null_values: list[str] | None = None
+    """Texts that mean null, besides an empty cell."""
     units: dict[str, str] = {}
     """The unit of a column, for Home Assistant and OpenTelemetry."""
+
+    @property
+    def layout(self) -> RowLayout | None:
+        """How lines become typed rows; None for plain text."""
+        if self.format == "lines":
+            return None
+        nulls = None if self.null_values is None else tuple(self.null_values)
+        text = TextOptions(delimiter=self.delimiter, decimal=self.decimal, comment=self.comment, null_values=nulls)
+        return RowLayout(self.format, self.schema_, text)
 
 
 class DeviceTable(Table):
@@ -180,7 +200,7 @@ class DeviceTable(Table):
     """The servers of a cluster that can own the device. By default all; a board on a cable needs the name of its
     server. [Cluster](../cluster.md)"""
     rows: RowsTable | None = None
-    """How the device's lines become published rows."""
+    """How the device's lines become rows: those that are published, and [typed rows](../recordings.md#typed-rows)."""
     # What the keys mean is in `docs/reference/keys.toml`, where requests have the same keys.
     files: dict[str, TextKeys] = {}
 

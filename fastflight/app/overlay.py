@@ -112,9 +112,9 @@ def read_config(
         http_hosts=http_hosts(http_host, address),
         origins=http_origins(origins),
         outputs={
-            name: _outputs(name, device, folder, os.environ)
+            name: _outputs(name, device, row_format, folder, os.environ)
             for name, device in served.items()
-            if device.publish or device.rows is not None
+            if (row_format := _row_format(name, device)) is not None and device.publish
         },
         drain_seconds=drain_seconds,
         log_debug=log_debug,
@@ -198,18 +198,28 @@ def default_folder(environment: Mapping[str, str]) -> Path:
     return base / "fastflight" / "recordings"
 
 
-def _outputs(name: str, device: DeviceTable, folder: Path, environment: Mapping[str, str]) -> PublishSettings:
+def _row_format(name: str, device: DeviceTable) -> RowFormat | None:
+    """Return how the lines of a device become rows; None if its entry needs none."""
+    where = f"devices.{name}.rows"
+    if device.rows is None and not device.publish:
+        return None
+    rows = device.rows or RowsTable()
+    if rows.format == "lines" and not device.publish:
+        hint = "Add publish, declare jsonl or csv, or leave rows out"
+        raise RequestError("lines of text are no table, and are published nowhere", where=where, hint=hint)
+    try:
+        return RowFormat(rows.layout, rows.units)
+    except RequestError as error:
+        raise RequestError(error.what, where=f"{where}.{error.where}", hint=error.hint) from error
+
+
+def _outputs(
+    name: str, device: DeviceTable, row_format: RowFormat, folder: Path, environment: Mapping[str, str]
+) -> PublishSettings:
     """Return what a device publishes, with its passwords. `folder` is that of the fleet file."""
     where = f"devices.{name}"
-    if not device.publish:
-        raise RequestError("rows are published nowhere", where=f"{where}.rows", hint="Add publish, or leave rows out")
     if len(set(device.publish)) < len(device.publish):
         raise RequestError("an output is named twice", where=f"{where}.publish", hint="Name each once")
-    rows = device.rows or RowsTable()
-    try:
-        row_format = RowFormat(rows.format, rows.schema_, rows.units)
-    except RequestError as error:
-        raise RequestError(error.what, where=f"{where}.rows.{error.where}", hint=error.hint) from error
     outputs = tuple(_with_password(parse_output(url), folder, environment) for url in device.publish)
     with needs("publish", f"{where}.publish"):
         for address in outputs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from fastflight.app.config import Config, RecordingSettings
@@ -9,7 +10,8 @@ from fastflight.device import Inventory
 from fastflight.errors import BusyError
 from fastflight.extras import needs
 from fastflight.log import Retention
-from fastflight.sources import DefaultRecordings, Recordings
+from fastflight.sources import DefaultRecordings, Recordings, RowLayout, TypedRows
+from fastflight.sources.recording import Readable
 
 # What a server of a cluster records while NATS is away, at most. Older rows are then lost, and counted.
 BUFFER_BYTES = 1_000_000_000
@@ -26,6 +28,19 @@ def open_recordings(config: Config, inventory: Inventory) -> Recordings | Defaul
     if wanted.on_demand:
         return DefaultRecordings(wanted.folder, inventory, holder)
     return Recordings(wanted.folder, inventory, sync_ms=wanted.sync_ms, retention=wanted.retention, holder=holder)
+
+
+def typed_rows(
+    recordings: Recordings | DefaultRecordings | None,
+    log_of: Callable[[str], Readable],
+    declared: Callable[[str], RowLayout | None],
+) -> TypedRows:
+    """Return the typed rows of the recordings, which are kept in their folder once anything is recorded there."""
+
+    def may_write() -> bool:
+        return not isinstance(recordings, DefaultRecordings) or recordings.opened is not None
+
+    return TypedRows(log_of, declared, None if recordings is None else recordings.folder, may_write)
 
 
 def _open_shared(config: Config, wanted: RecordingSettings, inventory: Inventory, holder: str) -> Recordings:

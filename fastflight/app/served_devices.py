@@ -26,7 +26,7 @@ from fastflight.publish import Publishers
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service.requests import DeviceSession, TextKeys
-from fastflight.sources import DefaultRecordings, Recordings
+from fastflight.sources import DefaultRecordings, Recordings, RowLayout
 from fastflight.sources.recordings import HINT
 from fastflight.transport.tapped import Guard, unguarded
 from fastflight.transport.url import public_url
@@ -176,6 +176,11 @@ class ServedDevices:
         table = self._config.devices.get(device)
         globs = table.files if table is not None else {}
         return next((keys for glob, keys in globs.items() if fnmatchcase(path, glob)), None)
+
+    def layout_of(self, device: str) -> RowLayout | None:
+        """Return how the lines of a device become typed rows, as the settings say; None if they do not."""
+        table = self._config.devices.get(device)
+        return table.rows.layout if table is not None and table.rows is not None else None
 
     def apply(self, new: Config) -> None:
         """Change the devices to those of `new`, with their bridges and recorders. Devices that clients added stay.

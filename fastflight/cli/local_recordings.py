@@ -14,6 +14,7 @@ from fastflight.log import StoreReader
 from fastflight.runtime.outgoing import close
 from fastflight.service.resolve import plain
 from fastflight.service.source import Lot, Noted, Reading
+from fastflight.sources import TypedRows
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.recordings import RecordingStatus, status_of
 
@@ -27,7 +28,8 @@ def _reader_of(folder: Path) -> StoreReader:
 
 def recording_source(folder: Path) -> RecordingSource:
     """Return a source that answers `recording` requests from a folder."""
-    return RecordingSource(_reader_of(folder))
+    reader = _reader_of(folder)
+    return RecordingSource(reader, TypedRows(reader.log, folder=folder, may_write=lambda: False).parser)
 
 
 def statuses(folder: Path) -> list[RecordingStatus]:

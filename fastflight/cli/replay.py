@@ -27,7 +27,7 @@ from fastflight.client.call import build
 from fastflight.client.local_names import local_name
 from fastflight.client.saving import SavedFile
 from fastflight.gap import Gap
-from fastflight.service.choices import SessionFormat
+from fastflight.service.choices import RecordedAs, SessionFormat
 from fastflight.service.requests import Recording
 from fastflight.tables import PARQUET
 
@@ -50,6 +50,10 @@ LineFormat = Annotated[
 ]
 LineSchema = Annotated[
     str | None, typer.Option("--schema", metavar="NAME=TYPE,...", help="The columns of jsonl and csv lines.")
+]
+RowsOption = Annotated[
+    RecordedAs | None,
+    typer.Option("--as", help="The typed rows that the device prints, as its entry says or as they are recognised."),
 ]
 # The key of a Parquet file's metadata with the gaps of its rows, as JSON.
 GAPS_KEY = "fastflight.gaps"
@@ -88,6 +92,7 @@ def replay(
     ] = None,
     format: LineFormat = "lines",
     schema: LineSchema = None,
+    as_: RowsOption = None,
     columns: Columns = None,
     raw: Annotated[bool, typer.Option("--raw", help="Print only the device's bytes; on a terminal as text.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
@@ -109,9 +114,10 @@ def replay(
         name,
         start,
         end,
-        "bytes" if raw else format,
+        "bytes" if raw or (as_ and format == "lines") else format,
         schema,
         columns,
+        as_=as_,
         since_seconds=since,
         limit_rows=lines,
         mode=mode,

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypedDict
 
 from fastflight.client.progress import Report, Resuming, TreeReport
 from fastflight.errors import nearest
-from fastflight.service.choices import Decimal, Format, Infer, Method, Mode, OnError, SessionFormat
+from fastflight.service.choices import Decimal, Format, Infer, Method, Mode, OnError, RecordedAs, SessionFormat
 
 
 class FileOptions(TypedDict, total=False):
@@ -171,12 +171,14 @@ class RecordingOptions(TrafficOptions, total=False):
 
     - `from_seq`, `to_seq`: the first and the last sequence number, both included.
     - `from_time`, `to_time`: the range of times; `to_time` itself is not included. Without a zone they are local times.
+    - `as_`: `rows` for the typed rows that the device prints, without `format` and `schema`.
     """
 
     from_seq: int | None
     to_seq: int | None
     from_time: datetime | None
     to_time: datetime | None
+    as_: RecordedAs | None
 
 
 # The verbs that take `**options`, with the class that lists them.

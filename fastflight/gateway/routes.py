@@ -209,10 +209,18 @@ def routes(backend: Backend, tickets: Tickets) -> FastAPI:
     @app.get("/recordings/{name}", openapi_extra=openapi.RECORDING, response_class=Response, tags=["recordings"])
     async def recording(request: Request, name: str) -> Response:
         """Stream the rows of a recording. The query holds the request's other keys."""
+        return recorded(request, {"name": name})
+
+    @app.get("/recordings/{name}/rows", openapi_extra=openapi.RECORDING, response_class=Response, tags=["recordings"])
+    async def recorded_rows(request: Request, name: str) -> Response:
+        """Stream the typed rows that the device has printed. The query holds the request's other keys."""
+        return recorded(request, {"name": name, "as": "rows"})
+
+    def recorded(request: Request, keys: dict[str, Any]) -> Response:
         query = dict(request.query_params)
         format_ = choose_format(query.pop("as", None), request.headers.get("accept", ""), ROW_FORMATS)
         make = encoder_of(format_, query.pop("formulas", None))
-        decoded = backend.make_request({"type": "recording", "name": name, **keys_of(query)})
+        decoded = backend.make_request({"type": "recording", **keys, **keys_of(query)})
         return Streamed(backend, decoded, caller_of(request), make)
 
     app.get(FILE, openapi_extra=openapi.GET_FILE, response_class=Response, tags=["files"])(files.get)

@@ -26,8 +26,8 @@ OTHERS = 0o077
 TEMPORARY = ".new"
 # The endings of the files that a store and the leases create.
 OWN_ENDINGS = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", ".parquet", ".lock", ".lease", ".reserve", TEMPORARY)
-# What else may be in the folder: files of queries that run, and recordings that servers share.
-OWN_FOLDERS = ("queries", "shared")
+# What else may be in the folder: files of queries that run, recordings that servers share, and typed rows.
+OWN_FOLDERS = ("queries", "shared", "rows")
 # The system's errors for a disk, a quota or a file that takes no more.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # The same of SQLite. The second one is for the file that its connections share.

@@ -25,6 +25,8 @@ class StoredRows:
     first: int = 0
     last: int = -1
     files: list[Path] = field(default_factory=list)
+    # The first and the last of these numbers in each file.
+    spans: list[tuple[int, int]] = field(default_factory=list)
     whole: bool = False
     gaps: int = 0
     lost: int = 0
@@ -51,7 +53,7 @@ def stored_rows(
 ) -> StoredRows:
     """Choose the files that a reading of `limit` rows needs, of `entries` from the cursor of `items` to `stop`."""
     found = StoredRows(items.cursor)
-    names: dict[Path, None] = {}
+    spans: dict[Path, tuple[int, int]] = {}
     for entry in entries:
         if not entry.why and entry.body not in files:
             break
@@ -68,11 +70,12 @@ def stored_rows(
         else:
             if found.last < 0:
                 found.first = items.cursor
+            first = spans.get(files[entry.body], (items.cursor, 0))[0]
             if limit is not None:
                 last = min(last, items.cursor + limit - 1)
                 limit -= last + 1 - items.cursor
             found.last = last
-            names[files[entry.body]] = None
+            spans[files[entry.body]] = first, last
             holes += items.inside(last + 1)
         missing = [hole for hole in holes if hole.why != Why.UNUSED]
         found.gaps += len(missing)
@@ -80,7 +83,7 @@ def stored_rows(
         found.end = items.cursor
         if limit == 0:
             break
-    found.files = list(names)
+    found.files, found.spans = list(spans), list(spans.values())
     found.whole = limit == 0 or found.end >= stop
     return found
 

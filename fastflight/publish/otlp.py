@@ -42,12 +42,12 @@ class OtlpOutput:
         self._client = HttpClient(self._address, "Bearer")
 
     def encode(self, rows: pa.RecordBatch) -> Message:
-        found = self._logs(rows) if self._rows.format == "lines" else self._metrics(rows)
+        found = self._logs(rows) if self._rows.layout is None else self._metrics(rows)
         return Message(rows.num_rows, found.SerializeToString())
 
     async def send(self, message: Message) -> Refusal | None:
         assert self._client is not None
-        logs = self._rows.format == "lines"
+        logs = self._rows.layout is None
         path = self._address.path + ("/v1/logs" if logs else "/v1/metrics")
         headers = {"Content-Type": "application/x-protobuf"}
         answer = await self._client.post(path, message.content, headers, {})

@@ -17,10 +17,9 @@ import pyarrow as pa
 
 from fastflight.errors import RequestError
 from fastflight.gap import Gap
-from fastflight.service.choices import SessionFormat
-from fastflight.service.requests import DeviceSession
+from fastflight.sources.row_layout import RowLayout
 from fastflight.sources.session_lines import LineSplitter, SessionLine
-from fastflight.sources.session_rows import CUT, TIME, parser_of
+from fastflight.sources.session_rows import CUT, TIME
 from fastflight.transport.chunk_buffer import Chunk
 
 # Columns that every row has, before those of the format.
@@ -49,13 +48,12 @@ class PublishedLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowFormat:
-    """How the lines of a device become rows. `schema` and `units` are by column.
+    """How the lines of a device become rows; without a `layout`, each is a text. `units` are by column.
 
     `RequestError` for a schema that is missing or wrong.
     """
 
-    format: SessionFormat = "lines"
-    schema: Mapping[str, str] | None = None
+    layout: RowLayout | None = None
     units: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -69,22 +67,14 @@ class RowFormat:
     @property
     def columns(self) -> pa.Schema:
         """The columns of the format, without `PLACE`."""
-        parser = parser_of(self.request)
-        return TEXT if parser is None else parser.schema
-
-    @property
-    def request(self) -> DeviceSession:
-        """The request of a live session with the same rows."""
-        return DeviceSession(
-            device="any", format=self.format, schema_=None if self.schema is None else dict(self.schema)
-        )
+        return TEXT if self.layout is None else self.layout.parser().schema
 
 
 class RowReader:
     """Reads lines from the traffic after `start`: pass it to `feed`. `rows` makes rows of them."""
 
     def __init__(self, rows: RowFormat, start: Position) -> None:
-        self._parser = parser_of(rows.request)
+        self._parser = None if rows.layout is None else rows.layout.parser()
         self._schema = pa.schema([*PLACE, *rows.columns])
         self._splitter = LineSplitter(start.begins_line)
         self._start = start

@@ -12,6 +12,8 @@ from typing import Literal
 Mode = Literal["sync", "async"]
 Format = Literal["csv", "jsonl", "packed", "arrow", "raw"]
 SessionFormat = Literal["bytes", "lines", "jsonl", "csv"]
+# How a recording is read, other than by its format: as the typed rows that its device prints.
+RecordedAs = Literal["rows"]
 # What decides the types of a text file's columns, if no schema does.
 Infer = Literal["file", "sample"]
 # The character before the fraction of a number.

@@ -13,7 +13,17 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PrivateAttr
 
-from fastflight.service.choices import MAX_FILES, Decimal, Format, Infer, Method, Mode, OnError, SessionFormat
+from fastflight.service.choices import (
+    MAX_FILES,
+    Decimal,
+    Format,
+    Infer,
+    Method,
+    Mode,
+    OnError,
+    RecordedAs,
+    SessionFormat,
+)
 
 
 class Verb(StrEnum):
@@ -336,6 +346,9 @@ class Recording(Request):
     Sequence numbers are those of the live session, from `from_seq` to `to_seq`, both included. Times are those of the
     rows: `from_time` is included, `to_time` is not. `since_seconds` means a `from_time` that many seconds ago. The
     other keys are as in `device.session`.
+
+    With `as` `rows`, the lines are parsed as the device's entry in the fleet file says, or as they were recognised:
+    `format` and `schema` are left out.
     """
 
     type: ClassVar[str] = "recording"
@@ -347,6 +360,7 @@ class Recording(Request):
     from_time: AwareDatetime | None = None
     to_time: AwareDatetime | None = None
     since_seconds: Annotated[float | None, Field(ge=0, le=MAX_SECONDS)] = None
+    as_: Annotated[RecordedAs | None, Field(alias="as")] = None
     format: SessionFormat = "bytes"
     schema_: Annotated[dict[str, str] | None, Field(alias="schema")] = None
     columns: Annotated[tuple[str, ...] | None, Field(max_length=MAX_COLUMNS)] = None

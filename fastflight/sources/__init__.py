@@ -26,12 +26,16 @@ from fastflight.sources.fleet_file import FleetFiles
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.recording_actions import recording_actions
 from fastflight.sources.recordings import NoRecordings, Recordings
+from fastflight.sources.row_layout import RowLayout
+from fastflight.sources.typed_rows import TypedRows
 
 __all__ = [
     "DefaultRecordings",
     "DeviceFiles",
     "FileCache",
     "Recordings",
+    "RowLayout",
+    "TypedRows",
     "device_actions",
     "device_sources",
     "recording_actions",
@@ -68,10 +72,13 @@ def device_sources(
     ]
 
 
-def recording_source(recordings: Recordings | DefaultRecordings | None) -> DataSource[Recording]:
+def recording_source(
+    recordings: Recordings | DefaultRecordings | None, typed: TypedRows | None = None
+) -> DataSource[Recording]:
     """Return the source of `recording` requests. With None it lists nothing and refuses every name."""
     listed = recordings.listed if isinstance(recordings, Recordings) else None
-    return RecordingSource(recordings or NoRecordings(), listed)
+    logs = recordings or NoRecordings()
+    return RecordingSource(logs, (typed or TypedRows(logs.log)).parser, listed)
 
 
 def _unchanged(source: DataSource[Any]) -> DataSource[Any]:

@@ -26,6 +26,7 @@ from fastflight.log import Columns, NumberedRows
 from fastflight.service.requests import DeviceSession, Recording
 from fastflight.service.source import Lot, Noted, Summary
 from fastflight.sources.session_rows import BATCH_BYTES, BYTES_SCHEMA, DIRECTIONS, TIME, TIME_METADATA, SessionRows
+from fastflight.tables import LineParser
 from fastflight.tables.bare import empty
 from fastflight.tables.schemas import project
 from fastflight.transport.chunk_buffer import Chunk
@@ -107,8 +108,10 @@ class Replay:
     Pass each item of the log to `feed` until the replay is `full` or the log has ended, then call `finish`.
     """
 
-    def __init__(self, request: Recording) -> None:
-        self._rows: _Rows = _ChunkRows(request) if request.format == "bytes" else _Lines(request)
+    def __init__(self, request: Recording, parser: LineParser | None = None) -> None:
+        """`parser` parses the lines, for a request of typed rows."""
+        is_lines = parser is not None or request.format != "bytes"
+        self._rows: _Rows = _Lines(request, parser) if is_lines else _ChunkRows(request)
         self._missing: Gap | None = None
         # Whether anything came before: `begin` says whether the very first row begins a line.
         self._any = False
@@ -177,10 +180,13 @@ def _pieces(rows: NumberedRows) -> Iterator[tuple[int, pa.RecordBatch, str]]:
 class _Lines:
     """Makes rows of lines, as a live session does."""
 
-    def __init__(self, request: Recording) -> None:
-        keys = request.model_dump(include={"format", "columns", "batch_rows", "limit_rows"})
-        session = DeviceSession(device=request.name, schema_=request.schema_, flush_ms=_PATIENT_MS, **keys)
-        self._rows = SessionRows(session)
+    def __init__(self, request: Recording, parser: LineParser | None) -> None:
+        keys = request.model_dump(include={"columns", "batch_rows", "limit_rows"})
+        format_ = request.format if parser is None else "lines"
+        session = DeviceSession(
+            device=request.name, format=format_, schema_=request.schema_, flush_ms=_PATIENT_MS, **keys
+        )
+        self._rows = SessionRows(session, parser=parser)
         self.begin = self._rows.begin
         self.end_line = self._rows.end_line
         self.finish = self._rows.finish

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -26,6 +27,7 @@ from fastflight.service.source import AsyncReading, DataSource, Estimate, Lot, N
 from fastflight.sources.reading import abegin, begin
 from fastflight.sources.recorded_rows import Replay, chunks_of, microseconds
 from fastflight.sources.session_lines import LINE_CUTS
+from fastflight.tables import LineParser
 
 log = structlog.get_logger(__name__)
 
@@ -87,16 +89,22 @@ class SharedLogs(Protocol):
     def close(self) -> None: ...
 
 
+# Returns the parser of the typed rows of a recording.
+Parsers = Callable[[str], tuple[LineParser, int | None]]
+
+
 class RecordingSource(DataSource[Recording]):
     """The source of `recording` requests.
 
-    `listed` returns a recording whose name the store has just listed; by default the store does.
+    `listed` returns a recording whose name the store has just listed; by default the store does. `parsers` returns the
+    parser of the typed rows of a recording, and the number before which its types hold all values (None: any).
     """
 
     request = Recording
 
-    def __init__(self, store: ReadableStore, listed: Callable[[str], Readable] | None = None) -> None:
+    def __init__(self, store: ReadableStore, parsers: Parsers, listed: Callable[[str], Readable] | None = None) -> None:
         self._store = store
+        self._parsers = parsers
         self._listed = listed or store.log
 
     def read(self, request: Recording) -> Reading:
@@ -115,9 +123,16 @@ class RecordingSource(DataSource[Recording]):
         return self._describe(request, self._store.log(request.name))
 
     def _describe(self, request: Recording, log: Readable) -> Estimate:
-        schema = Replay(request).schema
+        parser, _ = self._parser(request)
+        schema = Replay(request, parser).schema
         extents = log.extents(range_of(request))
-        if request.format != "bytes" or request.from_time or request.to_time or request.since_seconds is not None:
+        if (
+            parser is not None
+            or request.format != "bytes"
+            or request.from_time
+            or request.to_time
+            or request.since_seconds is not None
+        ):
             return Estimate(schema)
         rows = sum(extent.rows for extent in extents)
         return Estimate(schema, rows if request.limit_rows is None else min(rows, request.limit_rows))
@@ -137,7 +152,12 @@ class RecordingSource(DataSource[Recording]):
         Only `bytes` can be divided: in the other formats a line may continue from one part to the next.
         """
         whole = Parts([Part(request)])
-        if request.format != "bytes" or request.limit_rows is not None or request.since_seconds is not None:
+        if (
+            request.as_ is not None
+            or request.format != "bytes"
+            or request.limit_rows is not None
+            or request.since_seconds is not None
+        ):
             return whole
         ends: list[int] = []
         size = 0
@@ -160,12 +180,26 @@ class RecordingSource(DataSource[Recording]):
 
     def _open(self, request: Recording) -> tuple[Replay, Generator[Lot, None, None]]:
         """Return the replay and its lots. `RequestError` for a request that is wrong, `UnknownName` for its name."""
-        replay, log, range_ = Replay(request), self._store.log(request.name), range_of(request)
+        log, range_ = self._store.log(request.name), range_of(request)
+        parser, end = self._parser(request)
+        replay = Replay(request, parser)
+        if end is not None:
+            range_ = replace(range_, until_seq=end - 1 if range_.until_seq is None else min(range_.until_seq, end - 1))
         extents = log.extents(range_)
         replay.stored = {"parts": len(extents), "bytes": sum(extent.bytes for extent in extents)}
-        if request.format != "bytes":
+        if parser is not None or request.format != "bytes":
             replay.begin(_begins_line(log, range_))
         return replay, _lots(replay, log, range_)
+
+    def _parser(self, request: Recording) -> tuple[LineParser | None, int | None]:
+        if request.as_ is None:
+            return None, None
+        for key, given in (("format", request.format != "bytes"), ("schema", request.schema_ is not None)):
+            if given:
+                raise RequestError(
+                    "the rows of a device have a layout of their own", where=key, hint="Leave it out, or leave `as` out"
+                )
+        return self._parsers(request.name)
 
 
 def range_of(request: Recording) -> Range:

@@ -28,15 +28,25 @@ class SessionLine(NamedTuple):
     cut: str = ""
 
 
-class LineSplitter:
-    """Splits what the device sent into lines."""
+UNKNOWN_BEGINNING = "the line may have begun before the session"
 
-    def __init__(self, begins_line: bool) -> None:
-        # The line whose end has not come yet: the chunk and time of its first byte, its text, and why it is not whole.
-        self._seq = 0
-        self._time_ns: int | None = 0
-        self._partial = b""
-        self._cut = "" if begins_line else "the line may have begun before the session"
+
+class LineSplitter:
+    """Splits what the device sent into lines.
+
+    `unfinished` is the line whose end has not come yet: without text, only its `cut` counts. A new splitter that begins
+    with it continues there.
+    """
+
+    def __init__(self, begins_line: bool, unfinished: SessionLine | None = None) -> None:
+        if unfinished is None:
+            unfinished = SessionLine(0, 0, b"", "" if begins_line else UNKNOWN_BEGINNING)
+        self._seq, self._time_ns, self._partial, self._cut = unfinished
+
+    @property
+    def unfinished(self) -> SessionLine:
+        """The line whose end has not come yet."""
+        return self._line()
 
     @property
     def partial_seq(self) -> int | None:

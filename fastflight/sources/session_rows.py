@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from fastflight.gap import Gap, Why, moment
 from fastflight.service.requests import DeviceSession
 from fastflight.service.source import Noted, Summary
 from fastflight.sources.misfits import MisfitNotice
+from fastflight.sources.row_layout import RowLayout
 from fastflight.sources.session_lines import LineSplitter, SessionLine, known_time
 from fastflight.tables import LineParser, ReadSummary
 from fastflight.tables.bare import empty
@@ -60,10 +61,16 @@ class SessionRows:
     the end. `RequestError` for keys of `request` that contradict each other.
     """
 
-    def __init__(self, request: DeviceSession, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        request: DeviceSession,
+        clock: Callable[[], float] = time.monotonic,
+        parser: LineParser | None = None,
+    ) -> None:
+        """`parser` parses the lines of a request of format `lines`."""
         self._request = request
         self._clock = clock
-        self._parser = parser_of(request)
+        self._parser = parser or parser_of(request)
         self._lines = None if request.format == "bytes" else LineSplitter(False)
         self._all_columns = schema_of(request, self._parser)
         self.schema = project(self._all_columns, request.columns).with_metadata({b"fastflight.time": TIME_METADATA})
@@ -211,7 +218,7 @@ class SessionRows:
 
     def _batch(self, rows: list[Any]) -> pa.RecordBatch:
         if self._parser is not None:
-            return self._parsed(self._parser, rows)
+            return parse_lines(self._parser, rows)
         if self._lines is not None:
             text = [line.data.removesuffix(b"\r").decode("utf-8", "replace") for line in rows]
             return pa.record_batch([*_line_places(rows), pa.array(text, pa.string())], schema=self._all_columns)
@@ -223,16 +230,22 @@ class SessionRows:
             columns.append(pa.array([chunk.request for chunk in rows], pa.bool_()))
         return pa.record_batch(columns, schema=self._all_columns)
 
-    def _parsed(self, parser: LineParser, lines: list[SessionLine]) -> pa.RecordBatch:
-        whole = [line for line in lines if not line.cut]
-        parsed = parser.parse([line.data for line in whole])
-        refused = [(whole[index].seq, reason) for index, reason in parsed.refused]
-        refused += [(line.seq, line.cut) for line in lines if line.cut and line.data.strip()]
-        for seq, reason in sorted(refused):
-            self._read_summary.reject(seq, reason)
-        rows = [whole[index] for index in parsed.lines]
-        columns = [*_line_places(rows), *parsed.rows.columns]
-        return pa.record_batch(columns, schema=self._all_columns)
+
+def parse_lines(parser: LineParser, lines: Sequence[SessionLine]) -> pa.RecordBatch:
+    """Return the rows of lines that the device sent. Its summary counts lines that are no rows, and lines not whole."""
+    whole = [line for line in lines if not line.cut]
+    parsed = parser.parse([line.data for line in whole])
+    refused = [(whole[index].seq, reason) for index, reason in parsed.refused]
+    refused += [(line.seq, line.cut) for line in lines if line.cut and line.data.strip()]
+    for seq, reason in sorted(refused):
+        parser.summary.reject(seq, reason)
+    rows = [whole[index] for index in parsed.lines]
+    return pa.record_batch([*_line_places(rows), *parsed.rows.columns], schema=schema_of_lines(parser))
+
+
+def schema_of_lines(parser: LineParser) -> pa.Schema:
+    """Return the columns of `parse_lines`."""
+    return pa.schema([*_PLACE, *parser.schema])
 
 
 def parser_of(request: DeviceSession) -> LineParser | None:
@@ -254,22 +267,13 @@ def parser_of(request: DeviceSession) -> LineParser | None:
                 hint="Leave it out, or ask for jsonl or csv",
             )
         return None
-    if not request.schema_:
-        raise RequestError(
-            f"{request.format} needs a schema",
-            where="schema",
-            hint='The columns of live data cannot be inferred: give {"column": "type", ...}',
-        )
-    for name in ("seq", "time"):
-        if name in request.schema_:
-            raise RequestError("the session's own column has this name", where=f"schema.{name}", hint="Give another")
-    return LineParser(request.format, request.schema_)
+    return RowLayout(request.format, request.schema_).parser()
 
 
 def schema_of(request: DeviceSession, parser: LineParser | None) -> pa.Schema:
     """Return all columns of the format, before the request's `columns` selects among them."""
     if parser is not None:
-        return pa.schema([*_PLACE, *parser.schema])
+        return schema_of_lines(parser)
     if request.format == "lines":
         return LINES_SCHEMA
     return BYTES_SCHEMA.append(REQUEST) if request.requests else BYTES_SCHEMA

@@ -13,9 +13,8 @@ from fastflight.service.requests import MAX_GLOB_CHARACTERS
 CATALOG = "server"
 # The schema of the tables about the server itself.
 OWN_SCHEMA = "fastflight"
-RECORDING = "recording"
-# The table of what is missing from the recording.
-GAPS = "gaps"
+# The tables of a recording: its traffic, the typed rows that the device prints, and what is missing.
+RECORDING, ROWS, GAPS = "recording", "rows", "gaps"
 # DuckDB's databases, in lower case. It takes `temp.t` for a table of the database, and not of the schema.
 DATABASES = frozenset((CATALOG, "memory", "system", "temp"))
 # In a pattern of SQL: an escaped character, a wildcard, or a character that is special in a glob.
@@ -39,9 +38,9 @@ def shown(path: Iterable[str]) -> str:
 
 
 def table_of_path(path: str) -> str:
-    """Return the name of a file's table: its path without the leading slash, except for `/recording`."""
+    """Return the name of a file's table: its path without the leading slash, except for `/recording` and `/rows`."""
     name = path.lstrip("/")
-    return f"/{name}" if name.lower() in (RECORDING, GAPS) else name
+    return f"/{name}" if name.lower() in (RECORDING, ROWS, GAPS) else name
 
 
 def like(name: str, pattern: str) -> bool:

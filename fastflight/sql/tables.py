@@ -33,8 +33,12 @@ from fastflight.sources.file_cache import Content
 from fastflight.sources.file_rows import summary_of
 from fastflight.sources.recorded_rows import WAITED
 from fastflight.sources.recording import Readable
+from fastflight.sources.row_layout import OWN_COLUMNS
+from fastflight.sources.typed_rows import PlacedPart, TypedRows
 from fastflight.sql.folder import WorkerFolder
-from fastflight.sql.names import CATALOG, DATABASES, GAPS, OWN_SCHEMA, RECORDING, like, shown, table_of_path
+from fastflight.sql.names import (
+    CATALOG, DATABASES, GAPS, OWN_SCHEMA, RECORDING, ROWS, like, quoted, shown, table_of_path,
+)
 from fastflight.tables.summary import combined
 
 TIME = pa.timestamp("us", "UTC")
@@ -103,8 +107,10 @@ class Tables:
         authority: Authority,
         files: DeviceFiles,
         log_of: Callable[[str], Readable],
+        typed: TypedRows,
     ) -> None:
         self._log_of = log_of
+        self._typed = typed
         self._catalog = catalog
         self._actions = actions
         self._authority = authority
@@ -124,7 +130,9 @@ class Tables:
             return TableFiles(arrow, {"rows": rows})
         request = self._authority.authorize(identity, self._request(identity, path), "read")
         if isinstance(request, Recording):
-            return (self._gaps if name.lower() == GAPS else self._recording)(request, folder, check)
+            if name.lower() == GAPS:
+                return self._gaps(request, folder, check)
+            return (self._recording if request.as_ is None else self._rows)(request, folder, check)
         fetching = self._files.fetch(request)
         try:
             while True:
@@ -144,8 +152,8 @@ class Tables:
     def _request(self, identity: Identity, path: Sequence[str]) -> DeviceFile | Recording:
         """Return the request for the rows of a file or a recording."""
         _, schema, name = path
-        if name.lower() in (RECORDING, GAPS):
-            return Recording(name=schema)
+        if name.lower() in (RECORDING, ROWS, GAPS):
+            return Recording(name=schema, as_="rows" if name.lower() == ROWS else None)
         if schema.lower() == OWN_SCHEMA and OWN_SCHEMA not in self._devices(identity):
             raise UnknownName("no such table", where=shown(path), hint=nearest(name, OWN_SCHEMAS))
         return DeviceFile(device=schema, path=f"/{name.lstrip('/')}")
@@ -176,6 +184,19 @@ class Tables:
         arrow, count = folder.write(GAPS_SCHEMA, pa.Table.from_pylist(rows, GAPS_SCHEMA).to_batches())
         return TableFiles(arrow, {"rows": count})
 
+    def _rows(self, request: Recording, folder: WorkerFolder, check: Callable[[], None]) -> TableFiles:
+        """Put the typed rows of a recording into the folder: links to the files of the older ones, and the others."""
+        with self._typed.open(request.name, check) as table:
+            parquet = [
+                ([folder.link(placed.part.file) for placed in parts], select)
+                for select, parts in groupby(table.parts, partial(_select_typed, table.schema))
+            ]
+            arrow, _ = folder.write(table.schema, table.batches())
+            counts = {"gaps": table.gaps, "lost": table.lost, **combined(table.summaries())}
+        return TableFiles(
+            arrow, {"parts": len(table.parts)} | {key: count for key, count in counts.items() if count}, parquet
+        )
+
     def schemas(self, identity: Identity, schema: str | None = None) -> list[str]:
         """Return the names of the schemas that match a pattern of SQL's `like`."""
         names = dict.fromkeys([OWN_SCHEMA, *self._devices(identity), *self._recorded(identity)])
@@ -202,15 +223,19 @@ class Tables:
                     yield TableName(CATALOG, OWN_SCHEMA, own, OWN_TYPE, rows)
         for kind in (DeviceFile, Recording):
             source = self._catalog.source(kind.type)
-            for request, _ in source.requests(partial(_takes, listing, kind, schema)):
+            found = source.requests(partial(_takes, listing, kind, schema))
+            for request in (each for whole, _ in found for each in _tables_of(whole)):
                 device, *names = _names_of(request)
                 if not (_like(device, schema) and listing.has(request)):
                     continue
                 for name in names:
-                    if _like(name, table):
-                        check()
-                        found = TableName(CATALOG, device, name, DATA_TYPE)
-                        yield self._with_schema(found, request) if with_schemas else found
+                    if not _like(name, table):
+                        continue
+                    check()
+                    if name == ROWS and isinstance(request, Recording) and not self._typed.has_table(device):
+                        continue
+                    named = TableName(CATALOG, device, name, DATA_TYPE)
+                    yield self._with_schema(named, request) if with_schemas else named
 
     def _with_schema(self, name: TableName, request: Request) -> TableName:
         if isinstance(request, Recording) and name.name == GAPS:
@@ -285,14 +310,28 @@ def _write(reading: Reading, folder: WorkerFolder, check: Callable[[], None]) ->
         return folder.write(schema, batches())
 
 
+def _select_typed(whole: pa.Schema, placed: PlacedPart) -> str:
+    """Return the query for the rows of a file in all columns of the table. DuckDB widens those that are narrower."""
+    held = placed.part.schema.names
+    columns = (name if name in OWN_COLUMNS else quoted(name) for name in whole.names)
+    chosen = [each if name in held else f"null as {each}" for name, each in zip(whole.names, columns, strict=True)]
+    return f"select {', '.join(chosen)} where seq >= {placed.low}"
+
+
 def _takes(listing: Listing, kind: type[Request], pattern: str | None, name: str) -> bool:
     return _like(name, pattern) and listing.takes(kind, name)
+
+
+def _tables_of(request: Request) -> Iterator[Request]:
+    yield request
+    if isinstance(request, Recording):
+        yield request.model_copy(update={"as_": "rows"})
 
 
 def _names_of(request: Request) -> Sequence[str]:
     """Return the name of the device, and of the tables that a request has the rows of."""
     if isinstance(request, Recording):
-        return request.name, RECORDING, GAPS
+        return (request.name, ROWS) if request.as_ else (request.name, RECORDING, GAPS)
     assert isinstance(request, DeviceFile)
     return request.device, table_of_path(request.path)
 

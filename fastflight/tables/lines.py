@@ -1,10 +1,10 @@
 """Parses lines of live output into rows, each line by itself.
 
-A `LineParser` has an explicit schema and takes whole lines from anywhere in a stream. It returns the rows of the lines
-that hold a CSV row or a JSON object, and says which lines they come from. CSV lines have the columns of the schema in
-its order, separated by commas unless `TextOptions` name another delimiter. A header is not needed; header lines are
-skipped (a restarted board prints one again), and so are blank lines. A quoted cell must end on its line, so that no
-line changes the meaning of another.
+A `LineParser` has a schema, declared or of `recognition`, and takes whole lines from anywhere in a stream. It returns
+the rows of the lines that hold a CSV row or a JSON object, and says which lines they come from. CSV lines have the
+columns of the schema in its order, separated by commas unless `TextOptions` name another delimiter. A header is not
+needed; header lines are skipped (a restarted board prints one again), and so are blank lines. A quoted cell must end on
+its line, so that no line changes the meaning of another.
 
 A cell that does not fit is null, and counted. A CSV line of which nothing fits is no row: boards print text as well.
 """
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import accumulate
 from typing import Literal
@@ -30,6 +30,7 @@ from fastflight.tables.dialect import Dialect
 from fastflight.tables.jsonl import JsonGrammar
 from fastflight.tables.rows import RowBlock
 from fastflight.tables.schemas import schema_from_names
+from fastflight.tables.shapes import Shape
 from fastflight.tables.summary import ReadSummary
 from fastflight.tables.writing import CsvWriter
 
@@ -51,28 +52,51 @@ class Parsed:
 class LineParser:
     """Parses lines into rows of `schema`. `RequestError` for a schema that the format cannot hold.
 
-    `summary` counts the cells that became null. Lines that are no rows are returned, and not counted.
+    Without a schema, the types hold values of these `kinds`, and CSV lines are written as `dialect` says. A line that
+    is not `plausible` is no row. `summary` counts the cells that became null. Lines that are no rows are returned, and
+    not counted.
     """
 
-    def __init__(self, format: LineFormat, schema: Mapping[str, str], text: TextOptions | None = None) -> None:
-        self.schema = schema_from_names(schema)
-        self.summary = ReadSummary()
+    def __init__(
+        self,
+        format: LineFormat,
+        schema: Mapping[str, str] | None,
+        text: TextOptions | None = None,
+        *,
+        kinds: Mapping[str, Shape] | None = None,
+        dialect: Dialect | None = None,
+        plausible: Callable[[bytes], bool] | None = None,
+    ) -> None:
         options = text or TextOptions()
-        layout = Layout(format, schema=schema, text=options)
+        layout = Layout(format, schema=schema, text=options, kinds=kinds)
+        self.summary = ReadSummary()
         self._is_csv = format == "csv"
-        self._header = b""
+        self._plausible = plausible
+        # The lines that are skipped here, and not by the grammar, so that each row has its line.
+        self._headers = frozenset[bytes]()
+        self._comment = (options.comment or "").encode()
         self._grammar: CsvGrammar | JsonGrammar
-        if not self._is_csv:
+        if self._is_csv:
+            if schema is not None:
+                readable_schema(layout)
+            dialect = dialect or _dialect(tuple(schema or ()), options)
+            self._headers, self._comment = dialect.headers, (dialect.comment or "").encode()
+            self._grammar = CsvGrammar(layout, replace(dialect, comment=None, headers=frozenset()))
+            self._quote = dialect.quote.encode()
+            self._whole_row = re.compile(_whole_row(re.escape(dialect.delimiter.encode()), re.escape(self._quote)))
+        else:
             self._grammar = JsonGrammar(layout)
-            return
-        readable_schema(layout)
-        delimiter = options.delimiter or ","
-        dialect = Dialect(delimiter, trim=delimiter == " ", decimal=options.decimal or ".", names=tuple(schema))
-        self._grammar = CsvGrammar(layout, dialect)
-        header = CsvWriter(Layout("csv"), pa.schema([(name, pa.string()) for name in schema])).begin()
-        self._header = header.strip().replace(b",", delimiter.encode())
-        cell = rb'(?:"(?:[^"]++|"")*+"|(?!")[^' + re.escape(delimiter).encode() + rb"]*+)"
-        self._whole_row = re.compile(cell + rb"(?:" + re.escape(delimiter).encode() + cell + rb")*+")
+        if schema is not None:
+            self.schema = schema_from_names(schema)
+        else:
+            self._grammar.learned()
+            self.schema = self._grammar.schema or pa.schema([])
+
+    def learn(self, lines: Sequence[bytes]) -> Mapping[str, Shape]:
+        """Return what the values of all lines so far are that were passed to this method. They have about 1 MiB."""
+        rows = [bare for line in lines if self._is_row(0, bare := line.rstrip(b"\r\n"), [])]
+        self._grammar.learn(RowBlock(0, b"".join(row + b"\n" for row in rows)), ReadSummary())
+        return self._grammar.shapes()
 
     def parse(self, lines: Sequence[bytes]) -> Parsed:
         """Parse `lines`, each of which has no line feed but possibly one at its end."""
@@ -98,10 +122,13 @@ class LineParser:
         return Parsed(rows, [candidates[place] for place in accepted], sorted(refused))
 
     def _is_row(self, index: int, line: bytes, refused: list[tuple[int, str]]) -> bool:
-        if not line.strip() or (self._is_csv and line == self._header):
+        if not line.strip() or line in self._headers or (self._comment and line.startswith(self._comment)):
             return False
-        if self._is_csv and b'"' in line and not self._whole_row.fullmatch(line):
+        if self._is_csv and self._quote in line and not self._whole_row.fullmatch(line):
             refused.append((index, "a quote is not closed within the line, or text follows it"))
+            return False
+        if self._plausible is not None and not self._plausible(line):
+            refused.append((index, "no cell holds a value where the first lines have values"))
             return False
         return True
 
@@ -116,6 +143,26 @@ class LineParser:
             for name, cells in alone.null_cells.items():
                 found.null_cells[name] -= cells
         return noise
+
+
+def _dialect(names: tuple[str, ...], options: TextOptions) -> Dialect:
+    """Return how CSV lines with columns of these names are written."""
+    delimiter = options.delimiter or ","
+    header = CsvWriter(Layout("csv"), pa.schema([(name, pa.string()) for name in names])).begin()
+    return Dialect(
+        delimiter,
+        decimal=options.decimal or ".",
+        comment=options.comment,
+        trim=delimiter == " ",
+        names=names,
+        headers=frozenset([header.strip().replace(b",", delimiter.encode())]),
+    )
+
+
+def _whole_row(delimiter: bytes, quote: bytes) -> bytes:
+    cell = rb"(?:" + quote + rb"(?:[^" + quote + rb"]++|" + quote * 2 + rb")*+" + quote
+    cell += rb"|(?!" + quote + rb")[^" + delimiter + rb"]*+)"
+    return cell + rb"(?:" + delimiter + cell + rb")*+"
 
 
 class _Findings(ReadSummary):

@@ -19,6 +19,7 @@ from fastflight.sources import recording
 from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.session_lines import BEGAN
+from fastflight.sources.typed_rows import TypedRows
 from fastflight.transport.chunk_buffer import Chunk
 from tests.log.engines import CompactingEngine, Engine
 from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers, time_of
@@ -75,7 +76,7 @@ def test_a_recording_is_replayed_as_it_was_recorded(
                 assert log.statistics().rows == 15  # one engine compacts these, and later the others
 
     def answers(store: Store) -> list[object]:
-        source = RecordingSource(store)
+        source = RecordingSource(store, TypedRows(store.log).parser)
         found: list[object] = []
         for keys in (
             {},

@@ -22,10 +22,11 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from fastflight.app.nats_servers import free_ports
 from fastflight.client import FastFlightClient
 from fastflight.publish import OutputAddress, PublishSettings, RowFormat, parse_output
+from fastflight.sources import RowLayout
 from tests.support.waiting import until
 
 BOARD = {"demo": "sim:?telemetry=50"}
-ROWS = RowFormat("jsonl", {"ms": "int64", "temperature": "double"}, {"temperature": "°C"})
+ROWS = RowFormat(RowLayout("jsonl", {"ms": "int64", "temperature": "double"}), {"temperature": "°C"})
 
 
 def listens(port: int) -> bool:

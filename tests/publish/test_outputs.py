@@ -22,6 +22,7 @@ from fastflight.client import FastFlightClient
 from fastflight.publish import RowFormat, open_output, parse_output
 from fastflight.publish.output import Output, Refusal
 from fastflight.publish.rows import PLACE, TEXT
+from fastflight.sources import RowLayout
 from tests.publish.outputs import (
     BOARD,
     ROWS,
@@ -104,7 +105,7 @@ async def send(output: Output, rows: pa.RecordBatch) -> Refusal | None:
 
 def test_numbers_that_json_does_not_have_and_truth_values_reach_a_broker(mosquitto: str) -> None:
     (port,) = free_ports(1)
-    rows = RowFormat("csv", {"celsius": "double", "open": "bool"}, {"celsius": "°C"})
+    rows = RowFormat(RowLayout("csv", {"celsius": "double", "open": "bool"}), {"celsius": "°C"})
     url = f"mqtt://127.0.0.1:{port}?discovery=homeassistant"
     with ExitStack() as stack:
         board = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
@@ -192,7 +193,7 @@ def test_rows_reach_a_collector(statuses: list[int], counted: Callable[[dict[str
 
 
 def test_nothing_of_a_long_outage_is_lost_if_the_device_is_recorded(tmp_path: Path) -> None:
-    rows = RowFormat("csv", {"n": "int64", "text": "string"})
+    rows = RowFormat(RowLayout("csv", {"n": "int64", "text": "string"}))
     # Over three times of what waits in memory.
     lines = [b"%d,%s\n" % (number, b"x" * 900) for number in range(1000)]
     with ExitStack() as stack:
@@ -211,7 +212,7 @@ def test_nothing_of_a_long_outage_is_lost_if_the_device_is_recorded(tmp_path: Pa
         for at in range(0, len(lines), 50):
             line.sendall(b"".join(lines[at : at + 50]))
         until(
-            lambda: client.recording("demo", format="csv", schema=dict(rows.schema or {})).to_arrow().num_rows == 1000
+            lambda: client.recording("demo", format="csv", schema={"n": "int64", "text": "string"}).to_arrow().num_rows == 1000
         )
         until(lambda: states(client)["failing"] == 1)
         assert states(client)["sent"] == 0

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from fastflight.errors import RequestError
 from fastflight.gap import Gap
 from fastflight.publish.rows import Position, RowFormat, RowReader
+from fastflight.sources import RowLayout
 from fastflight.transport.chunk_buffer import Chunk
 
-NUMBERS = RowFormat("csv", {"n": "int64"})
+NUMBERS = RowFormat(RowLayout("csv", {"n": "int64"}))
 
 
 def chunk(seq: int, data: bytes, cut: str = "") -> Chunk:
@@ -47,8 +48,8 @@ def test_reading_again_after_any_line_gives_the_lines_after_it(pieces: list[byte
 @pytest.mark.parametrize(
     ("keys", "where"),
     [
-        ({"format": "jsonl"}, "schema"),
-        ({"format": "jsonl", "schema": {"line": "int64"}}, "schema.line"),
+        ({"layout": RowLayout("jsonl", None)}, "schema"),
+        ({"layout": RowLayout("jsonl", {"line": "int64"})}, "schema.line"),
         ({"units": {"celsius": "C"}}, "units.celsius"),
     ],
 )

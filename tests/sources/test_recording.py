@@ -16,6 +16,7 @@ from fastflight.service.requests import Recording
 from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.session_lines import BEGAN, BEGAN_AT_LINE
+from fastflight.sources.typed_rows import TypedRows
 from fastflight.transport.chunk_buffer import Chunk, Direction
 from fastflight.transport.tap import AFTER_REQUEST, WITHIN_REQUEST
 from tests.sources.test_session_rows import told
@@ -39,7 +40,7 @@ def keep(store: Store, *lines: bytes, cuts: dict[int, str]) -> None:
 def read(store: Store, **keys: Any) -> list[Any]:
     """What sync and async give alike: rows and notes."""
     request = Recording.model_validate({"name": "demo", **keys})
-    source = RecordingSource(store)
+    source = RecordingSource(store, TypedRows(store.log).parser)
     given = items(source.read(request))
 
     async def apart() -> list[pa.RecordBatch]:

@@ -17,6 +17,7 @@ from fastflight.service.source import Noted
 from fastflight.sources.recorded_rows import LOG_SCHEMA, Replay, log_batch
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.session_rows import DIRECTIONS, SessionRows
+from fastflight.sources.typed_rows import TypedRows
 from fastflight.transport.chunk_buffer import Chunk
 from tests.support.session_oracle import (
     FORMATS,
@@ -100,7 +101,7 @@ def test_a_range_of_a_stored_recording(format: str, data: st.DataObject) -> None
             if isinstance(item, NumberedRows):
                 log.append(item.batch, first=item.first, gap=gap).result()
             gap = item if isinstance(item, Gap) else None
-        batches = source_items(RecordingSource(store).read(request))
+        batches = source_items(RecordingSource(store, TypedRows(store.log).parser).read(request))
     wanted = part(items, **bounds)
     first = next((item.seq for item in wanted if isinstance(item, Chunk)), 0)
     answer = expected(

@@ -27,6 +27,7 @@ from fastflight.sources import (
 )
 from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
 from fastflight.sources.recordings import Recordings
+from fastflight.sources.typed_rows import TypedRows
 from fastflight.sql.engine import Parameters, SqlEngine
 from fastflight.sql.process import SqlLimits
 from fastflight.sql.tables import Tables
@@ -98,11 +99,12 @@ def engine_over(
         cache = FileCache(folder / "cache")
         files = DeviceFiles(inventory, cache)
         catalog = Catalog()
-        for source in (*device_sources(inventory, device_files=files), recording_source(recordings)):
+        typed = TypedRows(recordings.log, folder=recordings.folder)
+        for source in (*device_sources(inventory, device_files=files), recording_source(recordings, typed)):
             catalog.add(source)
         authority = Authority(inventory.names, recordings.names)
         actions = Actions([*device_actions(inventory), *recording_actions(recordings)], authority)
-        tables = Tables(catalog, actions, authority, files, recordings.log)
+        tables = Tables(catalog, actions, authority, files, recordings.log, typed)
         engine = SqlEngine(tables, limits, recordings.folder)
         parts.callback(engine.close)
         sql = Sql(engine, board, inventory, cache)
