@@ -116,8 +116,9 @@ class TypedRows:
                 reading = _Reading(log, stored, folder, layout, check)
                 while (table := reading.run()) is None:
                     pass
-            # A layout that is not stored yet is recognised anew the next time, by more lines.
-            if isinstance(reading.layout, Recognised) and self._recognised.get(name, reading.layout) != reading.layout:
+            # A layout by few lines is recognised anew the next time, by more lines.
+            is_settled = bool(table.parts) or name in self._recognised
+            if is_settled and isinstance(reading.layout, Recognised) and reading.layout != self._recognised.get(name):
                 self._store(name, reading.layout)
             if folder is not None:
                 folder.keep([placed.part.file for placed in table.parts])

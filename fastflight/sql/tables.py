@@ -37,7 +37,16 @@ from fastflight.sources.row_layout import OWN_COLUMNS
 from fastflight.sources.typed_rows import PlacedPart, TypedRows
 from fastflight.sql.folder import WorkerFolder
 from fastflight.sql.names import (
-    CATALOG, DATABASES, GAPS, OWN_SCHEMA, RECORDING, ROWS, like, quoted, shown, table_of_path,
+    CATALOG,
+    DATABASES,
+    GAPS,
+    OWN_SCHEMA,
+    RECORDING,
+    ROWS,
+    like,
+    quoted,
+    shown,
+    table_of_path,
 )
 from fastflight.tables.summary import combined
 

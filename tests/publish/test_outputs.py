@@ -90,7 +90,7 @@ def test_every_row_arrives_although_the_broker_and_the_server_start_again(mosqui
         assert states(client)["failing"] == 1 and states(client)["lost_total"] == 0
     with started(broker, port), subscribed(port, messages), serving(BOARD, **settings) as server:
         with FastFlightClient(server.location) as client:
-            kept = client.recording("demo", format="jsonl", schema=dict(ROWS.schema or {})).to_arrow()
+            kept = client.recording("demo", format="jsonl", schema={"ms": "int64", "temperature": "double"}).to_arrow()
             wanted = {(row["seq"], row["ms"]) for row in kept.to_pylist()}
             until(lambda: wanted <= {(row["seq"], row["ms"]) for row in published(messages)})
 
@@ -193,7 +193,8 @@ def test_rows_reach_a_collector(statuses: list[int], counted: Callable[[dict[str
 
 
 def test_nothing_of_a_long_outage_is_lost_if_the_device_is_recorded(tmp_path: Path) -> None:
-    rows = RowFormat(RowLayout("csv", {"n": "int64", "text": "string"}))
+    schema = {"n": "int64", "text": "string"}
+    rows = RowFormat(RowLayout("csv", schema))
     # Over three times of what waits in memory.
     lines = [b"%d,%s\n" % (number, b"x" * 900) for number in range(1000)]
     with ExitStack() as stack:
@@ -212,7 +213,10 @@ def test_nothing_of_a_long_outage_is_lost_if_the_device_is_recorded(tmp_path: Pa
         for at in range(0, len(lines), 50):
             line.sendall(b"".join(lines[at : at + 50]))
         until(
-            lambda: client.recording("demo", format="csv", schema={"n": "int64", "text": "string"}).to_arrow().num_rows == 1000
+            lambda: (
+                client.recording("demo", format="csv", schema={"n": "int64", "text": "string"}).to_arrow().num_rows
+                == 1000
+            )
         )
         until(lambda: states(client)["failing"] == 1)
         assert states(client)["sent"] == 0

@@ -1,0 +1,180 @@
+"""Typed rows of recordings: the same as all lines parsed at once, whatever was compacted, read or restarted when."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fastflight.errors import RequestError
+from fastflight.log import Store, compact
+from fastflight.service.requests import Recording
+from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
+from fastflight.sources.recording import RecordingSource
+from fastflight.sources.row_layout import RowLayout
+from fastflight.sources.session_lines import BEGAN, BEGAN_AT_LINE
+from fastflight.sources.typed_rows import FOLDER, TypedRows
+from fastflight.tables import LineParser
+from fastflight.transport.chunk_buffer import Chunk
+from tests.support.source_items import items
+
+import pyarrow.parquet as pq  # isort: skip
+
+DECLARED = {"ms": "int64", "value": "double"}
+SAMPLE = [b'{"ms": %d, "value": %d}\n' % (n, n) for n in range(150)]
+LINE = st.one_of(
+    st.builds(lambda n, v: json.dumps({"ms": n, "value": v}).encode(), st.integers(0, 99), st.integers() | st.floats()),
+    st.builds(lambda n: json.dumps({"ms": n, "more": [n]}).encode(), st.integers(0, 99)),
+    st.sampled_from([b"Traceback", b"", b'{"ms": "x"}', b'{"ms": 1', b'{"value": 1.5}\r']),
+)
+
+
+def rows(typed: TypedRows) -> list[dict[str, Any]]:
+    """The rows as SQL gets them: those in files, and the others."""
+    found: list[dict[str, Any]] = []
+    with typed.open("demo") as table:
+        columns = dict.fromkeys(table.schema.names)
+        for placed in table.parts:
+            kept = pq.read_table(placed.part.file).to_pylist()
+            found += [{**columns, **row} for row in kept if row["seq"] >= placed.low]
+        found += [row for batch in table.batches() for row in batch.to_pylist()]
+    return found
+
+
+def replayed(store: Store, typed: TypedRows) -> list[dict[str, Any]]:
+    """The rows of a `recording` request with `as` `rows`."""
+    request = Recording.model_validate({"name": "demo", "as": "rows"})
+    batches = items(RecordingSource(store, typed.parser).read(request))
+    return [row for item in batches for row in getattr(item, "batch", item).to_pylist()]
+
+
+def of_numbers(found: list[dict[str, Any]]) -> list[str]:
+    """Rows to compare: NaN equals NaN, and 1 equals 1.0."""
+    return [repr({key: float(v) if isinstance(v, int) else v for key, v in row.items()}) for row in found]
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lines=st.lists(LINE, max_size=20), data=st.data(), is_declared=st.booleans())
+def test_each_line_is_one_row_whatever_happens_to_the_recording(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], data: st.DataObject, is_declared: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("typed")
+    text = b"".join(SAMPLE) + b"".join(line + b"\n" for line in lines)
+    places = data.draw(st.lists(st.integers(1, len(text) - 1), max_size=10, unique=True).map(sorted))
+    pieces = [text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True)]
+    layout = RowLayout("jsonl", DECLARED) if is_declared else None
+    at = 0
+    typed = None
+    while at < len(pieces):
+        with Store(folder, sync_ms=0) as store:
+            typed = TypedRows(store.log, lambda name: layout, folder)
+            log = store.open("demo", LOG_SCHEMA)
+            for _ in range(data.draw(st.integers(1, 8))):
+                if at < len(pieces):
+                    chunk = Chunk(at, at * 10**9, "rx", pieces[at])
+                    log.append(log_batch([chunk], {} if at else {0: BEGAN_AT_LINE})).result()
+                    at += 1
+                step = data.draw(st.sampled_from(["", "", "compact", "read"]))
+                if step == "compact":
+                    compact(store, file_bytes=0, least=1)
+                elif step == "read" and at > 1:
+                    if layout is not None or typed.has_table("demo"):
+                        rows(typed)
+    with Store(folder, sync_ms=0) as store:
+        typed = TypedRows(store.log, lambda name: layout, folder)
+        parser = typed.parser("demo")[0]
+        names, whole = parser.schema.names, text.split(b"\n")[:-1]
+        expected = parser.parse(whole).rows.rename_columns(names).to_pylist()
+        found = rows(typed)
+        assert of_numbers([{name: row[name] for name in names} for row in found]) == of_numbers(expected)
+        assert of_numbers(found) == of_numbers(replayed(store, typed))
+        # Each row has the number of the piece with the first byte of its line.
+        starts = [0, *places]
+        assert all(pieces[row["seq"]] for row in found) and starts[found[-1]["seq"]] <= len(text)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Any:
+    with Store(tmp_path, sync_ms=0) as store:
+        yield store
+
+
+def keep(store: Store, *texts: bytes, first: int = 0) -> None:
+    """Append a chunk for each text, and make a Parquet file of them."""
+    chunks = [Chunk(first + n, (first + n) * 10**9, "rx", text) for n, text in enumerate(texts)]
+    cuts = {} if first else {0: BEGAN_AT_LINE}
+    store.open("demo", LOG_SCHEMA).append(log_batch(chunks, cuts)).result()
+    compact(store, file_bytes=0, least=1)
+
+
+def test_lines_that_continue_in_the_next_file_are_one_row_and_files_are_made_once(store: Store, tmp_path: Path) -> None:
+    keep(store, *SAMPLE, b'{"ms": 1, "va')
+    keep(store, b'lue": 7}\n{"ms"', first=151)
+    keep(store, b': 2, "value": 0.5}\n', first=152)
+    typed = TypedRows(store.log, folder=tmp_path)
+    found = rows(typed)
+    assert [(row["seq"], row["value"]) for row in found[-2:]] == [(150, 7), (151, 0.5)] and len(found) == 152
+    files = {file: file.stat().st_mtime_ns for file in (tmp_path / FOLDER / "demo").glob("*.parquet")}
+    assert len(files) == 3
+    assert rows(TypedRows(store.log, folder=tmp_path)) == found
+    assert files == {file: file.stat().st_mtime_ns for file in (tmp_path / FOLDER / "demo").glob("*.parquet")}
+
+
+def test_a_damaged_file_is_made_again_and_a_row_without_its_line_is_gone(store: Store, tmp_path: Path) -> None:
+    keep(store, *SAMPLE, b'{"ms": 1, "va')
+    keep(store, b'lue": 7}\n{"ms": 2, "value": 8}\n', first=151)
+    typed = TypedRows(store.log, folder=tmp_path)
+    found = rows(typed)
+    for file in (tmp_path / FOLDER / "demo").glob("*.parquet"):
+        file.write_bytes(file.read_bytes().replace(b"ms", b"sm"))
+    assert rows(TypedRows(store.log, folder=tmp_path)) == found
+    store.log("demo").trim(151).result()
+    store.sweep()
+    assert [row["ms"] for row in rows(typed)] == [2]
+
+
+def test_a_column_that_widens_keeps_its_values_and_text_in_numbers_is_null(store: Store, tmp_path: Path) -> None:
+    keep(store, *SAMPLE)
+    typed = TypedRows(store.log, folder=tmp_path)
+    assert str(typed.parser("demo")[0].schema.field("value").type) == "int64"
+    keep(store, b'{"ms": 7, "value": 1.5}\n{"ms": "late", "value": 2, "note": "x"}\n', first=150)
+    with typed.open("demo") as table:
+        assert [str(each) for each in table.schema.types[2:]] == ["int64", "double", "string"]
+        assert sum(summary.get("null_cells", {}).get("ms", 0) for summary in table.summaries()) == 1
+    assert len(rows(typed)) == 152
+
+
+def test_a_layout_outlives_its_first_lines(store: Store, tmp_path: Path) -> None:
+    keep(store, b"ms,celsius\n", *(b"%d,%d.5\n" % (n, n) for n in range(600)))
+    keep(store, b"9,10.5\n", first=601)
+    assert rows(TypedRows(store.log, folder=tmp_path))[0]["celsius"] == 0.5
+    store.log("demo").trim(601).result()
+    store.sweep()
+    # Nothing is known of the beginning of the first line, as in a replay of all that is left.
+    keep(store, b"10,11.5\n", first=602)
+    assert rows(TypedRows(store.log, folder=tmp_path))[-1] | {"time": None} == {
+        "seq": 602, "time": None, "ms": 10, "celsius": 11.5
+    }  # fmt: skip
+
+
+def test_what_is_no_table_is_refused_with_what_to_do(store: Store, tmp_path: Path) -> None:
+    chunk = Chunk(0, 0, "rx", b"hello, world\nit works\n" * 50)
+    store.open("demo", LOG_SCHEMA).append(log_batch([chunk], {0: BEGAN})).result()
+    typed = TypedRows(store.log, folder=tmp_path)
+    assert not typed.has_table("demo")
+    with pytest.raises(RequestError, match="demo.*no table.*Declare rows"):
+        replayed(store, typed)
+    request = Recording.model_validate({"name": "demo", "as": "rows", "format": "csv"})
+    with pytest.raises(RequestError, match="format: .*layout of their own"):
+        RecordingSource(store, typed.parser).read(request)
+
+
+def test_a_declared_layout_wins_and_a_changed_one_makes_the_files_anew(store: Store, tmp_path: Path) -> None:
+    keep(store, *SAMPLE)
+    for schema in ({"value": "double"}, {"ms": "string"}):
+        typed = TypedRows(store.log, lambda name, schema=schema: RowLayout("jsonl", schema), tmp_path)  # type: ignore[misc]
+        assert [*rows(typed)[0]][2:] == [*LineParser("jsonl", schema).schema.names]
