@@ -114,8 +114,11 @@ class TypedRows:
             stored = None if folder is None else log.stored()
             with closing(stored or StoredRows(0)) as stored:
                 reading = _Reading(log, stored, folder, layout, check)
-                while (table := reading.run()) is None:
-                    pass
+                table = reading.run() or reading.run()
+            if table is None:  # new lines have widened the types again
+                reading = _Reading(log, StoredRows(0), None, reading.layout, check)
+                table = reading.run()
+                assert table is not None
             # A layout by few lines is recognised anew the next time, by more lines.
             is_settled = bool(table.parts) or name in self._recognised
             if is_settled and isinstance(reading.layout, Recognised) and reading.layout != self._recognised.get(name):

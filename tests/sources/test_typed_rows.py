@@ -1,14 +1,11 @@
-"""Typed rows of recordings: the same as all lines parsed at once, whatever was compacted, read or restarted when."""
+"""Typed rows of recordings, from files and from newer lines."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
 from fastflight.log import Store, compact
@@ -26,11 +23,6 @@ import pyarrow.parquet as pq  # isort: skip
 
 DECLARED = {"ms": "int64", "value": "double"}
 SAMPLE = [b'{"ms": %d, "value": %d}\n' % (n, n) for n in range(150)]
-LINE = st.one_of(
-    st.builds(lambda n, v: json.dumps({"ms": n, "value": v}).encode(), st.integers(0, 99), st.integers() | st.floats()),
-    st.builds(lambda n: json.dumps({"ms": n, "more": [n]}).encode(), st.integers(0, 99)),
-    st.sampled_from([b"Traceback", b"", b'{"ms": "x"}', b'{"ms": 1', b'{"value": 1.5}\r']),
-)
 
 
 def rows(typed: TypedRows) -> list[dict[str, Any]]:
@@ -50,51 +42,6 @@ def replayed(store: Store, typed: TypedRows) -> list[dict[str, Any]]:
     request = Recording.model_validate({"name": "demo", "as": "rows"})
     batches = items(RecordingSource(store, typed.parser).read(request))
     return [row for item in batches for row in getattr(item, "batch", item).to_pylist()]
-
-
-def of_numbers(found: list[dict[str, Any]]) -> list[str]:
-    """Rows to compare: NaN equals NaN, and 1 equals 1.0."""
-    return [repr({key: float(v) if isinstance(v, int) else v for key, v in row.items()}) for row in found]
-
-
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(lines=st.lists(LINE, max_size=20), data=st.data(), is_declared=st.booleans())
-def test_each_line_is_one_row_whatever_happens_to_the_recording(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes], data: st.DataObject, is_declared: bool
-) -> None:
-    folder = tmp_path_factory.mktemp("typed")
-    text = b"".join(SAMPLE) + b"".join(line + b"\n" for line in lines)
-    places = data.draw(st.lists(st.integers(1, len(text) - 1), max_size=10, unique=True).map(sorted))
-    pieces = [text[a:b] for a, b in zip([0, *places], [*places, len(text)], strict=True)]
-    layout = RowLayout("jsonl", DECLARED) if is_declared else None
-    at = 0
-    typed = None
-    while at < len(pieces):
-        with Store(folder, sync_ms=0) as store:
-            typed = TypedRows(store.log, lambda name: layout, folder)
-            log = store.open("demo", LOG_SCHEMA)
-            for _ in range(data.draw(st.integers(1, 8))):
-                if at < len(pieces):
-                    chunk = Chunk(at, at * 10**9, "rx", pieces[at])
-                    log.append(log_batch([chunk], {} if at else {0: BEGAN_AT_LINE})).result()
-                    at += 1
-                step = data.draw(st.sampled_from(["", "", "compact", "read"]))
-                if step == "compact":
-                    compact(store, file_bytes=0, least=1)
-                elif step == "read" and at > 1:
-                    if layout is not None or typed.has_table("demo"):
-                        rows(typed)
-    with Store(folder, sync_ms=0) as store:
-        typed = TypedRows(store.log, lambda name: layout, folder)
-        parser = typed.parser("demo")[0]
-        names, whole = parser.schema.names, text.split(b"\n")[:-1]
-        expected = parser.parse(whole).rows.rename_columns(names).to_pylist()
-        found = rows(typed)
-        assert of_numbers([{name: row[name] for name in names} for row in found]) == of_numbers(expected)
-        assert of_numbers(found) == of_numbers(replayed(store, typed))
-        # Each row has the number of the piece with the first byte of its line.
-        starts = [0, *places]
-        assert all(pieces[row["seq"]] for row in found) and starts[found[-1]["seq"]] <= len(text)
 
 
 @pytest.fixture
@@ -120,7 +67,7 @@ def test_lines_that_continue_in_the_next_file_are_one_row_and_files_are_made_onc
     assert [(row["seq"], row["value"]) for row in found[-2:]] == [(150, 7), (151, 0.5)] and len(found) == 152
     files = {file: file.stat().st_mtime_ns for file in (tmp_path / FOLDER / "demo").glob("*.parquet")}
     assert len(files) == 3
-    assert rows(TypedRows(store.log, folder=tmp_path)) == found
+    assert rows(TypedRows(store.log, folder=tmp_path)) == found == replayed(store, typed)
     assert files == {file: file.stat().st_mtime_ns for file in (tmp_path / FOLDER / "demo").glob("*.parquet")}
 
 

@@ -29,6 +29,7 @@ def test_rows_of_files_are_one_table(tmp_path: Path) -> None:
         ]
         assert "parts: 2, rejected: 1" in sql.explained("from printer.rows")["printer.rows"]
         assert sql.rows("select name from fastflight.tables where schema = 'printer' order by 1") == [
+            {"name": "gaps"},
             {"name": "recording"},
             {"name": "rows"},
         ]
