@@ -1,7 +1,7 @@
 """Records the traffic of one device: reads its tap and appends to its log.
 
 A recorder listens to its device as a live session with `reconnect` does: it goes on after an outage. It runs as a task
-and needs no thread. It appends the traffic in lots: one per gathering time, or earlier when a quarter of the tap's
+and needs no thread. It appends the traffic in lots: one in each of its `Rounds`, or earlier when a quarter of the tap's
 limit is waiting. The numbers in the log are those of the tap. A line that can wait is read no faster than the recorder
 takes its traffic, as long as the recorder takes any.
 
@@ -31,6 +31,7 @@ from fastflight.errors import FastFlightError, SequenceConflict, StorageFull
 from fastflight.gap import Gap, Why, moment
 from fastflight.log import Columns, Log, Ticket
 from fastflight.sources.recorded_rows import log_columns
+from fastflight.sources.rounds import Rounds
 from fastflight.sources.session_lines import BEGAN, BEGAN_AT_LINE
 from fastflight.transport.chunk_buffer import KEPT_BYTES, Chunk
 
@@ -38,8 +39,6 @@ log = structlog.get_logger(__name__)
 
 # A quarter of the tap's limit: the rest holds the traffic that comes until the recorder's task runs.
 GATHER_BYTES = KEPT_BYTES // 4
-# How often the results of appends are checked while the board is silent.
-SETTLE_SECONDS = 0.2
 # Seconds between tries after a failure. A full disk may have room in a moment, or only when somebody has cleaned up.
 FIRST_RETRY_SECONDS = 0.5
 LAST_RETRY_SECONDS = 30.0
@@ -75,14 +74,16 @@ class Recorder:
     Await `run` on the device's loop. To stop, call `end`, wait until `run` returns, then call `finish`.
     """
 
-    def __init__(self, device: Device, device_log: Log, gather_seconds: float, continues: bool = False) -> None:
+    def __init__(self, device: Device, device_log: Log, rounds: Rounds, continues: bool = False) -> None:
         """`continues`: other servers may have recorded the device before, so a new log continues their recording."""
         self.device = device
         # Rows that were stored and tries that failed, since the recorder began.
         self.rows = 0
         self.failures = 0
         self._log = device_log
-        self._gather_seconds = gather_seconds
+        self._rounds = rounds
+        # Enough to take before the next round.
+        self._enough = GATHER_BYTES if rounds.seconds else 1
         self._reader = device.tap.reader(counts_missed=False)
         self._pending: deque[PendingLot] = deque()
         # The number that the log must have next for an append to succeed: a lot is stored only if those before it are.
@@ -124,11 +125,17 @@ class Recorder:
         self._loop = asyncio.get_running_loop()
         with self.device.listen():
             while not self._ending and not self._reader.ended:
-                timeout = SETTLE_SECONDS if self._pending else None
-                await self._store(await self._reader.agather(timeout, self._gather_seconds, GATHER_BYTES))
-                self._settle()
+                with self._reader.woken_at(self._enough) as arrived:
+                    await self._rounds.wait(arrived, self._is_due)
                 if self._retry:
                     await self._pause()
+                await self._store(self._reader.rest())
+                self._settle()
+
+    def _is_due(self) -> bool:
+        """Whether there is something to do in this round. Results of appends that have ended are handled here."""
+        self._settle()
+        return self._reader.has_unread or self._retry > 0 or self._ending
 
     def end(self) -> None:
         """Make `run` return soon. From any thread."""

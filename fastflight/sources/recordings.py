@@ -23,6 +23,7 @@ from typing import Any
 
 import structlog
 
+from fastflight.concurrency import Shard
 from fastflight.device import Device, Inventory
 from fastflight.errors import FastFlightError, RequestError, StorageError, TransportError, UnknownName
 from fastflight.gap import Why, microseconds, moment
@@ -31,6 +32,7 @@ from fastflight.log.disk import LocalDisk
 from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
 from fastflight.sources.recorder import Recorder
 from fastflight.sources.recording import Readable, ReadableStore, SharedLogs
+from fastflight.sources.rounds import Rounds
 from fastflight.sources.tidying import Tidying
 from fastflight.transport.chunk_buffer import Chunk
 
@@ -166,6 +168,8 @@ class Recordings:
         log_batch([Chunk(0, 0, "rx", b".")], {})
         store_ms = min(STORE_SYNC_MS, sync_ms / 2)
         self._gather_seconds = (sync_ms - store_ms) / 1000
+        # Of the event loop of each shard.
+        self._rounds: dict[Shard, Rounds] = {}
         self.store = Store(folder, sync_ms=store_ms, retention=retention, holder=holder, disk=disk)
         self._shared = shared
         self._logs: ReadableStore = self.store if shared is None else shared
@@ -218,7 +222,8 @@ class Recordings:
                 self._end(name)
             if name not in self._recorders:
                 device_log = self.store.open(name, LOG_SCHEMA)
-                recorder = Recorder(device, device_log, self._gather_seconds, self._shared is not None)
+                rounds = self._rounds.setdefault(device.shard, Rounds(self._gather_seconds))
+                recorder = Recorder(device, device_log, rounds, self._shared is not None)
                 if device_log.end()[1] == Why.STOPPED:
                     self._mark_end({device_log.id: None})
                 self._recorders[name] = _RunningRecorder(recorder, device.shard.submit(recorder.run()))

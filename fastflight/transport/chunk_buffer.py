@@ -264,16 +264,29 @@ class TapReader:
             items = self._take_some(None)
         return items
 
-    async def agather(self, timeout: float | None, seconds: float, size: int) -> list[Chunk | Gap]:
-        """Wait for a chunk, then gather more for `seconds` or until there are `size` bytes, and return all of them.
+    @property
+    def has_unread(self) -> bool:
+        """Whether chunks have come since the last `rest`. Costs less than looking for them."""
+        return self._tap._fed > self.place
 
-        So the reader wakes up seldom. `timeout` bounds the wait for the first chunk. Sizes count `CHUNK_BYTES` for each
-        chunk. A nudge ends the waits early, and the result may be empty, as that of `take`.
+    @contextlib.contextmanager
+    def woken_at(self, size: int) -> Iterator[asyncio.Event]:
+        """For a `with` block on an event loop, return an event that is set when `size` bytes are there to take.
+
+        Sizes count `CHUNK_BYTES` for each chunk. It is also set by a nudge, and when the tap is closed.
         """
-        await self._await_fed(1, timeout)
-        if not self._tap._closed and self._tap._fed > self.place:
-            await self._await_fed(size, seconds)
-        return self.rest()
+        arrived, loop, thread = asyncio.Event(), asyncio.get_running_loop(), threading.get_ident()
+
+        def wake() -> None:
+            # On the loop on which the line is read, set it directly: the reader then runs one turn of the loop sooner.
+            arrived.set() if threading.get_ident() == thread else loop.call_soon_threadsafe(arrived.set)
+
+        if not self._tap._mark(self.place + size, wake):
+            arrived.set()
+        try:
+            yield arrived
+        finally:
+            self._tap._unmark(wake)
 
     def rest(self) -> list[Chunk | Gap]:
         """Return all chunks and gaps that are there, without waiting."""
@@ -288,24 +301,6 @@ class TapReader:
         if self._tap._recorder is self:
             self._tap._resume()
         return items
-
-    async def _await_fed(self, size: int, timeout: float | None) -> None:
-        """Wait until `size` bytes are there that are not taken, for a nudge, or for `timeout` seconds."""
-        arrived, loop, thread = asyncio.Event(), asyncio.get_running_loop(), threading.get_ident()
-
-        def wake() -> None:
-            # On the loop on which the line is read, set it directly: the reader then runs one turn of the loop sooner.
-            arrived.set() if threading.get_ident() == thread else loop.call_soon_threadsafe(arrived.set)
-
-        if not self._tap._mark(self.place + size, wake):
-            return
-        try:
-            async with asyncio.timeout(timeout):
-                await arrived.wait()
-        except TimeoutError:
-            pass
-        finally:
-            self._tap._unmark(wake)
 
     def __iter__(self) -> Iterator[Chunk | Gap]:
         while not self.ended:

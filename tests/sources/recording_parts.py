@@ -15,6 +15,7 @@ from fastflight.device import Device
 from fastflight.log import Gap, NumberedRows, Store
 from fastflight.sources.recorded_rows import LOG_SCHEMA
 from fastflight.sources.recorder import Recorder
+from fastflight.sources.rounds import Rounds
 from fastflight.transport.chunk_buffer import KEPT_BYTES
 from fastflight.transport.tap import Tap
 from tests.log.disks import FailingDisk
@@ -77,7 +78,7 @@ def recording(folder: Path, line: RecordedLine, disk: Disk | None = None) -> Ite
     """A recorder on a store of its own."""
     with Store(folder, sync_ms=0, disk=disk or Disk(folder)) as store:
         kept_in = store.open(line.name, LOG_SCHEMA)
-        yield Recorder(cast(Device, line), kept_in, 0.0), store
+        yield Recorder(cast(Device, line), kept_in, Rounds(0.0)), store
 
 
 def told(items: Iterator[NumberedRows | Gap]) -> list[object]:

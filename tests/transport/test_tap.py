@@ -245,44 +245,40 @@ def test_no_line_is_known_to_begin_behind_a_cut() -> None:
     assert [tap.reader(seq=seq).begins_line for seq in range(5)] == [False, False, False, True, True]
 
 
-def test_gathering_takes_all_that_is_there_at_once() -> None:
-    async def main() -> None:
-        tap = Tap()
-        reader = tap.reader()
-        for _ in range(LOT_CHUNKS + 10):
-            tap.feed("rx", b"x")
-        assert len(await reader.agather(0, 0, 1)) == LOT_CHUNKS + 10
-        assert await reader.agather(0, 0, 1) == []
-
-    asyncio.run(main())
-
-
-def test_gathering_goes_on_until_enough_is_there() -> None:
-    async def main() -> None:
-        tap = Tap()
-        reader = tap.reader()
-        gathering = asyncio.ensure_future(reader.agather(None, SOON, 3 * (1 + CHUNK_BYTES)))
-        for _ in range(2):
-            tap.feed("rx", b"x")
-            for _ in range(3):
-                await asyncio.sleep(0)
-            assert not gathering.done()
+def test_the_rest_is_all_that_is_there() -> None:
+    tap = Tap()
+    reader = tap.reader()
+    for _ in range(LOT_CHUNKS + 10):
         tap.feed("rx", b"x")
-        assert [item.seq for item in await gathering if isinstance(item, Chunk)] == [0, 1, 2]
+    assert reader.has_unread and len(reader.rest()) == LOT_CHUNKS + 10
+    assert not reader.has_unread and reader.rest() == []
+
+
+def test_a_reader_is_woken_when_enough_is_there() -> None:
+    async def main() -> None:
+        tap = Tap()
+        reader = tap.reader()
+        with reader.woken_at(3 * (1 + CHUNK_BYTES)) as arrived:
+            for _ in range(2):
+                tap.feed("rx", b"x")
+                assert not arrived.is_set()
+            tap.feed("rx", b"x")
+            assert arrived.is_set()
+        assert [item.seq for item in reader.rest() if isinstance(item, Chunk)] == [0, 1, 2]
 
     asyncio.run(main())
 
 
 @pytest.mark.parametrize("ending", [Tap.nudge, Tap.close])
-def test_gathering_is_ended_by_a_nudge_and_by_the_end(ending: Callable[[Tap], None]) -> None:
+def test_a_reader_is_woken_by_a_nudge_and_by_the_end(ending: Callable[[Tap], None]) -> None:
     async def main() -> None:
         tap = Tap()
         reader = tap.reader()
-        gathering = asyncio.ensure_future(reader.agather(None, SOON, 1000))
-        await asyncio.sleep(0)
-        ending(tap)
-        assert await gathering == []
-        assert reader.ended == (ending is Tap.close)
+        with reader.woken_at(1000) as arrived:
+            assert not arrived.is_set()
+            ending(tap)
+            assert arrived.is_set()
+        assert reader.rest() == [] and reader.ended == (ending is Tap.close)
 
     asyncio.run(main())
 
@@ -292,8 +288,10 @@ def test_a_reader_that_begins_in_the_past_has_enough_at_once() -> None:
         tap = Tap()
         for _ in range(4):
             tap.feed("rx", b"x")
-        items = await tap.reader(seq=1).agather(None, SOON, 3 * (1 + CHUNK_BYTES))
-        assert [item.seq for item in items if isinstance(item, Chunk)] == [1, 2, 3]
+        reader = tap.reader(seq=1)
+        with reader.woken_at(3 * (1 + CHUNK_BYTES)) as arrived:
+            assert arrived.is_set()
+        assert [item.seq for item in reader.rest() if isinstance(item, Chunk)] == [1, 2, 3]
 
     asyncio.run(main())
 
