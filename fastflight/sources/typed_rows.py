@@ -235,7 +235,9 @@ class _Reading:
             return None
         missing = [each for each in lines.missing if each.first >= self._stored.end]
         gaps, lost = len(missing), sum(each.rows or 0 for each in missing)
-        return TypedTable(parser, parts, tail, lines.next_seq or 0, self._stored.gaps + gaps, self._stored.lost + lost)
+        return TypedTable(
+            parser, parts, tail, lines.next_seq or following or 0, self._stored.gaps + gaps, self._stored.lost + lost
+        )
 
     def _part(self, file: Path, wanted: Range, began: SessionLine | None) -> TypedPart | None:
         """Return the rows of a file of traffic, which are made if they are missing; None if they cannot be stored."""
