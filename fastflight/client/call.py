@@ -18,8 +18,13 @@ R = TypeVar("R", bound=Request)
 
 
 def build(request: type[R], **values: Any) -> R:
-    """Build a request. Values that are None get their defaults. Raises `RequestError` that names a wrong value."""
-    return validate(request, {key: _as_json(value) for key, value in values.items() if value is not None})
+    """Build a request. Values that are None get their defaults; `as_` is the key `as`, which Python has for itself.
+
+    Raises `RequestError` that names a wrong value.
+    """
+    return validate(
+        request, {key.removesuffix("_"): _as_json(value) for key, value in values.items() if value is not None}
+    )
 
 
 def sql_parameters(values: Sequence[Any] | Mapping[str, Any] | None) -> list[Any] | dict[str, Any] | None:
