@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from fastflight.device.transfer import digest
+from fastflight.device.transfer.link import BoardLink
+from fastflight.protocol import Conversation
+
 from .asgi_client import HERE, AsgiClient, scope
 from .board_gateway import BoardGateway, in_front_of_a_board
 
@@ -54,8 +58,8 @@ def test_a_file_has_the_digest_of_its_board_as_its_tag(board: BoardGateway, tag:
 OPENINGS = {
     "whole": ({}, 1, 1),
     "rows": ({"accept": "text/csv"}, 1, 1),
-    "a range": ({"range": "bytes=1-9"}, 1, 2),
-    "a range beyond the end": ({"range": "bytes=3000-3009"}, 1, 2),
+    "a range": ({"range": "bytes=1-9"}, 1, 1),
+    "a range beyond the end": ({"range": "bytes=3000-3009"}, 1, 1),
     "the last bytes": ({"range": "bytes=-9"}, 2, 2),
     "the rest without a version": ({"range": "bytes=1000-"}, 1, 1),
     "the rest of this version": ({"range": "bytes=1000-", "if-range": "TAG"}, 1, 2),
@@ -81,13 +85,54 @@ def test_an_answer_opens_its_board_once_if_it_knows_beforehand_what_to_read(
     assert board.device.turns == turns + (openings if tag else untagged) + 1
 
 
-def test_a_part_is_given_with_its_version_or_not_at_all(board: BoardGateway, tag: str) -> None:
-    part = board.ask("GET", "a.bin", headers={"range": "bytes=1-9"})
+@pytest.mark.parametrize("range_", ["bytes=1-9", "bytes=2991-"])
+def test_a_part_of_a_version_is_given_with_it_or_not_at_all(board: BoardGateway, tag: str, range_: str) -> None:
+    part = board.ask("GET", "a.bin", headers={"range": range_, "if-range": tag or '"none"'})
     if tag:
-        assert (part.status, part.body, part.headers[b"etag"].decode()) == (206, OLD[1:10], tag)
-        assert (part.headers[b"content-range"], part.headers[b"content-length"]) == (b"bytes 1-9/3000", b"9")
+        start = 1 if range_ == "bytes=1-9" else 2991
+        assert (part.status, part.body, part.headers[b"etag"].decode()) == (206, OLD[start : start + 9], tag)
+        assert part.headers[b"content-range"] == f"bytes {start}-{start + 8}/3000".encode()
+        assert part.headers[b"content-length"] == b"9"
     else:
         assert (part.status, part.body) == (200, OLD)
+
+
+def test_a_part_of_any_version_tells_none(board: BoardGateway, tag: str) -> None:
+    """So no client joins it with another part."""
+    part = board.ask("GET", "a.bin", headers={"range": "bytes=1-9"})
+    assert (part.status, part.body) == (206, OLD[1:10])
+    assert part.headers[b"content-range"] == b"bytes 1-9/3000"
+    assert b"etag" not in part.headers
+    assert (part.headers[b"cache-control"], part.headers[b"accept-ranges"]) == (b"no-store", b"bytes")
+
+
+# Parts of a file, and whether the board must read all of it to compute its digest.
+PARTS: list[tuple[dict[str, str], bool]] = [
+    ({"range": "bytes=0-99"}, False),
+    ({"range": "bytes=100-199"}, False),
+    ({"range": "bytes=-100"}, False),
+    ({"range": "bytes=9000-9099"}, False),
+    ({"range": "bytes=0-"}, True),
+    ({"range": "bytes=100-199", "if-range": "TAG"}, True),
+    ({"range": "bytes=100-199", "if-match": "TAG"}, True),
+    ({"range": "bytes=100-199", "if-none-match": '"other"'}, True),
+]
+
+
+@pytest.mark.parametrize(("headers", "hashes"), PARTS)
+def test_a_board_reads_all_of_a_file_only_where_a_part_needs_its_version(
+    board: BoardGateway, tag: str, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], hashes: bool
+) -> None:
+    asked: list[str] = []
+    compute = digest.digest
+
+    def counted(link: BoardLink, path: str, limit: int | None = None) -> Conversation[tuple[str, str]]:
+        asked.append(path)
+        return (yield from compute(link, path, limit))
+
+    monkeypatch.setattr(digest, "digest", counted)
+    board.ask("GET", "a.bin", headers={name: value.replace("TAG", tag or '"none"') for name, value in headers.items()})
+    assert bool(asked) is hashes
 
 
 @pytest.mark.parametrize("range_", ["bytes=1000-", "bytes=1000-2999", "bytes=-2000"])

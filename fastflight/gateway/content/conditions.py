@@ -1,7 +1,7 @@
 """Evaluates conditional requests (RFC 9110, 13) and range requests (14) for a file.
 
-The caller gives the size and entity tag that the board reports while the device is held for the answer. So both belong
-to the same version as the bytes that follow.
+The caller gives the size, and the entity tag if `wants_tag`, that the board reports while the device is held for the
+answer. So both belong to the same version as the bytes that follow.
 """
 
 from __future__ import annotations
@@ -57,6 +57,15 @@ class Conditions:
         return bool(self._match or self._none_match)
 
     @property
+    def wants_tag(self) -> bool:
+        """Whether the answer needs the file's entity tag, for which the board reads all of the file.
+
+        A part that has two ends, or is the last bytes, and is asked for without a version, does without: no client may
+        join such parts (RFC 9110, 15.3.7.3).
+        """
+        return self._range is None or self._reaches_end or bool(self or self._if_range)
+
+    @property
     def guess(self) -> tuple[int, int | None]:
         """Offset and limit of the first read, before size and tag are known; a limit of 0 to get only these.
 
@@ -80,14 +89,18 @@ class Conditions:
         return True
 
     def judge(self, size: int, etag: str) -> Verdict:
-        """Return which part of a file of `size` bytes to send; raise `HttpRefusal` if a condition or range fails."""
+        """Return which part of a file of `size` bytes to send; raise `HttpRefusal` if a condition or range fails.
+
+        An empty `etag`: the file has none, or none is wanted (`wants_tag`).
+        """
         if self.check(etag):
             return Verdict(304, 0, 0)
         if self.looks_only:
             return Verdict(200, 0, size)
-        # Without an entity tag a client cannot know whether two parts belong to the same version.
         current = not self._if_range or (self._if_range != ANY and matches(self._if_range, etag))
-        if self._range is None or not etag or not current:
+        # Without an entity tag a client cannot know whether two parts belong to the same version.
+        unknown = self.wants_tag and not etag
+        if self._range is None or unknown or not current:
             return Verdict(200, 0, size)
         first, last, suffix = self._range.groups()
         if suffix:
@@ -107,13 +120,18 @@ class Conditions:
         return Verdict(206, start, stop) if self._resumes_safely else Verdict(200, 0, size)
 
     @property
+    def _reaches_end(self) -> bool:
+        """Whether the range has a first byte and no last one."""
+        return self._range is not None and self._range[1] is not None and not self._range[2]
+
+    @property
     def _resumes_safely(self) -> bool:
         """False for the rest of a file without a condition: the client could join parts of two versions unnoticed.
 
         `curl -C -` sends this. It reports an error when it gets the whole file instead.
         """
         assert self._range is not None
-        is_rest = self._range[1] is not None and int(self._range[1]) > 0 and not self._range[2]
+        is_rest = self._reaches_end and int(self._range[1]) > 0
         return not is_rest or bool(self._if_range) or (bool(self._match) and self._match.strip() != ANY)
 
 

@@ -49,7 +49,7 @@ def described(answer: StreamedAnswer) -> dict[str, Any]:
 
 
 def etag_of(description: Mapping[str, Any]) -> str:
-    """Return a strong entity tag; empty if the board cannot compute a digest."""
+    """Return a strong entity tag; empty if there is no digest: nobody asked for it, or the board cannot compute it."""
     algorithm, digest = description.get("algorithm"), description.get("digest")
     if not algorithm:
         return ""
@@ -111,7 +111,7 @@ class BytesAnswer(FileAnswer):
     """
 
     def __init__(self, keys: Mapping[str, Any], listing: ListingAnswer, conditions: Conditions) -> None:
-        self._keys = {**keys, "format": "raw", "describe": "digest"}
+        self._keys = {**keys, "format": "raw", "describe": "digest" if conditions.wants_tag else "size"}
         self._offset, self._limit = conditions.guess
         super().__init__(self._next_request(listing.backend), listing, ENCODERS["arrow"])
         self._conditions = conditions
@@ -141,7 +141,7 @@ class BytesAnswer(FileAnswer):
             "content-type": encoder.media_type,
             "content-length": str(length),
             "content-disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}",
-            "accept-ranges": "bytes" if etag else "none",
+            "accept-ranges": "bytes" if etag or verdict.status == 206 else "none",
             "fastflight-path": path_of(answer).decode(),
         }
         if verdict.status == 206:

@@ -39,7 +39,7 @@ function noRows(error) {
 
 async function firstText(url, size, stop) {
   const headers = size > TEXT_BYTES ? { Range: `bytes=0-${TEXT_BYTES - 1}` } : {};
-  // A board that cannot compute digests sends the whole file.
+  // `size` is that of a listing: the file may be longer by now.
   const { bytes, ended } = await beginning(await ask(url, { headers, signal: stop.signal }), TEXT_BYTES);
   if (ended === "broken") throw new Error(BROKEN);
   const element = document.createElement("pre");
