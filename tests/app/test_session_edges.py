@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,6 +45,7 @@ from tests.support.session_oracle import (
     ranges,
     told_items,
     traffic,
+    with_gaps,
 )
 from tests.support.waiting import until
 
@@ -141,12 +143,13 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
         for format in FORMATS:
             for number, items in enumerate(longest(traffic(format, recorded=True).map(as_stored), RECORDINGS, format)):
                 name = f"{format}{number}"
-                recordings[name] = items
+                recordings[name] = items = with_gaps(items)
                 log = store.open(name, LOG_SCHEMA)
-                for chunk in items:
+                for before, chunk in pairwise([None, *items]):
                     if isinstance(chunk, Chunk):
                         cuts = {chunk.seq: chunk.cut} if chunk.cut else {}
-                        log.append(log_batch([chunk], cuts), first=chunk.seq).result()
+                        gap = before if isinstance(before, Gap) else None
+                        log.append(log_batch([chunk], cuts), first=chunk.seq, gap=gap).result()
     with ExitStack() as parts:
         listener = parts.enter_context(socket.create_server(("127.0.0.1", 0)))
         listener.settimeout(SOON)
@@ -197,8 +200,7 @@ def test_a_recording_has_the_rows_of_its_traffic(edges: Edges, ask: Ask, notes: 
                     continue  # the option has no 0
                 wanted = part(items, **bounds)
                 first = next((item.seq for item in wanted if isinstance(item, Chunk)), 0)
-                reports_first = bool(bounds.get("from_seq"))
-                answer = expected(wanted, format, begins_line=begins_line(items, first), reports_first=reports_first)
+                answer = expected(wanted, format, begins_line=begins_line(items, first))
                 request = {"type": "recording", "name": name, **requested(format), **keys, **as_times(bounds)}
                 got = ask(edges, request)
                 check(got, answer if notes else answer.rows_only(), keys.get("limit_rows"))
