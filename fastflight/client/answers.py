@@ -58,8 +58,8 @@ class Recorded:
     `state`: `recording`; `recording failed: ` and the reason; `kept` if nothing is being added; or, in a cluster whose
     servers do not all answer, `unknown: ` and the reason. `rows` and `bytes` are the stored rows and their size on
     disk. `first_seq` and `next_seq` are the sequence number of the first row and the one after the last. `gaps`: how
-    many gaps there are in between, and `newest_gap` the last. `lost`: rows that are known to be missing in them.
-    `failures`: failed attempts to record since the server started.
+    many gaps there are, until now, and `newest_gap` the last that is no damage. `lost`: rows that are known to be
+    missing in them. `failures`: failed attempts to record since the server started.
     `damage`: places in the files that cannot be read. `waiting`: rows that a server of a cluster has recorded and not
     stored in the shared recording yet.
     """

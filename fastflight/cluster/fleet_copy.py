@@ -140,10 +140,6 @@ class Recording:
             max((one.newest_gap for one in each if one.newest_gap), key=lambda gap: gap.first, default=None),
         )
 
-    def gaps(self) -> list[Gap]:
-        """As `Log.gaps`."""
-        return sorted((gap for log in self._logs for gap in log.gaps()), key=lambda gap: gap.first)
-
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
         """As `Log.extents`, in the order of their ends."""
         return sorted((extent for log in self._logs for extent in log.extents(wanted)), key=lambda extent: extent.last)

@@ -25,7 +25,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from fastflight.gap import Gap, moment
+from fastflight.gap import Gap, Why, moment
 from fastflight.log.disk import DATABASE, LocalDisk
 from fastflight.log.values import BEGINNING, END_OF_TIME, Extent, LogStatistics, Range
 
@@ -81,11 +81,11 @@ from batches join bodies on bodies.id = body
 where batches.log = :log and first < :high and first + rows > :low and first_time < :stop and last_time >= :start
 group by case when file is null then 0 else body end order by 1
 """
-# Gaps, newest first, each with the number of all.
-_GAPS = """
+# The newest gap, and the number of all.
+_NEWEST_GAP = """
 select count(*) over (), first, last, why, '', from_time, to_time from gaps
 where log = :log and last >= :first - 1 and first < :next and why <> 'unused' order by first desc, last desc
-limit :limit
+limit 1
 """
 _LOGS = """
 select id, name, (select message from schemas where schemas.id = schema), first, max(next,
@@ -233,16 +233,12 @@ class Database:
         with self.reading() as connection:
             asked = {"log": log, "first": first, "next": following}
             values = connection.execute(_STATISTICS, asked).fetchone()
-            gaps, *newest = connection.execute(_GAPS, {**asked, "limit": 1}).fetchone() or (0,)
+            gaps, *newest = connection.execute(_NEWEST_GAP, asked).fetchone() or (0,)
         rows, size, first_time, last_time, unused = values
         lost, gap = following - first - rows - unused, _gap(*newest) if newest else None
-        return LogStatistics(rows, size, first, following, first_time, last_time, lost, places, gaps, gap)
-
-    def gaps(self, log: int, first: int, following: int) -> list[Gap]:
-        """Return the gaps of a log that are stored, in the order of their numbers."""
-        with self.reading() as connection:
-            asked = {"log": log, "first": first, "next": following, "limit": -1}
-            return [_gap(*each[1:]) for each in connection.execute(_GAPS, asked).fetchall()[::-1]]
+        cleared = Gap(0, first - 1, Why.CLEARED) if first else None
+        gaps += len(places) + (cleared is not None)
+        return LogStatistics(rows, size, first, following, first_time, last_time, lost, places, gaps, gap or cleared)
 
     def end(self, log: int) -> tuple[int | None, str]:
         """Return the time (us UTC) to which a log is known to be complete, and why it does not go on.

@@ -56,10 +56,6 @@ class LogReader:
         """Return where the rows of a range are stored now, in the order of their numbers."""
         return mapped(lambda: self._database.extents(self.id, *self._bounds(), wanted))
 
-    def gaps(self) -> list[Gap]:
-        """Return the gaps that are stored, in the order of their numbers. Only reading finds damage."""
-        return mapped(lambda: self._database.gaps(self.id, *self._bounds()))
-
     def end(self) -> tuple[int | None, str]:
         """Return the time (us UTC) to which the log is known to be complete, and why it did not go on."""
         return mapped(lambda: self._database.end(self.id))

@@ -73,7 +73,7 @@ class LogStatistics:
     lost: int = 0
     # Damaged places with rows of this log, as far as reading has found them.
     damage: tuple[str, ...] = ()
-    # The number of gaps that are stored, and the newest one.
+    # The number of gaps, with cleared rows and the damage that was found, and the newest one that is not damage.
     gaps: int = 0
     newest_gap: Gap | None = None
 

@@ -128,7 +128,7 @@ class Recorder:
                 with self._reader.woken_at(self._enough) as arrived:
                     await self._rounds.wait(arrived, self._is_due)
                 if self._retry:
-                    await self._pause()
+                    await self._wait_to_retry()
                 await self._store(self._reader.rest())
                 self._settle()
 
@@ -191,21 +191,44 @@ class Recorder:
         }
 
     def _gap_before(self, chunk: Chunk) -> Gap | None:
-        gap, first = self._gap, max(self._expected, self._start)
-        if chunk.unread is not None and (gap is not None or self._begun):
-            since, until = chunk.unread
-            start = gap.from_time if gap is not None else _time(since) if since else self._appended_to
-            gap = Gap(first, chunk.seq - 1, gap.why if gap is not None else Why.LINE_LOST, "", start, _time(until))
+        gap, first = self._pause(chunk.unread, chunk.seq), max(self._expected, self._start)
         if chunk.seq > first:
             start, why = (gap.from_time, gap.why) if gap is not None else (self._appended_to, self._why)
             return Gap(first, chunk.seq - 1, why, "", start, _time(chunk.time_ns))
         return gap if gap is None or gap.to_time else replace(gap, to_time=_time(chunk.time_ns))
 
+    def _pause(self, unread: tuple[int | None, int | None] | None, seq: int) -> Gap | None:
+        """Return what is missing before the row `seq`, before which nothing has read the line between these times."""
+        gap = self._gap
+        if gap is None and (unread is None or not self._begun):
+            return None
+        since, until = unread or (None, None)
+        start = gap.from_time if gap is not None else _time(since) if since else self._appended_to
+        times = [None if until is None else _time(until), None if gap is None else gap.to_time]
+        # A recording may have begun again after the line was opened.
+        end = None if unread and until is None else max(filter(None, times), default=None)
+        return Gap(seq, seq - 1, Why.LINE_LOST if gap is None else gap.why, "", start, end)
+
+    @property
+    def open_gap(self) -> Gap | None:
+        """What is missing after the last stored row, and is to be stored with the next one. From any thread.
+
+        Its end is None while the line is not read.
+        """
+        tap = self.device.tap
+        rows = tap.reader(seq=max(self._expected, self._start), counts_missed=False).rest()
+        untaken = next((row for row in rows if isinstance(row, Chunk)), None)
+        gap = self._gap_before(untaken) if untaken is not None else None
+        gap = gap or self._pause(tap.unread, tap.next_seq)
+        # Last, because an append may have taken the chunk meanwhile.
+        waiting = [lot.gap for lot in list(self._pending) if lot.gap and lot.first >= self._log.durable_end]
+        return waiting[0] if waiting else gap
+
     @property
     def complete_to(self) -> datetime | None:
         """The present time if all that has crossed the line is stored; None if that is not known. From any thread."""
         now, tap = datetime.now(UTC), self.device.tap
-        is_complete = self.device.is_open and tap.is_read and self._gap is None and not self._pending
+        is_complete = self.device.is_open and tap.unread is None and self._gap is None and not self._pending
         return now if is_complete and tap.next_seq == self._log.durable_end else None
 
     def _appended(self, chunks: list[Chunk], ticket: Ticket) -> None:
@@ -248,7 +271,7 @@ class Recorder:
         self._retry = min(max(self._retry * 2, FIRST_RETRY_SECONDS), LAST_RETRY_SECONDS)
         self._set_state(f"recording failed: {error.what}")
 
-    async def _pause(self) -> None:
+    async def _wait_to_retry(self) -> None:
         """Wait before the next try, or until `end` is called."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._retry):

@@ -29,6 +29,7 @@ from fastflight.errors import FastFlightError, RequestError, StorageError, Trans
 from fastflight.gap import Why, microseconds, moment
 from fastflight.log import Extent, Log, LogStatistics, Retention, Store
 from fastflight.log.disk import LocalDisk
+from fastflight.sources.growing import GrowingRecording
 from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
 from fastflight.sources.recorder import Recorder
 from fastflight.sources.recording import Readable, ReadableStore, SharedLogs
@@ -69,8 +70,8 @@ class RecordingStatus:
     also says `unknown: ` and the reason, if the one that owns the device gives no answer). `lost`: the number of
     chunks that are missing from `first_seq` on; reading reports them as gaps. `failures`: tries that failed since this
     server began to record. `damage`: damaged places that reading has found since the server began.
-    `gaps`: their number, and `newest_gap`: `Gap.details` of the last. `waiting`: in a cluster, the rows that this
-    server has recorded and not handed over yet.
+    `gaps`: their number, until now, and `newest_gap`: `Gap.details` of the last that is no damage. `waiting`: in a
+    cluster, the rows that this server has recorded and not handed over yet.
     """
 
     name: str
@@ -200,11 +201,16 @@ class Recordings:
     def log(self, name: str) -> Readable:
         """Return the log of a recording. `UnknownName` if there is none."""
         with explain_missing(name, self._inventory):
-            return self._logs.log(name)
+            return self._with_open_gap(name, self._logs.log(name))
 
     def listed(self, name: str) -> Readable:
         """As `log`, for a name that `names` has just returned: in a cluster, NATS is not asked again."""
-        return self._logs.log(name) if self._shared is None else self._shared.listed(name)
+        found = self._logs.log(name) if self._shared is None else self._shared.listed(name)
+        return self._with_open_gap(name, found)
+
+    def _with_open_gap(self, name: str, found: Readable) -> Readable:
+        running = self._recorders.get(name)
+        return found if running is None else GrowingRecording(found, lambda: running.recorder.open_gap)
 
     def start(self, name: str) -> RecordingStatus:
         """As `record`, and return the status, for which a cluster's server asks NATS."""
@@ -266,7 +272,7 @@ class Recordings:
 
     def status(self, name: str) -> RecordingStatus:
         """Return the status of a recording. `UnknownName` if there is none."""
-        return self._status(name, self._logs.log)
+        return self._status(name, self.log)
 
     def _status(self, name: str, log_of: Callable[[str], Readable]) -> RecordingStatus:
         running = self._recorders.get(name)

@@ -23,7 +23,8 @@ from fastflight.access.actions import Actions
 from fastflight.access.authority import Authority, Listing
 from fastflight.access.identity import Identity
 from fastflight.errors import FastFlightError, Stopped, UnknownName, nearest
-from fastflight.log import StoredRows
+from fastflight.gap import Gap, Why
+from fastflight.log import Range, StoredRows
 from fastflight.service import Catalog
 from fastflight.service.requests import DeviceFile, Recording, Request
 from fastflight.service.resolve import plain
@@ -187,8 +188,13 @@ class Tables:
         return TableFiles(arrow, parts | {key: count for key, count in counts.items() if count}, parquet)
 
     def _gaps(self, request: Recording, folder: WorkerFolder, check: Callable[[], None]) -> TableFiles:
-        """Put what is missing from a recording into the folder."""
-        gaps = self._log_of(request.name).gaps()
+        """Put what is missing from a recording into the folder. All of it is read, because only that finds damage."""
+        gaps = []
+        with closing(self._log_of(request.name).read(Range(from_seq=0))) as items:
+            for item in items:
+                check()
+                if isinstance(item, Gap) and item.why != Why.UNUSED:
+                    gaps.append(item)
         rows = [{name: getattr(gap, name) for name in GAPS_SCHEMA.names} for gap in gaps]
         arrow, count = folder.write(GAPS_SCHEMA, pa.Table.from_pylist(rows, GAPS_SCHEMA).to_batches())
         return TableFiles(arrow, {"rows": count})

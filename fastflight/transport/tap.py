@@ -96,9 +96,15 @@ class Tap(ChunkBuffer):
             return whole
 
     @property
-    def is_read(self) -> bool:
-        """Whether the line is open, and was read without a pause since the last chunk."""
-        return self._unread is None and self.lost_ns is None
+    def unread(self) -> tuple[int | None, int | None] | None:
+        """Between which times (ns since 1970) nothing has read the line since the last chunk; None if it was read.
+
+        The first is None if the line had not been opened before, the second while it is lost.
+        """
+        with self._lock:
+            if self.lost_ns is None:
+                return self._unread
+            return self.lost_ns if self._unread is None else self._unread[0], None
 
     def _held_whole(self) -> Tap | None:
         return None if self._whole is None else self._whole()

@@ -17,15 +17,17 @@ from structlog.testing import capture_logs
 from fastflight.concurrency import Shard
 from fastflight.device import Device, Inventory
 from fastflight.errors import StorageError
-from fastflight.log import LogStatistics, Store
+from fastflight.gap import Gap, Why
+from fastflight.log import LogStatistics, Range, Store
 from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
 from fastflight.sources.recording import SharedLogs
 from fastflight.sources.recordings import NUMBERS_PER_SECOND, Recordings, first_number
 from fastflight.sources.tidying import REST_PER_WORK, WORK_SECONDS, Tidying
-from fastflight.transport.chunk_buffer import Chunk
+from fastflight.transport.chunk_buffer import CHUNK_BYTES, Chunk
+from fastflight.transport.tap import Tap
 from tests.support.waiting import until
 
-from .recording_parts import SOON, RecordedLine, SlowDisk
+from .recording_parts import SOON, Disk, RecordedLine, SlowDisk
 
 
 def test_the_end_does_not_wait_for_compacting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,6 +327,72 @@ def test_a_device_that_another_server_may_own_waits_for_no_hand_over(tmp_path: P
         kept_here.forget("demo", drains=False)
         assert kept_here.store.log("demo").next_seq == 1
     kept_here.close()
+
+
+def missing(recordings: Recordings) -> list[tuple[str, bool, int, int]]:
+    """Why, whether until now, and the numbers of each gap, as the answer and the listing have them."""
+    gaps = [item for item in recordings.log("demo").read() if isinstance(item, Gap) and item.why != Why.UNUSED]
+    (status,) = recordings.statuses()
+    assert status.gaps == len(gaps)
+    assert status.newest_gap == (gaps[-1].details() if gaps else None)
+    return [(gap.why, gap.to_time is None, gap.first, gap.last) for gap in gaps]
+
+
+def test_what_is_missing_until_now_is_listed_before_a_row_follows(tmp_path: Path) -> None:
+    def opened(line: RecordedLine) -> Recordings:
+        line.tap = Tap()
+        return Recordings(tmp_path, cast(Inventory, RecordedInventory(line)), sync_ms=0)
+
+    line = RecordedLine()
+    with Shard() as line.shard:
+        recordings = opened(line)
+        recordings.record("demo")
+        for data in (b"a", b"b"):
+            line.shard.submit(fed(line, data)).result(SOON)
+        until(lambda: recordings.status("demo").rows == 2)
+        assert missing(recordings) == []
+    recordings.close()
+    line, line.is_open = RecordedLine(), False
+    with Shard() as line.shard:
+        recordings = opened(line)
+        recordings.record("demo")
+        first = line.tap.next_seq
+        assert missing(recordings) == [("server down", True, first, first - 1)]
+        line.tap.cut("the line was opened")
+        assert missing(recordings) == [("server down", False, first, first - 1)]
+        line.shard.submit(fed(line, b"c")).result(SOON)
+        until(lambda: recordings.status("demo").rows == 3)
+        down = ("server down", False, first, first - 1)
+        assert missing(recordings) == [down]
+        line.tap.mark_lost()
+        assert missing(recordings) == [down, ("line lost", True, first + 1, first)]
+        assert [gap.why for gap in read_gaps(recordings, Range(until_seq=first))] == ["unused", "server down"]
+        line.tap.cut("the line was lost")
+        assert missing(recordings) == [down, ("line lost", False, first + 1, first)]
+    recordings.close()
+
+
+def read_gaps(recordings: Recordings, wanted: Range) -> list[Gap]:
+    return [item for item in recordings.log("demo").read(wanted) if isinstance(item, Gap)]
+
+
+def test_rows_that_the_disk_does_not_take_and_that_are_dropped_are_listed(tmp_path: Path) -> None:
+    line, disk = RecordedLine(kept_bytes=2 * (1 + CHUNK_BYTES)), Disk(tmp_path)
+    with Shard() as line.shard:
+        recordings = Recordings(tmp_path, cast(Inventory, RecordedInventory(line)), sync_ms=0, disk=disk)
+        recordings.record("demo")
+        line.shard.submit(fed(line, b"0")).result(SOON)
+        until(lambda: recordings.status("demo").rows == 1)
+        disk.fill()
+        line.tap.feed("rx", b"1")
+        until(lambda: line.recording.startswith("recording failed: "))
+        for data in (b"2", b"3", b"4"):
+            line.tap.feed("rx", data)
+        assert missing(recordings) == [("disk full", False, 1, 2)]
+        assert recordings.status("demo").lost == 2
+        recordings.stop("demo")
+    disk.broken = 0
+    recordings.close()
 
 
 async def fed(line: RecordedLine, data: bytes) -> None:

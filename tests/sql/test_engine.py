@@ -23,8 +23,11 @@ from fastflight.errors import (
     Stopped,
     UnknownName,
 )
+from fastflight.log import Store
 from fastflight.service.requests import MAX_PARAMETERS, MAX_QUERY_CHARACTERS
+from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
 from fastflight.sql.process import SqlLimits
+from fastflight.transport.chunk_buffer import Chunk
 from tests.support.refusals import refused
 from tests.support.sql_engine import FIRST_NS, RECORDED, Sql, engine_over
 
@@ -109,6 +112,30 @@ def test_names_are_shown_as_they_must_be_written(sql: Sql) -> None:
         "recording",
     ]
     assert [row["column_name"] for row in sql.rows('describe demo."a.csv"')] == ["t", "v"]
+
+
+def test_gaps_are_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def record(folder: Path, *_: object, **__: object) -> None:
+        with Store(folder, sync_ms=0) as store:
+            log = store.open("demo", LOG_SCHEMA)
+            for first in (0, 10, 20, 40):
+                rows = [Chunk(n, FIRST_NS, "rx", b"line %d" % n) for n in range(first, first + 10)]
+                log.append(log_batch(rows, {}), first=first).result()
+            log.trim(10).result()
+        path = folder / "recordings.db"
+        path.write_bytes(path.read_bytes().replace(b"line 25", b"line 26"))
+
+    monkeypatch.setattr("tests.support.sql_engine.record", record)
+    with engine_over(tmp_path) as sql:
+        assert sql.rows("select why, first, last, rows from demo.gaps") == [
+            {"why": "cleared", "first": 0, "last": 9, "rows": 10},
+            {"why": "damaged", "first": 20, "last": 29, "rows": 10},
+            {"why": "not read in time", "first": 30, "last": 39, "rows": 10},
+        ]
+    with Store(tmp_path / "recordings") as store:
+        assert store.log("demo").statistics().gaps == 2  # damage is found by reading
+        list(store.log("demo").read())
+        assert store.log("demo").statistics().gaps == 3
 
 
 def test_a_file_that_cannot_be_understood_is_a_table_whose_reading_says_why(sql: Sql) -> None:
