@@ -177,7 +177,7 @@ def recorded_of(fields: Mapping[str, Any]) -> Recorded:
             None if fields[key] is None else datetime.fromisoformat(text(fields[key]))
             for key in ("first_time", "last_time")
         )
-        numbers = ("rows", "bytes", "first_seq", "next_seq", "lost", "failures", "gaps")
+        numbers = ("rows", "bytes", "first_seq", "next_seq", "lost", "failures")
         return Recorded(
             name=device_name(text(fields["name"])),
             state=text(fields["state"]),
@@ -185,8 +185,10 @@ def recorded_of(fields: Mapping[str, Any]) -> Recorded:
             last_time=last,
             damage=tuple(map(text, fields["damage"])),
             folder=text(fields.get("folder", "")),
-            waiting=whole(fields.get("waiting", 0)),  # older servers do not have it
-            newest_gap=Gap.of(gap) if (gap := fields["newest_gap"]) is not None else None,
+            # Older servers do not have these.
+            waiting=whole(fields.get("waiting", 0)),
+            gaps=whole(fields.get("gaps", 0)),
+            newest_gap=Gap.of(gap) if (gap := fields.get("newest_gap")) is not None else None,
             **{key: whole(fields[key]) for key in numbers},
         )
 

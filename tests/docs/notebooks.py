@@ -20,6 +20,7 @@ from pathlib import Path
 
 from fastflight.app.compose import open_server
 from fastflight.app.config import RecordingSettings
+from fastflight.gap import Why, microseconds
 from fastflight.log import Store
 from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
 from fastflight.sources.session_lines import BEGAN
@@ -68,6 +69,8 @@ def record_yesterday(folder: Path, missing: range = MISSING) -> None:
         if missing:
             log.append(log_batch(chunks[: missing.start], {0: BEGAN})).result()
         log.append(log_batch(chunks[missing.stop :], {} if missing else {0: BEGAN}), first=missing.stop).result()
+        # What is missing from midnight on is no gap of yesterday.
+        store.mark_end({log.id: microseconds(begin + timedelta(days=1))}, Why.STOPPED)
 
 
 @contextmanager
