@@ -24,7 +24,7 @@ class Why(StrEnum):
     NOT_READ = "not read in time"
     DAMAGED = "damaged"
     CLEARED = "cleared"
-    # Numbers that no row was to have: those that a server skips when it starts. Never shown to users.
+    # A server skips numbers when it starts. No row has them, so nothing is missing; never shown to users.
     UNUSED = "unused"
 
 

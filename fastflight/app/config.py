@@ -200,7 +200,7 @@ class DeviceTable(Table):
     """The servers of a cluster that can own the device. By default all; a board on a cable needs the name of its
     server. [Cluster](../cluster.md)"""
     rows: RowsTable | None = None
-    """How the device's lines become rows: those that are published, and [typed rows](../recordings.md#typed-rows)."""
+    """How the device's lines are parsed, for published rows and for [typed rows](../recordings.md#typed-rows)."""
     # What the keys mean is in `docs/reference/keys.toml`, where requests have the same keys.
     files: dict[str, TextKeys] = {}
 

@@ -140,7 +140,7 @@ class _Blocking(FastFlightClient):
 class AsyncFastFlightClient:
     """`FastFlightClient` for an event loop. Close it with `aclose`, or use it in an `async with` block.
 
-    It has the verbs of `FastFlightClient`, as coroutines; those that return a `RowStream` there return an
+    It has the verbs of `FastFlightClient` as coroutines. Verbs that return a `RowStream` there return an
     `AsyncRowStream`, and `interact` an `AsyncInteraction`. Another thread iterates over the rows of a write, and calls
     its `progress`. If its task is cancelled, a write or a copy stops at the next batch.
     """

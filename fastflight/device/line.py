@@ -153,7 +153,7 @@ class DeviceLine:
         return True
 
     def ended_error(self) -> TransportClosed:
-        """Return the error for those that wait for the line while it is closed."""
+        """Return the error that callers get if the line is closed while they wait for it."""
         return TransportClosed("closed while the line was opened", where=self.name, hint="Ask a running server")
 
 

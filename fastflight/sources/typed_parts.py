@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import json
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,8 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fastflight.log.disk import FILE_MODE, FOLDER_MODE, TEMPORARY
+from fastflight.files import replacement
+from fastflight.log.disk import FILE_MODE, FOLDER_MODE
 from fastflight.sources.session_lines import SessionLine
 
 LAYOUT = "layout.json"
@@ -95,19 +95,17 @@ class PartFolder:
         return self.find(traffic, layout, began)
 
     def keep(self, files: Collection[Path]) -> None:
-        """Remove all files of rows but these."""
+        """Remove all files of rows but these, and what writes that were killed have left."""
         with contextlib.suppress(OSError):
-            for file in {*self._path.glob("*.parquet"), *self._path.glob(f"*{TEMPORARY}")}.difference(files):
+            for file in {*self._path.glob("*.parquet"), *self._path.glob(".*")}.difference(files):
                 self._intact.discard(file.name)
                 file.unlink(missing_ok=True)
 
     def _write(self, name: str, data: bytes) -> None:
-        temporary = self._path / f"{name}{TEMPORARY}"
         with contextlib.suppress(OSError):
             self._path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-            with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE_MODE), "wb") as file:
+            with replacement(self._path / name, FILE_MODE, sync=False) as file:
                 file.write(data)
-            os.replace(temporary, self._path / name)
 
 
 def _crc(data: bytes) -> str:

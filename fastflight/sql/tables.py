@@ -326,7 +326,7 @@ def _write(reading: Reading, folder: WorkerFolder, check: Callable[[], None]) ->
 
 
 def _select_typed(whole: pa.Schema, placed: PlacedPart) -> str:
-    """Return the query for the rows of a file in all columns of the table. DuckDB widens those that are narrower."""
+    """Return a query for a file's rows with all columns of the table. DuckDB casts narrower columns."""
     held = placed.part.schema.names
     columns = (name if name in OWN_COLUMNS else quoted(name) for name in whole.names)
     chosen = [each if name in held else f"null as {each}" for name, each in zip(whole.names, columns, strict=True)]

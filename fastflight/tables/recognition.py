@@ -140,7 +140,7 @@ def _are_most(rows: int, lines: Sequence[bytes]) -> bool:
 
 
 def _are_values(values: Sequence[Any], decimal: str = ".") -> bool:
-    """Whether most values are numbers, times or truth values, of those that are not empty."""
+    """Whether most of the values that are not empty are numbers, times or truth values."""
     held = [value for value in values if value not in ("", None)]
     fit = [is_value(each, decimal) if isinstance(each, str) else not isinstance(each, list | dict) for each in held]
     return 2 * sum(fit) > len(fit)

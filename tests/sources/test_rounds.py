@@ -42,3 +42,13 @@ def test_one_that_is_woken_does_not_wait_for_a_round() -> None:
         await waiting
 
     asyncio.run(main())
+
+
+def test_a_question_that_fails_wakes_its_recorder_and_stops_no_other() -> None:
+    async def main() -> None:
+        rounds = Rounds(0.0)
+        failing = asyncio.ensure_future(rounds.wait(asyncio.Event(), lambda: bool(1 // 0)))
+        other = asyncio.ensure_future(rounds.wait(asyncio.Event(), failing.done))
+        await asyncio.wait_for(asyncio.gather(failing, other), 30.0)
+
+    asyncio.run(main())

@@ -122,7 +122,7 @@ def part(
     """Return what a range of a recording has of `traffic`, whose times ascend.
 
     Numbers are included; the times are those of the chunks, `from_us` is included and `to_us` is not. In a range of
-    times a gap is told if its own times are in it, or if they are not known, and it stands beside a row.
+    times a gap is included if it overlaps the range. Without times, it is included if it is next to an included row.
     """
     found: list[Chunk | Gap] = []
     for item in traffic:

@@ -1,4 +1,4 @@
-"""A few rows are converted in Python, many by Arrow: the values, what is null and what is told are the same."""
+"""Python converts a few rows, Arrow converts many: values, nulls and rejected cells are the same."""
 
 from __future__ import annotations
 
