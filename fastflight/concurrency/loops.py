@@ -1,4 +1,4 @@
-"""Chooses the event loop of a shard (docs/decisions/0022), and shares it among tasks."""
+"""Chooses the event loop of a shard, and shares it among tasks."""
 
 from __future__ import annotations
 
