@@ -1,5 +1,7 @@
 """Makes the parts of the reference that come from the code: commands, requests, actions, errors, settings, metrics.
 
+`limits_page` makes those of the page on limits.
+
 `PARTS` maps a page of this folder to a function that returns Markdown, which replaces the line `MARK` of the page.
 Names, types, limits, defaults and texts come from the code. What a key of a request means is in `reference/keys.toml`,
 which also has the keys of text files for the fleet file. A key without a text, or a text without a key, is a
@@ -19,6 +21,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from limits_page import limits_part
 from pydantic import BaseModel
 
 from fastflight import errors
@@ -349,6 +352,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "reference/errors.md": errors_part,
     "reference/settings.md": settings_part,
     "reference/metrics.md": metrics_part,
+    "limits.md": limits_part,
 }
 
 

@@ -13,11 +13,14 @@ Comments anywhere in a page set up its server: `<!-- devices: lab-1 lab-2 -->` n
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -29,6 +32,16 @@ RUN = [README, *WRITTEN, DOCS / "fleet.md", DOCS / "observability.md", DOCS / "s
 ALL = [README, *sorted(path for path in DOCS.rglob("*.md") if path.parent.name not in ("decisions", "results"))]
 
 BLOCK = re.compile(r"^(?:<!-- ([^>]*) -->\n)?```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def generator(name: str) -> ModuleType:
+    """Return a module of docs/ that makes parts of pages. MkDocs has the folder on its path; tests do not."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 @dataclass(frozen=True)

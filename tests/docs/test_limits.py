@@ -1,62 +1,45 @@
-"""The table of what a peer may send: each constant is there, has that value, and is reached by a test that is there."""
+"""The page on limits has the defaults of the code, and a row for each constant that limits what a peer may send."""
 
 from __future__ import annotations
 
-import importlib
 import re
-from pathlib import Path
+from dataclasses import asdict
+from types import ModuleType
 
 import pytest
 
-from tests.corpus.test_corpus import corpus
+from fastflight.runtime.admission import Limits
+from tests.docs.site_pages import DOCS, generator
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "limits.md").read_text()
-ROWS = re.findall(r"^\| `([\w.]+\.MAX_\w+)` \| ([^|]+) \| [^|]+ \| `([^`|]+)` \|$", PAGE, re.MULTILINE)
-UNITS = {"": 1, "KiB": 1024, "MiB": 1024**2, "Mi": 1024**2}
-# Whose limits must all be there: what stands between a peer's bytes and everything else.
-WHOLE = (
-    "service/requests.py",
-    "server/incoming.py",
-    "server/uploads.py",
-    "tables/*.py",
-    "device/*.py",
-    "transport/url*.py",
+
+@pytest.fixture(scope="module")
+def page() -> ModuleType:
+    return generator("limits_page")
+
+
+def test_each_key_of_the_limits_has_its_default() -> None:
+    rows = re.findall(r"(?m)^\| `(\w+)` \| [^|]*\| (\w+) \|", (DOCS / "limits.md").read_text(encoding="utf-8"))
+    assert dict(rows) == {key: f"{value:g}" if value else "none" for key, value in asdict(Limits()).items()}
+
+
+def test_constants_are_rows_with_their_comments(page: ModuleType) -> None:
+    rows = page.limits_part().splitlines()
+    assert len(rows) > 100
+    assert (
+        "| `service.requests.MAX_SEQ` | 2^53 | Sequence numbers are uint64; JSON numbers are exact up to here. |"
+        in rows
+    )
+    assert any(row.startswith("| `gateway.http.connections.IDLE_SECONDS` | 15 s | How long") for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("MAX_BYTES", 65536, "64 KiB"),
+        ("MAX_BYTES", 2000, "2,000"),
+        ("A_SECONDS", 0.5, "0.5 s"),
+        ("MAX_SEQ", 2**53, "2^53"),
+    ],
 )
-# A table by another measure, and limits on numbers.
-ELSEWHERE = {"tables.schemas.MAX_DIGITS", "tables.columns.MAX_MAGNITUDE"}
-
-
-@pytest.mark.parametrize(("constant", "value", "test"), ROWS, ids=[row[0] for row in ROWS])
-def test_a_limit(constant: str, value: str, test: str) -> None:
-    module, _, name = constant.rpartition(".")
-    assert getattr(importlib.import_module(f"fastflight.{module}"), name) == meant(value)
-    if test.startswith("corpus: "):
-        names = {case.name for cases in corpus().values() for case in cases}
-        assert test.removeprefix("corpus: ") in names
-        return
-    path, _, function = test.partition("::")
-    content = (ROOT / path).read_text()
-    assert f"def {function}(" in content if function else name in content
-
-
-def test_each_row_of_the_table_is_tried() -> None:
-    assert len(ROWS) == len(re.findall(r"^\| `[\w.]*MAX_", PAGE, re.MULTILINE)) > 0
-
-
-def test_no_limit_is_left_out() -> None:
-    known = {row[0] for row in ROWS} | ELSEWHERE
-    for pattern in WHOLE:
-        paths = list((ROOT / "fastflight").glob(pattern))
-        assert paths, pattern
-        for path in paths:
-            module = f"{path.parent.name}.{path.stem}"
-            for name in re.findall(r"^(MAX_\w+) = ", path.read_text(), re.MULTILINE):
-                assert f"{module}.{name}" in known, "give it a row in docs/limits.md"
-
-
-def meant(value: str) -> int:
-    if power := re.fullmatch(r"2\^(\d+)", value):
-        return 2 ** int(power[1])
-    number, _, unit = value.partition(" ")
-    return int(number.replace(",", "")) * UNITS[unit]
+def test_values_have_units(page: ModuleType, name: str, value: float, shown: str) -> None:
+    assert page.formatted(name, value) == shown

@@ -14,18 +14,13 @@ import fastflight.client
 from fastflight.cli.main import COMMANDS
 from fastflight.errors import FastFlightError
 from fastflight.runtime.metrics import DEFINITIONS
-from tests.docs.site_pages import ALL
-
-DOCS = Path(__file__).parents[2] / "docs"
+from tests.docs.site_pages import ALL, DOCS, generator
 
 
 @pytest.fixture(scope="module")
 def pages() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("reference_pages", DOCS / "reference_pages.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    generator("limits_page")
+    return generator("reference_pages")
 
 
 def test_each_command_has_a_section_with_its_options(pages: ModuleType) -> None:
