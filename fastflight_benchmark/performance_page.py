@@ -19,7 +19,7 @@ import typer
 
 from fastflight_benchmark import machine
 from fastflight_benchmark.contenders import ASYNC, MODES, SERVERS, SYNC
-from fastflight_benchmark.plots import LIMIT, difference
+from fastflight_benchmark.plots import difference
 from fastflight_benchmark.result import Result, Row, load, ratios
 from fastflight_benchmark.suites import sql
 from fastflight_benchmark.tasks import BOARD, MPREMOTE, SERVER, TASKS
@@ -30,9 +30,9 @@ PAGES = (PAGE, DOCS / "concepts" / "mpremote.md", DOCS / "sql.md")
 TABLE = re.compile(r"(<!-- table: (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 # In the order of the tables. The stored result of `requests` has a second bare server, which the suite no longer has.
 ORDER = (SYNC, ASYNC, *(name for name in SERVERS if name not in MODES), "bare-parsing")
-# The batches and connections that the tables show; the results have more.
+# The batches, and the load with its connections, that the tables show; the results have more.
 SHOWN_ROWS = (40, 1_000, 10_000)
-SHOWN_CONNECTIONS = (1, 16)
+SHOWN_LOAD = ("flight-client", 16)
 BATCHES = {40: "8 kB", 1_000: "190 kB", 5_000: "950 kB", 10_000: "2 MB"}
 ROW_BYTES = 50 * 4
 FILE_BYTES = 10_000
@@ -179,20 +179,6 @@ def _sweep_cells() -> dict[tuple[int, int, int], dict[str, Row]]:
     return {key: keyed[key] for key in sorted(keyed) if key[0]}  # type: ignore[misc]
 
 
-def _sweep() -> str:
-    lines = [
-        [
-            f"{delay} µs per row",
-            BATCHES[rows],
-            f"{clients}",
-            *(f"{fmean(by[name].known):,.1f}" for name in (SYNC, ASYNC, LIMIT)),
-            f"{difference(by[SYNC], by[ASYNC])[0]:+.1f} %",
-        ]
-        for (delay, rows, clients), by in _sweep_cells().items()
-    ]
-    return table(("source", "batch", "readers", "sync MiB/s", "async MiB/s", "limit MiB/s", "async to sync"), lines)
-
-
 def _claims() -> str:
     lines = []
     names = [name for name in ORDER if name in SERVERS]
@@ -208,12 +194,12 @@ def _requests() -> str:
     lines = []
     for cell in sorted(rate, key=lambda cell: tuple(dict(cell).values())):
         label = dict(cell)
-        if label["connections"] in SHOWN_CONNECTIONS:
+        if (label["load"], label["connections"]) == SHOWN_LOAD:
             for name in _in_order(rate[cell]):
                 figures = (rate[cell][name], p50[cell][name], p99[cell][name], cpu[cell][name])
                 shown = (f"{row.median:{how}}" for row, how in zip(figures, (",.0f", ".2f", ".2f", ".0f"), strict=True))
-                lines.append([", ".join(map(str, label.values())), name, *shown])
-    headings = ("operation, load, connections", "server", "per second", "p50 ms", "p99 ms", "server CPU µs")
+                lines.append([str(label["operation"]), name, *shown])
+    headings = ("operation", "server", "per second", "p50 ms", "p99 ms", "server CPU µs")
     return table(headings, lines)
 
 
@@ -259,7 +245,6 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "machines": _machines,
     "glance": _glance,
     "peers": _peers,
-    "sweep": _sweep,
     "claims": _claims,
     "requests": _requests,
     "rates": _rates,
