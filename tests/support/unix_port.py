@@ -10,12 +10,10 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-import termios
 
 from fastflight.simulator import landlock
 
 PR_SET_NO_NEW_PRIVS = 38
-LOCAL_FLAGS = 3
 BLOCK_BYTES, BLOCKS = 4096, 128
 # Runs in a dictionary of its own, so the board's variables are empty at the prompt.
 MOUNT = """\
@@ -48,6 +46,9 @@ except OSError:
 os.umount('/')
 os.mount(disk,'/')
 os.chdir('/')
+# Clears the flag by which an `exec:` port sees that a child handles its terminal: from now on, and not before its disk
+# is there, Ctrl-C comes as a signal. The port itself clears the flag at its prompt, after `main.py`.
+os.system('stty -echoe 2>/dev/null')
 """
 RUN = """\
 try:
@@ -70,22 +71,11 @@ def confine(folder: str) -> None:
     landlock.restrict({"/": read, "/dev": devices, folder: landlock.CHANGE})
 
 
-def pass_interrupts() -> None:
-    """Clear the flag by which an `exec:` port sees that a child handles its terminal: then Ctrl-C is sent as a signal.
-
-    The unix port does so when its prompt appears. A `main.py` must be interruptible before that.
-    """
-    attributes = termios.tcgetattr(0)
-    attributes[LOCAL_FLAGS] &= ~termios.ECHOE
-    termios.tcsetattr(0, termios.TCSANOW, attributes)
-
-
 def main(folder: str, program: str, *options: str) -> None:
     code = MOUNT.format(path=os.path.join(folder, "flash"), size=BLOCK_BYTES, blocks=BLOCKS)
     programs = ("boot.py", "main.py") if "--main" in options else ("boot.py",)
     code = f"exec({code!r},{{}})\n" + "".join(RUN.format(name=name) for name in programs)
     confine(folder)
-    pass_interrupts()
     os.execv(program, [program, "-i", "-c", code])
 
 

@@ -40,7 +40,7 @@ T = TypeVar("T")
 # How many paths go into one piece of code, which must fit into a small heap.
 LOT = 16
 
-# Prints the folders that were not there.
+# Prints the folders that were not there. Numbers of errors differ between ports: whether a folder exists is asked.
 MKDIR = """\
 import os
 a=[]
@@ -48,8 +48,11 @@ for p in {folders!r}:
  try:
   os.mkdir(p)
   a.append(p)
- except OSError:
-  pass
+ except OSError as e:
+  try:
+   os.stat(p)
+  except OSError:
+   raise e
 print(a)
 """
 

@@ -15,6 +15,7 @@ from fastflight.device.transfer.staging import StagedFile, place_all
 from fastflight.device.transfer.tree import LOT
 from fastflight.errors import (
     DataError,
+    DeviceError,
     DeviceFull,
     FileMissing,
     ProtocolError,
@@ -67,6 +68,12 @@ def test_a_tree_is_written_on_a_loop(inventory: Inventory, tmp_path: Path) -> No
 
     asyncio.run(main())
     assert files_below(tmp_path) == {"old.bin": b"the old content"} | FILES
+
+
+def test_a_folder_that_cannot_be_made_is_the_error(inventory: Inventory) -> None:
+    with inventory.device("demo").lease("test") as session, pytest.raises(DeviceError) as raised:
+        session.write_tree("/", given({f"{'n' * 300}/a.py": b"x"}))
+    assert raised.value.errno == "ENAMETOOLONG"
 
 
 def test_a_tree_that_breaks_leaves_the_old_one(inventory: Inventory, tmp_path: Path) -> None:
