@@ -1,9 +1,9 @@
 """A port to a child process that acts as a board, and that survives soft resets.
 
 On a soft reset (Ctrl-D on an empty line, or `SystemExit`) a board restarts its interpreter, but MicroPython's unix port
-exits. A `ChildPort` follows the conversation (`ReplState`). When the child exits by a soft reset, the port starts a new
-child and returns to the reader what a board prints: `MPY: soft reboot`, then the banner and prompt of the REPL that the
-host was in. After any other exit, reading and writing raise `TransportClosed` with the exit code or the signal.
+exits. The end of its output shows such an exit (`Reset`): the port then starts a new child and returns to the reader
+what a board prints: `MPY: soft reboot`, then the banner and prompt of the REPL that the host was in. After any other
+exit, reading and writing raise `TransportClosed` with the exit code or the signal.
 
 A soft reset also ends all processes of the child's group. Their later output reaches nobody, since each child has a
 terminal of its own. Bytes that are sent to a child that is exiting are lost, as on a board that resets.
@@ -14,20 +14,29 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable
+from enum import Enum
 from typing import Protocol
 
 from fastflight.concurrency import off_loop
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
-from fastflight.protocol.repl_state import PROMPT, RAW_PROMPT, ReplState
+from fastflight.protocol.raw_repl import CTRL_A, FRIENDLY_PROMPT
+from fastflight.protocol.raw_repl import PROMPT as RAW_PROMPT
 from fastflight.transport.descriptor import DescriptorTransport
 from fastflight.transport.loop_port import LoopPort
 
 SOFT_REBOOT = b"MPY: soft reboot\r\n"
-ENTER_RAW = b"\x01"
+# The ends of the output of a child that exits by a soft reset. In the raw REPL: the answer to Ctrl-D on an empty line,
+# or the end mark of code that raised SystemExit. An older unix port answers without the carriage return.
+RAW_RESET = re.compile(rb"(?:>OK\r?\n|\x04\x04)\Z")
+FRIENDLY_RESET = re.compile(rb">>> \r?\n\Z")
+PROMPTS = re.compile(re.escape(FRIENDLY_PROMPT) + b"|" + re.escape(RAW_PROMPT))
+# How much of the last output is kept: as much as the longest of these.
+TAIL_BYTES = len(RAW_PROMPT) + len(b"OK\r\n")
 # A terminal hangs up a moment before its child exits. A child that has only closed its terminal is ended after this.
 EXIT_SECONDS = 1.0
 # The limit from start to prompt: Node and emulators take a second on a busy machine.
@@ -42,6 +51,43 @@ LAST_OUTPUT_SECONDS = 1.0
 WRITE_BYTES = 4096
 # How often to look whether the child has exited, on systems that cannot wait for it with a descriptor.
 POLL_SECONDS = 0.5
+
+
+class Reset(Enum):
+    """The REPL in which a child was reset."""
+
+    FRIENDLY = "friendly"
+    RAW = "raw"
+
+
+class Output:
+    """What a child has printed, as far as it tells whether its exit is a soft reset."""
+
+    def __init__(self) -> None:
+        self._tail = b""
+        # The last prompt, if there was one.
+        self._prompt = b""
+        # Whether the host has sent something. A child that exits without that would be started again without end.
+        self.is_answer = False
+
+    def add(self, data: bytes) -> None:
+        """Process what the child prints."""
+        text = self._tail + data
+        self._prompt = [self._prompt, *PROMPTS.findall(text)][-1]
+        self._tail = text[-TAIL_BYTES:]
+
+    def reset(self, code: int) -> Reset | None:
+        """Return in which REPL the child was reset, if it has exited by that. `code` is its exit code.
+
+        Code that was entered at the friendly prompt may end the process with code 0: that is `sys.exit()`. A process
+        that a signal has ended (a negative code) was not reset.
+        """
+        if code < 0 or not self._prompt or not self.is_answer:
+            return None
+        if RAW_RESET.search(self._tail):
+            return Reset.RAW
+        has_exited = code == 0 and self._prompt == FRIENDLY_PROMPT
+        return Reset.FRIENDLY if has_exited or FRIENDLY_RESET.search(self._tail) else None
 
 
 class Terminal(Protocol):
@@ -73,7 +119,7 @@ class ChildPort(LoopPort):
         self._chunk = WRITE_BYTES
         self._start = start
         self._terminal = terminal
-        self._repl = ReplState()
+        self._output = Output()
         # While the child is started again: what the new one has printed.
         self._restart: asyncio.Task[None] | None = None
         self._banner: bytearray | None = None
@@ -101,7 +147,7 @@ class ChildPort(LoopPort):
             self._banner += data
             self._wake()
             return
-        self._repl.received(data)
+        self._output.add(data)
         super().data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -126,7 +172,7 @@ class ChildPort(LoopPort):
             self._loop.call_later(POLL_SECONDS, self._poll_exit, self._terminal)
 
     def _encode(self, data: bytes) -> bytes:
-        self._repl.sent(data)
+        self._output.is_answer = True
         return self._terminal.interrupting(data)
 
     def _is_writable(self) -> bool:
@@ -168,9 +214,9 @@ class ChildPort(LoopPort):
             code = await off_loop(self._terminal.end, EXIT_SECONDS)
             if self._closed:
                 raise self._closed_error()
-            if not self._repl.exit_is_reset(code):
+            if (reset := self._output.reset(code)) is None:
                 raise self._exit_error(describe_exit(code))
-            await self._start_next(self._repl.raw)
+            await self._start_next(reset)
         except TransportError as error:
             self._transport.abort()
             self._fail(error)
@@ -180,25 +226,25 @@ class ChildPort(LoopPort):
             self._restart = None
             self._wake()
 
-    async def _start_next(self, raw: bool) -> None:
+    async def _start_next(self, reset: Reset) -> None:
         self._banner, self._new_child_ended = bytearray(), False
         self._terminal = await off_loop(self._start)
         self._connect()
         if self._closed:  # meanwhile
             self._transport.abort()
             raise self._closed_error()
-        output = await self._enter_raw() if raw else b""
+        output = await self._enter_raw() if reset is Reset.RAW else b""
         output += self._banner
         self._banner = None
-        self._repl = ReplState(raw=raw)
-        self._repl.received(output)
+        self._output = Output()
+        self._output.add(output)
         super().data_received(SOFT_REBOOT + output)
 
     async def _enter_raw(self) -> bytes:
         # Wait for the prompt first: the unix port drops bytes that arrive before it has set up its terminal.
         deadline = self._loop.time() + START_SECONDS
-        await self._read_until(PROMPT, deadline)
-        self._transport.write(ENTER_RAW)
+        await self._read_until(FRIENDLY_PROMPT, deadline)
+        self._transport.write(CTRL_A)
         await self._read_until(RAW_PROMPT, deadline)
         return RAW_PROMPT
 

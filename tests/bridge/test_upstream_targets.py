@@ -8,36 +8,22 @@ import contextlib
 import pytest
 
 from fastflight.bridge.upstream import Upstream
-from fastflight.protocol.repl_state import ReplMode, ReplState
 from fastflight.transport import parse_url
 from tests.bridge.line_watcher import LineWatcher, watched
 
 RAW = b"raw REPL; CTRL-B to exit\r\n>"
 
 
-async def observed(board: LineWatcher) -> ReplState:
-    """The state of the board's REPL, from what the tap has seen."""
-    state = ReplState()
-    for chunk in await board.line.tap.reader(seq=0).atake(0):
-        (state.sent if chunk.direction == "tx" else state.received)(chunk.data)  # type: ignore[union-attr]
-    return state
-
-
 async def conversation(board: LineWatcher, soft_reboot: bytes) -> None:
     await board.ask(b"\r\x03", b">>> ")
     await board.ask(b"\r\x01", RAW)
-    assert (await observed(board)).mode is ReplMode.RAW
     assert await board.ask(b"print(1)\x04", b"\x04>") in (b"OK1\r\n\x04\x04>", b"OK1\n\x04\x04>")
     assert await board.ask(b"\x04", RAW) == b"OK\r\n" + soft_reboot + RAW
-    state = await observed(board)
-    assert (state.mode, state.running) == (ReplMode.RAW, False)
     await board.ask(b"print(2)\x04", b"OK")
     await board.read_until(b"\x04>")
     assert (await board.ask(b"\x02", b">>> ")).startswith(b"\r\nMicroPython")
-    assert (await observed(board)).mode is ReplMode.FRIENDLY
     said = await board.ask(b"\x04", b">>> ")
     assert said.startswith(b"\r\n" + soft_reboot), said
-    assert (await observed(board)).mode is ReplMode.FRIENDLY
     assert [state.phase for state in board.states] == ["open"]
 
 

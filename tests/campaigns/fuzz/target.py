@@ -35,11 +35,6 @@ PROPERTIES: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "test_no_target_gets_around_a_network",
         ("fastflight.gateway.relay.targets",),
     ),
-    "repl_state": (
-        "tests.protocol.test_repl_state",
-        "test_any_conversation_split_anywhere_gives_the_same",
-        ("fastflight.protocol.repl_state",),
-    ),
     "rfc2217_server": (
         "tests.protocol.test_rfc2217_server",
         "test_garbage_is_no_error_and_any_split_the_same",
