@@ -30,23 +30,12 @@ from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.sources.state_actions import server_metrics
 from tests.support.clock import ManualClock
 
-PAGE = Path(__file__).parents[2] / "docs" / "observability.md"
-
 
 def test_names_follow_the_conventions_of_prometheus() -> None:
     for name, definition in DEFINITIONS.items():
         assert re.fullmatch(r"(fastflight|process)_[a-z_]+", name)
         assert (definition.kind == "counter") == name.endswith("_total"), name
         assert definition.help.endswith(".")
-
-
-def test_the_page_lists_the_definitions_and_nothing_else() -> None:
-    rows = re.findall(r"^\| `([a-z_]+)` \| (\w+) \| ([^|]*) \| ([^|]*) \|$", PAGE.read_text(encoding="utf-8"), re.M)
-    listed = {name: (kind, labels.strip(), text.strip()) for name, kind, labels, text in rows}
-    assert listed == {
-        name: (each.kind, ", ".join(f"`{label}`" for label in each.labels) or "–", each.help)
-        for name, each in DEFINITIONS.items()
-    }
 
 
 def test_a_metric_must_be_defined_and_have_its_labels() -> None:
