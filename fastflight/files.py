@@ -12,6 +12,8 @@ from typing import BinaryIO
 
 # Windows locks ranges of bytes, and nobody else can read these. So lock one byte that is beyond the end of any file.
 LOCKED_BYTE = 1 << 62
+# The ending of a file that is not whole yet. One that a killed process has left may be removed.
+UNFINISHED = ".new"
 
 
 @contextlib.contextmanager
@@ -21,7 +23,7 @@ def replacement(path: Path, mode: int = 0o666, *, sync: bool = True) -> Iterator
     `mode` is that of the new file, less the process's mask. With `sync`, its content is on the disk before it replaces
     the old one. A symbolic link at `path` is replaced, not followed.
     """
-    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}{UNFINISHED}")
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), mode)
     try:
         with open(descriptor, "wb") as file:

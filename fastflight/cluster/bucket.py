@@ -17,7 +17,7 @@ from nats.js.kv import KV_DEL, KV_PURGE, KeyValue
 
 from fastflight.cluster.connection import raise_replicas, replicas_for, understood
 from fastflight.cluster.entries import Put
-from fastflight.cluster.stream import check_fleet
+from fastflight.cluster.recording_stream import check_fleet
 from fastflight.errors import RequestError
 
 BUCKET = "ff-owners"

@@ -15,11 +15,12 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from fastflight.cluster.shipment import Run, Shipment
+from fastflight.cluster.shipment import Run, Shipment, part_of
 from fastflight.errors import FastFlightError
 from fastflight.gap import Gap, Why
 from fastflight.log import (
     EVERYTHING,
+    Columns,
     Extent,
     Log,
     LogStatistics,
@@ -29,7 +30,6 @@ from fastflight.log import (
     StoredRows,
     Ticket,
 )
-from fastflight.log.content import TIME_COLUMN
 
 # Between the name of the device and that of the server. Neither has it.
 SEPARATOR = "@"
@@ -74,29 +74,36 @@ class FleetCopy:
         tickets: list[Ticket] = []
         ends: dict[str, int] = {}
         try:
-            for server, schema, runs in shipments:
-                tickets += [ticket for run in runs if (ticket := self._append(server, schema, run, ends)) is not None]
+            for server, rows, runs in shipments:
+                at = 0
+                for run in runs:
+                    if (ticket := self._append(server, run, rows, at, ends)) is not None:
+                        tickets.append(ticket)
+                    at += run.length
         finally:
             # All have ended before the next call: rows on their way to the disk look as if they were there.
             failed = [error for ticket in tickets if (error := _error_of(ticket)) is not None]
         if failed:
             raise failed[0]
 
-    def _append(self, server: str, schema: pa.Schema, run: Run, ends: dict[str, int]) -> Ticket | None:
-        """Append the rows that are new. `ends` has for each log the number after the rows that this call has appended.
+    def _append(
+        self, server: str, run: Run, rows: pa.RecordBatch | Columns, at: int, ends: dict[str, int]
+    ) -> Ticket | None:
+        """Append the rows of `run`, from row `at` of `rows` on, that are new.
+
+        `ends` has for each log the number after the rows that `add` has appended.
 
         `SequenceConflict` if those before these have failed meanwhile: rows after them would take their place for good.
         """
         logs = self._logs.get(run.device, {})
-        log = logs.get(server)
-        if log is None or not log.schema.equals(schema, check_metadata=True):
-            log = self.store.open(f"{run.device}{SEPARATOR}{server}", schema)
+        log = logs.get(server) or self.store.open(f"{run.device}{SEPARATOR}{server}")
         expected = ends.get(log.name, log.next_seq)
         first = max(run.first, expected)
         if first >= run.next:
             return None
-        rows = run.part(first - run.first, run.next - first) if first > run.first else run
-        ticket = log.append(rows.rows, expected=expected, first=first, paused_until=run.paused_until, gap=rows.gap)
+        new = part_of(rows, at + first - run.first, run.next - first)
+        gap = run.gap if first == run.first else None
+        ticket = log.append(new, expected=expected, first=first, paused_until=run.paused_until, gap=gap)
         ends[log.name] = ticket.last + 1
         if server not in logs:
             self._logs[run.device] = {**logs, server: log}
@@ -144,9 +151,9 @@ class Recording:
         """As `Log.extents`, in the order of their ends."""
         return sorted((extent for log in self._logs for extent in log.extents(wanted)), key=lambda extent: extent.last)
 
-    def stored(self, wanted: Range = EVERYTHING, limit: int | None = None) -> StoredRows:
+    def stored(self) -> StoredRows:
         """As `Log.stored`. If several servers have recorded the device, no files: all rows must be read."""
-        return self._logs[0].stored(wanted, limit) if len(self._logs) == 1 else StoredRows(wanted.from_seq or 0)
+        return self._logs[0].stored() if len(self._logs) == 1 else StoredRows()
 
 
 def merged(
@@ -165,7 +172,7 @@ def merged(
         for gap in known:
             if before is not None and gap.rows is None and gap.first == item.first:
                 yield replace(gap, from_time=max(before, gap.from_time or before))
-        cursor, before = item.last + 1, item.batch.column(TIME_COLUMN)[-1].as_py()
+        cursor, before = item.last + 1, item.batch.column("time")[-1].as_py()
         known = [each for each in known if each.last >= cursor]
         yield item
     yield from _missing(known, cursor, max((each.last + 1 for each in known), default=0))

@@ -11,18 +11,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 from pathlib import Path
 
 import structlog
 
 from fastflight.cluster.connection import ClusterConnection
 from fastflight.cluster.fleet_copy import FleetCopy
-from fastflight.cluster.recording_stream import RecordingStream
+from fastflight.cluster.recording_stream import RecordingStream, Stored
 from fastflight.cluster.shipment import decode
-from fastflight.cluster.stream import Stored
 from fastflight.concurrency import off_loop
 from fastflight.errors import FastFlightError, TransportError
+from fastflight.files import replacement
 
 log = structlog.get_logger(__name__)
 
@@ -52,9 +51,8 @@ class Position:
 
     def store(self) -> None:
         """Write it to the disk."""
-        partial = self._path.with_suffix(".new")
-        partial.write_text(json.dumps({"created": self.created, "seq": self.seq, "time": self.time}))
-        os.replace(partial, self._path)
+        with replacement(self._path, sync=False) as file:
+            file.write(json.dumps({"created": self.created, "seq": self.seq, "time": self.time}).encode())
 
 
 class Follower:

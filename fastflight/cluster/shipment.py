@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from fastflight.gap import Gap
-from fastflight.log.bodies import arrays_of
-from fastflight.log.values import Columns
+from fastflight.log import LOG_SCHEMA, Columns
 
 MAGIC = b"ffs1"
 # Of the rest of the message: its checksum, and the length of the description.
 _HEADER = struct.Struct("<4sII")
 DEVICE, SEQ = pa.field("device", pa.dictionary(pa.int32(), pa.string()), False), pa.field("seq", pa.int64(), False)
+SCHEMA = pa.schema([DEVICE, SEQ, *LOG_SCHEMA])
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd")
 # Runs with fewer rows, on average, are decoded as Python values: those of one row in 3 us, as batches in 60 us.
 FEW_ROWS = 16
@@ -38,7 +38,6 @@ class Run(NamedTuple):
     device: str
     first: int
     length: int
-    rows: pa.RecordBatch | Columns
     paused_until: int = 0
     gap: Gap | None = None
 
@@ -49,34 +48,26 @@ class Run(NamedTuple):
 
     def part(self, start: int, count: int) -> Run:
         """Return `count` of its rows, from its row `start` on."""
-        if isinstance(self.rows, pa.RecordBatch):
-            rows = self.rows.slice(start, count)
-        else:
-            rows = [column[start : start + count] for column in self.rows]
         before = () if start else (self.paused_until, self.gap)
-        return Run(self.device, self.first + start, count, rows, *before)
+        return Run(self.device, self.first + start, count, *before)
 
 
 class Shipment(NamedTuple):
-    """What a server hands over at a time: runs of rows of one schema."""
+    """What a server hands over at a time: the runs of `rows`, in order. Rows may be Python values."""
 
     server: str
-    schema: pa.Schema
+    rows: pa.RecordBatch | Columns
     runs: Sequence[Run]
 
 
-def encode(shipment: Shipment) -> bytes:
-    """Return a shipment as a message."""
-    server, schema, runs = shipment
-    rows = pa.Table.from_arrays(arrays_of(schema, [run.rows for run in runs]), schema=schema)
-    counts = [run.length for run in runs]
-    codes = pa.array(np.repeat(np.arange(len(runs), dtype=np.int32), counts))
-    devices = pa.DictionaryArray.from_arrays(codes, pa.array([run.device for run in runs], pa.string()))
+def encode(server: str, rows: pa.RecordBatch, runs: Sequence[Run]) -> bytes:
+    """Return a message of a server with `rows` of the recordings, which are those of `runs`."""
+    codes = np.repeat(np.arange(len(runs), dtype=np.int32), [run.length for run in runs])
+    devices = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array([run.device for run in runs], pa.string()))
     numbers = pa.array(np.concatenate([np.arange(run.first, run.next, dtype=np.int64) for run in runs]))
-    table = rows.add_column(0, SEQ, numbers).add_column(0, DEVICE, devices)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSED) as writer:
-        writer.write_table(table)
+    with pa.ipc.new_stream(sink, SCHEMA, options=_COMPRESSED) as writer:
+        writer.write_batch(pa.RecordBatch.from_arrays([devices, numbers, *rows.columns], schema=SCHEMA))
     pauses = {at: run.paused_until for at, run in enumerate(runs) if run.paused_until}
     gaps = {at: run.gap.details() for at, run in enumerate(runs) if run.gap is not None}
     said = json.dumps({"server": server, "pauses": pauses, "gaps": gaps}).encode()
@@ -97,25 +88,23 @@ def decode(message: bytes) -> Shipment | None:
         server, pauses = str(said["server"]), {int(at): int(until) for at, until in said["pauses"].items()}
         gaps = {int(at): Gap.of(each) for at, each in said["gaps"].items()}
         batch = pa.ipc.open_stream(pa.py_buffer(content)[length:]).read_next_batch()
-        rows = batch.select([name for name in batch.schema.names if name not in (DEVICE.name, SEQ.name)])
-        return Shipment(server, rows.schema, _runs(batch, rows, pauses, gaps))
+        if not batch.schema.equals(SCHEMA):
+            return None
+        runs = _runs(batch, pauses, gaps)
+        rows = pa.RecordBatch.from_arrays(batch.columns[2:], schema=LOG_SCHEMA)
+        return Shipment(server, rows if len(batch) > FEW_ROWS * len(runs) else _values(rows), runs)
     except (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, StopIteration):
         return None  # its sender has another version, or is not a server
 
 
-def _runs(batch: pa.RecordBatch, rows: pa.RecordBatch, pauses: dict[int, int], gaps: dict[int, Gap]) -> list[Run]:
-    devices, numbers = batch.column(DEVICE.name), batch.column(SEQ.name).to_numpy()
+def _runs(batch: pa.RecordBatch, pauses: dict[int, int], gaps: dict[int, Gap]) -> list[Run]:
+    devices, numbers = batch.column(0), batch.column(1).to_numpy()
     codes, names = devices.indices.to_numpy(), devices.dictionary.to_pylist()
-    begins = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist()]
-    content = rows if len(codes) > FEW_ROWS * len(begins) else _values(rows)
-    whole = Run("", 0, len(codes), content)
+    ends = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist(), len(codes)]
     return [
-        whole.part(begin, end - begin)._replace(
-            device=names[at], first=int(numbers[begin]), paused_until=pauses.get(at, 0), gap=gaps.get(at)
-        )
-        for begin, end in zip(begins, [*begins[1:], len(codes)], strict=True)
+        Run(names[at], int(numbers[begin]), end - begin, pauses.get(at, 0), gaps.get(at))
+        for begin, end in zip(ends, ends[1:], strict=False)
         for at in (int(codes[begin]),)
-        if end > begin
     ]
 
 
@@ -125,3 +114,10 @@ def _values(rows: pa.RecordBatch) -> Columns:
         (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
         for column in rows.columns
     ]
+
+
+def part_of(rows: pa.RecordBatch | Columns, start: int, count: int) -> pa.RecordBatch | Columns:
+    """Return `count` rows from row `start` on."""
+    if isinstance(rows, pa.RecordBatch):
+        return rows.slice(start, count)
+    return [column[start : start + count] for column in rows]

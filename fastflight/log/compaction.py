@@ -22,9 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.errors import StorageError
-from fastflight.log.bodies import BodyCodec, one_batch
-from fastflight.log.content import Codec
-from fastflight.log.database import Entry, read_schema
+from fastflight.log.bodies import decode, joined, one_batch, runs_of, to_parquet
+from fastflight.log.database import Entry
 from fastflight.log.disk import failure
 from fastflight.log.reading import Gone
 
@@ -46,7 +45,6 @@ class TailBody(NamedTuple):
     """A body of the tail. `log` is None if it has the rows of many logs."""
 
     id: int
-    schema: int
     log: int | None
     ordinal: int
     created: int
@@ -58,7 +56,6 @@ class NewBody:
     """The rows of one log that replace others. `file` is empty if they stay in the tail."""
 
     log: int
-    schema: int
     ordinal: int
     created: int
     data: bytes
@@ -92,8 +89,7 @@ class _Compaction:
         self._on_batch = on_batch
         self._file_bytes = file_bytes
         self._least = least
-        self._codecs: dict[int, BodyCodec] = {}
-        # Bodies that cannot be compacted: they are damaged, or of a type that Parquet does not support.
+        # Bodies that are damaged.
         self._left: set[int] = set()
 
     def run(self) -> list[str]:
@@ -110,19 +106,14 @@ class _Compaction:
     def _tail(self) -> list[TailBody]:
         with self._store.content.database.reading() as connection:
             found = connection.execute(
-                "select id, schema, log, ordinal, created, bytes from bodies where file is null order by ordinal, id"
+                "select id, log, ordinal, created, bytes from bodies where file is null order by ordinal, id"
             ).fetchall()
         return [body for row in found if (body := TailBody(*row)).id not in self._left]
 
     def _commits(self) -> Iterator[list[TailBody]]:
-        """Yield bodies with the rows of many logs that are to be sorted together: of one schema, in order."""
-        by_schema: dict[int, list[TailBody]] = {}
-        for body in self._tail():
-            if body.log is None:
-                by_schema.setdefault(body.schema, []).append(body)
-        for bodies in by_schema.values():
-            if len(bodies) < self._least and sum(body.bytes for body in bodies) < SORT_BYTES:
-                continue
+        """Yield bodies with the rows of many logs that are to be sorted together, in order."""
+        bodies = [body for body in self._tail() if body.log is None]
+        if len(bodies) >= self._least or sum(body.bytes for body in bodies) >= SORT_BYTES:
             yield from _chunks(bodies, SORT_BYTES)
 
     def _tails(self) -> Iterator[tuple[list[TailBody], bool]]:
@@ -145,11 +136,8 @@ class _Compaction:
         rows = rows.take(pc.sort_indices(rows.column(0)))
         logs = rows.column(0).to_numpy()
         starts = [0, *(np.flatnonzero(np.diff(logs)) + 1).tolist(), len(logs)]
-        codec, newest = self._codec(bodies[0].schema), bodies[-1]
         return [
-            self._new(
-                codec, newest, int(logs[start]), one_batch(pa.Table.from_batches([rows.slice(start, stop - start)]))
-            )
+            _new(bodies[-1], int(logs[start]), one_batch(pa.Table.from_batches([rows.slice(start, stop - start)])))
             for start, stop in zip(starts, starts[1:], strict=False)
         ]
 
@@ -158,23 +146,7 @@ class _Compaction:
         rows, log = self._rows(bodies), bodies[0].log if bodies else None
         if rows is None or log is None:
             return []
-        return [self._new(self._codec(bodies[0].schema), bodies[-1], log, rows, is_file=is_file)]
-
-    def _new(
-        self, codec: BodyCodec, newest: TailBody, log: int, rows: pa.RecordBatch, *, is_file: bool = False
-    ) -> NewBody:
-        data: bytes
-        if is_file:
-            name = self._store.name_of(log)
-            data = codec.to_parquet(name, rows).to_pybytes()
-            back = codec.decode(data, crc32(data), is_parquet=True)
-            if back is None or not back.select(back.schema.names[1:]).equals(rows.select(rows.schema.names[1:])):
-                raise StorageError("Parquet has changed the rows", where=name, hint="This is a defect: report it")
-        else:
-            data = bytes(codec.encode(rows))
-        return NewBody(
-            log, newest.schema, newest.ordinal, newest.created, data, _entries(codec, rows, len(data)), is_file
-        )
+        return [_new(bodies[-1], log, rows, self._store.name_of(log) if is_file else "")]
 
     def _rows(self, bodies: list[TailBody]) -> pa.RecordBatch | None:
         """Return the rows of `bodies` as one batch. Takes damaged and deleted ones out of the list `bodies`."""
@@ -183,7 +155,7 @@ class _Compaction:
             self._store.check()
             self._on_batch()
             try:
-                rows = self._store.content.body(body.id, self._codec(body.schema))
+                rows = self._store.content.body(body.id)
             except Gone:
                 rows = None
             if rows is None:
@@ -191,14 +163,7 @@ class _Compaction:
                 self._left.add(body.id)
             else:
                 read.append(rows)
-        return one_batch(pa.Table.from_batches(read)) if read else None
-
-    def _codec(self, schema: int) -> BodyCodec:
-        if schema not in self._codecs:
-            with self._store.content.database.reading() as connection:
-                (message,) = connection.execute("select message from schemas where id = ?", (schema,)).fetchone()
-            self._codecs[schema] = BodyCodec(Codec(read_schema(message)))
-        return self._codecs[schema]
+        return joined(read) if read else None
 
     def _replace(self, bodies: Sequence[TailBody], new: Sequence[NewBody]) -> list[str]:
         """Replace bodies by others that have their rows. Return the names of the new files."""
@@ -207,21 +172,31 @@ class _Compaction:
         return self._store.replace([body.id for body in bodies], new)
 
 
-def _entries(codec: BodyCodec, rows: pa.RecordBatch, size: int) -> list[Entry]:
+def _new(newest: TailBody, log: int, rows: pa.RecordBatch, name: str = "") -> NewBody:
+    """Return a body with `rows` of a log in place of those up to `newest`: a file, if the log's `name` is given."""
+    if name:
+        data = to_parquet(name, rows)
+        back = decode(data, crc32(data), log)
+        if back is None or not back.equals(rows):
+            raise StorageError("Parquet has changed the rows", where=name, hint="This is a defect: report it")
+    else:
+        data = rows.serialize().to_pybytes()
+    return NewBody(log, newest.ordinal, newest.created, data, _entries(rows, len(data)), bool(name))
+
+
+def _entries(rows: pa.RecordBatch, size: int) -> list[Entry]:
     """Return an entry for each run of rows without a hole. Their body is not known yet."""
-    numbers = rows.column(1).to_numpy()
-    times = rows.column(rows.schema.get_field_index("time")).view(pa.int64()).to_numpy()
-    ends = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist(), len(numbers)]
+    times = rows.column(2).view(pa.int64()).to_numpy()
     found = []
-    for start, stop in zip(ends, ends[1:], strict=False):
-        bounds = int(times[start:stop].min()), int(times[start:stop].max())
-        share = max(1, size * (stop - start) // len(numbers))
-        found.append(Entry(int(numbers[start]), stop - start, *bounds, 0, start, share))
+    for _, start, first, count in runs_of(rows):
+        within = times[start : start + count]
+        share = max(1, size * count // len(times))
+        found.append(Entry(first, count, int(within.min()), int(within.max()), 0, start, share))
     return found
 
 
 def _chunks(bodies: Sequence[TailBody], most: int) -> Iterator[list[TailBody]]:
-    """Yield consecutive bodies of at most `most` bytes together, and of one schema."""
+    """Yield consecutive bodies of at most `most` bytes together."""
     chunk: list[TailBody] = []
     size = 0
     for body in bodies:

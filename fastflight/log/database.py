@@ -1,7 +1,6 @@
 """The tables of a folder of recordings, and what is asked of them.
 
-    schemas   the schemas of logs, as Arrow messages
-    logs      a log: its name, its schema, the first number that is not trimmed, and a lower limit of the next one
+    logs      a log: its name, the first number that was not deleted, and a lower limit of the next one
     bodies    rows: an Arrow record batch in `data`, or a Parquet file; the crc32 of its bytes
     batches   a run of rows of one log without a hole, and where they are in a body
     gaps      what a log lacks: the numbers without rows (none if `last` is before `first`), why, and the times
@@ -16,30 +15,28 @@ All methods raise `sqlite3.Error`. Any thread may use a `Database`.
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 import struct
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 from zlib import crc32
-
-import pyarrow as pa
 
 from fastflight.gap import Gap, Why, moment
 from fastflight.log.disk import DATABASE, LocalDisk
 from fastflight.log.values import BEGINNING, END_OF_TIME, Extent, LogStatistics, Range
 
 # Another number means another layout of the tables.
-VERSION = 2
+VERSION = 3
 TABLES = """
-create table schemas (id integer primary key, message blob not null);
 create table logs (
-    id integer primary key, name text not null unique, schema integer not null, first integer not null,
-    next integer not null, complete_to integer, ended text not null default 'server down'
+    id integer primary key, name text not null unique, first integer not null, next integer not null,
+    complete_to integer, ended text not null default 'server down'
 );
 create table bodies (
-    id integer primary key autoincrement, schema integer not null, log integer, ordinal integer not null,
-    created integer not null, crc integer not null, bytes integer not null, file text, data blob
+    id integer primary key autoincrement, log integer, ordinal integer not null, created integer not null,
+    crc integer not null, bytes integer not null, file text, data blob
 );
 create index bodies_by_ordinal on bodies (ordinal);
 create index bodies_by_log on bodies (log) where log is not null;
@@ -88,10 +85,19 @@ where log = :log and last >= :first - 1 and first < :next and why <> 'unused' or
 limit 1
 """
 _LOGS = """
-select id, name, (select message from schemas where schemas.id = schema), first, max(next,
+select id, name, first, max(next,
     coalesce((select first + rows from batches where log = logs.id order by first desc limit 1), 0),
     coalesce((select last + 1 from gaps where log = logs.id order by first desc limit 1), 0))
 from logs
+"""
+_BODIES_AFTER = "select ordinal, id, bytes from bodies where (ordinal, id) > (?, ?) order by ordinal, id limit ?"
+_BODY_WITH = """
+select ordinal, id from bodies where id =
+    (select body from batches where log = ? and first + rows > ? order by first limit 1)
+"""
+_GAPS = """
+select gaps.log, first, last, why, from_time, to_time from json_each(?) as wanted join gaps
+on gaps.log = wanted.value ->> 0 and first between wanted.value ->> 1 and wanted.value ->> 2 order by 1, 2, 3
 """
 # To which time a log is complete, and why it does not go on.
 _END = """
@@ -125,18 +131,25 @@ class Entry(NamedTuple):
 
 
 class LogRow(NamedTuple):
-    """A log: its number in the tables, its schema as a message, the first number not trimmed, and the next one."""
+    """A log: its number in the tables, the first number that was not deleted, and the next one."""
 
     id: int
     name: str
-    schema: bytes
     first: int
     next: int
 
 
-class Body(NamedTuple):
-    """A body as it is stored: the crc32 of its bytes, and either the name of a file or the bytes."""
+class Position(NamedTuple):
+    """The place of a body in the order in which rows were appended."""
 
+    ordinal: int
+    id: int
+
+
+class Body(NamedTuple):
+    """A body as it is stored: its log, the crc32 of its bytes, and either the name of a file or the bytes."""
+
+    log: int | None
     crc: int
     file: str | None
     data: bytes | None
@@ -197,7 +210,7 @@ class Database:
             return [LogRow(*row) for row in found.fetchall()]
 
     def entries(self, log: int, low: int, high: int) -> tuple[int, list[Entry]]:
-        """Return the first number of a log that is not trimmed, and entries at one moment.
+        """Return the first number of a log that was not deleted, and entries at one moment.
 
         They are the first ones with numbers from `low` on and below `high`, in order. A batch whose seal is broken is
         left out: its numbers are explained by nothing, so they are damaged.
@@ -216,8 +229,32 @@ class Database:
     def body(self, number: int) -> Body | None:
         """Return a body; None if there is none of that number any more."""
         with self.reading() as connection:
-            row = connection.execute("select crc, file, data from bodies where id = ?", (number,)).fetchone()
+            row = connection.execute("select log, crc, file, data from bodies where id = ?", (number,)).fetchone()
         return Body(*row) if row is not None else None
+
+    def bodies_after(self, position: Position) -> list[tuple[Position, int]]:
+        """Return the positions and sizes of the next bodies."""
+        with self.reading() as connection:
+            found = connection.execute(_BODIES_AFTER, (*position, PAGE)).fetchall()
+        return [(Position(ordinal, number), size) for ordinal, number, size in found]
+
+    def newest(self) -> Position:
+        """Return the position of the last body."""
+        with self.reading() as connection:
+            row = connection.execute("select ordinal, id from bodies order by ordinal desc, id desc limit 1").fetchone()
+        return Position(*row) if row is not None else Position(0, 0)
+
+    def position_before(self, log: int, seq: int) -> Position | None:
+        """Return the position before the first body with rows of a log from a number on; None if there is none."""
+        with self.reading() as connection:
+            row = connection.execute(_BODY_WITH, (log, seq)).fetchone()
+        return Position(row[0], row[1] - 1) if row is not None else None
+
+    def gaps(self, wanted: Iterable[tuple[int, int, int]]) -> list[tuple[int, Gap]]:
+        """Return the gaps of logs, given by number, that begin in a range of numbers, each with its log, in order."""
+        with self.reading() as connection:
+            found = connection.execute(_GAPS, (json.dumps(list(wanted)),)).fetchall()
+        return [(log, _gap(first, last, why, "", start, stop)) for log, first, last, why, start, stop in found]
 
     def files(self, log: int) -> dict[int, str | None]:
         """Return the bodies that only this log has, and their files."""
@@ -282,16 +319,3 @@ def prepare(connection: sqlite3.Connection) -> None:
         connection.executescript(f"begin immediate; {TABLES} pragma user_version = {VERSION}; commit")
     elif version != VERSION:
         raise sqlite3.DatabaseError("another version of the tables")
-
-
-def schema_id(connection: sqlite3.Connection, message: bytes) -> int:
-    """Return the number of a schema, which is stored if it is new."""
-    found = connection.execute("select id from schemas where message = ?", (message,)).fetchone()
-    if found is None:
-        return connection.execute("insert into schemas (message) values (?)", (message,)).lastrowid or 0
-    return int(found[0])
-
-
-def read_schema(message: bytes) -> pa.Schema:
-    """Return the schema in a message."""
-    return pa.ipc.read_schema(pa.py_buffer(message))

@@ -16,16 +16,15 @@ from pathlib import Path
 from urllib.parse import quote
 
 from fastflight.errors import StorageError, StorageFull
+from fastflight.files import UNFINISHED, replacement
 
 DATABASE = "recordings.db"
 # Only the user who makes recordings may read them.
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 OTHERS = 0o077
-# The ending of unfinished files. The next writer that opens the folder removes them.
-TEMPORARY = ".new"
 # The endings of the files that a store and the leases create.
-OWN_ENDINGS = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", ".parquet", ".lock", ".lease", ".reserve", TEMPORARY)
+OWN_ENDINGS = (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", ".parquet", ".lock", ".lease", ".reserve", UNFINISHED)
 # What else may be in the folder: files of queries that run, recordings that servers share, and typed rows.
 OWN_FOLDERS = ("queries", "shared", "rows")
 # The system's errors for a disk, a quota or a file that takes no more.
@@ -68,22 +67,8 @@ class LocalDisk:
 
     def write(self, name: str, data: bytes | memoryview) -> None:
         """Replace the content of a file, or leave it as it was. What this returns from is on the medium."""
-        temporary = self.folder / (name + TEMPORARY)
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-        try:
-            descriptor = os.open(
-                temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), FILE_MODE
-            )
-            with open(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(descriptor)
-            os.replace(temporary, self.folder / name)
-        except OSError:
-            with contextlib.suppress(OSError):  # else it takes room on a full disk
-                temporary.unlink()
-            raise
+        with replacement(self.folder / name, FILE_MODE) as file:
+            file.write(data)
         self.sync()
 
     def remove(self, name: str) -> None:

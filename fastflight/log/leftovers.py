@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fastflight.errors import StorageError
+from fastflight.files import UNFINISHED
 from fastflight.log.bodies import LOG_COLUMN, SEQ_COLUMN
 from fastflight.log.database import Database
-from fastflight.log.disk import DATABASE, TEMPORARY, LocalDisk
+from fastflight.log.disk import DATABASE, LocalDisk
 
 PARQUET_NAME = re.compile(r"(\d{12})\.parquet")
 PARQUET_END = b"PAR1"
@@ -21,7 +22,7 @@ _FILES = """
 select bodies.id, bodies.log, file from bodies join batches on body = bodies.id
 where file is not null group by bodies.id order by bodies.log, min(first)
 """
-# How many rows of a log, from the first that is not trimmed, have numbers from `low` on and below `high`.
+# How many rows of a log, from the first that was not deleted, have numbers from `low` on and below `high`.
 _STORED = """
 select coalesce(sum(min(batches.first + rows, :high) - max(batches.first, :low, logs.first)), 0)
 from batches join logs on logs.id = batches.log
@@ -46,7 +47,7 @@ def remove_leftovers(disk: LocalDisk, database: Database) -> list[int]:
                 where=name,
                 hint=f"They are kept as they are. Put their own {DATABASE} back, or move them out of the folder",
             )
-    for name in [*unknown, *(name for name in names if name.endswith(TEMPORARY))]:
+    for name in [*unknown, *(name for name in names if name.endswith(UNFINISHED))]:
         with contextlib.suppress(OSError):
             disk.remove(name)
     gone: list[int] = []

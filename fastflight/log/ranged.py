@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fastflight.gap import Gap, Why, moment
-from fastflight.log.content import TIME_COLUMN
 from fastflight.log.values import BEGINNING, END_OF_TIME, NumberedRows, Range
 
 
@@ -71,7 +70,7 @@ class RangeItems:
             yield from self._flush()
             yield NumberedRows(first, batch)
             return
-        times = batch.column(batch.schema.get_field_index(TIME_COLUMN)).view(pa.int64())
+        times = batch.column(0).view(pa.int64())
         inside = pc.and_(pc.greater_equal(times, self._from), pc.less(times, self._until)).to_pylist()
         if inside[0]:
             yield from self._flush()
@@ -85,12 +84,6 @@ class RangeItems:
             if inside[at]:
                 yield NumberedRows(first + at, batch.slice(at, end - at))
             at = end
-
-    def inside(self, end: int) -> Iterator[Gap]:
-        """Move the cursor to `end`, over rows of which some may be in the time range. Report the holes before them."""
-        self.cursor = end
-        self._inside = True
-        yield from self._flush()
 
     def _flush(self) -> Iterator[Gap]:
         yield from self._holes

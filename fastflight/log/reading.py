@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import pyarrow as pa
 
 from fastflight.gap import Gap, Why
-from fastflight.log.bodies import BodyCodec, joined
+from fastflight.log.bodies import decode, joined, rows_in
 from fastflight.log.database import Database, Entry
 from fastflight.log.disk import failure
 from fastflight.log.ranged import RangeItems
@@ -34,7 +34,7 @@ class Gone(Exception):
 
 
 class Bounds(NamedTuple):
-    """The first number of a log that is not trimmed, and the number after its last durable row."""
+    """The first number of a log that was not deleted, and the number after its last durable row."""
 
     first: int
     next: int
@@ -53,7 +53,7 @@ class Content:
         self._caching = threading.Lock()
         self._intact: set[int] = set()
 
-    def body(self, number: int, codec: BodyCodec) -> pa.RecordBatch | None:
+    def body(self, number: int) -> pa.RecordBatch | None:
         """Return the rows of a body; None if it is damaged. Raises `Gone`."""
         if (cached := self._cached.get(number)) is not None:
             return cached
@@ -68,15 +68,16 @@ class Content:
             if error.errno != errno.EIO:
                 raise
             data = None  # a bad sector
-        rows = codec.decode(data or b"", stored.crc, is_parquet=stored.file is not None)
+        rows = decode(data or b"", stored.crc, stored.log if stored.file is not None else None)
         if rows is not None and stored.file is None and rows.nbytes <= CACHED_BYTES // 4:
             self._keep(number, rows)
         return rows
 
-    def is_intact(self, number: int, codec: BodyCodec) -> bool:
-        """Whether a Parquet file has the bytes that were written. Raises `Gone`. Looks once at each file."""
-        if number not in self._intact and self.body(number, codec) is not None:
-            self._intact.add(number)
+    def is_intact(self, number: int) -> bool:
+        """Whether a Parquet file is there and has the bytes that were written. Looks once at each file."""
+        with contextlib.suppress(Gone):
+            if number not in self._intact and self.body(number) is not None:
+                self._intact.add(number)
         return number in self._intact
 
     def place(self, number: int) -> str:
@@ -114,11 +115,10 @@ def mapped(read: Callable[[], T]) -> T:
 class LogReading:
     """One pass over a log, for the range `wanted`. `run` yields its rows and its missing numbers."""
 
-    def __init__(self, source: Source, log: int, name: str, codec: BodyCodec, wanted: Range) -> None:
+    def __init__(self, source: Source, log: int, name: str, wanted: Range) -> None:
         self._source = source
         self._log = log
         self._name = name
-        self._codec = codec
         self._wanted = wanted
         self._items = RangeItems(wanted)
         # The number at which a body was gone. If one is gone there again, it is damaged.
@@ -184,12 +184,12 @@ class LogReading:
         if self._waiting:
             waiting, times = self._waiting, self._times
             self._waiting, self._times = [], []
-            yield from self._items.rows(joined(waiting, self._codec.schema), min(times), max(times))
+            yield from self._items.rows(joined(waiting), min(times), max(times))
 
     def _rows(self, entry: Entry) -> Generator[NumberedRows | Gap, None, pa.RecordBatch | None]:
         """Return the rows of an entry; None if they are damaged. Raises `Gone`, after the rows that wait."""
         try:
-            body = mapped(lambda: self._source.content.body(entry.body, self._codec))
+            body = mapped(lambda: self._source.content.body(entry.body))
         except Gone:
             yield from self._flush()
             if self._gone_at == self._items.cursor:
@@ -198,5 +198,4 @@ class LogReading:
             raise
         if body is None:
             return None
-        log = self._log if body.schema.field(0).type == pa.int32() else self._name
-        return self._codec.rows(body, log, entry.at, entry.first, entry.rows)
+        return rows_in(body, self._log, entry.at, entry.first, entry.rows)

@@ -14,120 +14,33 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
 import pyarrow as pa
 
-from fastflight.errors import DataError, RequestError, SequenceConflict, UnknownName, nearest
-from fastflight.gap import Gap, Why, microseconds
-from fastflight.log.bodies import BodyCodec, NewRows
+from fastflight.errors import RequestError, UnknownName, nearest
+from fastflight.gap import Gap
 from fastflight.log.compaction import NewBody
-from fastflight.log.content import MAX_BODY_BYTES, MAX_NAME_BYTES, Codec
-from fastflight.log.database import Database, read_schema
+from fastflight.log.database import Database, Position
 from fastflight.log.disk import LocalDisk, failure, has_no_room, make_private
 from fastflight.log.leftovers import remove_leftovers
 from fastflight.log.lock import LOCK_NAME, FileLock
-from fastflight.log.reading import Bounds, Content, mapped
+from fastflight.log.log import Log
+from fastflight.log.reading import Bounds, Content, Gone, mapped
 from fastflight.log.reserve import Reserve
 from fastflight.log.retention import Retention, RetentionCheck, end_of_first
-from fastflight.log.store_reader import LogReader
-from fastflight.log.ticket import Commit, Ticket
-from fastflight.log.values import MAX_SEQ, Columns, StoreStatistics
-from fastflight.log.writer import Append, Hole, Item, Trim, Writer, put_body, put_entries
+from fastflight.log.values import StoreStatistics
+from fastflight.log.writer import Writer, put_body, put_entries
 
 # By default an append waits at most this long for a sync. A power cut can cost the rows of this time.
 SYNC_MS = 100.0
+# A log is named after a device, in a cluster also after the server that recorded it.
+MAX_NAME_BYTES = 384
 MARK_END = "update logs set complete_to = coalesce(max(complete_to, ?1), complete_to, ?1), ended = ?2 where id = ?3"
 # Bodies that one transaction deletes.
 DELETED_AT_ONCE = 64
-
-
-class Log(LogReader):
-    """One log of a `Store`. Any thread may use it.
-
-    It has many readers but only one writer at a time: a second writer notices the first one by the `expected` number.
-    """
-
-    def __init__(self, store: Store, number: int, name: str, codec: BodyCodec, first: int, following: int) -> None:
-        super().__init__(store, number, name, codec)
-        # The first number that is not trimmed.
-        self.first = first
-        # The number after the last durable row.
-        self.durable_end = following
-        # The number after the last row of the appends that wait.
-        self.assigned_end = following
-        self._store = store
-
-    @property
-    def next_seq(self) -> int:
-        """The number that the next appended row gets."""
-        return self.assigned_end
-
-    def append(
-        self,
-        rows: pa.RecordBatch | Columns,
-        *,
-        expected: int | None = None,
-        first: int | None = None,
-        paused_until: int = 0,
-        gap: Gap | None = None,
-    ) -> Ticket:
-        """Append `rows`, and return a ticket. Waits only while too much data already waits for the disk.
-
-        `expected` is the number that the caller takes for `next_seq`. `first` is the number of the first row, if it
-        is larger than `next_seq`: the numbers left out are missing, and count as lost. Those of them below
-        `paused_until` are unused, which is no gap. `gap` says why rows are missing before these, and between which
-        times, also if no number is left out; its numbers are not looked at.
-
-        Raises `SequenceConflict`, and appends nothing, if `expected` is not `next_seq` or `first` is below it, and
-        `DataError` for a batch that does not fit the log. The values of columns are not looked at, but for their times.
-        """
-        new = self._measured(rows)
-        while True:
-            ticket = self._store.queue_append(self, *new, expected, first, paused_until, gap)
-            if isinstance(ticket, Ticket):
-                return ticket
-            ticket.wait(None)
-
-    async def aappend(
-        self,
-        rows: pa.RecordBatch | Columns,
-        *,
-        expected: int | None = None,
-        first: int | None = None,
-        paused_until: int = 0,
-        gap: Gap | None = None,
-    ) -> Ticket:
-        """As `append`, on an event loop, which goes on while this waits."""
-        new = self._measured(rows)
-        while True:
-            ticket = self._store.queue_append(self, *new, expected, first, paused_until, gap)
-            if isinstance(ticket, Ticket):
-                return ticket
-            await ticket.await_end()
-
-    def trim(self, before_seq: int) -> Ticket:
-        """Delete the rows before a number. Reading does not return them again; their disk space is freed later.
-
-        The ticket is done when the deletion is durable.
-        """
-        return self._store.trim(self, before_seq)
-
-    def _measured(self, rows: pa.RecordBatch | Columns) -> tuple[pa.RecordBatch | Columns, int, tuple[int, int], int]:
-        """Return rows, their number, their earliest and latest time, and about how many bytes they have."""
-        if not isinstance(rows, pa.RecordBatch):
-            times = rows[self.codec.time_index]
-            return rows, len(times), (min(times), max(times)), self.codec.size_of(rows)
-        if not rows.num_rows:
-            raise DataError("a batch without rows", where=self.name, hint="There is nothing to keep")
-        self.codec.content.check(rows)
-        if rows.nbytes > MAX_BODY_BYTES:
-            raise DataError(
-                f"the batch has {rows.nbytes} bytes", hint=f"At most {MAX_BODY_BYTES}: append it in smaller ones"
-            )
-        return rows, rows.num_rows, self.codec.content.times(rows), rows.nbytes
 
 
 class Store:
@@ -166,8 +79,6 @@ class Store:
         # Files that are being read by others than this store.
         self._held: Counter[str] = Counter()
         self._logs: dict[str, Log] = {}
-        # Called with each group of appends that has become durable, by the thread that writes. It must not block.
-        self.on_commit: Callable[[Sequence[Item]], object] = lambda items: None
         with contextlib.ExitStack() as undo:
             undo.callback(self._lock.close)
             try:
@@ -177,8 +88,7 @@ class Store:
                 self.content = Content(Database(self.disk))
                 undo.callback(self.content.database.close)
                 for row in self.content.database.logs():
-                    codec = BodyCodec(Codec(read_schema(row.schema)))
-                    self._logs[row.name] = Log(self, row.id, row.name, codec, row.first, row.next)
+                    self._logs[row.name] = Log(self, self._writer, *row)
                 self._newest_id = max((log.id for log in self._logs.values()), default=0)
                 self._delete(remove_leftovers(self.disk, self.content.database), [])
             except (OSError, sqlite3.Error) as error:
@@ -188,34 +98,29 @@ class Store:
 
     def _open_writer(self, sync_ms: float, clock: Callable[[], float]) -> Writer:
         try:
-            return Writer(self.disk, self._reserve, self, sync_ms, clock)
+            return Writer(self.disk, self._reserve, sync_ms, clock)
         except sqlite3.Error as error:
             if not has_no_room(error) or not self._reserve.release():
                 raise
-        return Writer(self.disk, self._reserve, self, sync_ms, clock)
+        return Writer(self.disk, self._reserve, sync_ms, clock)
 
     def names(self) -> list[str]:
         """Return the names of all logs, sorted."""
         with self._writer.changed:
             return sorted(self._logs)
 
-    def open(self, name: str, schema: pa.Schema) -> Log:
+    def open(self, name: str) -> Log:
         """Return a log to append to, and create it if it does not exist. Its name is stored with its first rows.
 
-        Raises `RequestError` if it exists with another schema, or the name is not valid.
+        Raises `RequestError` if the name is not valid.
         """
         if not name or len(name.encode()) > MAX_NAME_BYTES:
             raise RequestError(f"a log's name has 1 to {MAX_NAME_BYTES} bytes", where=name[:MAX_NAME_BYTES])
-        codec = BodyCodec(Codec(schema))
         with self._writer.changed:
             log = self._logs.get(name)
             if log is None:
                 self._newest_id += 1
-                log = self._logs[name] = Log(self, self._newest_id, name, codec, 0, 0)
-            elif not log.schema.equals(schema, check_metadata=True):
-                raise RequestError(
-                    "the log has another schema", where=name, hint="Give the new rows a log of their own"
-                )
+                log = self._logs[name] = Log(self, self._writer, self._newest_id, name)
             return log
 
     def log(self, name: str) -> Log:
@@ -230,14 +135,35 @@ class Store:
         with self._writer.changed:
             return self._logs.get(name)
 
-    def beyond(self, ends: Mapping[str, int]) -> dict[str, int]:
-        """Return the logs that have durable rows from the number in `ends` on (0 for those not in it), and their ends.
+    def bodies_after(self, position: Position, max_bytes: int) -> list[tuple[Position, pa.RecordBatch | None]]:
+        """Return the next bodies after a position, and the position of each: at least one, if there is one.
 
-        `on_commit` has been called for all of these rows.
+        Their rows have the numbers of their logs. None instead of the rows of a body that is damaged.
         """
-        with self._writer.changed:
-            logs = self._logs.values()
-            return {log.name: log.durable_end for log in logs if log.durable_end > ends.get(log.name, 0)}
+        found: list[tuple[Position, pa.RecordBatch | None]] = []
+        size = 0
+        for place, its_size in mapped(lambda: self.content.database.bodies_after(position)):
+            size += its_size
+            if found and size > max_bytes:
+                break
+            with contextlib.suppress(Gone):  # retention has deleted it
+                found.append((place, mapped(lambda place=place: self.content.body(place.id))))  # type: ignore[misc]
+        return found
+
+    def position_before(self, ends: Mapping[str, int]) -> Position:
+        """Return the position before the first rows of any log that are beyond its number in `ends`."""
+        # In this order: rows that come meanwhile have later positions.
+        database, newest = self.content.database, mapped(self.content.database.newest)
+        logs = [self.log(name) for name in self.names()]
+        found = mapped(lambda: [database.position_before(log.id, ends.get(log.name, 0)) for log in logs])
+        return min([newest, *(position for position in found if position is not None)])
+
+    def gaps(self, wanted: Iterable[tuple[int, int, int]]) -> dict[int, list[Gap]]:
+        """Return the gaps of logs that begin in a range of numbers, by the number of the log."""
+        found: dict[int, list[Gap]] = {}
+        for log, gap in mapped(lambda: self.content.database.gaps(wanted)):
+            found.setdefault(log, []).append(gap)
+        return found
 
     def statistics(self) -> StoreStatistics:
         """Return the present statistics of the store."""
@@ -278,55 +204,8 @@ class Store:
     ) -> None:
         self.close()
 
-    def queue_append(
-        self,
-        log: Log,
-        content: pa.RecordBatch | Columns,
-        rows: int,
-        times: tuple[int, int],
-        size: int,
-        expected: int | None,
-        first: int | None,
-        paused_until: int,
-        gap: Gap | None,
-    ) -> Ticket | Commit:
-        """Assign numbers to an append, queue it, and return its ticket.
-
-        If too much data waits for the disk, return the commit to wait for before the next call instead.
-        """
-        with self._writer.changed:
-            if (busy := self._writer.room()) is not None:
-                return busy
-            end = log.assigned_end
-            if expected is not None and expected != end:
-                raise SequenceConflict(expected, end, where=log.name)
-            start = end if first is None else first
-            if start < end:
-                raise SequenceConflict(start, end, where=log.name)
-            last = start + rows - 1
-            if last >= MAX_SEQ:
-                raise RequestError(f"numbers go up to {MAX_SEQ}", where=log.name)
-            holes: list[Hole] = []
-            used = min(max(end, paused_until), start)
-            if used > end:
-                holes.append(Hole(end, used - 1, Why.UNUSED))
-            if gap is not None:
-                holes.append(Hole(used, start - 1, gap.why, microseconds(gap.from_time), microseconds(gap.to_time)))
-            elif start > used:
-                holes.append(Hole(used, start - 1, Why.NOT_READ))
-            log.assigned_end = last + 1
-            append = Append(log, NewRows(log.id, start, rows, content), times, size, holes)
-            return Ticket(start, last, self._writer.put(append))
-
-    def trim(self, log: Log, before_seq: int) -> Ticket:
-        """Do what `Log.trim` says."""
-        with self._writer.changed:
-            self._writer.check()
-            first = min(max(before_seq, log.first), log.assigned_end)
-            return Ticket(first, first - 1, self._writer.put(Trim(log, first)))
-
     def sweep(self) -> int:
-        """Delete the oldest rows that are trimmed or exceed the retention. Return how many bodies were deleted.
+        """Delete the oldest rows that exceed the retention. Return how many bodies were deleted.
 
         Call it about once a minute. Nothing counts as too old until the clock has been steady for ten minutes in this
         process (see `retention`). This works on a full disk, too: files are deleted before anything is written, and
@@ -335,21 +214,12 @@ class Store:
         with self.maintenance_lock:
             self.check()
             self._retention.update()
-            files = dict([*mapped(self._trimmed), *mapped(self._expired)])
+            files = dict(mapped(self._expired))
             self._delete(list(files), [name for name in files.values() if name])
             if files:
                 self._writer.checkpoint()
             self._reserve.fill()
             return len(files)
-
-    def _trimmed(self) -> list[tuple[int, str | None]]:
-        """Return the bodies, and their files, of which all rows are trimmed."""
-        with self.content.database.reading() as connection:
-            found = connection.execute(
-                "select body, file from batches join logs on logs.id = batches.log join bodies on bodies.id = body"
-                " group by body having max(batches.first + rows - logs.first) <= 0"
-            ).fetchall()
-        return [(body, name) for body, name in found if not self._held[name]]
 
     def _expired(self) -> list[tuple[int, str | None]]:
         """Return the oldest bodies, and their files, that exceed the retention."""
@@ -397,7 +267,7 @@ class Store:
             _remove(connection, bodies)
             for number, name, each in zip(numbers, files, new, strict=True):
                 data = each.data
-                put_body(connection, number, each.schema, each.log, each.ordinal, each.created, data, name)
+                put_body(connection, number, each.log, each.ordinal, each.created, data, name)
                 put_entries(connection, [(each.log, entry._replace(body=number)) for entry in each.entries])
 
         made = [name for name in files if name is not None]
@@ -442,21 +312,6 @@ class Store:
             with self._writer.changed:
                 self._held.subtract(names)
                 self._held = +self._held
-
-    def group_committed(self, items: Sequence[Item]) -> None:
-        """Make a durable group visible to readers. The caller holds the writer's lock."""
-        for item in items:
-            log = self._logs[item.log.name]
-            if isinstance(item, Trim):
-                log.first = max(log.first, item.first)
-            else:
-                log.durable_end = item.rows.first + item.rows.rows
-        self.on_commit(items)
-
-    def group_failed(self) -> None:
-        """Free the numbers of the appends that failed. The caller holds the writer's lock."""
-        for log in self._logs.values():
-            log.assigned_end = log.durable_end
 
 
 def _remove(connection: sqlite3.Connection, bodies: Sequence[int]) -> None:

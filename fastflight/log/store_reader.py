@@ -10,17 +10,12 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Protocol
 
-import pyarrow as pa
-
 from fastflight.errors import UnknownName, nearest
-from fastflight.gap import Gap
-from fastflight.log.bodies import BodyCodec
-from fastflight.log.content import Codec
-from fastflight.log.database import Database, Entry, read_schema
+from fastflight.gap import Gap, Why
+from fastflight.log.database import Database, Entry
 from fastflight.log.disk import DATABASE, LocalDisk
-from fastflight.log.reading import Bounds, Content, Gone, LogReading, Source, mapped
-from fastflight.log.stored import StoredRows, items_of, stored_rows
-from fastflight.log.values import EVERYTHING, Extent, LogStatistics, NumberedRows, Range
+from fastflight.log.reading import Bounds, Content, LogReading, Source, mapped
+from fastflight.log.values import EVERYTHING, Extent, LogStatistics, NumberedRows, Range, StoredRows
 
 
 class Holding(Source, Protocol):
@@ -33,20 +28,14 @@ class Holding(Source, Protocol):
 class LogReader:
     """One log to read. Any thread may use it."""
 
-    def __init__(self, source: Holding, number: int, name: str, codec: BodyCodec) -> None:
+    def __init__(self, source: Holding, number: int, name: str) -> None:
         self.id = number
         self.name = name
-        self.codec = codec
         self._source = source
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The schema of its batches."""
-        return self.codec.schema
 
     def read(self, wanted: Range = EVERYTHING) -> Generator[NumberedRows | Gap, None, None]:
         """Yield the durable rows in the order of their numbers, up to the end of the log when reading began."""
-        return LogReading(self._source, self.id, self.name, self.codec, wanted).run()
+        return LogReading(self._source, self.id, self.name, wanted).run()
 
     def statistics(self) -> LogStatistics:
         """Return the present statistics of the log."""
@@ -60,41 +49,41 @@ class LogReader:
         """Return the time (us UTC) to which the log is known to be complete, and why it did not go on."""
         return mapped(lambda: self._database.end(self.id))
 
-    def stored(self, wanted: Range = EVERYTHING, limit: int | None = None) -> StoredRows:
-        """Find the Parquet files with the oldest rows of a range, at most `limit`. Close what this returns."""
-        return mapped(lambda: self._stored(wanted, limit))
+    def stored(self) -> StoredRows:
+        """Find the Parquet files with the oldest rows. Close what this returns."""
+        return mapped(self._stored)
 
-    def _stored(self, wanted: Range, limit: int | None) -> StoredRows:
-        content = self._source.content
+    def _stored(self) -> StoredRows:
+        content, bounds = self._source.content, self._bounds()
         names = {body: name for body, name in self._database.files(self.id).items() if name}
-        held = contextlib.ExitStack()
-        held.enter_context(self._source.hold(list(names.values())))
-        try:
-            bounds = self._bounds()
-            stop = bounds.next if wanted.until_seq is None else min(bounds.next, wanted.until_seq + 1)
-            items = items_of(wanted, bounds.first)
-            paths = {body: content.database.disk.folder / name for body, name in names.items()}
-            entries = self._entries(items.cursor, stop)
-            found = stored_rows(entries, paths, self._is_intact, items, stop, limit)
-        except BaseException:
-            held.close()
-            raise
-        found.release = held.close
-        return found
+        with contextlib.ExitStack() as held:
+            held.enter_context(self._source.hold(list(names.values())))
+            found = StoredRows(bounds.first, bounds.first)
+            spans: dict[str, tuple[int, int]] = {}
+            for entry in self._entries(bounds):
+                if not entry.why and entry.body not in names:
+                    break
+                first, found.end = found.end, max(found.end, entry.end)
+                missing = [entry.first - first] if entry.first > first else []  # damaged
+                if entry.why or not content.is_intact(entry.body):
+                    missing += [entry.end - max(first, entry.first)] if entry.why != Why.UNUSED else []
+                else:
+                    name = names[entry.body]
+                    spans[name] = spans.get(name, (max(first, entry.first),))[0], entry.end - 1
+                found.gaps += len(missing)
+                found.lost += sum(missing)
+            found.files = [content.database.disk.folder / name for name in spans]
+            found.spans = list(spans.values())
+            found.release = held.pop_all().close
+            return found
 
-    def _entries(self, low: int, stop: int) -> Iterator[Entry]:
-        told = -1
+    def _entries(self, bounds: Bounds) -> Iterator[Entry]:
+        low, told = bounds.first, -1
         while page := [
-            each for each in self._database.entries(self.id, low, stop)[1] if each.rows or each.first > told
+            each for each in self._database.entries(self.id, low, bounds.next)[1] if each.rows or each.first > told
         ]:
             yield from page
             low, told = max(each.end for each in page), max(each.first for each in page)
-
-    def _is_intact(self, body: int) -> bool:
-        try:
-            return self._source.content.is_intact(body, self.codec)
-        except Gone:
-            return False
 
     @property
     def _database(self) -> Database:
@@ -123,7 +112,7 @@ class StoreReader:
         if name not in names:
             raise UnknownName("no such recording", where=name, hint=nearest(name, names))
         (row,) = mapped(lambda: self.content.database.logs(name))
-        return LogReader(self, row.id, name, BodyCodec(Codec(read_schema(row.schema))))
+        return LogReader(self, row.id, name)
 
     def bounds(self, log: int, name: str) -> Bounds:
         """Return the present bounds of a log."""

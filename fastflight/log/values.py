@@ -5,8 +5,9 @@ Ranges of numbers include both ends.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -19,7 +20,17 @@ MAX_SEQ = 2**62
 BEGINNING = -(2**63)
 END_OF_TIME = 2**63 - 1
 
-# Rows as one sequence of Python values for each field of the schema; times are in us since 1970.
+# A row is a chunk of traffic, as `fastflight.sources.recorded_rows` makes it. The column `cut` is null if the row
+# continues the one before it.
+LOG_SCHEMA = pa.schema(
+    [
+        pa.field("time", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("direction", pa.string(), nullable=False),
+        pa.field("data", pa.binary(), nullable=False),
+        pa.field("cut", pa.string()),
+    ]
+)
+# Rows as one sequence of Python values for each field of `LOG_SCHEMA`; times are in us since 1970.
 Columns: TypeAlias = Sequence[Sequence[Any]]
 
 
@@ -91,6 +102,34 @@ class Extent:
     rows: int
     bytes: int
     first_time: int | None = None
+
+
+@dataclass(slots=True)
+class StoredRows:
+    """The oldest rows of a log as Parquet files, for an engine that reads Parquet itself.
+
+    The rows from `first` to `end` - 1 are in `files`, in order, or missing: `gaps` counts the gaps, `lost` the rows.
+    Files may have earlier rows as well. Rows from `end` on must be read from the log. The files stay until `close`.
+    """
+
+    first: int = 0
+    end: int = 0
+    files: list[Path] = field(default_factory=list)
+    # The first and the last of these numbers in each file.
+    spans: list[tuple[int, int]] = field(default_factory=list)
+    gaps: int = 0
+    lost: int = 0
+    release: Callable[[], None] = lambda: None
+
+    def close(self) -> None:
+        """Allow that the files are deleted."""
+        self.release()
+
+    def __enter__(self) -> StoredRows:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,17 +16,20 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar, cast
 from zlib import crc32
 
+import pyarrow as pa
+
 from fastflight.errors import FastFlightError, Stopped, StorageError
-from fastflight.log.bodies import BodyCodec, NewRows
-from fastflight.log.database import Entry, prepare, schema_id, seal
+from fastflight.log.bodies import TAIL_SCHEMA, arrays_of
+from fastflight.log.database import Entry, prepare, seal
 from fastflight.log.disk import LocalDisk, failure, has_no_room
 from fastflight.log.reserve import Reserve
 from fastflight.log.ticket import Commit
+from fastflight.log.values import Columns
 
 T = TypeVar("T")
 
@@ -43,9 +46,9 @@ class LogKey(Protocol):
 
     id: int
     name: str
-    codec: BodyCodec
     first: int
     durable_end: int
+    assigned_end: int
 
 
 class Hole(NamedTuple):
@@ -60,35 +63,18 @@ class Hole(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Rows to store, the holes before them, their earliest and latest time, and about how many bytes they have."""
+    """Rows of a log to store, as many as `length`, from the number `first` on.
 
-    log: LogKey
-    rows: NewRows
-    times: tuple[int, int]
-    bytes: int
-    holes: Sequence[Hole] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Trim:
-    """Numbers of a log below `first` are deleted."""
+    With them come the holes before them, their earliest and latest time, and about how many bytes they have.
+    """
 
     log: LogKey
     first: int
-    bytes: int = 0
-
-
-Item = Append | Trim
-
-
-class GroupListener(Protocol):
-    """Receives the outcome of each group. Both methods are called with `changed` held."""
-
-    def group_committed(self, items: Sequence[Item]) -> None:
-        """A group is durable."""
-
-    def group_failed(self) -> None:
-        """A group has failed, and with it all appends that are not durable."""
+    length: int
+    content: pa.RecordBatch | Columns
+    times: tuple[int, int]
+    bytes: int
+    holes: Sequence[Hole] = ()
 
 
 class _Job(NamedTuple):
@@ -106,7 +92,6 @@ class Writer:
         self,
         disk: LocalDisk,
         reserve: Reserve,
-        listener: GroupListener,
         sync_ms: float,
         clock: Callable[[], float],
     ) -> None:
@@ -130,10 +115,9 @@ class Writer:
         # When the disk had no room for a group (seconds since 1970); None after one that was stored.
         self.full_since: float | None = None
         self._reserve = reserve
-        self._listener = listener
         self._seconds = sync_ms / 1000
         self._clock = clock
-        self._items: list[Item] = []
+        self._items: list[Append] = []
         # The group that new appends join, and the group that is being written.
         self._commit = Commit()
         self._running: Commit | None = None
@@ -156,8 +140,8 @@ class Writer:
         if self._closing:
             raise Stopped("the recording log is closed", hint="Ask again when it is open")
 
-    def put(self, item: Item) -> Commit:
-        """Queue an item, and return the commit of its group. `changed` must be held."""
+    def put(self, item: Append) -> Commit:
+        """Queue an append, and return the commit of its group. `changed` must be held."""
         if not self._items:
             self._due = time.monotonic() + self._seconds
             self.changed.notify_all()
@@ -263,7 +247,7 @@ class Writer:
             raise
         return result
 
-    def _write_group(self, items: list[Item], commit: Commit) -> None:
+    def _write_group(self, items: list[Append], commit: Commit) -> None:
         error: Exception | None = None
         try:
             self._transact(lambda connection: self._store(connection, items))
@@ -275,7 +259,8 @@ class Writer:
                 self.full_since = None
                 self.waiting_bytes -= sum(item.bytes for item in items)
                 self.commits += 1
-                self._listener.group_committed(items)
+                for item in items:
+                    item.log.durable_end = item.first + item.length
                 later = None
             else:
                 # Appends that were numbered after these rows cannot be stored without them.
@@ -283,68 +268,63 @@ class Writer:
                 self.failed += len(items) + len(self._items)
                 if has_no_room(error) and self.full_since is None:
                     self.full_since = self._clock()
+                for item in (*items, *self._items):
+                    item.log.assigned_end = item.log.durable_end
                 self._items, self.waiting_bytes = [], 0
-                self._listener.group_failed()
             self.changed.notify_all()
         make_error = _error_factory(error) if error is not None else None
         commit.finish(make_error)
         if later is not None:
             later.finish(make_error)
 
-    def _store(self, connection: sqlite3.Connection, items: Sequence[Item]) -> None:
+    def _store(self, connection: sqlite3.Connection, items: Sequence[Append]) -> None:
         for log in {item.log.id: item.log for item in items if not item.log.durable_end}.values():
             # A log without rows may be new.
-            row = (log.id, log.name, schema_id(connection, log.codec.message), log.first, log.durable_end)
-            connection.execute("insert or ignore into logs (id, name, schema, first, next) values (?, ?, ?, ?, ?)", row)
-        appends = [item for item in items if isinstance(item, Append)]
-        holes = [(each.log.id, *hole) for each in appends for hole in each.holes]
+            row = (log.id, log.name, log.first, log.durable_end)
+            connection.execute("insert or ignore into logs (id, name, first, next) values (?, ?, ?, ?)", row)
+        holes = [(each.log.id, *hole) for each in items for hole in each.holes]
         connection.executemany("insert into gaps values (?, ?, ?, ?, ?, ?)", holes)
-        for group in _groups(appends):
-            codec = group[0].log.codec
-            data = codec.encode(codec.join([each.rows for each in group]))
-            self._insert(connection, codec, group, data)
-        trims = [(item.first, item.log.id) for item in items if isinstance(item, Trim)]
-        connection.executemany("update logs set first = max(first, ?) where id = ?", trims)
-
-    def _insert(
-        self, connection: sqlite3.Connection, codec: BodyCodec, group: Sequence[Append], data: memoryview
-    ) -> None:
-        body, at, entries = self.new_body(), 0, []
-        total = sum(each.rows.rows for each in group)
-        for each in group:
-            log, first, rows, _ = each.rows
-            entries.append((log, Entry(first, rows, *each.times, body, at, max(1, len(data) * rows // total))))
-            at += rows
-        schema = schema_id(connection, codec.message)
-        put_body(connection, body, schema, None, body, int(self._clock() * 1e6), data, None)
-        put_entries(connection, entries)
+        for group in _groups(items):
+            data = memoryview(_joined(group).serialize())
+            body, at, entries = self.new_body(), 0, []
+            total = sum(each.length for each in group)
+            for each in group:
+                size = max(1, len(data) * each.length // total)
+                entries.append((each.log.id, Entry(each.first, each.length, *each.times, body, at, size)))
+                at += each.length
+            put_body(connection, body, None, body, int(self._clock() * 1e6), data, None)
+            put_entries(connection, entries)
 
 
-def _groups(appends: Iterable[Append]) -> Iterable[list[Append]]:
-    """Yield appends of one schema that fit into a body, by log and number."""
-    by_schema: dict[bytes, list[Append]] = {}
+def _groups(appends: Iterable[Append]) -> Iterator[list[Append]]:
+    """Yield appends that fit into a body, by log and number."""
+    group: list[Append] = []
+    size = 0
     for each in appends:
-        by_schema.setdefault(each.log.codec.message, []).append(each)
-    for found in by_schema.values():
-        group: list[Append] = []
-        size = 0
-        for each in found:
-            if group and size + each.bytes > BODY_BYTES:
-                yield sorted(group, key=_order)
-                group, size = [], 0
-            group.append(each)
-            size += each.bytes
-        yield sorted(group, key=_order)
+        if group and size + each.bytes > BODY_BYTES:
+            yield sorted(group, key=_order)
+            group, size = [], 0
+        group.append(each)
+        size += each.bytes
+    yield sorted(group, key=_order)
+
+
+def _joined(appends: Sequence[Append]) -> pa.RecordBatch:
+    """Return the rows of all `appends` as a body has them."""
+    logs = pa.array([each.log.id for each in appends for _ in range(each.length)], pa.int32())
+    numbers = pa.array([n for each in appends for n in range(each.first, each.first + each.length)], pa.int64())
+    return pa.RecordBatch.from_arrays(
+        [logs, numbers, *arrays_of([each.content for each in appends])], schema=TAIL_SCHEMA
+    )
 
 
 def _order(append: Append) -> tuple[int, int]:
-    return append.rows.log, append.rows.first
+    return append.log.id, append.first
 
 
 def put_body(
     connection: sqlite3.Connection,
     number: int,
-    schema: int,
     log: int | None,
     ordinal: int,
     created: int,
@@ -352,8 +332,8 @@ def put_body(
     file: str | None,
 ) -> None:
     """Insert a body: `data`, or the file of this name that has it."""
-    row = (number, schema, log, ordinal, created, crc32(data), len(data), file, None if file else data)
-    connection.execute("insert into bodies values (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+    row = (number, log, ordinal, created, crc32(data), len(data), file, None if file else data)
+    connection.execute("insert into bodies values (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
 def put_entries(connection: sqlite3.Connection, entries: Iterable[tuple[int, Entry]]) -> None:

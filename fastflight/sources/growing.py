@@ -45,9 +45,9 @@ class GrowingRecording:
         """As `Log.extents`."""
         return self._log.extents(wanted)
 
-    def stored(self, wanted: Range = EVERYTHING, limit: int | None = None) -> StoredRows | None:
+    def stored(self) -> StoredRows:
         """As `Log.stored`."""
-        return self._log.stored(wanted, limit)
+        return self._log.stored()
 
     def _missing(self) -> Gap | None:
         """Return the gap. Nothing is missing before the first row. Call this before the log is read."""

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from fastflight.errors import RequestError
 from fastflight.gap import Gap, Why
-from fastflight.log import Columns, NumberedRows
+from fastflight.log import LOG_SCHEMA, Columns, NumberedRows
 from fastflight.service.requests import DeviceSession, Recording
 from fastflight.service.source import Lot, Noted, Summary
 from fastflight.sources.session_rows import BATCH_BYTES, BYTES_SCHEMA, DIRECTIONS, TIME, TIME_METADATA, SessionRows
@@ -32,14 +32,6 @@ from fastflight.tables.schemas import project
 from fastflight.transport.chunk_buffer import Chunk
 from fastflight.transport.tap import REQUEST_CUTS
 
-LOG_SCHEMA = pa.schema(
-    [
-        pa.field("time", TIME, nullable=False),
-        pa.field("direction", pa.string(), nullable=False),
-        pa.field("data", pa.binary(), nullable=False),
-        pa.field("cut", pa.string()),
-    ]
-)
 _DIRECTIONS = pa.array(DIRECTIONS)
 # Ends the cut of a row that waited in the port before the line was opened. The log holds the time at which it was read.
 WAITED = " (it had waited in the port: when it was sent is not known)"

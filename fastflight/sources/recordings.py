@@ -30,7 +30,7 @@ from fastflight.gap import Why, microseconds, moment
 from fastflight.log import Extent, Log, LogStatistics, Retention, Store
 from fastflight.log.disk import LocalDisk
 from fastflight.sources.growing import GrowingRecording
-from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
+from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.recorder import Recorder
 from fastflight.sources.recording import Readable, ReadableStore, SharedLogs
 from fastflight.sources.rounds import Rounds
@@ -227,7 +227,7 @@ class Recordings:
             if name in self._recorders and self._recorders[name].ended is not None:
                 self._end(name)
             if name not in self._recorders:
-                device_log = self.store.open(name, LOG_SCHEMA)
+                device_log = self.store.open(name)
                 rounds = self._rounds.setdefault(device.shard, Rounds(self._gather_seconds))
                 recorder = Recorder(device, device_log, rounds, self._shared is not None)
                 if device_log.end()[1] == Why.STOPPED:

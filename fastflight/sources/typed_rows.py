@@ -111,8 +111,7 @@ class TypedRows:
         with self._locked(name, check):
             folder = self._folder_of(name) if self._may_write() else None
             layout = self._layout(name, log)
-            stored = None if folder is None else log.stored()
-            with closing(stored or StoredRows(0)) as stored:
+            with closing(StoredRows() if folder is None else log.stored()) as stored:
                 reading = _Reading(log, stored, folder, layout, check)
                 table = reading.run() or reading.run()
             if table is None:  # new lines have widened the types again

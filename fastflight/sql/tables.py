@@ -24,7 +24,7 @@ from fastflight.access.authority import Authority, Listing
 from fastflight.access.identity import Identity
 from fastflight.errors import FastFlightError, Stopped, UnknownName, nearest
 from fastflight.gap import Gap, Why
-from fastflight.log import Range, StoredRows
+from fastflight.log import Range
 from fastflight.service import Catalog
 from fastflight.service.requests import DeviceFile, Recording, Request
 from fastflight.service.resolve import plain
@@ -171,11 +171,11 @@ class Tables:
     def _recording(self, request: Recording, folder: WorkerFolder, check: Callable[[], None]) -> TableFiles:
         """Put the Parquet files of a recording into the folder, and write its newest rows there."""
         # In a cluster, the rows of a device that several servers have recorded are in no files.
-        with closing(self._log_of(request.name).stored() or StoredRows(0)) as stored:
+        with closing(self._log_of(request.name).stored()) as stored:
             sizes = [file.stat().st_size for file in stored.files]
             query = 'select "fastflight.seq" as seq, {}, direction, data where "fastflight.seq" between {} and {}'
             parquet = [
-                ([folder.link(file) for file in files], query.format(time, stored.first, stored.last))
+                ([folder.link(file) for file in files], query.format(time, stored.first, stored.end - 1))
                 for time, files in groupby(stored.files, _time_column)
             ]
         source = self._catalog.source_of(request)

@@ -25,7 +25,7 @@ import psutil
 import pyarrow as pa
 
 from fastflight.errors import DataError
-from fastflight.log import NumberedRows, Store
+from fastflight.log import LOG_SCHEMA, NumberedRows, Store
 from fastflight_benchmark.contenders import ASYNC, MODES, SYNC
 from fastflight_benchmark.cores import MIB, cpu_seconds
 from fastflight_benchmark.engine import LESS, MORE, Bench, Measure, Suite
@@ -50,7 +50,6 @@ SETTLE_SECONDS = 0.5
 LOOK_SECONDS = 0.1
 # The log syncs this often. Rows of 64 bytes are what an ordinary board prints, chunks of 4 KiB come from a fast one.
 SYNC_MS, ROW_SIZES, BATCH_BYTES = 100.0, (64, 4096), 256 * 1024
-SCHEMA = pa.schema([("time", pa.timestamp("us", "UTC")), ("direction", pa.int8()), ("data", pa.binary())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +212,8 @@ def _log(bench: Bench, size: int, round_: int) -> None:
         count = BATCH_BYTES // row_bytes
         now = time.time_ns() // 1000
         data = [os.urandom(row_bytes) for _ in range(count)]
-        batches = [pa.record_batch([[now] * count, [0] * count, data], schema=SCHEMA)] * max(1, size // BATCH_BYTES)
+        columns = [[now] * count, ["rx"] * count, data, [None] * count]
+        batches = [pa.record_batch(columns, schema=LOG_SCHEMA)] * max(1, size // BATCH_BYTES)
         cell: dict[str, Label] = {"part": LOG, "row_bytes": row_bytes}
         for name in bench.order(list(ways), round_):
             if bench.wants(cell, name):
@@ -227,7 +227,7 @@ def _log(bench: Bench, size: int, round_: int) -> None:
 
 def _own(folder: Path, batches: Sequence[pa.RecordBatch]) -> tuple[float, float, int]:
     with Store(folder / "log", sync_ms=SYNC_MS) as store:
-        log = store.open("board", SCHEMA)
+        log = store.open("board")
         began = time.perf_counter()
         tickets = [log.append(batch) for batch in batches]
         for ticket in tickets:
@@ -240,7 +240,7 @@ def _own(folder: Path, batches: Sequence[pa.RecordBatch]) -> tuple[float, float,
 def _plain(folder: Path, batches: Sequence[pa.RecordBatch]) -> tuple[float, float, int]:
     path = folder / "plain.arrows"
     began = time.perf_counter()
-    with path.open("wb", buffering=0) as file, pa.ipc.new_stream(file, SCHEMA) as stream:
+    with path.open("wb", buffering=0) as file, pa.ipc.new_stream(file, LOG_SCHEMA) as stream:
         synced = began
         for batch in batches:
             stream.write_batch(batch)

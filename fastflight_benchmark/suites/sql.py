@@ -27,8 +27,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pyarrow.parquet as pq
 
-from fastflight.log import Store, compact
-from fastflight.sources.recorded_rows import LOG_SCHEMA
+from fastflight.log import LOG_SCHEMA, Store, compact
 from fastflight.sql.process import SqlLimits
 from fastflight_benchmark.engine import LESS, Bench, Measure, Suite
 from fastflight_benchmark.peers.running import FREE_PORT, SERVER, add_token
@@ -89,7 +88,7 @@ def write(folder: Path, parquet: Path, rows: int) -> None:
     """Write a compacted recording of `rows` rows of `DATA_BYTES`, a millisecond apart; and the same rows as Parquet."""
     random = np.random.default_rng(1)
     with Store(folder) as store, pq.ParquetWriter(parquet, LOG_SCHEMA, compression="zstd") as copy:
-        log = store.open(NAME, LOG_SCHEMA)
+        log = store.open(NAME)
         direction = pa.array(["rx"] * ROWS_PER_APPEND)
         for first in range(0, rows, ROWS_PER_APPEND):
             count = min(ROWS_PER_APPEND, rows - first)

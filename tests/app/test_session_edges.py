@@ -29,7 +29,7 @@ from fastflight.app.running import RunningServer
 from fastflight.cli.main import app
 from fastflight.gap import Gap
 from fastflight.log import Store
-from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
+from fastflight.sources.recorded_rows import log_batch
 from fastflight.transport.chunk_buffer import Chunk
 from tests.support.servers import serving
 from tests.support.session_oracle import (
@@ -144,7 +144,7 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
             for number, items in enumerate(longest(traffic(format, recorded=True).map(as_stored), RECORDINGS, format)):
                 name = f"{format}{number}"
                 recordings[name] = items = with_gaps(items)
-                log = store.open(name, LOG_SCHEMA)
+                log = store.open(name)
                 for before, chunk in pairwise([None, *items]):
                     if isinstance(chunk, Chunk):
                         cuts = {chunk.seq: chunk.cut} if chunk.cut else {}

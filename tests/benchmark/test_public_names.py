@@ -19,7 +19,6 @@ OTHERS = {
     "fastflight.cluster.placement": "the placement of devices, which is simulated and compared with what servers do",
     "fastflight.sources.mock": "the table that peers serve too",
     "fastflight.sources.pacer": "the pace of the table, for a peer without this project",
-    "fastflight.sources.recorded_rows": "the columns of a recording, for one that the benchmark makes",
     "fastflight.sql.process": "how many threads a query has, so that DuckDB beside it has as many",
     "fastflight.gateway.middleware": "the relay without a server, whose reads have the size that is compared",
     "fastflight.gateway.ws.sockets": "the same",

@@ -2,7 +2,7 @@
 
     python -m tests.campaigns.kills --runs 1000
 
-A process appends to several logs at once, trims, sweeps and compacts, and reports which rows were acknowledged. After a
+A process appends to several logs at once, sweeps and compacts, and reports which rows were acknowledged. After a
 random time it is killed (SIGKILL; TerminateProcess on Windows), the folder is opened again, and every row is checked.
 An acknowledged row that is missing is lost. A row is wrong if its content does not match its number, or if it comes
 twice. The next process continues with the same folder. Exit code 1: a row was lost or wrong, or a process ended by
@@ -29,10 +29,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from fastflight.log import Gap, NumberedRows, Range, Retention, Store, Ticket, compact
+from fastflight.log import LOG_SCHEMA, Gap, NumberedRows, Range, Retention, Store, Ticket, compact
 from fastflight_benchmark import ending
 
-SCHEMA = pa.schema([("time", pa.timestamp("us", "UTC")), ("data", pa.binary())])
 LOGS = ("a", "b", "c")
 # Short groups and small files: many sweeps and compactions in the short life of a process.
 SYNC_MS = 2.0
@@ -41,7 +40,7 @@ LEAST_COMMITS = 4
 RETENTION = Retention(max_bytes=8 * 1024 * 1024)
 # Appends that wait for their acknowledgement, per round.
 PIPELINED = 8
-# Of each log, trimming leaves so many rows, and retention more.
+# Of each log, retention leaves at least so many rows.
 KEPT_ROWS = 5000
 # One acknowledgement: the log's place in LOGS, the number after its last row. Far below what a pipe writes at once.
 ACKNOWLEDGED = struct.Struct("<IQ")
@@ -76,8 +75,8 @@ class KillOutcome:
 
 def batch_of(name: str, first: int, rows: int) -> pa.RecordBatch:
     numbers = range(first, first + rows)
-    times = pa.array([seq * 1000 for seq in numbers], pa.timestamp("us", "UTC"))
-    return pa.record_batch([times, pa.array([content(name, seq) for seq in numbers], pa.binary())], schema=SCHEMA)
+    columns = [[seq * 1000 for seq in numbers], ["rx"] * rows, [content(name, seq) for seq in numbers], [None] * rows]
+    return pa.record_batch([pa.array(*each) for each in zip(columns, LOG_SCHEMA.types, strict=True)], LOG_SCHEMA)
 
 
 def content(name: str, seq: int) -> bytes:
@@ -89,7 +88,7 @@ def record(folder: str, seed: int, acknowledge: Connection) -> None:
     chance = random.Random(seed)
     # Closed where it fails: its threads would keep the process from ending.
     with Store(folder, sync_ms=SYNC_MS, retention=RETENTION) as store:
-        logs = [store.open(name, SCHEMA) for name in LOGS]
+        logs = [store.open(name) for name in LOGS]
         while True:
             tickets: list[tuple[int, Ticket]] = []
             for _ in range(PIPELINED):
@@ -101,8 +100,6 @@ def record(folder: str, seed: int, acknowledge: Connection) -> None:
             for number, ticket in tickets:
                 os.write(acknowledge.fileno(), ACKNOWLEDGED.pack(number, ticket.result().last + 1))
             if chance.random() < 0.05:
-                log = chance.choice(logs)
-                log.trim(log.next_seq - KEPT_ROWS).result()
                 store.sweep()
             if chance.random() < 0.05:
                 compact(store, file_bytes=FILE_BYTES, least=LEAST_COMMITS)
@@ -169,7 +166,7 @@ def check(folder: Path, outcome: KillOutcome, start: dict[str, int]) -> None:
                 # Numbers that are passed over in silence are lost; rows that come a second time are wrong.
                 outcome.lost += max(item.first - reached, 0)
                 if isinstance(item, Gap):
-                    # Trimmed on request, or let go of by retention: neither is lost, if it is old enough.
+                    # What retention has let go of is not lost, if it is old enough.
                     old = item.last < following - KEPT_ROWS // 2
                     outcome.lost += 0 if item.why == "cleared" and old else item.last - item.first + 1
                     reached = max(reached, item.last + 1)

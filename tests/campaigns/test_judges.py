@@ -19,15 +19,16 @@ from tests.campaigns.clustering.boards import CountingBoard
 from tests.campaigns.clustering.work import Auditor
 from tests.campaigns.faulting.talker import Kept, flaw
 from tests.campaigns.gaps import GapOutcome, compare
-from tests.campaigns.kills import LOGS, SCHEMA, batch_of
+from tests.campaigns.kills import LOGS, batch_of
 from tests.campaigns.soaking.sampling import Sample, slope
 
 
 def test_a_log_with_lost_and_wrong_rows(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        log = store.open("a", SCHEMA)
+        log = store.open("a")
         log.append(batch_of("a", 0, 5)).result()
-        log.append(batch_of("a", 100, 3).set_column(0, SCHEMA.field(0), pa.array([0] * 3, SCHEMA.field(0).type)))
+        moved = batch_of("a", 100, 3)
+        log.append(moved.set_column(0, moved.schema.field(0), pa.array([0] * 3, moved.schema.field(0).type)))
     outcome = kills.KillOutcome()
     outcome.following["a"] = 10
     kills.check(tmp_path, outcome, dict.fromkeys(LOGS, 0))

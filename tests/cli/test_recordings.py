@@ -29,7 +29,7 @@ from fastflight.client import FastFlightClient, Gap
 from fastflight.client.stream import MAX_KEPT_GAPS
 from fastflight.errors import TransportError
 from fastflight.log import Store
-from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
+from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.session_lines import BEGAN
 from fastflight.transport.chunk_buffer import Chunk
 from tests.support.servers import ServerProcess, config
@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten lines of a device named weather, of which two are missing; the server's folder, too."""
     folder = tmp_path_factory.mktemp("recordings")
     with Store(folder, sync_ms=0) as store:
-        log = store.open("weather", LOG_SCHEMA)
+        log = store.open("weather")
         for first, last in LOTS:
             log.append(lot(first, last), first=first).result()
     return folder
@@ -76,7 +76,7 @@ def in_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A server of a cluster, which hands over the same rows: an earlier process has left them in its buffer."""
     recordings = tmp_path_factory.mktemp("recordings")
     with Store(recordings / "alpha", sync_ms=0) as store:
-        log = store.open("weather", LOG_SCHEMA)
+        log = store.open("weather")
         for first, last in LOTS:
             log.append(lot(first, last), first=first).result()
     with nats_servers(tmp_path_factory.mktemp("nats")) as nats:

@@ -14,9 +14,8 @@ from structlog.testing import capture_logs
 from fastflight.app.nats_servers import nats_servers
 from fastflight.cluster.bucket import open_bucket
 from fastflight.cluster.connection import ClusterConnection, NatsAddress, understood
-from fastflight.cluster.recording_stream import STREAM, stream_config
+from fastflight.cluster.recording_stream import STREAM, RecordingStream
 from fastflight.cluster.replication import replication
-from fastflight.cluster.stream import Stream
 from fastflight.errors import Forbidden, RequestError, StorageFull, TransportError
 from tests.support.refusals import refused
 from tests.support.waiting import auntil
@@ -168,10 +167,7 @@ def test_a_full_stream_is_a_storage_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_a_fleet_that_began_with_one_nats_server_gets_more_copies(tmp_path: Path, nodes: int) -> None:
     async def copies(connection: ClusterConnection, wanted: int) -> dict[str, int]:
-        recordings = Stream(
-            connection, STREAM, "fleet", lambda jetstream: jetstream.add_stream(stream_config("fleet", wanted)), wanted
-        )
-        await recordings.jetstream()
+        await RecordingStream(connection, "fleet", wanted).bounds()
         await open_bucket(await connection.connected(), "fleet", wanted)
         return {each.name: each.replicas for each in await replication(connection, wanted)}
 

@@ -14,21 +14,21 @@ from fastflight.cluster.shipment import Run, Shipment
 from fastflight.errors import SequenceConflict, StorageError
 from fastflight.log import Gap, Log, NumberedRows, Store, Ticket
 from fastflight.log.ticket import Commit
-from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
+from tests.log.rows import batch_of, checked, missing, numbers
 
 # What a server has recorded of a device: lengths of rows, and of what is missing between them.
 USES = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3), st.sampled_from("ab")), max_size=8)
 
 
-def run(first: int, rows: int, paused_until: int = 0) -> Run:
-    return Run("demo", first, rows, batch_of("demo", first, rows), paused_until)
+def shipment(server: str, first: int, rows: int, paused_until: int = 0) -> Shipment:
+    return Shipment(server, batch_of("demo", first, rows), [Run("demo", first, rows, paused_until)])
 
 
 def test_rows_that_come_twice_are_there_once(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=0) as store:
         copy = FleetCopy(store)
-        for again in (run(0, 5), run(0, 5), run(3, 4), run(1, 2), run(9, 1)):
-            copy.add([Shipment("a", SCHEMA, [again])])
+        for first, length in ((0, 5), (0, 5), (3, 4), (1, 2), (9, 1)):
+            copy.add([shipment("a", first, length)])
         recording = copy.find("demo")
         assert recording is not None and copy.find("other") is None and copy.names() == ["demo"]
         items = list(checked("demo", recording.read()))
@@ -52,8 +52,7 @@ def test_rows_after_those_that_the_disk_did_not_take_do_not_take_their_place(
         return Ticket(named["first"], named["first"] + rows.num_rows - 1, commit)
 
     monkeypatch.setattr(Log, "append", fails_once)
-    runs = ("a", run(0, 5)), ("b", run(20, 5, 20)), ("a", run(5, 5))
-    shipments = [Shipment(server, SCHEMA, [each]) for server, each in runs]
+    shipments = [shipment("a", 0, 5), shipment("b", 20, 5, 20), shipment("a", 5, 5)]
     with Store(tmp_path, sync_ms=0) as store:
         copy = FleetCopy(store)
         with pytest.raises(SequenceConflict):

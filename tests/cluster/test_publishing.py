@@ -16,8 +16,8 @@ from fastflight.cluster.recording_stream import RecordingStream
 from fastflight.cluster.shipment import decode
 from fastflight.concurrency import off_loop
 from fastflight.errors import TransportError
-from fastflight.log import Log, Store
-from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
+from fastflight.log import Store, compact
+from tests.log.rows import batch_of, checked, missing, numbers
 
 # More than the hand-over of rows that are on the disk already takes.
 DRAIN_SECONDS = 30.0
@@ -49,19 +49,19 @@ def _publisher(buffer: Store, stream: ModelStream, copy: FleetCopy) -> Publisher
     return Publisher(buffer, "alpha", cast(RecordingStream, stream), cast(Follower, stream), copy)
 
 
-@pytest.mark.parametrize("feed_bytes", [0, 500, 1_000_000])
-def test_all_rows_are_handed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, feed_bytes: int) -> None:
-    monkeypatch.setattr(publishing, "FEED_BYTES", feed_bytes)
+@pytest.mark.parametrize("step_bytes", [0, 5000, 1_000_000])
+def test_all_rows_are_handed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_bytes: int) -> None:
+    monkeypatch.setattr(publishing, "STEP_BYTES", step_bytes)
     monkeypatch.setattr(publishing, "CHECK_SECONDS", 0.001)
     monkeypatch.setattr(publishing, "RETRY_SECONDS", 0.001)
 
     async def hand_over(buffer: Store, copy: FleetCopy) -> None:
-        await buffer.open("early", SCHEMA).append(batch_of("early", 0, 3))
+        await buffer.open("early").append(batch_of("early", 0, 3))
         publisher = _publisher(buffer, ModelStream(copy, fails=True), copy)
         running = asyncio.ensure_future(publisher.run())
         for turn in range(40):
             for name in ("early", "demo", "other"):
-                log = buffer.open(name, SCHEMA)
+                log = buffer.open(name)
                 first = log.next_seq + (turn % 7 == 3)
                 await log.append(batch_of(name, first, 2), first=first, paused_until=first if turn % 2 else 0)
         assert await publisher.drain(buffer.names(), DRAIN_SECONDS)
@@ -79,19 +79,37 @@ def test_all_rows_are_handed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             assert numbers(there) == numbers(here) and missing(there) == missing(here)
 
 
-def test_new_rows_are_not_read_from_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(log: Log, *_: object) -> None:
-        raise AssertionError(f"the rows of {log.name} were read")
+def test_what_an_earlier_process_left_is_handed_over_and_what_is_damaged_is_a_gap(tmp_path: Path) -> None:
+    """Also if that process was alone, and so compacted its rows."""
 
     async def hand_over(buffer: Store, copy: FleetCopy) -> None:
-        stream = ModelStream(copy, fails=False)
-        publisher = _publisher(buffer, stream, copy)
+        publisher = _publisher(buffer, ModelStream(copy, fails=False), copy)
         running = asyncio.ensure_future(publisher.run())
-        await buffer.open("demo", SCHEMA).append(batch_of("demo", 5, 2), first=5, paused_until=5)
-        assert await publisher.drain(["demo"], DRAIN_SECONDS) and stream.messages == 1
+        assert await publisher.drain(buffer.names(), DRAIN_SECONDS)
         running.cancel()
         await asyncio.wait({running})
 
-    monkeypatch.setattr(Log, "read", read)
-    with Store(tmp_path / "buffer", sync_ms=0) as buffer, Store(tmp_path / "copy", sync_ms=0) as store:
-        asyncio.run(hand_over(buffer, FleetCopy(store)))
+    def append(buffer: Store, first: int) -> None:
+        for name in ("a", "b"):
+            buffer.open(name).append(batch_of(name, first, 5), first=first).result()
+
+    with Store(tmp_path / "copy", sync_ms=0) as store:
+        copy = FleetCopy(store)
+        with Store(tmp_path / "buffer", sync_ms=0) as buffer:
+            append(buffer, 0)
+            asyncio.run(hand_over(buffer, copy))
+            for first in (5, 10):
+                append(buffer, first)
+                compact(buffer, file_bytes=0 if first == 5 else 1 << 20, least=1)
+            append(buffer, 15)
+            append(buffer, 20)
+        path = tmp_path / "buffer" / "recordings.db"
+        path.write_bytes(path.read_bytes().replace(b"b:15", b"b:16"))
+        with Store(tmp_path / "buffer", sync_ms=0) as buffer:
+            asyncio.run(hand_over(buffer, copy))
+        for name, damaged in (("a", []), ("b", [(15, 19, "damaged")])):
+            recording = copy.find(name)
+            assert recording is not None
+            items = list(checked(name, recording.read()))
+            assert missing(items) == damaged
+            assert numbers(items) == {*range(15 if damaged else 20), *range(20, 25)}

@@ -6,18 +6,15 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from structlog.testing import capture_logs
 
 from fastflight.app.nats_servers import NatsServers, nats_servers
-from fastflight.cluster import publishing
 from fastflight.cluster.connection import NatsAddress
 from fastflight.cluster.publishing import Publisher
 from fastflight.cluster.shared_recordings import DRAIN_SECONDS, SharedRecordings
-from fastflight.errors import StorageError, TransportError
-from fastflight.log import Gap, Log, NumberedRows, Range, Retention, Store
-from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers
+from fastflight.errors import TransportError
+from fastflight.log import Log, Range, Retention, Store
+from tests.log.rows import batch_of, checked, missing, numbers, rows_of
 from tests.support.refusals import refused
 from tests.support.waiting import until
 
@@ -38,7 +35,7 @@ class Server:
         self.shared.take(self.buffer)
 
     def record(self, first: int, rows: int = 10, name: str = "demo", paused: bool = False) -> Log:
-        log = self.buffer.open(name, SCHEMA)
+        log = self.buffer.open(name)
         log.append(batch_of(name, first, rows), first=first, paused_until=first if paused else 0).result()
         return log
 
@@ -94,10 +91,7 @@ def test_recording_goes_on_while_nats_is_away_and_is_handed_over_when_it_is_back
         assert missing(items) == [] and numbers(items) == set(range(500))
 
 
-def test_beyond_the_size_of_the_buffer_the_gap_says_how_many_rows_are_lost(
-    nats: NatsServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(publishing, "FEED_BYTES", 0)  # no row waits in memory
+def test_beyond_the_size_of_the_buffer_the_gap_says_how_many_rows_are_lost(nats: NatsServers, tmp_path: Path) -> None:
     with Server(nats, tmp_path / "a", buffer_bytes=8000) as server:
         server.record(0)
         until(lambda: has(server, 10))
@@ -137,7 +131,7 @@ def test_rows_that_come_late_have_their_place(nats: NatsServers, tmp_path: Path)
         old.record(0)
         until(lambda: has(old, 10))
     with Store(tmp_path / "a", sync_ms=0) as buffer:
-        buffer.open("demo", SCHEMA).append(batch_of("demo", 10, 10)).result()
+        buffer.open("demo").append(batch_of("demo", 10, 10)).result()
     with Server(nats, tmp_path / "b") as new:
         new.record(1_000_000, paused=True)
         until(lambda: has(new, 1_000_010))
@@ -169,9 +163,8 @@ def test_rows_that_come_late_have_their_place(nats: NatsServers, tmp_path: Path)
 
 def test_a_row_that_is_too_large_for_nats_is_a_gap(nats: NatsServers, tmp_path: Path) -> None:
     with Server(nats, tmp_path / "a") as server:
-        log = server.buffer.open("demo", PLAIN)
-        times = pa.array([1000, 2000, 3000], pa.timestamp("us", "UTC"))
-        log.append(pa.record_batch([times, pa.array([b"a", os.urandom(1_100_000), b"c"])], schema=PLAIN)).result()
+        rows = rows_of([(1000, b"a"), (2000, os.urandom(1_100_000)), (3000, b"c")])
+        server.buffer.open("demo").append(rows).result()
         until(lambda: has(server, 3))
         items = list(server.shared.log("demo").read())
         assert numbers(items) == {0, 2} and missing(items) == [(1, 1, "not read in time")]
@@ -182,32 +175,10 @@ def test_many_logs(nats: NatsServers, tmp_path: Path) -> None:
         names = [f"board{i}" for i in range(200)]
         for name in names:
             for first in range(0, 30, 10):
-                server.buffer.open(name, SCHEMA).append(batch_of(name, first, 10))
+                server.buffer.open(name).append(batch_of(name, first, 10))
         until(lambda: server.shared.names() == sorted(names) and all(has(server, 30, name) for name in names))
         for name in names[::40]:
             assert numbers(checked(name, server.shared.log(name).read())) == set(range(30))
-
-
-def test_a_log_that_cannot_be_read_does_not_stop_the_others(
-    nats: NatsServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read = Log.read
-
-    def reading(log: Log, wanted: Range) -> Iterator[NumberedRows | Gap]:
-        if log.name == "bad":
-            raise StorageError("the disk fails", where="bad")
-        yield from read(log, wanted)
-
-    monkeypatch.setattr(Log, "read", reading)
-    monkeypatch.setattr(publishing, "FEED_BYTES", 0)  # all rows are read
-    with Server(nats, tmp_path / "a") as server, capture_logs() as logged:
-        server.record(0, name="bad")
-        server.record(0, name="good")
-        until(lambda: has(server, 10, "good"))
-        server.record(10, name="good")
-        until(lambda: has(server, 20, "good"))
-        assert [entry["device"] for entry in logged if "cannot be handed over" in entry["event"]] == ["bad"]
-        assert server.shared.waiting("bad")
 
 
 @pytest.mark.parametrize("in_time", [True, False])

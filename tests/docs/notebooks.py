@@ -22,7 +22,7 @@ from fastflight.app.compose import open_server
 from fastflight.app.config import RecordingSettings
 from fastflight.gap import Why, microseconds
 from fastflight.log import Store
-from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
+from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.session_lines import BEGAN
 from fastflight.transport.chunk_buffer import Chunk
 from tests.support.servers import config
@@ -65,7 +65,7 @@ def record_yesterday(folder: Path, missing: range = MISSING) -> None:
         at = int((begin + timedelta(minutes=minute)).timestamp()) * 10**9
         chunks.append(Chunk(minute, at, "rx", line.encode() + b"\r\n"))
     with Store(folder) as store:
-        log = store.open("demo", LOG_SCHEMA)
+        log = store.open("demo")
         if missing:
             log.append(log_batch(chunks[: missing.start], {0: BEGAN})).result()
         log.append(log_batch(chunks[missing.stop :], {} if missing else {0: BEGAN}), first=missing.stop).result()

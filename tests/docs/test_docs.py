@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from fastflight.app.compose import open_server
 from fastflight.app.config import RecordingSettings
 from fastflight.cli.main import app
-from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
+from fastflight.sources.recorded_rows import log_batch
 from fastflight.transport.chunk_buffer import Chunk
 from tests.docs.notebooks import record_yesterday
 from tests.support.servers import config, serving
@@ -78,10 +78,7 @@ def test_the_python_that_replays_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     with contextlib.redirect_stdout(lines):
         exec(
             kept_in,
-            {
-                "schema": LOG_SCHEMA,
-                "batch": log_batch([Chunk(i, (1_700_000_000 + i) * 10**9, "rx", b".") for i in range(80)], {}),
-            },
+            {"batch": log_batch([Chunk(i, (1_700_000_000 + i) * 10**9, "rx", b".") for i in range(80)], {})},
         )
     # 240 rows and 20 that were lost on the way, from number 100 on.
     assert lines.getvalue() == "100 60\n160 179 not read in time \n180 80\n"

@@ -13,7 +13,7 @@ from fastflight.errors import FastFlightError, RequestError, StorageFull
 from fastflight.log import Store
 from fastflight.sources import recorder as recorder_module
 from tests.flight.test_recordings import RECORDING, SESSION, messages, recording
-from tests.log.rows import SCHEMA, batch_of, numbers
+from tests.log.rows import batch_of, numbers
 from tests.support.servers import serving
 from tests.support.small_disk import BLOCK_BYTES, SmallDisk
 
@@ -33,7 +33,7 @@ def test_the_disk_is_full_and_has_room_again(small_disk: SmallDisk) -> None:
 @pytest.mark.parametrize("room", [0, BLOCK_BYTES])
 def test_what_was_acknowledged_is_there_and_numbers_go_on(small_disk: SmallDisk, room: int) -> None:
     with Store(small_disk.folder / "kept", sync_ms=0) as store:
-        log = store.open("demo", SCHEMA)
+        log = store.open("demo")
         reached = 0
         for _ in range(3):
             small_disk.fill(room)

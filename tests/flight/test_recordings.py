@@ -26,7 +26,7 @@ from fastflight.service import Catalog
 from fastflight.sources import Recordings, device_actions, device_sources, recording_actions, recording_source
 from fastflight.sources import recorder as recorder_module
 from fastflight.sources.metrics import recording_metrics
-from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
+from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.recordings import NUMBERS_PER_SECOND
 from fastflight.sources.tidying import Tidying
 from fastflight.transport.chunk_buffer import Chunk
@@ -251,7 +251,7 @@ def test_a_full_disk_does_not_end_what_is_live_and_is_told_there(
 
 def test_damage_is_told_with_its_place_and_never_served(tmp_path: Path, mode: str) -> None:
     with Store(tmp_path, sync_ms=0) as store:
-        log = store.open("demo", LOG_SCHEMA)
+        log = store.open("demo")
         for first in (0, 10, 20):
             lot = [Chunk(number, number * 1000, "rx", b"reading %d\n" % number) for number in range(first, first + 10)]
             log.append(log_batch(lot, {})).result()
@@ -272,7 +272,7 @@ def test_damage_is_told_with_its_place_and_never_served(tmp_path: Path, mode: st
 
 def test_old_recordings_are_let_go_of(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=0, retention=Retention(max_bytes=16_384)) as store:
-        log = store.open("demo", LOG_SCHEMA)
+        log = store.open("demo")
         for first in range(0, 400, 10):
             log.append(log_batch([Chunk(n, n * 1000, "rx", bytes(100)) for n in range(first, first + 10)], {})).result()
         tidying = Tidying(store)
@@ -339,7 +339,7 @@ def test_a_line_without_pace_is_recorded_without_a_gap(tmp_path: Path) -> None:
 def test_parts_have_together_what_the_whole_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastflight.sources.recording.PART_BYTES", 4096)
     with Store(tmp_path, sync_ms=0) as store:
-        log = store.open("demo", LOG_SCHEMA)
+        log = store.open("demo")
         for first in range(0, 300, 10):
             gap = 5 if first >= 150 else 0
             lot = [Chunk(n, n * 1000, "rx", bytes(100)) for n in range(first, first + 10)]

@@ -13,7 +13,7 @@ from fastflight.errors import SequenceConflict, StorageError
 from fastflight.log import Appended, Log, Store
 from fastflight.log import writer as writer_module
 from tests.log.disks import FailingDisk
-from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
+from tests.log.rows import batch_of, checked, missing, numbers
 
 
 def test_the_numbers_are_those_of_append(tmp_path: Path) -> None:
@@ -24,7 +24,7 @@ def test_the_numbers_are_those_of_append(tmp_path: Path) -> None:
             await log.aappend(batch_of("demo", 8, 2), expected=5)
 
     with Store(tmp_path, sync_ms=0) as store:
-        log = store.open("demo", SCHEMA)
+        log = store.open("demo")
         asyncio.run(main(log))
         items = list(log.read())
     assert numbers(checked("demo", items)) == {0, 1, 2, 3, 4, 8, 9}
@@ -48,7 +48,7 @@ def test_the_loop_goes_on_while_the_disk_does_not(tmp_path: Path) -> None:
 
     async def main() -> None:
         store = Store(tmp_path, sync_ms=0, disk=FailingDisk(tmp_path, fails))
-        log = store.open("demo", SCHEMA)
+        log = store.open("demo")
         tickets = [await log.aappend(batch_of("demo", i, 1)) for i in range(10)]
         waiting = [asyncio.ensure_future(_result(ticket)) for ticket in tickets]
         await asyncio.sleep(0)
@@ -74,7 +74,7 @@ def test_without_room_an_append_awaits_it(tmp_path: Path, monkeypatch: pytest.Mo
 
     async def main() -> None:
         with Store(tmp_path, sync_ms=1) as store:
-            log = store.open("demo", SCHEMA)
+            log = store.open("demo")
             tickets = [await log.aappend(batch_of("demo", i, 1)) for i in range(5)]
             assert [ticket.done for ticket in tickets[:-1]] == [True] * 4
             await tickets[-1]
@@ -86,7 +86,7 @@ def test_a_failure_reaches_everyone_who_waits(tmp_path: Path) -> None:
     async def main() -> None:
         disk = FailingDisk(tmp_path, lambda call, name: 28 if call == "write" else 0)
         with Store(tmp_path, sync_ms=10_000, disk=disk) as store:
-            tickets = [await store.open(name, SCHEMA).aappend(batch_of(name, 0, 1)) for name in "abc"]
+            tickets = [await store.open(name).aappend(batch_of(name, 0, 1)) for name in "abc"]
             waiting = [asyncio.ensure_future(_result(ticket)) for ticket in tickets]
             await asyncio.sleep(0)
         for error in await asyncio.gather(*waiting, return_exceptions=True):

@@ -10,15 +10,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from fastflight.errors import Stopped, StorageError
-from fastflight.log import Range, Store, compact
+from fastflight.log import Range, Retention, Store, compact
 from tests.log.disks import FailingDisk
-from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers
+from tests.log.rows import batch_of, checked, clear, missing, numbers, rows_of
 
 
 def filled(store: Store, boards: int = 3, commits: int = 40) -> None:
     for i in range(commits):
         tickets = [
-            store.open(f"board{n}", SCHEMA).append(batch_of(f"board{n}", i * 2, 2)) for n in range(boards)
+            store.open(f"board{n}").append(batch_of(f"board{n}", i * 2, 2)) for n in range(boards)
         ]  # fmt: skip
         for ticket in tickets:
             ticket.result()
@@ -43,9 +43,7 @@ def test_the_tail_is_sorted_and_stays_in_the_tail(tmp_path: Path) -> None:
 
 def filled_from(store: Store, first: int, commits: int) -> None:
     for i in range(commits):
-        for ticket in [
-            store.open(f"board{n}", SCHEMA).append(batch_of(f"board{n}", first + i * 2, 2)) for n in range(3)
-        ]:
+        for ticket in [store.open(f"board{n}").append(batch_of(f"board{n}", first + i * 2, 2)) for n in range(3)]:
             ticket.result()
 
 
@@ -57,7 +55,7 @@ def bodies(store: Store) -> list[tuple[int | None, str | None]]:
 def test_small_bodies_of_a_log_are_joined(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=0) as store:
         for first in range(0, 140, 2):
-            store.open("board0", SCHEMA).append(batch_of("board0", first, 2)).result()
+            store.open("board0").append(batch_of("board0", first, 2)).result()
             compact(store, least=1)
         assert len(bodies(store)) < 40
         check(store, 140, boards=1)
@@ -84,41 +82,36 @@ def test_any_tool_reads_the_files(tmp_path: Path) -> None:
 def test_what_is_worth_a_file_becomes_one(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=0) as store:
         filled(store)
-        large = store.open("large", PLAIN)
-        times = pa.array([n * 1000 for n in range(2000)], pa.timestamp("us", "UTC"))
-        rows = pa.record_batch([times, pa.array([bytes([n % 251]) * 1000 for n in range(2000)])], schema=PLAIN)
+        large = store.open("large")
+        rows = rows_of([(n * 1000, bytes([n % 251]) * 1000) for n in range(2000)])
         large.append(rows).result()
         (name,) = compact(store, least=1)
         assert pq.read_metadata(tmp_path / name).num_rows == 2000
         assert next(large.read()).batch.equals(rows)  # type: ignore[union-attr]
         stored = large.stored()
-        assert (stored.files, stored.end, stored.first, stored.last) == ([tmp_path / name], 2000, 0, 1999)
-        assert stored.whole
+        assert (stored.files, stored.first, stored.end, stored.spans) == ([tmp_path / name], 0, 2000, [(0, 1999)])
         assert store.log("board0").stored().files == []
         stored.close()
 
 
-def test_files_of_a_range_and_the_rows_that_are_not_in_files(tmp_path: Path) -> None:
+def test_files_with_rows_and_the_rows_that_are_not_in_files(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=0) as store:
-        log = store.open("a", SCHEMA)
+        log = store.open("a")
         for first in range(0, 40, 10):
             log.append(batch_of("a", first, 10)).result()
             compact(store, file_bytes=0, least=1)
         log.append(batch_of("a", 50, 10), first=50).result()
         files = [tmp_path / f"{number:012d}.parquet" for number in file_numbers(store)]
         with log.stored() as found:
-            assert (found.files, found.end, found.whole, found.lost) == (files, 50, False, 10)
-        with log.stored(Range(15, 24)) as found:
-            assert (found.files, found.first, found.last, found.whole) == (files[1:3], 15, 24, True)
-        with log.stored(limit=12) as found:
-            assert (found.files, found.last, found.whole) == (files[:2], 11, True)
-        with log.stored(Range(from_time=25_000, until_time=31_000)) as found:
-            assert found.files == files[2:]
-        damaged = bytearray(files[1].read_bytes())
+            assert (found.files, found.end, found.gaps, found.lost) == (files, 50, 1, 10)
+        clear(store, "a", 20)
+        with log.stored() as found:
+            assert (found.files, found.first, found.spans) == (files[2:], 20, [(20, 29), (30, 39)])
+        damaged = bytearray(files[2].read_bytes())
         damaged[100] ^= 1
-        files[1].write_bytes(damaged)
+        files[2].write_bytes(damaged)
     with Store(tmp_path, sync_ms=0) as store, store.log("a").stored() as found:
-        assert (found.files, found.gaps, found.lost) == ([files[0], *files[2:]], 2, 20)
+        assert (found.files, found.gaps, found.lost) == (files[3:], 2, 20)
 
 
 def file_numbers(store: Store) -> list[int]:
@@ -126,20 +119,19 @@ def file_numbers(store: Store) -> list[int]:
 
 
 def test_a_file_that_is_read_is_not_deleted(tmp_path: Path) -> None:
-    with Store(tmp_path, sync_ms=0) as store:
-        log = store.open("a", SCHEMA)
-        log.append(batch_of("a", 0, 10)).result()
+    with Store(tmp_path, sync_ms=0, retention=Retention(max_bytes=4000)) as store:
+        log = store.open("a")
+        log.append(batch_of("a", 0, 200)).result()
         compact(store, file_bytes=0, least=1)
-        log.append(batch_of("a", 10, 10)).result()
+        log.append(batch_of("a", 200, 10)).result()
         with log.stored() as found:
-            log.trim(10).result()
             assert store.sweep() == 0 and found.files[0].exists()
         assert store.sweep() == 1 and not found.files[0].exists()
 
 
 def with_files(folder: Path, first: int) -> None:
     with Store(folder, sync_ms=0) as store:
-        store.open("a", SCHEMA).append(batch_of("a", first, 10)).result()
+        store.open("a").append(batch_of("a", first, 10)).result()
         compact(store, file_bytes=0, least=1)
 
 
@@ -168,23 +160,23 @@ def test_files_that_the_database_does_not_know_are_kept(tmp_path: Path, database
 
 def test_files_of_an_interrupted_compaction_are_removed(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=0) as store:
-        log = store.open("a", SCHEMA)
+        log = store.open("a")
         for first in (0, 10):
             log.append(batch_of("a", first, 10)).result()
         (made,) = compact(store, file_bytes=0, least=1)
         log.append(batch_of("a", 20, 10)).result()
-    # The same rows once more, and a file of which some rows were trimmed since.
+    # The same rows once more, and a file of which some rows were deleted since.
     content = (tmp_path / made).read_bytes()
     copies = [tmp_path / f"{number:012d}.parquet" for number in (77, 78)]
     for copy in copies:
         copy.write_bytes(content)
     with Store(tmp_path, sync_ms=0) as store:
         assert not any(copy.exists() for copy in copies)
-        store.log("a").trim(15).result()
+        clear(store, "a", 20)
     copies[0].write_bytes(content)
     with Store(tmp_path, sync_ms=0) as store:
         assert not copies[0].exists()
-        assert numbers(store.log("a").read()) == set(range(15, 30))
+        assert numbers(store.log("a").read()) == set(range(20, 30))
 
 
 def test_another_thread_may_end_it(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from fastflight.errors import FastFlightError
 from fastflight.log import Store, StoreReader, compact
-from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
+from tests.log.rows import batch_of, checked, missing, numbers
 
 WAL = "recordings.db-wal"
 
@@ -37,7 +37,7 @@ def survives(folder: Path, following: dict[str, int], exact: bool = True) -> Non
     for _ in range(2):  # opening must not lose what the opening before it kept
         with Store(folder, sync_ms=0) as store:
             for name, reached in following.items():
-                log = store.open(name, SCHEMA)
+                log = store.open(name)
                 items = list(checked(name, log.read()))
                 assert not missing(items)
                 assert numbers(items) == set(range(len(numbers(items))))
@@ -51,7 +51,7 @@ def test_a_kill_between_any_two_steps(tmp_path: Path, file_bytes: int | None) ->
         kept: dict[str, int] = {}
         for i in range(12):
             for name in ("a", "b"):
-                log = store.open(name, SCHEMA)
+                log = store.open(name)
                 log.append(batch_of(name, log.next_seq, i % 3 + 1)).result()
                 kept[name] = log.next_seq
             if file_bytes is not None and i % 3 == 2:
@@ -65,7 +65,7 @@ def test_a_power_cut_during_a_write(tmp_path: Path, seed: int) -> None:
     """The log of changes has what was synced, and any bytes behind that."""
     chance = random.Random(seed)
     with Store(tmp_path / "log", sync_ms=0) as store:
-        log = store.open("a", SCHEMA)
+        log = store.open("a")
         for _ in range(chance.randrange(1, 40)):
             log.append(batch_of("a", log.next_seq, chance.randrange(1, 5))).result()
         synced = (tmp_path / "log" / WAL).stat().st_size
@@ -92,7 +92,7 @@ def test_a_medium_that_loses_what_it_has_synced(tmp_path: Path, seed: int) -> No
     """Rows at the end are gone, and cannot be known; all that is served is right, and nothing between is missing."""
     chance = random.Random(seed)
     with Store(tmp_path / "log", sync_ms=0) as store:
-        log = store.open("a", SCHEMA)
+        log = store.open("a")
         for _ in range(30):
             log.append(batch_of("a", log.next_seq, 2)).result()
         copy(tmp_path / "log", tmp_path / "cut")
@@ -114,7 +114,7 @@ def test_a_medium_that_loses_what_it_has_synced(tmp_path: Path, seed: int) -> No
 def test_files_without_rows_and_rows_without_files(tmp_path: Path) -> None:
     """A compaction that was killed has made files. A sweep that was killed has deleted some."""
     with Store(tmp_path, sync_ms=0) as store:
-        log = store.open("a", SCHEMA)
+        log = store.open("a")
         for first in range(0, 30, 10):
             log.append(batch_of("a", first, 10)).result()
             compact(store, file_bytes=0, least=1)
@@ -140,7 +140,7 @@ def test_a_slow_disk_stops_nobody_who_reads(tmp_path: Path) -> None:
         return 0
 
     with Store(tmp_path, sync_ms=0, disk=FailingDisk(tmp_path, fails)) as store:
-        log = store.open("a", SCHEMA)
+        log = store.open("a")
         log.append(batch_of("a", 0, 10)).result()
         slow = True
         ticket = log.append(batch_of("a", 10, 10))

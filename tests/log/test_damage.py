@@ -11,7 +11,7 @@ import pytest
 
 from fastflight.errors import FastFlightError
 from fastflight.log import Range, Store, StoreReader, compact
-from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
+from tests.log.rows import batch_of, checked, missing, numbers
 
 LOT, LOTS = 3, 6
 ALL = set(range(LOT * LOTS))
@@ -22,7 +22,7 @@ def stored(folder: Path, file_bytes: int | None = None) -> Path:
     with Store(folder, sync_ms=0) as store:
         for i in range(LOTS):
             for name in ("a", "b"):
-                store.open(name, SCHEMA).append(batch_of(name, i * LOT, LOT)).result()
+                store.open(name).append(batch_of(name, i * LOT, LOT)).result()
         if file_bytes is not None:
             compact(store, file_bytes=file_bytes, least=1)
     return folder
@@ -104,7 +104,7 @@ def test_a_parquet_file_that_is_cut_off(tmp_path: Path, length: int) -> None:
 def test_a_parquet_file_that_is_gone_costs_its_rows(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=0) as store:
         for first in range(0, 30, 10):
-            store.open("a", SCHEMA).append(batch_of("a", first, 10)).result()
+            store.open("a").append(batch_of("a", first, 10)).result()
             compact(store, file_bytes=0, least=1)
     files = sorted(tmp_path.glob("*.parquet"))
     files[1].unlink()

@@ -14,7 +14,7 @@ import pytest
 from fastflight.log import Retention, Store, compact
 from fastflight.log.database import prepare
 from fastflight.log.disk import LocalDisk
-from tests.log.rows import SCHEMA, batch_of
+from tests.log.rows import batch_of
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a folder cannot be opened there")
@@ -32,7 +32,7 @@ def test_a_file_is_on_the_medium_before_the_rows_it_replaces_are_deleted(
 
     monkeypatch.setattr(os, "fsync", synced)
     with Store(tmp_path, sync_ms=0) as store:
-        store.open("a", SCHEMA).append(batch_of("a", 0, 100)).result()
+        store.open("a").append(batch_of("a", 0, 100)).result()
         (name,) = compact(store, file_bytes=0, least=1)
     assert on_medium[(tmp_path / name).stat().st_ino] == (tmp_path / name).stat().st_size
     assert tmp_path.stat().st_ino in on_medium
@@ -51,7 +51,7 @@ def mode_of(path: Path) -> int:
 
 def appended(folder: Path, **options: Any) -> Store:
     store = Store(folder, sync_ms=0, **options)
-    store.open("a", SCHEMA).append(batch_of("a", store.open("a", SCHEMA).next_seq, 3)).result()
+    store.open("a").append(batch_of("a", store.open("a").next_seq, 3)).result()
     return store
 
 
@@ -70,7 +70,7 @@ class TestRights:
         appended(folder).close()
         with appended(folder, retention=Retention(max_bytes=10**9)) as store:
             assert compact(store, file_bytes=0, least=1) and store.is_private
-            store.open("b", SCHEMA).append(batch_of("b", 0, 3)).result()
+            store.open("b").append(batch_of("b", 0, 3)).result()
             list(store.log("b").read())
             modes = {path.name.rpartition(".")[2]: mode_of(path) for path in folder.iterdir()}
         assert modes == dict.fromkeys(("db", "db-wal", "db-shm", "parquet", "lock", "reserve"), 0o600)

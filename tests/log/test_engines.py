@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from fastflight.errors import DataError, RequestError, SequenceConflict, Stopped, UnknownName
+from fastflight.errors import DataError, RequestError, SequenceConflict, UnknownName
 from fastflight.log import Appended, Log, Range, Retention, Store
 from fastflight.log.values import MAX_SEQ
 from fastflight.service.requests import Recording
 from fastflight.sources import recording
-from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
+from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.session_lines import BEGAN
 from fastflight.sources.typed_rows import TypedRows
 from fastflight.transport.chunk_buffer import Chunk
 from tests.log.engines import CompactingEngine, Engine
-from tests.log.rows import PLAIN, SCHEMA, batch_of, checked, missing, numbers, time_of
+from tests.log.rows import batch_of, checked, missing, numbers, rows_of, time_of
 from tests.sources.test_session_rows import told
 from tests.support.source_items import items
 
@@ -35,7 +33,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 
 def filled(store: Store, name: str = "demo", rows: int = 100, lot: int = 10) -> Log:
-    log = store.open(name, SCHEMA)
+    log = store.open(name)
     for first in range(0, rows, lot):
         log.append(batch_of(name, first, lot)).result()
     return log
@@ -43,20 +41,19 @@ def filled(store: Store, name: str = "demo", rows: int = 100, lot: int = 10) -> 
 
 def test_what_was_acknowledged_is_there_after_opening_again(engine: Engine) -> None:
     with engine.store() as store:
-        log = store.open("demo", SCHEMA)
+        log = store.open("demo")
         assert log.append(batch_of("demo", 0, 3)).result() == Appended(0, 2)
         assert log.append(batch_of("demo", 3, 1), expected=3).result() == Appended(3, 3)
     with engine.store() as store:
         assert store.names() == ["demo"]
         log = store.log("demo")
-        assert log.schema.equals(SCHEMA, check_metadata=True)
         assert log.next_seq == 4
         assert numbers(checked("demo", log.read())) == {0, 1, 2, 3}
 
 
 def test_a_ticket_has_the_numbers_of_its_rows(engine: Engine) -> None:
     with engine.store() as store:
-        ticket = store.open("demo", SCHEMA).append(batch_of("demo", 0, 1))
+        ticket = store.open("demo").append(batch_of("demo", 0, 1))
         assert ticket.result() == Appended(ticket.first, ticket.last)
         assert ticket.done
 
@@ -67,7 +64,7 @@ def test_a_recording_is_replayed_as_it_was_recorded(
     """Rows, gaps and the place of each are those of a plain store, whole and in the parts that are read in parallel."""
 
     def fill(store: Store) -> None:
-        log = store.open("demo", LOG_SCHEMA)
+        log = store.open("demo")
         for first, last, paused_until in ((0, 9, 0), (10, 14, 0), (20, 39, 0), (100, 119, 100)):
             lines = [Chunk(n, n * 10**9, "rx", b"%d,%d\n" % (n, n % 7)) for n in range(first, last + 1)]
             batch = log_batch(lines, {0: BEGAN, 30: "the line was lost: it was pulled"})
@@ -151,61 +148,40 @@ def test_ranges_by_time(engine: Engine) -> None:
 
 def test_times_that_step_back_are_found_all_the_same(engine: Engine) -> None:
     with engine.store() as store:
-        log = store.open("demo", PLAIN)
+        log = store.open("demo")
         for seconds in ([5, 9, 7], [1, 2, 8]):
-            times = pa.array([s * 1_000_000 for s in seconds], pa.timestamp("us", "UTC"))
-            log.append(pa.record_batch([times, pa.array([b"x"] * 3)], schema=PLAIN)).result()
+            log.append(rows_of([(s * 1_000_000, b"x") for s in seconds])).result()
         found = numbers(log.read(Range(from_time=7_000_000, until_time=9_000_000)))
         assert found == {2, 5}
 
 
-def test_trimmed_rows_are_not_served_and_stay_trimmed(engine: Engine) -> None:
+def test_a_log_is_found_by_its_name(engine: Engine) -> None:
     with engine.store() as store:
         log = filled(store)
-        log.trim(55).result()
-        assert numbers(log.read()) == set(range(55, 100))
-    with engine.store() as store:
-        log = store.log("demo")
-        assert numbers(checked("demo", log.read())) == set(range(55, 100))
-        assert missing(log.read(Range(50, 60))) == [(50, 54, "cleared")]
-        assert log.statistics().rows == 45
-        assert log.statistics().first_seq == 55
-        log.trim(10).result()
-        assert log.statistics().first_seq == 55
-
-
-def test_a_log_has_one_schema(engine: Engine) -> None:
-    with engine.store() as store:
-        log = filled(store)
-        assert store.open("demo", SCHEMA) is log
-        with pytest.raises(RequestError, match="another schema"):
-            store.open("demo", PLAIN)
-        with pytest.raises(RequestError, match="needs a column 'time'"):
-            store.open("timeless", pa.schema([("data", pa.binary())]))
+        assert store.open("demo") is log
         with pytest.raises(RequestError):
-            store.open("", SCHEMA)
+            store.open("")
         with pytest.raises(UnknownName, match="'demo'"):
             store.log("dem")
 
 
 def test_batches_that_do_not_fit_are_refused(engine: Engine) -> None:
     with engine.store() as store:
-        log = store.open("demo", PLAIN)
+        log = store.open("demo")
         with pytest.raises(DataError, match="another schema"):
-            log.append(batch_of("demo", 0, 1))
+            log.append(batch_of("demo", 0, 1).select(["time", "data"]))
         with pytest.raises(DataError, match="no time"):
-            timeless = pa.array([None], pa.timestamp("us", "UTC"))
-            log.append(pa.record_batch([timeless, pa.array([b""])], schema=PLAIN))
+            log.append(rows_of([(None, b"")]))
         with pytest.raises(DataError, match="without rows"):
-            log.append(batch_of("demo", 0, 0, PLAIN))
+            log.append(batch_of("demo", 0, 0))
         with pytest.raises(RequestError, match="numbers go up"):
-            log.append(batch_of("demo", 0, 1, PLAIN), first=MAX_SEQ)
+            log.append(batch_of("demo", 0, 1), first=MAX_SEQ)
         assert log.next_seq == 0
 
 
 def test_a_slice_of_a_batch_is_kept_as_such(engine: Engine) -> None:
     with engine.store() as store:
-        log = store.open("demo", SCHEMA)
+        log = store.open("demo")
         log.append(batch_of("demo", 0, 300).slice(0, 2)).result()
         log.append(batch_of("demo", 0, 300).slice(2, 200)).result()
         assert numbers(checked("demo", log.read())) == set(range(202))
@@ -214,12 +190,12 @@ def test_a_slice_of_a_batch_is_kept_as_such(engine: Engine) -> None:
 
 def test_threads_get_numbers_of_their_own(engine: Engine) -> None:
     with engine.store() as store:
-        log = store.open("demo", PLAIN)
+        log = store.open("demo")
         given: list[Appended] = []
 
         def append() -> None:
             for _ in range(50):
-                given.append(log.append(batch_of("x", 0, 2, PLAIN)).result())
+                given.append(log.append(batch_of("x", 0, 2)).result())
 
         threads = [threading.Thread(target=append) for _ in range(4)]
         for thread in threads:
@@ -232,7 +208,7 @@ def test_threads_get_numbers_of_their_own(engine: Engine) -> None:
 
 def test_a_hole_counts_in_a_range_of_time_only_next_to_rows_in_it(engine: Engine) -> None:
     with engine.store() as store:
-        log = store.open("a", SCHEMA)
+        log = store.open("a")
         log.append(batch_of("a", 0, 5)).result()
         log.append(batch_of("a", 7, 3), first=7).result()
         log.append(batch_of("a", 12, 3), first=12).result()
@@ -246,7 +222,7 @@ def test_a_hole_counts_in_a_range_of_time_only_next_to_rows_in_it(engine: Engine
 
 def test_lost_rows_are_counted_and_pauses_are_not(engine: Engine) -> None:
     with engine.store() as store:
-        log = store.open("a", SCHEMA)
+        log = store.open("a")
         log.append(batch_of("a", 5, 5), first=5, paused_until=5).result()
         log.append(batch_of("a", 12, 3), first=12).result()
         log.append(batch_of("a", 100, 3), first=100, paused_until=98).result()
@@ -257,9 +233,6 @@ def test_lost_rows_are_counted_and_pauses_are_not(engine: Engine) -> None:
         assert (statistics.lost, statistics.rows) == (4, 12)
         assert (statistics.first_seq, statistics.next_seq) == (0, 104)
         assert (statistics.first_time, statistics.last_time) == (time_of(5), time_of(103))
-        log.trim(11).result()
-        statistics = log.statistics()
-        assert (statistics.lost, statistics.rows, statistics.first_seq) == (3, 7, 11)
 
 
 def test_extents_cover_a_range(engine: Engine) -> None:
@@ -297,26 +270,3 @@ def test_retention_by_size_and_age_forgets_no_number(engine: Engine) -> None:
         assert store.names() == ["demo", "quiet"]
         store.log("quiet").append(batch_of("quiet", 10, 1), expected=10).result()
         assert numbers(checked("quiet", store.log("quiet").read())) == {10}
-
-
-def test_appending_on_a_loop(engine: Engine) -> None:
-    async def main(log: Log) -> None:
-        assert await (await log.aappend(batch_of("demo", 0, 5))) == Appended(0, 4)
-        assert await (await log.aappend(batch_of("demo", 8, 2), expected=5, first=8)) == Appended(8, 9)
-        with pytest.raises(SequenceConflict):
-            await log.aappend(batch_of("demo", 8, 2), expected=5)
-
-    with engine.store() as store:
-        log = store.open("demo", SCHEMA)
-        asyncio.run(main(log))
-        items = list(log.read())
-    assert numbers(checked("demo", items)) == {0, 1, 2, 3, 4, 8, 9}
-    assert missing(items) == [(5, 7, "not read in time")]
-
-
-def test_closed_is_closed(engine: Engine) -> None:
-    with engine.store() as store:
-        log = filled(store)
-    store.close()
-    with pytest.raises(Stopped):
-        log.append(batch_of("demo", 100, 1))

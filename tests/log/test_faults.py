@@ -12,7 +12,7 @@ import pytest
 from fastflight.errors import StorageError, StorageFull
 from fastflight.log import Retention, Store, compact
 from tests.log.disks import FailingDisk
-from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers
+from tests.log.rows import batch_of, checked, missing, numbers, rows_of
 
 
 class Faults:
@@ -34,7 +34,7 @@ def record(store: Store, lots: int, kept: set[int]) -> int:
     """Append; returns how many failed. Those are given again under the same numbers."""
     failed = 0
     for i in range(lots):
-        log = store.open("a", SCHEMA)
+        log = store.open("a")
         first = log.next_seq
         try:
             log.append(batch_of("a", first, i % 4 + 1), expected=first).result()
@@ -57,7 +57,7 @@ def test_any_call_may_fail(tmp_path: Path, number: int, length: int) -> None:
         with Store(folder, sync_ms=0, disk=FailingDisk(folder, faults)) as store:
             faults.calls, faults.failing = 0, range(start, start + length)
             failed = record(store, 6, kept)
-            log = store.open("a", SCHEMA)
+            log = store.open("a")
             assert numbers(checked("a", log.read())) == kept
             assert store.statistics().failed == failed
             faults.failing = range(0)
@@ -65,7 +65,7 @@ def test_any_call_may_fail(tmp_path: Path, number: int, length: int) -> None:
             assert numbers(checked("a", log.read())) == kept
             total = faults.calls
         with Store(folder) as store:
-            items = list(checked("a", store.open("a", SCHEMA).read()))
+            items = list(checked("a", store.open("a").read()))
             assert numbers(items) == kept and not missing(items)
         start += 3
     assert total > 20
@@ -81,7 +81,7 @@ def test_a_sweep_that_fails_forgets_no_number(tmp_path: Path, number: int, in_fi
         faults = Faults(number)
         retention = Retention(max_bytes=6000)
         with Store(folder, sync_ms=0, retention=retention, disk=FailingDisk(folder, faults)) as store:
-            store.open("silent", SCHEMA).append(batch_of("silent", 0, 3)).result()
+            store.open("silent").append(batch_of("silent", 0, 3)).result()
             while store.statistics().bytes <= 20_000:
                 record(store, 1, set())
                 if in_files:
@@ -111,7 +111,7 @@ def test_full_says_full_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
         return errno.ENOSPC if full and call == "write" else 0
 
     with Store(tmp_path, sync_ms=0, disk=FailingDisk(tmp_path, fails)) as store:
-        log = store.open("a", SCHEMA)
+        log = store.open("a")
         log.append(batch_of("a", 0, 5)).result()
         full = True
         for _ in range(3):
@@ -130,7 +130,7 @@ def test_full_says_full_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
 def test_what_was_numbered_after_a_failed_append_fails_with_it(tmp_path: Path) -> None:
     disk = FailingDisk(tmp_path, lambda call, name: errno.EIO * (call == "sync"))
     with Store(tmp_path, sync_ms=10_000, disk=disk) as store:
-        tickets = [store.open(name, SCHEMA).append(batch_of(name, 0, 2)) for name in ("a", "b", "a")]
+        tickets = [store.open(name).append(batch_of(name, 0, 2)) for name in ("a", "b", "a")]
         store.close()
     for ticket in tickets:
         with pytest.raises(StorageError, match="recording failed"):
@@ -146,7 +146,7 @@ def test_what_is_refused_is_not_held_in_memory(tmp_path: Path) -> None:
         before = pa.total_allocated_bytes()
         disk = FailingDisk(tmp_path, lambda call, name: errno.EIO * (call == "write" and not name))
         with Store(tmp_path, disk=disk) as store:
-            tickets = [store.open("a", SCHEMA).append(large(seq)) for seq in range(3)]
+            tickets = [store.open("a").append(large(seq)) for seq in range(3)]
         for ticket in tickets:
             with pytest.raises(StorageError):
                 ticket.result()
@@ -156,13 +156,12 @@ def test_what_is_refused_is_not_held_in_memory(tmp_path: Path) -> None:
 
 
 def large(seq: int) -> pa.RecordBatch:
-    batch = batch_of("a", seq, 1)
-    return batch.set_column(2, SCHEMA.field(2), pa.array([bytes(1_000_000)]))
+    return rows_of([(seq, bytes(1_000_000))])
 
 
 def test_opening_on_a_broken_disk_is_a_typed_error(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
-        store.open("a", SCHEMA).append(batch_of("a", 0, 5)).result()
+        store.open("a").append(batch_of("a", 0, 5)).result()
     for broken in ("names", "open"):
         with pytest.raises(StorageError):
             Store(tmp_path, disk=FailingDisk(tmp_path, lambda call, name, broken=broken: errno.EIO * (call == broken)))
@@ -172,7 +171,7 @@ def test_opening_on_a_broken_disk_is_a_typed_error(tmp_path: Path) -> None:
 def test_a_file_that_can_not_be_opened_is_a_typed_error_and_one_that_can_not_be_read_is_damage(tmp_path: Path) -> None:
     number = 0
     with Store(tmp_path, sync_ms=0, disk=FailingDisk(tmp_path, lambda call, name: number * (call == "read"))) as store:
-        log = store.open("a", SCHEMA)
+        log = store.open("a")
         log.append(batch_of("a", 0, 5)).result()
         compact(store, file_bytes=0, least=1)
         number = errno.EMFILE  # of the reader, who may ask again

@@ -6,7 +6,7 @@ import pytest
 
 from fastflight.errors import StorageFull
 from fastflight.log import Appended, Log, Retention, Store
-from tests.log.rows import SCHEMA, batch_of, checked, numbers
+from tests.log.rows import batch_of, checked, numbers
 from tests.support.small_disk import BLOCK_BYTES, SmallDisk
 
 LIMIT = 1_000_000
@@ -29,9 +29,9 @@ def test_a_sweep_makes_room_whatever_boards_are_silent(small_disk: SmallDisk, si
     folder = small_disk.folder / "recordings"
     names = [f"silent{i}" for i in range(silent)]
     with Store(folder, sync_ms=0, retention=Retention(max_bytes=LIMIT)) as store:
-        for ticket in [store.open(name, SCHEMA).append(batch_of(name, 0, 3)) for name in names]:
+        for ticket in [store.open(name).append(batch_of(name, 0, 3)) for name in names]:
             ticket.result()
-        log = store.open("demo", SCHEMA)
+        log = store.open("demo")
         store.sweep()
         for _ in range(3):
             small_disk.fill(6 * LIMIT + room)
@@ -52,8 +52,8 @@ def test_a_sweep_makes_room_whatever_boards_are_silent(small_disk: SmallDisk, si
 
 def test_rows_that_wait_do_not_stop_a_sweep(small_disk: SmallDisk) -> None:
     with Store(small_disk.folder, sync_ms=0, retention=Retention(max_bytes=LIMIT)) as store:
-        store.open("silent", SCHEMA).append(batch_of("silent", 0, 3)).result()
-        log = store.open("demo", SCHEMA)
+        store.open("silent").append(batch_of("silent", 0, 3)).result()
+        log = store.open("demo")
         while store.statistics().bytes <= LIMIT:
             log.append(batch_of("demo", log.next_seq, 20)).result()
     with Store(small_disk.folder, sync_ms=60_000, retention=Retention(max_bytes=LIMIT)) as store:
@@ -75,7 +75,7 @@ def test_the_only_rows_are_deleted_when_they_are_too_old(small_disk: SmallDisk) 
     with Store(
         small_disk.folder, sync_ms=0, retention=Retention(max_seconds=3600), clock=lambda: now, ticks=lambda: now
     ) as store:
-        log = store.open("demo", SCHEMA)
+        log = store.open("demo")
         log.append(batch_of("demo", 0, 100)).result()
         small_disk.fill()
         append_until_full(log)

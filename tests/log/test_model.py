@@ -1,4 +1,4 @@
-"""The log against a dictionary: appended to, killed, opened again, trimmed, swept, compacted, in any order."""
+"""The log against a dictionary: appended to, killed, opened again, cleared, compacted, in any order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from fastflight.errors import SequenceConflict, StorageError
 from fastflight.log import Range, Store, StoreReader, compact
 from tests.log.disks import FailingDisk
-from tests.log.rows import SCHEMA, batch_of, checked, missing, numbers, time_of
+from tests.log.rows import batch_of, checked, clear, missing, numbers, time_of
 
 NAMES = st.sampled_from(["a", "b", "c"])
 SEQ = st.integers(0, 60)
@@ -26,7 +26,7 @@ class LogMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp())
         self.failing = False
-        # name: the rows that are kept, the first one that is not trimmed, the next number
+        # name: the rows that are kept, the first one that was not deleted, the next number
         self.rows: dict[str, set[int]] = {}
         self.first: dict[str, int] = {}
         self.following: dict[str, int] = {}
@@ -39,7 +39,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES, rows=st.integers(1, 6), skip=st.sampled_from([0, 0, 0, 3]))
     def append(self, name: str, rows: int, skip: int) -> None:
-        log = self.store.open(name, SCHEMA)
+        log = self.store.open(name)
         following = self.following.get(name, 0)
         assert log.next_seq == following
         log.append(batch_of(name, following + skip, rows), expected=following, first=following + skip).result()
@@ -48,27 +48,25 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(name=NAMES, wrong=st.sampled_from([-1, 1]))
     def append_in_vain(self, name: str, wrong: int) -> None:
-        log = self.store.open(name, SCHEMA)
+        log = self.store.open(name)
         with pytest.raises(SequenceConflict):
             log.append(batch_of(name, 0, 1), expected=log.next_seq + wrong)
 
     @rule(name=NAMES)
     def append_to_a_full_disk(self, name: str) -> None:
         self.failing = True
-        log = self.store.open(name, SCHEMA)
+        log = self.store.open(name)
         with pytest.raises(StorageError):
             log.append(batch_of(name, log.next_seq, 2)).result()
         self.failing = False
 
     @rule(name=NAMES, before=SEQ)
-    def trim(self, name: str, before: int) -> None:
+    def clear(self, name: str, before: int) -> None:
         if name in self.following:
-            self.store.log(name).trim(before).result()
-            self.first[name] = min(max(before, self.first.get(name, 0)), self.following[name])
-
-    @rule()
-    def sweep(self) -> None:
-        self.store.sweep()
+            clear(self.store, name, before)
+            first = self.store.log(name).first
+            assert self.first.get(name, 0) <= first <= max(before, self.first.get(name, 0))
+            self.first[name] = first
 
     @rule(file_bytes=st.sampled_from([0, 1 << 20]))
     def compact(self, file_bytes: int) -> None:

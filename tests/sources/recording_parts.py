@@ -13,7 +13,6 @@ from typing import cast
 from fastflight.concurrency import Shard
 from fastflight.device import Device
 from fastflight.log import Gap, NumberedRows, Store
-from fastflight.sources.recorded_rows import LOG_SCHEMA
 from fastflight.sources.recorder import Recorder
 from fastflight.sources.rounds import Rounds
 from fastflight.transport.chunk_buffer import KEPT_BYTES
@@ -77,7 +76,7 @@ class SlowDisk(Disk):
 def recording(folder: Path, line: RecordedLine, disk: Disk | None = None) -> Iterator[tuple[Recorder, Store]]:
     """A recorder on a store of its own."""
     with Store(folder, sync_ms=0, disk=disk or Disk(folder)) as store:
-        kept_in = store.open(line.name, LOG_SCHEMA)
+        kept_in = store.open(line.name)
         yield Recorder(cast(Device, line), kept_in, Rounds(0.0)), store
 
 

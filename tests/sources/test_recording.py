@@ -13,7 +13,7 @@ import pytest
 
 from fastflight.log import Store
 from fastflight.service.requests import Recording
-from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
+from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.session_lines import BEGAN, BEGAN_AT_LINE
 from fastflight.sources.typed_rows import TypedRows
@@ -34,7 +34,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def keep(store: Store, *lines: bytes, cuts: dict[int, str]) -> None:
     """A chunk each, a second apart."""
     chunks = [Chunk(seq, seq * 10**9, "rx", line) for seq, line in enumerate(lines)]
-    store.open("demo", LOG_SCHEMA).append(log_batch(chunks, cuts)).result()
+    store.open("demo").append(log_batch(chunks, cuts)).result()
 
 
 def read(store: Store, **keys: Any) -> list[Any]:
@@ -83,12 +83,12 @@ def test_a_line_whose_beginning_is_known_is_a_row(
 ) -> None:
     chunks = [Chunk(seq, seq * 10**9, direction, data) for seq, (direction, data, _) in enumerate(rows)]
     cuts = {seq: cut for seq, (_, _, cut) in enumerate(rows) if cut}
-    store.open("demo", LOG_SCHEMA).append(log_batch(chunks, cuts)).result()
+    store.open("demo").append(log_batch(chunks, cuts)).result()
     found = [row["seq"] for row in read(store, **CSV, **start) if row.get("a") == 1]
     assert found == ([] if read_from is None else [read_from])
 
 
 def test_the_first_line_of_a_recording_that_begins_later_is_a_row(store: Store) -> None:
     chunk = Chunk(5, 10**9, "rx", b"1,2\n")
-    store.open("demo", LOG_SCHEMA).append(log_batch([chunk], {5: BEGAN_AT_LINE}), first=5, paused_until=5).result()
+    store.open("demo").append(log_batch([chunk], {5: BEGAN_AT_LINE}), first=5, paused_until=5).result()
     assert [row["seq"] for row in read(store, **CSV)] == [5]

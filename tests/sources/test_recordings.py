@@ -19,7 +19,7 @@ from fastflight.device import Device, Inventory
 from fastflight.errors import StorageError
 from fastflight.gap import Gap, Why
 from fastflight.log import LogStatistics, Range, Store
-from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
+from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.recording import SharedLogs
 from fastflight.sources.recordings import NUMBERS_PER_SECOND, Recordings, first_number
 from fastflight.sources.tidying import REST_PER_WORK, WORK_SECONDS, Tidying
@@ -41,7 +41,7 @@ def test_the_end_does_not_wait_for_compacting(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("fastflight.sources.tidying.WORK_SECONDS", 0.0)
     monkeypatch.setattr("fastflight.sources.tidying.REST_PER_WORK", 1e9)
     with Store(tmp_path, sync_ms=0) as store:
-        log = store.open("demo", LOG_SCHEMA)
+        log = store.open("demo")
         for seq in range(100):
             log.append(log_batch([Chunk(seq, seq * 1000, "rx", b"tiny")], {})).result()
         tidying = Tidying(store)

@@ -14,7 +14,7 @@ from fastflight.gap import Gap
 from fastflight.log import NumberedRows, Store
 from fastflight.service.requests import DeviceSession, Recording
 from fastflight.service.source import Noted
-from fastflight.sources.recorded_rows import LOG_SCHEMA, Replay, log_batch
+from fastflight.sources.recorded_rows import Replay, log_batch
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.session_rows import DIRECTIONS, SessionRows
 from fastflight.sources.typed_rows import TypedRows
@@ -95,7 +95,7 @@ def test_a_range_of_a_stored_recording(format: str, data: st.DataObject) -> None
     keys, bounds = data.draw(KEYS), data.draw(ranges(items))
     request = Recording.model_validate({"name": "demo", **requested(format, keys), **as_times(bounds)})
     with TemporaryDirectory() as folder, Store(Path(folder), sync_ms=0) as store:
-        log = store.open("demo", LOG_SCHEMA)
+        log = store.open("demo")
         gap = None
         for item in stored(items, data):
             if isinstance(item, NumberedRows):

@@ -10,13 +10,14 @@ import pytest
 from fastflight.errors import RequestError
 from fastflight.log import Store, compact
 from fastflight.service.requests import Recording
-from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
+from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.row_layout import RowLayout
 from fastflight.sources.session_lines import BEGAN, BEGAN_AT_LINE
 from fastflight.sources.typed_rows import FOLDER, TypedRows
 from fastflight.tables import LineParser
 from fastflight.transport.chunk_buffer import Chunk
+from tests.log.rows import clear
 from tests.support.source_items import items
 
 import pyarrow.parquet as pq  # isort: skip
@@ -54,7 +55,7 @@ def keep(store: Store, *texts: bytes, first: int = 0) -> None:
     """Append a chunk for each text, and make a Parquet file of them."""
     chunks = [Chunk(first + n, (first + n) * 10**9, "rx", text) for n, text in enumerate(texts)]
     cuts = {} if first else {0: BEGAN_AT_LINE}
-    store.open("demo", LOG_SCHEMA).append(log_batch(chunks, cuts)).result()
+    store.open("demo").append(log_batch(chunks, cuts)).result()
     compact(store, file_bytes=0, least=1)
 
 
@@ -79,8 +80,7 @@ def test_a_damaged_file_is_made_again_and_a_row_without_its_line_is_gone(store: 
     for file in (tmp_path / FOLDER / "demo").glob("*.parquet"):
         file.write_bytes(file.read_bytes().replace(b"ms", b"sm"))
     assert rows(TypedRows(store.log, folder=tmp_path)) == found
-    store.log("demo").trim(151).result()
-    store.sweep()
+    clear(store, "demo", 151)
     assert [row["ms"] for row in rows(typed)] == [2]
 
 
@@ -99,8 +99,7 @@ def test_a_layout_outlives_its_first_lines(store: Store, tmp_path: Path) -> None
     keep(store, b"ms,celsius\n", *(b"%d,%d.5\n" % (n, n) for n in range(600)))
     keep(store, b"9,10.5\n", first=601)
     assert rows(TypedRows(store.log, folder=tmp_path))[0]["celsius"] == 0.5
-    store.log("demo").trim(601).result()
-    store.sweep()
+    clear(store, "demo", 601)
     # Nothing is known of the beginning of the first line, as in a replay of all that is left.
     keep(store, b"10,11.5\n", first=602)
     assert rows(TypedRows(store.log, folder=tmp_path))[-1] | {"time": None} == {
@@ -110,7 +109,7 @@ def test_a_layout_outlives_its_first_lines(store: Store, tmp_path: Path) -> None
 
 def test_what_is_no_table_is_refused_with_what_to_do(store: Store, tmp_path: Path) -> None:
     chunk = Chunk(0, 0, "rx", b"hello, world\nit works\n" * 50)
-    store.open("demo", LOG_SCHEMA).append(log_batch([chunk], {0: BEGAN})).result()
+    store.open("demo").append(log_batch([chunk], {0: BEGAN})).result()
     typed = TypedRows(store.log, folder=tmp_path)
     assert not typed.has_table("demo")
     with pytest.raises(RequestError, match="demo.*no table.*Declare rows"):

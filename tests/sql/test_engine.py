@@ -25,9 +25,10 @@ from fastflight.errors import (
 )
 from fastflight.log import Store
 from fastflight.service.requests import MAX_PARAMETERS, MAX_QUERY_CHARACTERS
-from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
+from fastflight.sources.recorded_rows import log_batch
 from fastflight.sql.process import SqlLimits
 from fastflight.transport.chunk_buffer import Chunk
+from tests.log.rows import clear
 from tests.support.refusals import refused
 from tests.support.sql_engine import FIRST_NS, RECORDED, Sql, engine_over
 
@@ -117,11 +118,11 @@ def test_names_are_shown_as_they_must_be_written(sql: Sql) -> None:
 def test_gaps_are_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def record(folder: Path, *_: object, **__: object) -> None:
         with Store(folder, sync_ms=0) as store:
-            log = store.open("demo", LOG_SCHEMA)
+            log = store.open("demo")
             for first in (0, 10, 20, 40):
                 rows = [Chunk(n, FIRST_NS, "rx", b"line %d" % n) for n in range(first, first + 10)]
                 log.append(log_batch(rows, {}), first=first).result()
-            log.trim(10).result()
+            clear(store, "demo", 10)
         path = folder / "recordings.db"
         path.write_bytes(path.read_bytes().replace(b"line 25", b"line 26"))
 

@@ -9,7 +9,7 @@ import pytest
 
 from fastflight.access.identity import Identity, scope
 from fastflight.log import Store, compact
-from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
+from fastflight.sources.recorded_rows import log_batch
 from fastflight.sql.tables import _time_column
 from fastflight.transport.chunk_buffer import Chunk
 from tests.support.sql_engine import FIRST_NS, RECORDED, Sql, engine_over, record
@@ -54,7 +54,7 @@ def test_a_file_without_cuts_is_skipped_by_its_times(tmp_path: Path, name: str) 
     """The file of `demo` has a row whose time is not known."""
     record(tmp_path, "demo", compacted=COMPACTED)
     with Store(tmp_path) as store:
-        log = store.open("other", LOG_SCHEMA)
+        log = store.open("other")
         log.append(log_batch([Chunk(n, FIRST_NS + n, "rx", b"x") for n in range(10)], {})).result()
         compact(store, file_bytes=0, least=1)
         file = store.log(name).stored().files[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fastflight.log import Store, compact
-from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
+from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.session_lines import BEGAN_AT_LINE
 from fastflight.transport.chunk_buffer import Chunk
 from tests.support.sql_engine import FIRST_NS, engine_over
@@ -14,7 +14,7 @@ from tests.support.sql_engine import FIRST_NS, engine_over
 def test_rows_of_files_are_one_table(tmp_path: Path) -> None:
     (tmp_path / "recordings").mkdir()
     with Store(tmp_path / "recordings", sync_ms=0) as store:
-        log = store.open("printer", LOG_SCHEMA)
+        log = store.open("printer")
         texts = [b'{"ms": %d, "temperature": 20}\n' % n for n in range(200)] + [b'{"ms": 200, "te']
         cuts = {0: BEGAN_AT_LINE}
         log.append(log_batch([Chunk(n, FIRST_NS + n, "rx", text) for n, text in enumerate(texts)], cuts)).result()

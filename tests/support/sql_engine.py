@@ -25,7 +25,7 @@ from fastflight.sources import (
     recording_actions,
     recording_source,
 )
-from fastflight.sources.recorded_rows import LOG_SCHEMA, log_batch
+from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.recordings import Recordings
 from fastflight.sources.typed_rows import TypedRows
 from fastflight.sql.engine import Parameters, SqlEngine
@@ -73,7 +73,7 @@ def record(folder: Path, name: str = "demo", rows: int = RECORDED, compacted: in
         for n in range(rows)
     ]
     with Store(folder) as store:
-        log = store.open(name, LOG_SCHEMA)
+        log = store.open(name)
         for part in (chunks[:compacted], chunks[compacted:]):
             if part:
                 compact(store, file_bytes=0, least=1)
