@@ -1,6 +1,6 @@
 """A board whose program runs fastflight's agent: code runs on it as in the raw REPL, and the program goes on.
 
-`AgentRepl` has the methods of `RawRepl`, and `write` and `read` for the file that the agent has open. Code goes to the
+`AgentRepl` has the methods of `RawRepl`, and others for the file that the agent has open. Code goes to the
 agent in frames (`agent_frames`), its output and its traceback come back in frames. All other bytes from the board are
 output of its program, and no answer.
 
@@ -34,8 +34,6 @@ MAX_STRAY_FRAMES = 1024
 KEPT_OUTPUT_BYTES = 4096
 # The longest payload that the agent takes.
 MAX_SENT_BYTES = 255
-# How much content a single request asks for: what a host that goes away leaves on the line.
-READ_BYTES = 32 * 1024
 
 
 class TrafficSplitter:
@@ -233,27 +231,24 @@ class AgentRepl(RawRepl):
                 sent = done
         return b""
 
-    def read(self, position: int, count: int, size: int) -> Conversation[tuple[int, bytes]]:
-        """Deliver `count` bytes of the agent's file, which is at `position`; fewer at its end.
-
-        Return how many bytes came, and the traceback if reading failed. The agent sends blocks of `size` bytes.
-        """
+    def ask_for(self, count: int, size: int) -> Conversation[None]:
+        """Ask for the next `count` bytes of the agent's file, in blocks of `size` bytes. Call `content` for each."""
         self._number = (self._number + 1) % 256
         yield Send(frames.to_board(frames.READ, self._number, count.to_bytes(4, "little") + size.to_bytes(2, "little")))
-        done = 0
-        while done < count:
-            frame = yield from self._answer(ANSWER_SECONDS)
-            if frame.kind == frames.ENDED:
-                return done, frame.payload[4:]
-            if int.from_bytes(frame.payload[:4], "little") != position + done:
-                raise _lost("content was lost on the line")
-            if len(frame.payload) <= 4:
-                break
-            done += len(frame.payload) - 4
-            if done > count:
-                raise ProtocolError("the board sent more than it was asked for", hint="Install the agent again")
-            yield Deliver(frame.payload[4:])
-        return done, b""
+
+    def content(self, position: int, most: int) -> Conversation[tuple[bytes, bytes]]:
+        """Return the next block of the file, of `most` bytes at most, and the traceback if reading failed.
+
+        The block is at `position`. It is empty at the end of the file.
+        """
+        frame = yield from self._answer(ANSWER_SECONDS)
+        if frame.kind == frames.ENDED:
+            return b"", frame.payload[4:]
+        if int.from_bytes(frame.payload[:4], "little") != position:
+            raise _lost("content was lost on the line")
+        if len(frame.payload) - 4 > most:
+            raise ProtocolError("the board sent more than it was asked for", hint="Install the agent again")
+        return frame.payload[4:], b""
 
     def _hello(self, within: float = ANSWER_SECONDS, request: bytes = frames.HELLO) -> Conversation[int | None]:
         """Ask for the announcement. Return the number of the last frame that the agent received, None if it is silent.

@@ -10,7 +10,7 @@ from fastflight.errors import TransportClosed, TransportError
 
 
 class LoopAddress:
-    """The blocking `open` of an address. A subclass has `aopen`."""
+    """The blocking `open` of an address, and a `dispose` without effect. A subclass has `aopen`."""
 
     url: str
 
@@ -28,6 +28,9 @@ class LoopAddress:
             raise
         port._own_shard = shard
         return port
+
+    def dispose(self) -> None:
+        """Release what the address itself holds: nothing, unless a subclass overrides this."""
 
     def _loop_ended(self) -> TransportError:
         return TransportClosed("closed while the line was opened", where=self.url, hint="Ask a running server")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -45,7 +44,7 @@ LIMITS: Mapping[str, tuple[int, int]] = {
 
 
 class Outbox:
-    """Bytes that were accepted for a line and not yet handed to the system, in order. Thread-safe.
+    """Bytes that were accepted for a line and not yet handed to the system, in order.
 
     A position counts all bytes ever put. `withdraw` drops the bytes from a position on.
     """
@@ -53,40 +52,23 @@ class Outbox:
     def __init__(self) -> None:
         self._waiting = bytearray()
         self._taken = 0
-        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def put(self, data: bytes) -> int:
         """Add `data`. Return the position at which it begins."""
-        with self._lock:
-            position = self._taken + len(self._waiting)
-            self._waiting += data
-            return position
-
-    def first(self, limit: int) -> bytes:
-        """Return the first bytes, at most `limit`, without removing them; empty if nothing waits."""
-        return bytes(self._waiting[:limit])
-
-    def drop(self, count: int) -> None:
-        """Remove the first `count` bytes: the system has taken them."""
-        with self._lock:
-            del self._waiting[:count]
-            self._taken += count
+        position = self._taken + len(self._waiting)
+        self._waiting += data
+        return position
 
     def take(self, limit: int) -> bytes:
-        """Remove and return the first bytes, at most `limit`. For use while other threads may call `withdraw`."""
-        with self._lock:
-            chunk = bytes(self._waiting[:limit])
-            del self._waiting[:limit]
-            self._taken += len(chunk)
-            return chunk
+        """Remove and return the first bytes, at most `limit`; empty if nothing waits."""
+        chunk = bytes(self._waiting[:limit])
+        del self._waiting[:limit]
+        self._taken += len(chunk)
+        return chunk
 
-    def withdraw(self, position: int = 0) -> int:
-        """Drop the bytes from `position` on that still wait. Return how many were dropped."""
-        with self._lock:
-            kept = max(position - self._taken, 0)
-            dropped = max(len(self._waiting) - kept, 0)
-            del self._waiting[kept:]
-            return dropped
+    def withdraw(self, position: int = 0) -> None:
+        """Drop the bytes from `position` on that still wait."""
+        del self._waiting[max(position - self._taken, 0) :]

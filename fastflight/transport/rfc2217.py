@@ -63,9 +63,6 @@ class Rfc2217Address(LoopAddress):
             raise
         return port
 
-    def dispose(self) -> None:
-        """Do nothing: a network address holds nothing on this host."""
-
     @property
     def _requests(self) -> list[Request]:
         line: list[Request] = [SetBaud(self.baud), SetDataBits(None), SetParity(None), SetStopBits(None)]

@@ -126,9 +126,6 @@ class SerialAddress(LoopAddress):
         what = f"no single port here has {self.wanted}" if self.wanted is not None else f"there is no port {self.name}"
         return f"{what}. Ports found here: {format_ports(self.ports())}"
 
-    def dispose(self) -> None:
-        """Do nothing: a serial address holds nothing."""
-
     def _present_name(self) -> str:
         if self.wanted is None:
             return self.name

@@ -51,9 +51,6 @@ class SocketAddress(LoopAddress):
                 loop = asyncio.get_running_loop()
                 return (await loop.create_connection(make, self.host, self.port, **options))[1]
 
-    def dispose(self) -> None:
-        """Do nothing: a network address holds nothing on this host."""
-
     @contextlib.contextmanager
     def _translating_errors(self, timeout: float) -> Iterator[None]:
         try:

@@ -66,9 +66,6 @@ class WebReplAddress(LoopAddress):
         """Return the same address with its password."""
         return replace(self, password=password)
 
-    def dispose(self) -> None:
-        """Do nothing: a network address holds nothing on this host."""
-
     def _client(self) -> WebReplClient:
         if not self.password:
             hint = f"Put it into a file, and add ?{PASSWORD_FILE}=FILE to the URL"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import cycle, repeat
+from itertools import repeat
 
 import pytest
 
@@ -38,10 +38,10 @@ def content(position: int, size: int) -> bytes:
     [
         lambda agent: agent.submit(b"1"),
         lambda agent: agent.output(1.0),
-        lambda agent: agent.read(0, 100, 50),
+        lambda agent: agent.content(0, 100),
         lambda agent: agent.write(0, b"content", 50),
     ],
-    ids=["submit", "output", "read", "write"],
+    ids=["submit", "output", "content", "write"],
 )
 def test_frames_that_are_no_answer_end_a_request(
     request_of: Callable[[AgentRepl], Conversation[object]], board: bytes
@@ -56,6 +56,9 @@ def test_a_board_that_only_answers_does_not_announce_itself() -> None:
 
 
 def test_a_board_cannot_send_more_of_a_file_than_was_asked_for() -> None:
-    assert run(AgentRepl().read(0, 100, 50), cycle([content(0, 50), content(50, 50)])) == ((100, b""), bytes(100))
+    agent = AgentRepl()
+    run(agent.ask_for(100, 50), repeat(b""))
+    board = iter([content(0, 50), content(50, 51)])
+    assert run(agent.content(0, 100), board) == ((bytes(50), b""), b"")
     with pytest.raises(ProtocolError, match="more than it was asked for"):
-        run(AgentRepl().read(0, 100, 50), iter([content(0, 50), content(50, 51)]))
+        run(agent.content(50, 50), board)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastflight.device.answers import routine_failure
 from fastflight.device.execute import execute
 from fastflight.device.transfer import statements
-from fastflight.device.transfer.agent_download import CLOSE
 from fastflight.device.transfer.digest import RunningDigest
+from fastflight.device.transfer.download import AGENT_CLOSE
 from fastflight.device.transfer.link import BoardLink
 from fastflight.device.transfer.staging import FILE, WRITE_SECONDS, StagedFile
 from fastflight.protocol import Conversation, Fetch
@@ -39,4 +39,4 @@ def send(
         sent.add(piece)
         yield from execute(agent, capabilities, FLUSH, path, WRITE_SECONDS)
         piece = yield Fetch()
-    yield from execute(agent, capabilities, CLOSE, path, WRITE_SECONDS)
+    yield from execute(agent, capabilities, AGENT_CLOSE, path, WRITE_SECONDS)

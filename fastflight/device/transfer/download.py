@@ -2,6 +2,7 @@
 
 A routine on the board sends blocks. In binary (`routines.GET`) a block is a mark, its length, its crc32 and its bytes.
 A board that cannot send binary prints a line for each block: a check, the form, and the bytes as base64 or a literal.
+The agent of a program that goes on sends its own frames.
 
 All delivered bytes have been checked. The check of each block continues that of the previous one, and the last block is
 empty, so lost blocks and a missing end are detected. The routine's output ends with `\\x04`, as that of all code does.
@@ -19,11 +20,11 @@ import struct
 from fastflight.device import answers
 from fastflight.device.answers import routine_failure
 from fastflight.device.execute import Kept, can_seal, execute
-from fastflight.device.transfer import agent_download
 from fastflight.device.transfer.link import BoardLink
 from fastflight.device.transfer.types import AUTO, Transfer
 from fastflight.errors import ProtocolError, TransportTimeout
 from fastflight.protocol import Conversation, Deliver
+from fastflight.protocol.agent import AgentRepl
 
 # A flash read between two blocks takes milliseconds, a garbage collection on a large heap a few hundred.
 STALL_SECONDS = 5.0
@@ -61,6 +62,17 @@ CRC32 = "binascii.crc32(d,c)&0xffffffff"
 # For boards without crc32. Its values fit into small integers, which need no memory on the heap.
 SUM = "(c*7+sum(d))&0xffffff"
 
+# The agent reads the file itself. Content crosses the line in its frames, which have checksums of their own.
+AGENT_OPEN = "import fastflight_agent as _ff\n_ff.f=open({path!r},'rb')\n_ff.pos=_ff.f.seek({offset})\n"
+AGENT_CLOSE = "import fastflight_agent as _ff\n_ff.f.close()\n"
+# The agent may have to wait for the board's program.
+AGENT_SECONDS = 15.0
+# How much content a single request asks for: what a host that goes away leaves on the line.
+AGENT_PART_BYTES = 32 * 1024
+# How long the program stands still while the agent sends a block, in seconds.
+AGENT_BLOCK_SECONDS = 0.04
+LEAST_AGENT_BLOCK, MOST_AGENT_BLOCK = 256, 2048
+
 # How many blocks one command sends beside a program, which stands still meanwhile.
 PART_BLOCKS = 2
 
@@ -75,9 +87,6 @@ def download(
 
     Raise `DeviceError` if the board cannot read the file, `TransportTimeout` or `ProtocolError` after too many losses.
     """
-    if link.agent is not None:
-        yield from agent_download.download(link, link.agent, path, offset, limit)
-        return
     rest = _Download(link, path, link.download_method(transfer, path), offset, limit)
     fruitless = 0
     while True:
@@ -115,6 +124,9 @@ class _Download:
         """Have the board send the rest, and deliver it."""
         link, repl = self._link, self._link.repl
         native_path = link.capabilities.native_path(self._path)
+        if link.agent is not None:
+            yield from self._from_agent(link.agent, native_path)
+            return
         size = link.statement_bytes
         if self.method == "binary":
             size = link.block
@@ -136,6 +148,23 @@ class _Download:
             code += CALL.format(offset=self.offset, count=self._remaining)
             yield from repl.submit(code.encode(), sealed=can_seal(repl, link.capabilities))
         yield from self._take(size)
+
+    def _from_agent(self, agent: AgentRepl, native_path: str) -> Conversation[None]:
+        """Have the agent send the rest. Between two of its blocks the program goes on."""
+        link, size = self._link, agent_block_bytes(self._link)
+        code = AGENT_OPEN.format(path=native_path, offset=self.offset)
+        yield from execute(agent, link.capabilities, code, self._path, AGENT_SECONDS)
+        ended = False
+        while self._remaining and not ended:
+            end = self.offset + (AGENT_PART_BYTES if self._remaining < 0 else min(self._remaining, AGENT_PART_BYTES))
+            yield from agent.ask_for(end - self.offset, size)
+            while self.offset < end and not ended:
+                data, stderr = yield from agent.content(self.offset, end - self.offset)
+                if stderr:
+                    raise routine_failure(stderr, where=self._path, platform=link.capabilities.platform)
+                ended = not data
+                yield from self._deliver(bytearray(data))
+        yield from execute(agent, link.capabilities, AGENT_CLOSE, self._path, AGENT_SECONDS)
 
     def _in_parts(self, code: str, kept: Kept) -> Conversation[None]:
         """Have the board send a part with each command, so that its program goes on in between."""
@@ -182,6 +211,14 @@ class _Download:
         self.offset += len(piece)
         self._remaining -= len(piece) if self._remaining > 0 else 0
         yield Deliver(piece)
+
+
+def agent_block_bytes(link: BoardLink) -> int:
+    """Return how many bytes the agent sends at once: as many as the line carries in `AGENT_BLOCK_SECONDS`."""
+    most = min(MOST_AGENT_BLOCK, link.capabilities.block_bytes)
+    if link.pace is None:
+        return most
+    return max(min(int(link.pace * AGENT_BLOCK_SECONDS), most), LEAST_AGENT_BLOCK)
 
 
 def _binary_block(link: BoardLink, mark: int, path: str, before: int) -> Conversation[tuple[bytes, int]]:
