@@ -1,8 +1,6 @@
 """Network ports in front of a device, so that other tools share it: RFC 2217, a raw socket, and one for viewers."""
 
 from fastflight.bridge.bridge import Bridge, Ports
-from fastflight.bridge.front import DeviceFront, LineFront
-from fastflight.bridge.line import BridgedLine, State
-from fastflight.bridge.upstream import Upstream
+from fastflight.bridge.front import DeviceFront
 
-__all__ = ["Bridge", "BridgedLine", "DeviceFront", "LineFront", "Ports", "State", "Upstream"]
+__all__ = ["Bridge", "DeviceFront", "Ports"]

@@ -25,8 +25,7 @@ from fastflight.bridge.acceptor import Acceptor, open_listener
 from fastflight.bridge.client import ViewerClient, WriterClient, bridge_message, notice
 from fastflight.bridge.connection import LINGER_SECONDS, Connection
 from fastflight.bridge.dialect import Dialect, Raw, Rfc2217
-from fastflight.bridge.front import Front
-from fastflight.bridge.line import State
+from fastflight.bridge.front import DeviceFront
 from fastflight.concurrency.offload import unbroken
 from fastflight.errors import BusyError, FastFlightError, TransportClosed, TransportError
 
@@ -77,7 +76,7 @@ class Bridge:
 
     def __init__(
         self,
-        front: Front,
+        front: DeviceFront,
         ports: Ports,
         *,
         host: str = "127.0.0.1",
@@ -279,14 +278,14 @@ class Bridge:
         viewer.end("another viewer got this place")
         return True
 
-    def _changed(self, state: State) -> None:
-        if state.phase == "open":
+    def _changed(self, trouble: str) -> None:
+        """Report that the device was lost, or with an empty `trouble` that it is open again."""
+        if trouble:
+            log.warning("device lost", device=self._front.name, reason=trouble)
+        else:
             log.info("device open", device=self._front.name)
-        elif state.phase == "lost":
-            log.warning("device lost", device=self._front.name, reason=state.reason)
-        if state.phase != "connecting":
-            for viewer in self._viewers:
-                viewer.note(f"the device is {state.phase}" + (f": {state.reason}" if state.reason else ""))
+        for viewer in self._viewers:
+            viewer.note(f"the device is lost: {trouble}" if trouble else "the device is open")
 
     def _log(self, event: str, client: WriterClient | ViewerClient, **more: str) -> None:
         log.info(

@@ -3,23 +3,61 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
-from fastflight.bridge.line import Driven, Listener, State
 from fastflight.errors import TransportError, TransportTimeout
-from fastflight.transport import Port, SerialControl
+from fastflight.transport import Address, Port, SerialControl
+from fastflight.transport.rfc2217 import Rfc2217Address
+from fastflight.transport.serial import SerialAddress
 
 log = structlog.get_logger(__name__)
 
-# The timeout of a read or a write that waits without limit: it is repeated once an hour.
+# The timeout of a read that waits without limit: it is repeated once an hour.
 QUIET_SECONDS = 3600.0
 # A device that accepts no byte for this long has stopped: its flow control is on, or it hangs.
 WRITE_SECONDS = 30.0
 
 
+@dataclass(slots=True)
+class Driven:
+    """The states of DTR and RTS as this side last set them, because a port cannot be asked for them.
+
+    They stay as they are when a client leaves: the next client starts with them.
+    """
+
+    dtr: bool = True
+    rts: bool = True
+
+    @classmethod
+    def at_first(cls, address: Address) -> Driven:
+        """Return the states right after `address` is opened: both asserted, unless its URL says otherwise.
+
+        Remote servers open their ports in the same way.
+        """
+        if isinstance(address, SerialAddress | Rfc2217Address):
+            return cls(address.dtr is not False, address.rts is not False)
+        return cls()
+
+
+class Listener(Protocol):
+    """Receives the data of a port. Neither method may block or raise."""
+
+    def data_received(self, data: bytes) -> None:
+        """Process at least one byte, in the order received. Not called while the channel is paused."""
+
+    def line_lost(self, reason: str) -> None:
+        """Learn that the port has failed: no more data will come."""
+
+
 class PortChannel:
-    """`LineAccess` to an open port. `run` reads it until it is cancelled or the port fails; `failure` has the error."""
+    """An open port, for its holder. `run` reads it until it is cancelled or the port fails; `failure` has the error.
+
+    When the listener cannot take more data, call `pause`: it gets nothing until `resume` is called, and the device's
+    data waits in its buffers. Code that changes the control lines of the port must update `driven`.
+    """
 
     def __init__(self, port: Port, listener: Listener, driven: Driven) -> None:
         self._port = port
@@ -31,6 +69,7 @@ class PortChannel:
 
     @property
     def control(self) -> SerialControl | None:
+        """The serial control of the port; None if it is not a serial line."""
         return self._port if isinstance(self._port, SerialControl) else None
 
     async def run(self) -> None:
@@ -54,6 +93,10 @@ class PortChannel:
             self._fail(TransportError.unexpected(error))
 
     async def write(self, data: bytes) -> None:
+        """Write all of `data`, and wait while the line accepts no more. Make one call at a time.
+
+        Raises `TransportError` if the line fails.
+        """
         try:
             await self._port.awrite(data, WRITE_SECONDS)
         except TransportError as error:
@@ -61,12 +104,14 @@ class PortChannel:
             raise
 
     def pause(self) -> None:
+        """Stop reading; the listener gets no data after this returns."""
         self._reading.clear()
 
     def resume(self) -> None:
+        """Continue reading."""
         self._reading.set()
 
     def _fail(self, error: TransportError) -> None:
         if self.failure is None:
             self.failure = error
-            self._listener.state_changed(State("lost", str(error)))
+            self._listener.line_lost(str(error))

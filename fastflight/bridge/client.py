@@ -11,9 +11,9 @@ import math
 from collections.abc import Coroutine
 from typing import Any
 
+from fastflight.bridge.channel import PortChannel
 from fastflight.bridge.connection import Connection
 from fastflight.bridge.dialect import Dialect
-from fastflight.bridge.line import LineAccess, State
 from fastflight.errors import TransportError
 from fastflight.gap import Gap
 from fastflight.transport.chunk_buffer import TapReader
@@ -63,14 +63,14 @@ class WriterClient(_Client):
         super().__init__(connection, dialect.name)
         self._dialect = dialect
         self._behind = False
-        self._channel: LineAccess | None = None
+        self._channel: PortChannel | None = None
         self._suspend_timer: asyncio.TimerHandle | None = None
         # When the client last sent something, by the loop's clock.
         self.active_at = -math.inf
         # Set when the client has released the line.
         self.released = asyncio.Event()
 
-    async def run(self, channel: LineAccess) -> str:
+    async def run(self, channel: PortChannel) -> str:
         """Pass bytes in both directions."""
         self._channel = channel
         self._connection.full = self._on_full
@@ -85,11 +85,10 @@ class WriterClient(_Client):
     def data_received(self, data: bytes) -> None:
         self._connection.send(self._dialect.encode(data))
 
-    def state_changed(self, state: State) -> None:
-        if state.phase == "lost":
-            self.end(state.reason)
+    def line_lost(self, reason: str) -> None:
+        self.end(reason)
 
-    async def _forward(self, channel: LineAccess) -> None:
+    async def _forward(self, channel: PortChannel) -> None:
         while data := await self._connection.receive():
             self.active_at = asyncio.get_running_loop().time()
             # Answers to a client that does not read them must not pile up.
@@ -106,7 +105,7 @@ class WriterClient(_Client):
         if self._channel is not None:
             self._update_flow(self._channel)
 
-    def _update_flow(self, channel: LineAccess) -> None:
+    def _update_flow(self, channel: PortChannel) -> None:
         if self._behind or self._dialect.suspended:
             channel.pause()
         else:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import replace
+from dataclasses import astuple, replace
 
-from fastflight.bridge.line import LineAccess
+from fastflight.bridge.channel import PortChannel
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.protocol.rfc2217 import (
     Control,
@@ -42,11 +42,19 @@ BREAK_SECONDS = 0.25
 # The modem lines to report for a line that has none: the device is connected and ready.
 READY = ModemLines(cts=True, dsr=True, cd=True)
 
+# What each setting is called in `LineSettings`.
+FIELDS: dict[type[Setting], str] = {
+    SetBaud: "baud",
+    SetDataBits: "data_bits",
+    SetParity: "parity",
+    SetStopBits: "stop_bits",
+}
+
 
 class LineControl:
     """The serial control of `channel`, for one client."""
 
-    def __init__(self, channel: LineAccess) -> None:
+    def __init__(self, channel: PortChannel) -> None:
         self._channel = channel
         # The settings to report where the line has none.
         self._settings = LineSettings()
@@ -100,17 +108,10 @@ class LineControl:
         return READY
 
     async def _configure(self, request: Setting) -> None:
-        match request:
-            case SetBaud(int(baud)):
-                settings = replace(self._now, baud=baud)
-            case SetDataBits(int(bits)):
-                settings = replace(self._now, data_bits=bits)
-            case SetParity(str(parity)):
-                settings = replace(self._now, parity=parity)
-            case SetStopBits(float(stop_bits)):
-                settings = replace(self._now, stop_bits=stop_bits)
-            case _:
-                return  # a question
+        (value,) = astuple(request)
+        if value is None:
+            return  # a question
+        settings = replace(self._now, **{FIELDS[type(request)]: value})
         control = self._channel.control
         if control is None:
             self._settings = settings
@@ -131,14 +132,8 @@ class LineControl:
 
     def _in_force(self, request: Setting | Control | Purge) -> Setting | Control | Purge:
         match request:
-            case SetBaud():
-                return SetBaud(self._now.baud)
-            case SetDataBits():
-                return SetDataBits(self._now.data_bits)
-            case SetParity():
-                return SetParity(self._now.parity)
-            case SetStopBits():
-                return SetStopBits(self._now.stop_bits)
+            case SetBaud() | SetDataBits() | SetParity() | SetStopBits():
+                return type(request)(getattr(self._now, FIELDS[type(request)]))
             case SetDtr():
                 return SetDtr(self._channel.driven.dtr)
             case SetRts():

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
+from fastflight.bridge.channel import PortChannel
 from fastflight.bridge.control import LineControl
-from fastflight.bridge.line import LineAccess
 from fastflight.protocol.rfc2217 import LineState, NotifyLine, NotifyModem, Resume, Signature, Suspend
 from fastflight.protocol.rfc2217_server import Event, Rfc2217Server
 from fastflight.protocol.telnet import Command, Negotiated, TelnetCode, TelnetData
@@ -45,13 +45,13 @@ class Dialect(Protocol):
     def encode(self, data: bytes) -> bytes:
         """Return bytes of the line in the form to send to the client."""
 
-    async def carry(self, data: bytes, channel: LineAccess, send: Send) -> None:
+    async def carry(self, data: bytes, channel: PortChannel, send: Send) -> None:
         """Pass what the client sent to the line, and call `send` with answers for the client.
 
         Raises `TransportError` if the line fails.
         """
 
-    async def watch(self, channel: LineAccess, send: Send) -> None:
+    async def watch(self, channel: PortChannel, send: Send) -> None:
         """Report changes of the line to the client with `send`, until cancelled."""
 
 
@@ -67,10 +67,10 @@ class Raw:
     def encode(self, data: bytes) -> bytes:
         return data
 
-    async def carry(self, data: bytes, channel: LineAccess, send: Send) -> None:
+    async def carry(self, data: bytes, channel: PortChannel, send: Send) -> None:
         await channel.write(data)
 
-    async def watch(self, channel: LineAccess, send: Send) -> None:
+    async def watch(self, channel: PortChannel, send: Send) -> None:
         await asyncio.Event().wait()
 
 
@@ -93,7 +93,7 @@ class Rfc2217:
     def encode(self, data: bytes) -> bytes:
         return self._server.encode(data)
 
-    async def carry(self, data: bytes, channel: LineAccess, send: Send) -> None:
+    async def carry(self, data: bytes, channel: PortChannel, send: Send) -> None:
         control = self._line_control(channel)
         for start in range(0, len(data), FEED_BYTES):
             if start:
@@ -106,7 +106,7 @@ class Rfc2217:
                     send(self._server.take())
             send(self._server.take())
 
-    async def watch(self, channel: LineAccess, send: Send) -> None:
+    async def watch(self, channel: PortChannel, send: Send) -> None:
         control = self._line_control(channel)
         while channel.control is not None and control.has_modem:
             await self._tell_modem(control, force=False)
@@ -114,7 +114,7 @@ class Rfc2217:
             await asyncio.sleep(MODEM_SECONDS)
         await asyncio.Event().wait()
 
-    def _line_control(self, channel: LineAccess) -> LineControl:
+    def _line_control(self, channel: PortChannel) -> LineControl:
         if self._control is None:
             self._control = LineControl(channel)
         return self._control

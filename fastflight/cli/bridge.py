@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import signal
-import sys
 import textwrap
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated
 
 import typer
@@ -16,15 +12,15 @@ import typer
 from fastflight.app.addresses import check_host
 from fastflight.app.config import DRAIN_SECONDS
 from fastflight.app.device_address import device_address
-from fastflight.app.process import END_SECONDS, end_within, leave
-from fastflight.bridge import Bridge, LineFront, Ports, Upstream
+from fastflight.app.process import END_SECONDS, end_within, leave, stop_signal
+from fastflight.bridge import Bridge, DeviceFront, Ports
 from fastflight.cli import screen
 from fastflight.cli.exit_codes import report_errors
 from fastflight.cli.log import JsonLog, log_to_stderr, warn_of_unconfined_boards
 from fastflight.cli.serving_options import Drain
-from fastflight.concurrency.shard import MAX_OFFLOAD_THREADS
+from fastflight.concurrency import Shard
+from fastflight.device import Device
 from fastflight.errors import RequestError
-from fastflight.transport import Address
 
 DEFAULT_PORTS = Ports(rfc2217=2217, socket=2218)
 # The device's URL is its name here. The command in an `exec:` URL may have any length.
@@ -73,49 +69,22 @@ def bridge(
     ports = Ports(rfc2217, socket, viewers)
     if rfc2217 is None and socket is None:
         ports = Ports(DEFAULT_PORTS.rfc2217, DEFAULT_PORTS.socket, viewers)
-    # Ports wait for data by watching file descriptors. The default loop of Windows cannot do that.
-    loops = asyncio.SelectorEventLoop if sys.platform == "win32" else asyncio.new_event_loop
-    with report_errors(), contextlib.ExitStack() as ending, asyncio.Runner(loop_factory=loops) as runner:
-        # Opening a port or looking up a host name may hang, so shutdown does not wait for these threads.
-        offload = ThreadPoolExecutor(MAX_OFFLOAD_THREADS, "bridge-offload")
-        runner.get_loop().set_default_executor(offload)
-        try:
-            runner.run(_serve(address, ports, host, takeover, drain, ending))
-        finally:
-            offload.shutdown(wait=False, cancel_futures=True)
-            address.dispose()
-        leave()
-
-
-async def _serve(
-    address: Address, ports: Ports, host: str, takeover: bool, drain: float, ending: contextlib.ExitStack
-) -> None:
-    stop = _stop_event()
     name = textwrap.shorten(address.url, NAME_CHARACTERS, placeholder=" ...")
-    async with Bridge(LineFront(Upstream(address, name=name)), ports, host=host, takeover=takeover) as running:
+    with report_errors(), stop_signal() as wait, contextlib.ExitStack() as ending, contextlib.ExitStack() as parts:
+        shard = Shard("bridge")
+        device = Device(name, address, shard=shard)
+        parts.callback(device.close)
+        parts.enter_context(shard)
+        running = Bridge(DeviceFront(device), ports, host=host, takeover=takeover)
+        shard.submit(running.start()).result()
+        parts.callback(lambda: shard.submit(running.aclose()).result())
         for line in _connection_examples(name, running.ports, host):
             screen.line(line)
-        await stop.wait()
+        wait()
         ending.enter_context(end_within(drain + END_SECONDS))
         screen.complain(f"stopping: connected tools have {drain:g} s to finish; press Ctrl-C again to stop at once")
-        await running.drain(drain)
-
-
-def _stop_event() -> asyncio.Event:
-    """Return an event that the first SIGINT or SIGTERM sets. The second one ends the process at once."""
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def on_signal() -> None:
-        stop.set()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
-            signal.signal(number, signal.SIG_DFL)
-
-    if sys.platform != "win32":
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, on_signal)
-    return stop
+        shard.submit(running.drain(drain)).result()
+    leave()
 
 
 def format_addresses(ports: Ports, host: str) -> str:

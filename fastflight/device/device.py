@@ -238,6 +238,7 @@ class Device:
         """
         shard = self.shard
         reader = self.tap.reader(seq=seq, since_ns=since_ns)
+        self._line.follows = True
         with self._listeners_lock:
             if self._listeners == 0:
                 self._line.trouble = ""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import threading
 
-from fastflight.concurrency import Shard
+from fastflight.concurrency import Shard, off_loop
 from fastflight.concurrency.loops import runs_here
 from fastflight.concurrency.portal import Portal
 from fastflight.device.unread_input import UnreadInput
@@ -21,6 +21,7 @@ from fastflight.errors import TransportClosed, TransportError
 from fastflight.lazy import Logger
 from fastflight.transport import Address, Port, arun
 from fastflight.transport.opening import own_shard
+from fastflight.transport.port import MovableAddress
 from fastflight.transport.tap import Tap
 from fastflight.transport.tapped import BACKLOG_SECONDS, Guard, TappedPort, receive_backlog, tapped, unguarded
 from fastflight.transport.url import scheme_of
@@ -60,6 +61,9 @@ class DeviceLine:
         self._agent = agent
         self.address = address
         self.tap = Tap()
+        # Whether to find the device by its identity from the first opening on: a port that is unplugged may come back
+        # under another name, and another board under its own.
+        self.follows = False
         # What the board has not read. A new port does not change that.
         self.unread = UnreadInput()
         self.port: TappedPort | None = None
@@ -96,6 +100,8 @@ class DeviceLine:
         if not self._adopt(port):
             await aclose(port)
             raise self.ended_error()
+        if self.follows and isinstance(self.address, MovableAddress):
+            self.address = await off_loop(self.address.identified)
         if self._may_have_backlog:
             with port.reading_backlog():
                 await arun(receive_backlog(), port, timeout=BACKLOG_SECONDS)

@@ -130,6 +130,14 @@ class Address(Protocol):
 
 
 @runtime_checkable
+class MovableAddress(Address, Protocol):
+    """An address whose device may come back under another name."""
+
+    def identified(self) -> Address:
+        """Return the same address by what identifies the device under any name. Call it while the device is there."""
+
+
+@runtime_checkable
 class LockedAddress(Address, Protocol):
     """An address whose device asks for a password. At most one of the first two says where it is."""
 

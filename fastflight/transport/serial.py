@@ -97,22 +97,13 @@ class SerialAddress(LoopAddress):
                     raise TransportError("cannot set DTR of the serial port", where=self.url) from error
         return port
 
-    def identity(self) -> Identity | None:
-        """Return what identifies this port when it is plugged in again, perhaps under another name.
+    def identified(self) -> SerialAddress:
+        """Return the address by what identifies its port when it is plugged in again, perhaps under another name.
 
-        Call it while the port is there. None if it has no identity, such as a port without USB: its name stays the
-        same.
+        Call it while the port is there. A port without an identity, such as one without USB, keeps its name.
         """
-        name = self.wanted.find(self.ports()) if self.wanted is not None else self.name
-        return identify(name, self.ports()) if name else None
-
-    def find(self, identity: Identity) -> str | None:
-        """Return the current system name of the port with `identity`; None while it is not there."""
-        return identity.find(self.ports())
-
-    def at(self, name: str) -> SerialAddress:
-        """Return the same address with the system name `name`."""
-        return replace(self, name=name, wanted=None)
+        wanted = self.wanted or identify(self.name, self.ports())
+        return self if wanted == self.wanted else replace(self, wanted=wanted)
 
     def missing(self) -> str:
         """Return a message that the port is not there, with the ports that are; empty text if it is there."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
-from fastflight.bridge import Bridge, LineFront, Ports, State
-from fastflight.bridge.line import Driven, Listener
+from fastflight.bridge import Bridge, Ports
+from fastflight.bridge.channel import Driven, Listener
+from fastflight.bridge.front import restore_settings
+from fastflight.concurrency import Exclusive
 from fastflight.errors import TransportClosed
 from fastflight.transport import LineSettings, ModemLines, SerialControl
+from fastflight.transport.chunk_buffer import TapReader
 from fastflight.transport.tap import Tap
 
 # What the device takes before what it has said was fetched.
@@ -20,31 +23,47 @@ ALL_PORTS = Ports(rfc2217=0, socket=0, viewers=0)
 
 
 class MemoryLine:
+    """The front of a device, and the channel of its holder."""
+
     name = "board"
 
     def __init__(
         self, answer: Callable[[bytes], bytes] = lambda data: data, control: SerialControl | None = None
     ) -> None:
         self.tap = Tap()
-        self.state = State("connecting")
         self.control = control
         self.driven = Driven()
         self.written = bytearray()
-        self.retried = 0
+        self.trouble = ""
+        self.paused = False
         self._answer = answer
+        self._exclusive = Exclusive(self.name)
         self._listener: Listener | None = None
+        self._changed: Callable[[str], None] = lambda trouble: None
         self._said: deque[bytes] = deque()
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._taken = asyncio.Event()
-        self.paused = False
         self._written = asyncio.Event()
 
-    def attach(self, listener: Listener | None) -> None:
-        self._listener = listener
+    @asynccontextmanager
+    async def hold(self, holder: str, listener: Listener) -> AsyncIterator[MemoryLine]:
+        async with self._exclusive.aheld(holder, 0):
+            if self.trouble:
+                raise TransportClosed(self.trouble, where=self.name)
+            self._listener = listener
+            try:
+                async with restore_settings(self):  # type: ignore[arg-type]
+                    yield self
+            finally:
+                self._listener = None
+                self.resume()
 
-    async def run(self) -> None:
-        self.tell(State("open"))
+    def watch(self) -> AbstractContextManager[TapReader]:
+        return nullcontext(self.tap.reader())
+
+    async def run(self, changed: Callable[[str], None]) -> None:
+        self._changed = changed
         while True:
             await self._flowing.wait()
             if self._said:
@@ -64,7 +83,7 @@ class MemoryLine:
             self._flowing.set()
 
     async def write(self, data: bytes) -> None:
-        if self.state.phase != "open":
+        if self.trouble:
             raise TransportClosed("lost")
         self.tap.feed("tx", data)
         self.written += data
@@ -89,15 +108,12 @@ class MemoryLine:
         if self._said:
             self._flowing.set()
 
-    def retry(self) -> None:
-        self.retried += 1
-        if self.state.phase == "lost":
-            self.tell(self.state)
-
-    def tell(self, state: State) -> None:
-        self.state = state
-        if self._listener is not None:
-            self._listener.state_changed(state)
+    def lose(self, trouble: str) -> None:
+        """Lose the device, or with an empty `trouble` let it come back."""
+        self.trouble = trouble
+        if trouble and self._listener is not None:
+            self._listener.line_lost(trouble)
+        self._changed(trouble)
 
 
 class MemoryControl:
@@ -124,16 +140,11 @@ class MemoryControl:
     async def amodem(self, timeout: float) -> ModemLines:
         return self.lines
 
-    def _only_async(self, *_: object, **__: object) -> Any:
-        raise AssertionError("a bridge never blocks its loop")
-
-    configure = assign = purge = modem = _only_async
-
 
 @asynccontextmanager
 async def bridged(line: MemoryLine, ports: Ports = ALL_PORTS, **options: Any) -> AsyncIterator[Bridge]:
     """A bridge in front of the line; no task of it is left afterwards."""
     before = asyncio.all_tasks()
-    async with Bridge(LineFront(line), ports, **options) as bridge:
+    async with Bridge(line, ports, **options) as bridge:
         yield bridge
     assert asyncio.all_tasks() == before

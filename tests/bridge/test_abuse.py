@@ -11,10 +11,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from fastflight.bridge import Bridge, LineFront, Ports, Upstream
+from fastflight.bridge import Bridge, DeviceFront, Ports
 from fastflight.bridge import connection as connections
 from fastflight.bridge import control as controls
+from fastflight.concurrency import Shard
 from fastflight.concurrency.loops import KINDS as LOOPS
+from fastflight.concurrency.loops import asyncio_loop
+from fastflight.device import Device
 from fastflight.transport import parse_url
 from tests.bridge.bridge_client import KINDS, BridgeClient, connect, refused, run, seen, writing
 from tests.bridge.memory_line import MemoryControl, MemoryLine, bridged
@@ -213,25 +216,26 @@ def test_closing_gives_the_device_to_nobody_any_more_and_everybody_a_word(takeov
 
 
 def test_idle_sessions_wake_nobody_up() -> None:
-    async def main() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as device:
-            url = f"socket://127.0.0.1:{device.getsockname()[1]}"
-            bridge = Bridge(LineFront(Upstream(parse_url(url))), Ports(rfc2217=0, socket=0, viewers=0))
-            device.setblocking(False)
-            loop = asyncio.get_running_loop()
-            async with bridge:
-                board, _ = await loop.sock_accept(device)
-                clients = [await connect(bridge, kind) for kind in ("viewers", "rfc2217")]
-                clients[1].writer.write(b"\xff\xfb\x2c")  # it speaks RFC 2217
-                await clients[1].reader.readuntil(b"\xff\xfa\x2c")  # and was told the modem lines
-                soon = loop.time() + 600
-                timers = loop._scheduled  # type: ignore[attr-defined]
-                assert [timer for timer in timers if timer.when() < soon and not timer.cancelled()] == []
-                for client in clients:
-                    client.writer.transport.abort()
-            board.close()
+    async def main(front: DeviceFront, device: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        async with Bridge(front, Ports(rfc2217=0, socket=0, viewers=0)) as bridge:
+            board, _ = await loop.sock_accept(device)
+            clients = [await connect(bridge, kind) for kind in ("viewers", "rfc2217")]
+            clients[1].writer.write(b"\xff\xfb\x2c")  # it speaks RFC 2217
+            await clients[1].reader.readuntil(b"\xff\xfa\x2c")  # and was told the modem lines
+            soon = loop.time() + 600
+            timers = loop._scheduled  # type: ignore[attr-defined]
+            assert [timer for timer in timers if timer.when() < soon and not timer.cancelled()] == []
+            for client in clients:
+                client.writer.transport.abort()
+        board.close()
 
-    asyncio.run(main())
+    shard = Shard("bridge", asyncio_loop)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        url = f"socket://127.0.0.1:{listener.getsockname()[1]}"
+        with contextlib.closing(Device("board", parse_url(url), shard=shard)) as device, shard:
+            shard.submit(main(DeviceFront(device), listener)).result(60)
 
 
 async def _flood(client: BridgeClient) -> None:

@@ -8,9 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from fastflight.bridge.channel import Driven
 from fastflight.bridge.control import READY, LineControl
-from fastflight.bridge.front import LineFront
-from fastflight.bridge.line import Driven, State
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.protocol.rfc2217 import (
     Control,
@@ -187,17 +186,8 @@ def test_settings_are_put_back_where_a_break_cannot_be_ended() -> None:
 def held(line: MemoryLine, use: Callable[[MemoryLine], Awaitable[None]]) -> None:
     """Use the line for as long as a client holds it."""
 
-    class Nobody:
-        def data_received(self, data: bytes) -> None: ...
-
-        def state_changed(self, state: State) -> None: ...
-
     async def run() -> None:
-        front = LineFront(line)
-        running = asyncio.create_task(front.run(lambda state: None))
-        async with front.hold("a tool", Nobody()):
+        async with line.hold("a tool", None):
             await use(line)
-        running.cancel()
-        await asyncio.wait({running})
 
     asyncio.run(run())

@@ -58,7 +58,6 @@ def talk(line: MemoryLine, test: Callable[[Rfc2217, DialectPeer], Awaitable[None
 
     async def run() -> None:
         dialect, peer = Rfc2217(), DialectPeer()
-        line.state = replace(line.state, phase="open")
         peer.hear(dialect.greeting())
         await dialect.carry(peer.telnet.take(), line, peer.hear)
         peer.told.clear()
@@ -70,7 +69,6 @@ def talk(line: MemoryLine, test: Callable[[Rfc2217, DialectPeer], Awaitable[None
 def test_raw_bytes_stay_as_they_are() -> None:
     async def run(dialect: Dialect) -> None:
         line = MemoryLine()
-        line.state = replace(line.state, phase="open")
         await dialect.carry(EVERY_BYTE, line, lambda data: None)
         assert line.written == EVERY_BYTE
 

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 import pytest
 from esptool.targets import ESP32ROM
 
-from fastflight.bridge import Bridge, LineFront, Ports
+from fastflight.bridge import Bridge, Ports
 from fastflight.transport import LineSettings
 from tests.bridge.rom_loader import REGISTER, SYNC, RomLoader
 
@@ -24,7 +24,7 @@ def chip() -> Iterator[tuple[RomLoader, str]]:
 
     async def serve() -> None:
         rom = RomLoader()
-        async with Bridge(LineFront(rom.line), Ports(rfc2217=0)) as bridge:
+        async with Bridge(rom.line, Ports(rfc2217=0)) as bridge:
             # As the documentation says: pyserial would wait for answers about lines that a reset leaves no time for.
             started.put((rom, f"rfc2217://127.0.0.1:{bridge.ports.rfc2217}?ign_set_control"))
             await stop.wait()

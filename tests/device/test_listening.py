@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import os
 import re
 import socket
 import subprocess
 import threading
+import tty
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +24,11 @@ from fastflight.device import Device, Inventory
 from fastflight.errors import BusyError, Stopped, TransportClosed, TransportError
 from fastflight.gap import Gap
 from fastflight.transport.chunk_buffer import Chunk, TapReader
+from fastflight.transport.serial import SerialAddress
 from fastflight.transport.socket import SocketAddress
 from fastflight_benchmark.printing import printing
 from fastflight_benchmark.printing_boards import Options
-from tests.support.waiting import aread_until
+from tests.support.waiting import aread_until, until
 
 SOON = 20.0
 
@@ -172,6 +176,61 @@ def test_a_line_that_is_lost_is_opened_again_for_those_that_listen(monkeypatch: 
                     stream.sendall(words)
                     said(reader, words)
                     assert demo.trouble == ""
+
+
+@dataclass
+class PluggedPort:
+    device: str
+    serial_number: str
+    location: str | None = None
+
+
+class Cable:
+    """A board on a pseudo-terminal that can be pulled and plugged in again, under the name that the system gives."""
+
+    def __init__(self) -> None:
+        self.ports: list[PluggedPort] = []
+        self._descriptors: list[int] = []
+
+    def plug_in(self, serial_number: str) -> str:
+        self.board, port = self._descriptors = [*os.openpty()]
+        tty.setraw(port)
+        self.ports.append(PluggedPort(os.ttyname(port), serial_number))
+        return self.ports[-1].device
+
+    def pull(self) -> None:
+        self.ports.clear()
+        for descriptor in self._descriptors:
+            os.close(descriptor)
+
+
+def test_a_board_that_is_pulled_comes_back_under_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastflight.device.listening.FIRST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("fastflight.device.listening.LAST_RETRY_SECONDS", 0.01)
+    cable = Cable()
+    name = cable.plug_in("E66141")
+    address = SerialAddress(f"serial://{name}", name, ports=lambda: list(cable.ports))
+    with ExitStack() as opened, Inventory({"demo": name}, shards=(shards := Shards(1)), parse=lambda _: address) as it:
+        opened.enter_context(shards)
+        demo = it.device("demo")
+        reader = opened.enter_context(demo.listen())
+        until(lambda: demo.is_open and demo.address != address)
+        os.write(cable.board, b"first")
+        said(reader, b"first")
+        cable.pull()
+        until(lambda: "serial_number=E66141" in demo.trouble)
+        taken = os.openpty()  # the name that has become free
+        for descriptor in taken:
+            opened.callback(os.close, descriptor)
+        cable.plug_in("another board")
+        outages = demo.outages
+        until(lambda: demo.outages > outages + 1)
+        cable.pull()
+        assert cable.plug_in("E66141") != name
+        until(lambda: demo.is_open)
+        os.write(cable.board, b"back")
+        said(reader, b"back")
+        cable.pull()
 
 
 def test_a_line_that_found_no_descriptor_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

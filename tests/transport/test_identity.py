@@ -91,15 +91,13 @@ def test_the_system_is_asked_for_its_ports() -> None:
 def test_an_address_comes_back_under_another_name() -> None:
     address = SerialAddress("/dev/ttyACM0", "/dev/ttyACM0", ports=lambda: plugged)
     plugged: list[FoundPort] = [PICO, PROBE]
-    identity = address.identity()
-    assert identity is not None
+    again = address.identified()
+    assert (again.wanted, again.url, again.baud) == (Identity("E66141", "1-1.2:1.0"), "/dev/ttyACM0", 115200)
     plugged.remove(PICO)
-    assert address.find(identity) is None
+    assert again.missing().startswith("no single port here has serial_number=E66141")
     plugged.append(Port("/dev/ttyACM5", "E66141", "1-1.2:1.0"))
-    name = address.find(identity)
-    assert name == "/dev/ttyACM5"
-    again = address.at(name)
-    assert (again.name, again.url, again.baud) == ("/dev/ttyACM5", "/dev/ttyACM0", 115200)
+    assert again._present_name() == "/dev/ttyACM5"
+    assert again.identified() is again
 
 
 def test_an_address_by_identity_opens_what_has_it_now() -> None:
@@ -111,7 +109,6 @@ def test_an_address_by_identity_opens_what_has_it_now() -> None:
         wanted=Identity("E66141"),
         ports=lambda: [Port(os.ttyname(theirs), "E66141", "1-1")],
     )
-    assert address.identity() == Identity("E66141", "1-1")
     port = address.open(20.0)
     os.write(ours, b"here")
     assert port.read(20.0) == b"here"
@@ -124,7 +121,6 @@ def test_an_identity_that_is_not_here_is_answered_with_the_ports_that_are() -> N
     parsed = parse_url("serial:?serial_number=E66142")
     assert isinstance(parsed, SerialAddress)
     address = SerialAddress(parsed.url, parsed.name, wanted=parsed.wanted, ports=lambda: [PICO])
-    assert address.identity() is None
     with pytest.raises(TransportError) as caught:
         address.open(20.0)
     assert caught.value.what == "no single port here has serial_number=E66142"
