@@ -21,7 +21,7 @@ SECTIONS: Sequence[tuple[str, str, Sequence[str]]] = (
     ("Requests", SIZES, ("service", "server", "access", "sql", "errors.py")),
     ("Tables", SIZES, ("tables",)),
     ("Answers of a board", SIZES, ("device", "protocol", "transport")),
-    ("HTTP", TIMES, ("gateway/http", "gateway/content", "gateway/errors.py", "gateway/auth.py", "gateway/origins.py")),
+    ("HTTP", TIMES, ("gateway/http", "gateway/content", "gateway/errors.py", "gateway/origins.py")),
     ("WebSockets and the page", TIMES, ("gateway/ws", "gateway/page")),
     ("Relay", TIMES, ("gateway/relay",)),
     ("Bridge", TIMES, ("bridge",)),

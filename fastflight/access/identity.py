@@ -44,6 +44,11 @@ class Identity:
     scopes: tuple[Scope, ...]
     credential: str = field(default="", repr=False)
 
+    @property
+    def own_name(self) -> str | None:
+        """The name, if it is the caller's own; None without authentication, where all callers are one."""
+        return None if self is ANYBODY else self.name
+
     def may(self, verb: Verb, device: str) -> bool:
         """Whether `verb` is granted on `device`."""
         return any(verb in scope.verbs and fnmatchcase(device, scope.devices) for scope in self.scopes)

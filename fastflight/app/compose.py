@@ -68,7 +68,7 @@ def open_server(config: Config) -> RunningServer:
         # Before anything is opened. Only here, because FastAPI takes longer to load than most commands run.
         with needs("http", "--http"):
             from fastflight.app.gateway import open_gateway
-            from fastflight.gateway import LocalBackend
+            from fastflight.gateway import Backend
     if config.cluster is not None:
         with needs("cluster", "--cluster"):
             from fastflight.app.cluster import ClusterMember
@@ -155,7 +155,7 @@ def open_server(config: Config) -> RunningServer:
         metrics.register(FunctionCollector(lambda: bridge_metrics(served.bridges)))
         http = None
         if config.http is not None:
-            backend = LocalBackend(
+            backend = Backend(
                 catalog,
                 actions,
                 registry,

@@ -2,7 +2,6 @@
 
 from fastflight.gateway.backend import Backend, StreamedAnswer
 from fastflight.gateway.http.listening import DEFAULT_HOST, Gateway, listen
-from fastflight.gateway.local import LocalBackend
 from fastflight.gateway.origins import OriginPolicy
 from fastflight.gateway.page.listeners import OpenListener, tap_listeners
 from fastflight.gateway.relay.relay import Relay
@@ -16,7 +15,6 @@ __all__ = [
     "OriginPolicy",
     "Gateway",
     "OpenListener",
-    "LocalBackend",
     "Relay",
     "StreamedAnswer",
     "application",

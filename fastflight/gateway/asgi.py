@@ -19,7 +19,7 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
-# The key of the `Caller` in a scope, and of the name in the verified client certificate in the scope's `state`.
+# The key of the `Identity` in a scope, and of the name in the verified client certificate in the scope's `state`.
 CALLER, CERTIFICATE = "fastflight.caller", "certificate"
 # The key of the `AnswerSender` in a scope.
 SENDER = "fastflight.sender"

@@ -14,8 +14,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from fastflight.access.identity import Identity
 from fastflight.concurrency import off_loop
-from fastflight.gateway.auth import Caller
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.http.connections import Connections
 from fastflight.gateway.page.viewers import Viewers
@@ -38,7 +38,7 @@ class ServerMetrics(Collector):
         self._stats: Mapping[str, Any] = {}
         registry.register(self)
 
-    async def make(self, caller: Caller) -> AnswerContent:
+    async def make(self, caller: Identity) -> AnswerContent:
         """Return the text of `/metrics`. Raise `Forbidden` unless `caller` may run the action `stats`."""
         (self._stats,) = await self._backend.act("stats", b"", caller)
         return AnswerContent(await off_loop(generate_latest, self._registry), MEDIA_TYPE)

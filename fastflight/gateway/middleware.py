@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Collection, Mapping
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping
 
+from fastflight.access.identity import ANYBODY, NOBODY, Identity, unproven
 from fastflight.errors import Unauthenticated
 from fastflight.gateway.asgi import (
     CALLER,
@@ -19,26 +19,19 @@ from fastflight.gateway.asgi import (
     EMPTY,
     AnswerSender,
     Application,
+    Header,
     Receive,
     Scope,
     Send,
 )
-from fastflight.gateway.auth import ANYONE, Caller, RequestAuthenticator
 from fastflight.gateway.errors import HttpRefusal, read_only, send_error
 from fastflight.gateway.http.connections import Connections
 from fastflight.gateway.origins import PREFLIGHT_HEADERS, OriginPolicy, is_preflight
 from fastflight.gateway.shared_answers import Make, SharedAnswer
+from fastflight.gateway.ws.sockets import Sockets
 
 # Methods whose content is used.
 WITH_CONTENT = frozenset(("POST", "PUT", "PATCH", "DELETE"))
-
-
-class SocketApplication(Protocol):
-    """The application for WebSockets. It gets upgrades whose Host and Origin have been checked."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
-
-    async def end(self, timeout: float) -> None: ...
 
 
 class GatewayMiddleware:
@@ -49,17 +42,18 @@ class GatewayMiddleware:
         policy: OriginPolicy,
         shared: Mapping[str, Make],
         behind: Application,
-        sockets: SocketApplication | None = None,
-        authenticator: RequestAuthenticator | None = None,
+        sockets: Sockets | None = None,
+        identify: Callable[[str, str], Identity] | None = None,
         public: Collection[str] = (),
     ) -> None:
         """`sockets` serves WebSockets; None: there are none.
 
-        `authenticator` authenticates requests; None: everybody is accepted. The `public` paths need no authentication.
+        `identify` returns the caller for an `Authorization` value and a certificate's name, or raises
+        `Unauthenticated`; None: everybody is accepted. The `public` paths need no authentication.
         """
         self._policy = policy
         self._sockets = sockets
-        self._authenticator = authenticator
+        self._identify = identify
         self._public = frozenset(public)
         self._shared = {path: SharedAnswer(make) for path, make in shared.items()}
         self._behind = behind
@@ -86,7 +80,7 @@ class GatewayMiddleware:
             await send(EMPTY)
             return
         try:
-            scope[CALLER] = caller = await self._caller(scope)
+            scope[CALLER] = caller = self._caller(scope)
             _check_coding(scope)
             shared = self._shared.get(scope["path"])
             if shared is not None:
@@ -99,13 +93,13 @@ class GatewayMiddleware:
             return
         await self._behind(scope, receive, send)
 
-    async def _caller(self, scope: Scope) -> Caller:
+    def _caller(self, scope: Scope) -> Identity:
         """Return the caller; raise `Unauthenticated` if there is none and the path is not public."""
-        if self._authenticator is None:
-            return ANYONE
+        if self._identify is None:
+            return ANYBODY
         if scope["path"] in self._public:
-            return self._authenticator.unauthenticated
-        return await self._authenticator.authenticate(scope["headers"], scope.get("state", {}).get(CERTIFICATE, ""))
+            return NOBODY
+        return self._identify(_authorization(scope["headers"]), scope.get("state", {}).get(CERTIFICATE, ""))
 
     async def _upgrade(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check and authenticate an upgrade to a WebSocket, then pass it on. A refused one is never accepted."""
@@ -114,7 +108,7 @@ class GatewayMiddleware:
             if self._sockets is None:
                 raise HttpRefusal(404, "no WebSocket there", where=scope["path"])
             with contextlib.suppress(Unauthenticated):  # then it needs a ticket
-                scope[CALLER] = await self._caller(scope)
+                scope[CALLER] = self._caller(scope)
         except Exception as error:
             await send_error(send, error, "websocket.http")
             return
@@ -124,6 +118,14 @@ class GatewayMiddleware:
         """Close the WebSockets: they have `timeout` seconds to end by themselves, then they are told and closed."""
         if self._sockets is not None:
             await self._sockets.end(timeout)
+
+
+def _authorization(headers: Iterable[Header]) -> str:
+    """Return the `Authorization` header; empty if there is none. Raise `Unauthenticated` for several."""
+    values = [value for name, value in headers if name == b"authorization"]
+    if len(values) > 1:
+        raise unproven()
+    return values[0].decode("latin-1") if values else ""
 
 
 def _check_framing(scope: Scope) -> None:

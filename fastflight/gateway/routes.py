@@ -14,10 +14,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 
+from fastflight.access.identity import Identity
 from fastflight.errors import RequestError, Stopped, UnknownName, nearest
 from fastflight.gateway import openapi
 from fastflight.gateway.asgi import CALLER
-from fastflight.gateway.auth import Caller, RequestAuthenticator
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.content.files import ROW_FORMATS, Files, keys_of
 from fastflight.gateway.content.formats import encoder_of
@@ -72,24 +72,24 @@ def application(
     """
     metrics = ServerMetrics(backend, registry)
 
-    async def health(caller: Caller) -> AnswerContent:
+    async def health(caller: Identity) -> AnswerContent:
         (state,) = await backend.act("health", b"", caller)
         return AnswerContent(json.dumps(state).encode())
 
-    async def ready(caller: Caller) -> AnswerContent:
+    async def ready(caller: Identity) -> AnswerContent:
         answer = await health(caller)
         status = json.loads(answer.body)["status"]
         if status != SERVING:
             raise Stopped(f"the server is {status}", hint="Ask another server, or try again later")
         return answer
 
-    async def devices(caller: Caller) -> AnswerContent:
+    async def devices(caller: Identity) -> AnswerContent:
         return AnswerContent(json.dumps({"devices": await backend.act("devices", b"", caller)}).encode())
 
-    async def recordings(caller: Caller) -> AnswerContent:
+    async def recordings(caller: Identity) -> AnswerContent:
         return AnswerContent(json.dumps({"recordings": await backend.act("recordings", b"", caller)}).encode())
 
-    async def cluster(caller: Caller) -> AnswerContent:
+    async def cluster(caller: Identity) -> AnswerContent:
         try:
             (status,) = await backend.act("cluster.status", b"", caller)
         except RequestError as error:  # only the server of a cluster has this action
@@ -121,7 +121,7 @@ def application(
         shared,
         page,
         sockets,
-        RequestAuthenticator(backend),
+        backend.identify if backend.guarded else None,
         {"/health", "/health/ready", *page.paths},
     )
     registry.register(EdgeMetrics(middleware.answers, middleware.connections, sockets, viewers))
@@ -247,9 +247,9 @@ def sql_keys(content: bytes) -> dict[str, Any]:
         raise RequestError("not UTF-8", where="content", hint="Send the query, or JSON with a query") from None
 
 
-def caller_of(request: Request) -> Caller:
+def caller_of(request: Request) -> Identity:
     """Return the caller that the middleware has put into the request's scope."""
-    caller: Caller = request.scope[CALLER]
+    caller: Identity = request.scope[CALLER]
     return caller
 
 

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
 
+from fastflight.access.identity import Identity
 from fastflight.gateway.asgi import EMPTY, Header, Scope, Send
-from fastflight.gateway.auth import Caller
 from fastflight.gateway.content.conditions import matches
 
 CACHE_CONTROL: Header = (b"cache-control", b"private, no-cache")
@@ -32,7 +32,7 @@ class AnswerContent:
 
 
 # Makes the content for a caller.
-Make = Callable[[Caller], Awaitable[AnswerContent]]
+Make = Callable[[Identity], Awaitable[AnswerContent]]
 
 
 class SharedAnswer:
@@ -40,9 +40,9 @@ class SharedAnswer:
 
     def __init__(self, make: Make) -> None:
         self._make = make
-        self._making: dict[Caller, asyncio.Task[AnswerContent]] = {}
+        self._making: dict[Identity, asyncio.Task[AnswerContent]] = {}
 
-    async def answer(self, caller: Caller, scope: Scope, send: Send) -> None:
+    async def answer(self, caller: Identity, scope: Scope, send: Send) -> None:
         """Send the answer, or 304 if the client has it. Raises what making it raises."""
         making = self._making.get(caller)
         if making is None:
@@ -52,7 +52,7 @@ class SharedAnswer:
         content = await asyncio.shield(making)
         await send_content(scope, send, content, CACHE_CONTROL)
 
-    def _finish(self, caller: Caller, making: asyncio.Task[AnswerContent]) -> None:
+    def _finish(self, caller: Identity, making: asyncio.Task[AnswerContent]) -> None:
         del self._making[caller]
         # The exception is fetched here, as asyncio logs one that nobody has fetched.
         if not making.cancelled():

@@ -14,7 +14,7 @@ from fastflight.access.actions import Actions
 from fastflight.app.gateway import open_gateway
 from fastflight.concurrency import Shards
 from fastflight.device import Inventory
-from fastflight.gateway import LocalBackend
+from fastflight.gateway import Backend
 from fastflight.runtime.admission import DEFAULT_LIMITS
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog
@@ -36,7 +36,7 @@ def test_as_many_calls_as_are_admitted_keep_nobody_from_the_servers_health() -> 
     with ExitStack() as parts:
         shards = parts.enter_context(Shards(1, "device"))
         actions = Actions([*state_actions(registry, shards), Action("wait", "Waits.", EmptyBody, wait)])
-        backend = LocalBackend(Catalog(), actions, registry, shards)
+        backend = Backend(Catalog(), actions, registry, shards)
         inventory = parts.enter_context(Inventory({}))
         gateway = parts.enter_context(open_gateway(config(http=("127.0.0.1", 0)), backend, inventory, {}))
         parts.callback(freed.set)

@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry
 from fastflight.access.actions import Actions
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
-from fastflight.gateway import LocalBackend, application, listen
+from fastflight.gateway import Backend, application, listen
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
@@ -97,7 +97,7 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Edges]:
         registry, actions = StreamRegistry(), device_actions(inventory)
         server = FlightServer(catalog, actions, shards=shards, location="grpc://127.0.0.1:0", registry=registry)
         parts.callback(server.close)
-        backend = LocalBackend(catalog, Actions([*state_actions(registry, shards), *actions]), registry, shards)
+        backend = Backend(catalog, Actions([*state_actions(registry, shards), *actions]), registry, shards)
         shard = parts.enter_context(Shard("gateway"))
         gateway = parts.enter_context(listen(application(backend, CollectorRegistry()), shard, 0))
         location = f"grpc://127.0.0.1:{server.port}"

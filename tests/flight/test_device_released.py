@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
-from fastflight.gateway.ws.terminal_input import INPUT_SCHEMA
+from fastflight.gateway.backend import RAW
 from fastflight.runtime import outgoing
 from fastflight.server import answers, exchanges, incoming, uploads
 from fastflight.simulator import samples
@@ -133,7 +133,7 @@ def test_a_read_that_fails_at_any_step_gives_the_device_back(impatient: BoardSer
 def test_a_write_that_fails_at_any_step_gives_the_device_back(
     impatient: BoardServer, mode: str, request_: dict[str, Any]
 ) -> None:
-    rows = pa.table({"data": pa.array([b"x = 1\r\n"], pa.binary())}, schema=INPUT_SCHEMA)
+    rows = pa.table({"data": pa.array([b"x = 1\r\n"], pa.binary())}, schema=RAW)
     table = rows if request_["type"] == "device.session" else pa.table({"a": [1, 2, 3]})
     for where, name in WRITE_STEPS:
         with pytest.MonkeyPatch.context() as patch:
@@ -144,7 +144,7 @@ def test_a_write_that_fails_at_any_step_gives_the_device_back(
 
 def test_an_exchange_that_fails_at_any_step_gives_the_device_back(impatient: BoardServer, mode: str) -> None:
     request = command(type="device.session", device="demo", mode=mode)
-    row = pa.record_batch([pa.array([b"\r\n"], pa.binary())], schema=INPUT_SCHEMA)
+    row = pa.record_batch([pa.array([b"\r\n"], pa.binary())], schema=RAW)
     for where, name in EXCHANGE_STEPS:
         with pytest.MonkeyPatch.context() as patch:
             came_by = disturbed(where, name, patch)
@@ -152,7 +152,7 @@ def test_an_exchange_that_fails_at_any_step_gives_the_device_back(impatient: Boa
             try:
                 writer, reader = impatient.client.do_exchange(request)
                 with writer:
-                    writer.begin(INPUT_SCHEMA)
+                    writer.begin(RAW)
                     writer.write_batch(row)
                     writer.done_writing()
                     reader.read_all()

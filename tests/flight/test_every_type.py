@@ -25,7 +25,7 @@ from prometheus_client import CollectorRegistry
 from fastflight.access.actions import Actions
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
-from fastflight.gateway import LocalBackend, application
+from fastflight.gateway import Backend, application
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
@@ -316,7 +316,7 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FlightAndHttpEdg
         board = BoardServer(f"grpc://127.0.0.1:{server.port}", inventory, folder)
         parts.callback(board.client.close)
         shard = parts.enter_context(Shard("gateway"))
-        backend = LocalBackend(catalog, Actions([*actions, *state_actions(registry, shards)]), registry, shards)
+        backend = Backend(catalog, Actions([*actions, *state_actions(registry, shards)]), registry, shards)
         app = application(backend, CollectorRegistry())
 
         def http(method: str, name: str, *body: bytes, query: str = "", headers: tuple[Any, ...] = ()) -> Answered:

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from fastflight.access.actions import Actions
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Device, Inventory
-from fastflight.gateway import LocalBackend, application
+from fastflight.gateway import Backend, application
 from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog
@@ -63,7 +63,7 @@ def in_front_of_a_board(folder: Path, **options: int | str) -> Iterator[BoardGat
         registry = StreamRegistry()
         actions = Actions([*state_actions(registry, shards), *device_actions(inventory)])
         shard = parts.enter_context(Shard("gateway"))
-        backend = LocalBackend(catalog, actions, registry, shards)
+        backend = Backend(catalog, actions, registry, shards)
         app = application(backend, CollectorRegistry())
         board = BoardGateway(app, inventory.device("demo"), shard, folder)
         board.ask("GET", "")  # opens the line, which stays open: no leak of the test that comes first

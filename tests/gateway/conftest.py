@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from fastflight.access.action import Action, EmptyBody
 from fastflight.access.actions import Actions
 from fastflight.concurrency import Shard, Shards
-from fastflight.gateway import Backend, Gateway, LocalBackend, application, listen
+from fastflight.gateway import Backend, Gateway, application, listen
 from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog
@@ -58,7 +58,7 @@ def running() -> Iterator[TrialGateway]:
     registry = StreamRegistry()
     with Shards(1, "device") as shards, Shard("gateway") as shard:
         devices = Action("devices", "None.", EmptyBody, lambda _: [])
-        backend = LocalBackend(catalog, Actions([*state_actions(registry, shards), devices]), registry, shards)
+        backend = Backend(catalog, Actions([*state_actions(registry, shards), devices]), registry, shards)
         yield TrialGateway(application(backend, CollectorRegistry()), backend, registry, trials, shards, shard)
         assert registry.wait_empty(SOON)
 

@@ -21,8 +21,8 @@ from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
 from fastflight.gateway import (
     AllowedTargets,
+    Backend,
     Gateway,
-    LocalBackend,
     Relay,
     application,
     listen,
@@ -121,7 +121,7 @@ def guarding(devices: dict[str, str] = DEVICES, relay: AllowedTargets | None = N
         authority, authenticator = Authority(lambda: devices, lambda: ()), Authenticator(changed)
         on_devices = [*device_actions(inventory), *recording_actions(None)]
         actions = Actions([*state_actions(registry, shards), *on_devices], authority)
-        backend = LocalBackend(catalog, actions, registry, shards, authority, authenticator)
+        backend = Backend(catalog, actions, registry, shards, authority, authenticator)
         shard = Shard("gateway").start()
         relaying = None if relay is None else Relay(relay)
         app = application(backend, CollectorRegistry(), open_listener=tap_listeners(inventory), relay=relaying)

@@ -72,9 +72,8 @@ def test_a_part_of_a_file(board: BoardGateway, range_: str, status: int, start: 
         assert given.headers[b"content-range"] == f"bytes {start}-{stop - 1}/18000".encode()
 
 
-@pytest.mark.parametrize("range_", ["bytes=18000-", "bytes=18000-18009", "bytes=-0"])
-def test_a_part_that_is_not_there(board: BoardGateway, range_: str) -> None:
-    refused = board.ask("GET", "log.bin", headers={"range": range_})
+def test_a_part_that_is_not_there(board: BoardGateway) -> None:
+    refused = board.ask("GET", "log.bin", headers={"range": "bytes=18000-"})
     assert (refused.status, refused.json["where"]) == (416, "Range")
     assert refused.headers[b"content-range"] == b"bytes */18000"
 

@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import pytest
 
+from fastflight.access.identity import Identity
 from fastflight.concurrency import Shards
 from fastflight.device import Inventory
 from fastflight.errors import TransportError
 from fastflight.gap import Gap
-from fastflight.gateway.auth import Caller
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.page import fleet as module
 from fastflight.gateway.page.fleet import DeviceOutput, Fleet
@@ -52,10 +52,10 @@ class Board:
         self.listeners = 0
         self.left = asyncio.Event()
 
-    def check(self, caller: Caller) -> None:
+    def check(self, caller: Identity) -> None:
         """Whoever looks may."""
 
-    async def act(self, name: str, body: bytes, caller: Caller) -> list[Mapping[str, Any]]:
+    async def act(self, name: str, body: bytes, caller: Identity) -> list[Mapping[str, Any]]:
         if self.failure is not None:
             raise self.failure
         if not self.there:

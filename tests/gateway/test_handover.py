@@ -13,7 +13,7 @@ import pytest
 
 from fastflight.concurrency import Shard
 from fastflight.errors import FastFlightError, Stopped
-from fastflight.gateway.handover import run_writer, writer_in_thread, writer_on_shard
+from fastflight.gateway.handover import write_in_thread, write_on_shard
 from fastflight.runtime.stream import Stream
 from fastflight.service.source import Incoming, Summary
 
@@ -40,7 +40,7 @@ def test_what_waits_when_an_upload_breaks_off_is_not_written() -> None:
         raise Stopped("the client has left")
 
     with pytest.raises(Stopped, match="the client has left"):
-        asyncio.run(run_writer(*writer_in_thread(write), rows(), STREAM))
+        asyncio.run(write_in_thread(write, rows(), STREAM))
     assert taken == [1]
 
 
@@ -53,7 +53,7 @@ def test_a_writer_that_takes_less_than_everything_has_failed() -> None:
         yield pa.record_batch({"n": [2]})
 
     with pytest.raises(FastFlightError, match="ended before the upload"):
-        asyncio.run(run_writer(*writer_in_thread(write), rows(), STREAM))
+        asyncio.run(write_in_thread(write, rows(), STREAM))
 
 
 def test_a_writer_on_a_loop_that_takes_less_than_everything_has_failed() -> None:
@@ -65,4 +65,4 @@ def test_a_writer_on_a_loop_that_takes_less_than_everything_has_failed() -> None
         yield pa.record_batch({"n": [2]})
 
     with Shard("writer") as shard, pytest.raises(FastFlightError, match="ended before the upload"):
-        asyncio.run(run_writer(*writer_on_shard(shard, write), rows(), STREAM))
+        asyncio.run(write_on_shard(shard, write, rows(), STREAM))

@@ -6,31 +6,19 @@ import asyncio
 
 import pytest
 
-from fastflight.access.identity import Identity
+from fastflight.access.identity import ANYBODY, Identity
 from fastflight.errors import BusyError
-from fastflight.gateway import auth
 from fastflight.gateway.asgi import Receive, Scope, Send
-from fastflight.gateway.auth import ANYONE, Caller, RequestAuthenticator
 from fastflight.gateway.errors import ErrorAnswers
 from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.gateway.origins import OriginPolicy
 from fastflight.gateway.shared_answers import AnswerContent, SharedAnswer
-from tests.support.waiting import auntil
 
 from .asgi_client import HERE, Answered, ask, scope
 
 
 async def behind(scope: Scope, receive: Receive, send: Send) -> None:
     raise BusyError("in use", holder="a bridge", where="demo", hint="Wait")
-
-
-class GuardedApplication:
-    """A server that judges by itself, and so has to be shown what its caller showed."""
-
-    guarded = True
-
-    async def identify(self, authorization: str, certificate: str) -> Caller:
-        return Caller(Identity(authorization, ()))
 
 
 class CountedAnswers:
@@ -41,7 +29,7 @@ class CountedAnswers:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def make(self, caller: Caller = ANYONE) -> AnswerContent:
+    async def make(self, caller: Identity = ANYBODY) -> AnswerContent:
         await self.gate.wait()
         self.made += 1
         return AnswerContent(b"%d" % self.made)
@@ -52,7 +40,7 @@ def test_each_answer_is_made_when_it_is_asked_for() -> None:
         small = SharedAnswer(CountedAnswers().make)
         first, second = Answered(), Answered()
         for answered in (first, second):
-            await small.answer(ANYONE, scope(), answered.take)
+            await small.answer(ANYBODY, scope(), answered.take)
         assert (first.body, second.body) == (b"1", b"2")
         assert first.headers[b"content-length"] == b"1"
         assert first.headers[b"etag"] != second.headers[b"etag"]
@@ -65,7 +53,7 @@ def test_those_who_come_together_share_one_making() -> None:
         counter = CountedAnswers()
         counter.gate.clear()
         small = SharedAnswer(counter.make)
-        asking = [asyncio.ensure_future(small.answer(ANYONE, scope(), Answered().take)) for _ in range(10)]
+        asking = [asyncio.ensure_future(small.answer(ANYBODY, scope(), Answered().take)) for _ in range(10)]
         await asyncio.sleep(0)
         asking[0].cancel()  # one that leaves ends nothing for the others
         counter.gate.set()
@@ -80,7 +68,7 @@ def test_a_failure_is_told_and_not_kept() -> None:
     async def run() -> None:
         failures = [BusyError("in use", where="demo")]
 
-        async def make(caller: Caller) -> AnswerContent:
+        async def make(caller: Identity) -> AnswerContent:
             if failures:
                 raise failures.pop()
             return AnswerContent(b"{}")
@@ -154,7 +142,7 @@ def test_a_page_from_elsewhere_gets_nothing(headers: tuple[tuple[bytes, bytes], 
     assert asyncio.run(ask(middleware, scope(headers=headers))).status == status
 
 
-async def _empty(caller: Caller) -> AnswerContent:
+async def _empty(caller: Identity) -> AnswerContent:
     return AnswerContent(b"{}")
 
 
@@ -187,18 +175,3 @@ def test_without_allowed_origins_nothing_is_shared() -> None:
     answered = asyncio.run(ask(middleware, scope(headers=(HERE, (b"origin", b"http://127.0.0.1:8000")))))
     assert answered.status == 200
     assert not any(name.startswith((b"access-control", b"vary")) for name in answered.headers)
-
-
-def test_no_token_stays_in_memory_for_the_sake_of_small_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(auth, "CACHE_SECONDS", 0.01)
-
-    async def work() -> None:
-        known = RequestAuthenticator(GuardedApplication())
-        middleware = GatewayMiddleware(OriginPolicy(), {"/small": _empty}, behind, None, known)
-        shown = (b"authorization", b"Bearer secret")
-        for _ in range(3):
-            assert (await ask(middleware, scope(headers=(HERE, shown)))).status == 200
-        assert middleware._shared["/small"]._making == {}
-        await auntil(lambda: not known._cached)
-
-    asyncio.run(asyncio.wait_for(work(), 10))

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from fastflight.access.actions import Actions
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
-from fastflight.gateway import LocalBackend, application
+from fastflight.gateway import Backend, application
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
@@ -41,7 +41,7 @@ def edges(tmp_path_factory: pytest.TempPathFactory) -> Any:
             catalog.add(source)
         with Shard("gateway") as shard:
             server = FlightServer(catalog, shards=shards, location="grpc://127.0.0.1:0", registry=registry)
-            app = application(LocalBackend(catalog, Actions([]), registry, shards), CollectorRegistry())
+            app = application(Backend(catalog, Actions([]), registry, shards), CollectorRegistry())
             client = flight.connect(f"grpc://127.0.0.1:{server.port}")
 
             def over_flight(content: bytes) -> str:

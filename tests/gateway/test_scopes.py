@@ -27,7 +27,7 @@ from fastflight.access.authority import Authority
 from fastflight.access.tokens import Book
 from fastflight.concurrency import Shard, Shards
 from fastflight.device import Inventory
-from fastflight.gateway import Gateway, LocalBackend, application, listen
+from fastflight.gateway import Backend, Gateway, application, listen
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.service import Catalog
@@ -108,7 +108,7 @@ def both() -> Iterator[FlightAndHttp]:
         )
         parts.callback(server.close, 0)
         actions = Actions([*state_actions(registry, shards), *on_devices], authority)
-        backend = LocalBackend(catalog, actions, registry, shards, authority, authenticator)
+        backend = Backend(catalog, actions, registry, shards, authority, authenticator)
         app = application(backend, CollectorRegistry())
         gateway = parts.enter_context(listen(app, Shard("gateway").start(), 0))
         parts.callback(registry.drain)

@@ -6,15 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.access.identity import Identity
+from fastflight.access.identity import ANYBODY, Identity
 from fastflight.errors import ResourceExhausted
-from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.gateway.errors import HttpRefusal
 from fastflight.gateway.ws.tickets import LIFETIME_SECONDS, MAX_TICKETS, MAX_TICKETS_OF_ONE, Grant, Tickets
 from fastflight.service.requests import DeviceSession
 from tests.support.clock import ManualClock
 
-GRANT = Grant("repl", DeviceSession(device="demo"), ANYONE)
+GRANT = Grant("repl", DeviceSession(device="demo"), ANYBODY)
 
 
 def test_a_ticket_is_good_once() -> None:
@@ -74,13 +73,13 @@ def test_no_more_wait_than_there_may_be() -> None:
 def test_one_name_cannot_take_them_all() -> None:
     tickets = Tickets()
     # Two tokens of one name are one.
-    first, second = (Grant("fleet", None, Caller(Identity("ada", (), token))) for token in ("old", "new"))
+    first, second = (Grant("fleet", None, Identity("ada", (), token)) for token in ("old", "new"))
     shown = [tickets.issue(each) for each in [first, second] * (MAX_TICKETS_OF_ONE // 2)]
     for each in (first, second):
         with pytest.raises(ResourceExhausted, match="32 tickets that wait to be used of ada") as raised:
             tickets.issue(each)
         assert (raised.value.scope, raised.value.limit) == ("identity", MAX_TICKETS_OF_ONE)
-    tickets.issue(Grant("fleet", None, Caller(Identity("bob", ()))))
+    tickets.issue(Grant("fleet", None, Identity("bob", ())))
     tickets.redeem(shown[0], "fleet")
     tickets.issue(first)
 
@@ -98,7 +97,7 @@ def test_names_together_cannot_take_them_all() -> None:
 
 
 def granted(name: str) -> Grant:
-    return Grant("fleet", None, Caller(Identity(name, ())))
+    return Grant("fleet", None, Identity(name, ()))
 
 
 @given(

@@ -16,22 +16,17 @@ from fastflight.access.identity import Identity, unproven
 from fastflight.concurrency import Shard
 from fastflight.gateway import Gateway, listen
 from fastflight.gateway.asgi import CALLER, Application, Receive, Scope, Send
-from fastflight.gateway.auth import Caller, RequestAuthenticator
 from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.gateway.origins import OriginPolicy
 
 SOON = 30.0
 
 
-class Judge:
-    """Knows one certificate."""
-
-    guarded = True
-
-    async def identify(self, authorization: str, certificate: str) -> Caller:
-        if certificate != "logger@lab.example":
-            raise unproven()
-        return Caller(Identity(certificate, ()))
+def identify(authorization: str, certificate: str) -> Identity:
+    """Know one certificate."""
+    if certificate != "logger@lab.example":
+        raise unproven()
+    return Identity(certificate, ())
 
 
 async def behind(scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,9 +60,8 @@ def served_with(verify: ssl.VerifyMode, parts: ExitStack) -> TlsGateway:
     ca.issue_cert("127.0.0.1").configure_cert(context)
     ca.configure_trust(context)
     context.verify_mode = verify
-    app: Application = GatewayMiddleware(
-        OriginPolicy(hosts=["bench.example"], secure=True), {}, behind, None, RequestAuthenticator(Judge())
-    )
+    policy = OriginPolicy(hosts=["bench.example"], secure=True)
+    app: Application = GatewayMiddleware(policy, {}, behind, None, identify)
     return TlsGateway(parts.enter_context(listen(app, Shard("gateway").start(), 0, tls=context)), ca)
 
 

@@ -13,6 +13,8 @@ import pytest
 
 from fastflight.device.transfer import digest
 from fastflight.device.transfer.link import BoardLink
+from fastflight.gateway.content.conditions import Conditions
+from fastflight.gateway.errors import HttpRefusal
 from fastflight.protocol import Conversation
 
 from .asgi_client import HERE, AsgiClient, scope
@@ -54,145 +56,119 @@ def test_a_file_has_the_digest_of_its_board_as_its_tag(board: BoardGateway, tag:
     assert whole.headers[b"content-length"] == b"3000"
 
 
-# How often an answer opens the board: for a file with an entity tag, and for one without.
-OPENINGS = {
-    "whole": ({}, 1, 1),
-    "rows": ({"accept": "text/csv"}, 1, 1),
-    "a range": ({"range": "bytes=1-9"}, 1, 1),
-    "a range beyond the end": ({"range": "bytes=3000-3009"}, 1, 1),
-    "the last bytes": ({"range": "bytes=-9"}, 2, 2),
-    "the rest without a version": ({"range": "bytes=1000-"}, 1, 1),
-    "the rest of this version": ({"range": "bytes=1000-", "if-range": "TAG"}, 1, 2),
-    "the rest of another version": ({"range": "bytes=1000-", "if-range": '"other"'}, 2, 2),
-    "a version that is there": ({"if-match": "TAG"}, 1, 1),
-    "a range of a version that is there": ({"range": "bytes=1000-", "if-match": "TAG"}, 1, 1),
-    "a version that is gone": ({"if-match": '"other"'}, 1, 1),
-    "a version that the client has": ({"if-none-match": "TAG"}, 1, 2),
-    "a version that the client has not": ({"if-none-match": '"other"'}, 2, 2),
+# Headers; the status, the part of the file, and how often the board is opened, for a file with an entity tag and for
+# one without; and whether the board must read all of the file, for its digest.
+WHOLE, PART, REST, NONE = slice(None), slice(1, 10), slice(1000, None), slice(0)
+ANSWERS: dict[str, tuple[dict[str, str], tuple[int, slice, int], tuple[int, slice, int], bool]] = {
+    "whole": ({}, (200, WHOLE, 1), (200, WHOLE, 1), True),
+    "a range": ({"range": "bytes=1-9"}, (206, PART, 1), (206, PART, 1), False),
+    "a range beyond the end": ({"range": "bytes=3000-3009"}, (416, NONE, 1), (416, NONE, 1), False),
+    "the last bytes": ({"range": "bytes=-2000"}, (206, REST, 2), (206, REST, 2), False),
+    "the rest without a version": ({"range": "bytes=1000-"}, (200, WHOLE, 1), (200, WHOLE, 1), True),
+    "the rest of this version": ({"range": "bytes=1000-", "if-range": "TAG"}, (206, REST, 1), (200, WHOLE, 2), True),
+    "a range of this version": ({"range": "bytes=1-9", "if-range": "TAG"}, (206, PART, 1), (200, WHOLE, 2), True),
+    "the last of this version": ({"range": "bytes=-2000", "if-range": "TAG"}, (206, REST, 2), (200, WHOLE, 2), True),
+    "the rest of another": ({"range": "bytes=1000-", "if-range": '"other"'}, (200, WHOLE, 2), (200, WHOLE, 2), True),
+    "a version that is there": ({"if-match": "TAG"}, (200, WHOLE, 1), (412, NONE, 1), True),
+    "a range of one": ({"range": "bytes=1000-", "if-match": "TAG"}, (206, REST, 1), (412, NONE, 1), True),
+    "a version that is gone": ({"if-match": '"other"'}, (412, NONE, 1), (412, NONE, 1), True),
+    "a version that the client has": ({"if-none-match": "TAG"}, (304, NONE, 1), (200, WHOLE, 2), True),
+    "a version that the client has not": ({"if-none-match": '"other"'}, (200, WHOLE, 2), (200, WHOLE, 2), True),
 }
 
 
-@pytest.mark.parametrize(("headers", "openings", "untagged"), OPENINGS.values(), ids=OPENINGS.keys())
-def test_an_answer_opens_its_board_once_if_it_knows_beforehand_what_to_read(
-    board: BoardGateway, tag: str, headers: dict[str, str], openings: int, untagged: int
+@pytest.mark.parametrize(("headers", "tagged", "untagged", "hashes"), ANSWERS.values(), ids=ANSWERS.keys())
+def test_an_answer_costs_its_board_no_more_than_it_needs(
+    board: BoardGateway,
+    tag: str,
+    monkeypatch: pytest.MonkeyPatch,
+    headers: dict[str, str],
+    tagged: tuple[int, slice, int],
+    untagged: tuple[int, slice, int],
+    hashes: bool,
 ) -> None:
-    (board.folder / "a.csv").write_bytes(OLD)
-    sent = {name: value.replace("TAG", tag or '"none"') for name, value in headers.items()}
-    turns = board.device.turns
-    board.ask("GET", "a.csv", headers=sent)
-    assert board.device.turns == turns + (openings if tag else untagged)
-    board.ask("HEAD", "a.csv", headers=sent)
-    assert board.device.turns == turns + (openings if tag else untagged) + 1
-
-
-@pytest.mark.parametrize("range_", ["bytes=1-9", "bytes=2991-"])
-def test_a_part_of_a_version_is_given_with_it_or_not_at_all(board: BoardGateway, tag: str, range_: str) -> None:
-    part = board.ask("GET", "a.bin", headers={"range": range_, "if-range": tag or '"none"'})
-    if tag:
-        start = 1 if range_ == "bytes=1-9" else 2991
-        assert (part.status, part.body, part.headers[b"etag"].decode()) == (206, OLD[start : start + 9], tag)
-        assert part.headers[b"content-range"] == f"bytes {start}-{start + 8}/3000".encode()
-        assert part.headers[b"content-length"] == b"9"
-    else:
-        assert (part.status, part.body) == (200, OLD)
-
-
-def test_a_part_of_any_version_tells_none(board: BoardGateway, tag: str) -> None:
-    """So no client joins it with another part."""
-    part = board.ask("GET", "a.bin", headers={"range": "bytes=1-9"})
-    assert (part.status, part.body) == (206, OLD[1:10])
-    assert part.headers[b"content-range"] == b"bytes 1-9/3000"
-    assert b"etag" not in part.headers
-    assert (part.headers[b"cache-control"], part.headers[b"accept-ranges"]) == (b"no-store", b"bytes")
-
-
-# Parts of a file, and whether the board must read all of it to compute its digest.
-PARTS: list[tuple[dict[str, str], bool]] = [
-    ({"range": "bytes=0-99"}, False),
-    ({"range": "bytes=100-199"}, False),
-    ({"range": "bytes=-100"}, False),
-    ({"range": "bytes=9000-9099"}, False),
-    ({"range": "bytes=0-"}, True),
-    ({"range": "bytes=100-199", "if-range": "TAG"}, True),
-    ({"range": "bytes=100-199", "if-match": "TAG"}, True),
-    ({"range": "bytes=100-199", "if-none-match": '"other"'}, True),
-]
-
-
-@pytest.mark.parametrize(("headers", "hashes"), PARTS)
-def test_a_board_reads_all_of_a_file_only_where_a_part_needs_its_version(
-    board: BoardGateway, tag: str, monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], hashes: bool
-) -> None:
-    asked: list[str] = []
+    hashed: list[str] = []
     compute = digest.digest
 
     def counted(link: BoardLink, path: str, limit: int | None = None) -> Conversation[tuple[str, str]]:
-        asked.append(path)
+        hashed.append(path)
         return (yield from compute(link, path, limit))
 
     monkeypatch.setattr(digest, "digest", counted)
-    board.ask("GET", "a.bin", headers={name: value.replace("TAG", tag or '"none"') for name, value in headers.items()})
-    assert bool(asked) is hashes
+    sent = {name: value.replace("TAG", tag or '"none"') for name, value in headers.items()}
+    status, part, openings = tagged if tag else untagged
+    turns = board.device.turns
+    answer = board.ask("GET", "a.bin", headers=sent)
+    assert (answer.status, board.device.turns - turns, bool(hashed)) == (status, openings, hashes)
+    if status == 200 or status == 206:
+        assert answer.body == OLD[part]
+        assert answer.headers[b"content-length"] == str(len(OLD[part])).encode()
+        # A part without a version tells none, so that no client joins it with another part.
+        assert answer.headers.get(b"etag", b"").decode() == (tag if hashes else "")
+        assert answer.headers[b"accept-ranges"] == (b"bytes" if tag or status == 206 else b"none")
+    if status == 206:
+        start, stop, _ = part.indices(3000)
+        assert answer.headers[b"content-range"] == f"bytes {start}-{stop - 1}/3000".encode()
+    if status == 304:
+        assert (answer.body, answer.headers[b"etag"].decode()) == (b"", tag)
+        assert b"content-length" not in answer.headers
+    turns = board.device.turns
+    board.ask("HEAD", "a.bin", headers=sent)
+    assert board.device.turns == turns + 1
 
 
-@pytest.mark.parametrize("range_", ["bytes=1000-", "bytes=1000-2999", "bytes=-2000"])
-@pytest.mark.parametrize("field", ["if-range", "if-match"])
-def test_a_download_goes_on_with_its_own_version_alone(board: BoardGateway, tag: str, field: str, range_: str) -> None:
-    headers = {"range": range_, field: tag or '"none"'}
-    same = board.ask("GET", "a.bin", headers=headers)
+def test_rows_open_the_board_once(board: BoardGateway, tag: str) -> None:
+    (board.folder / "a.csv").write_bytes(OLD)
+    turns = board.device.turns
+    assert board.ask("GET", "a.csv", headers={"accept": "text/csv"}).status == 200
+    assert board.device.turns == turns + 1
+
+
+@pytest.mark.parametrize(("field", "done"), [("if-range", 200), ("if-match", 412)])
+def test_a_download_does_not_go_on_with_another_version(board: BoardGateway, tag: str, field: str, done: int) -> None:
     (board.folder / "a.bin").write_bytes(NEW)
-    other = board.ask("GET", "a.bin", headers=headers)
-    if field == "if-match":
-        assert (same.status, other.status) == (206 if tag else 412, 412)
-    else:
-        assert (same.status, same.body) == ((206, OLD[1000:]) if tag else (200, OLD))
-        assert (other.status, other.body) == (200, NEW)
+    other = board.ask("GET", "a.bin", headers={"range": "bytes=1000-", field: tag or '"none"'})
+    assert (other.status, other.body == NEW) == (done, done == 200)
 
 
-def test_the_rest_without_a_version_is_the_whole(board: BoardGateway, tag: str) -> None:
-    """As `curl -C -` asks: it may have the beginning of another version."""
-    rest = board.ask("GET", "a.bin", headers={"range": "bytes=1000-"})
-    assert (rest.status, rest.body) == (200, OLD)
+TAG = '"sha256-ab"'
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize(
     ("field", "value", "status", "untagged"),
     [
-        ("if-none-match", "TAG", 304, 200),
-        ("if-none-match", "W/TAG", 304, 200),
-        ("if-none-match", '"x,y", TAG', 304, 200),
+        ("if-none-match", TAG, 304, 200),
+        ("if-none-match", f"W/{TAG}", 304, 200),
+        ("if-none-match", f'"x,y", {TAG}', 304, 200),
         ("if-none-match", '"other"', 200, 200),
         ("if-none-match", "*", 304, 304),
-        ("if-match", "TAG", 200, 412),
-        ("if-match", '"x", TAG', 200, 412),
-        ("if-match", "W/TAG", 412, 412),
+        ("if-match", TAG, 200, 412),
+        ("if-match", f'"x", {TAG}', 200, 412),
+        ("if-match", f"W/{TAG}", 412, 412),
         ("if-match", '"other"', 412, 412),
         ("if-match", "*", 200, 200),
     ],
 )
-def test_conditions(
-    board: BoardGateway, tag: str, method: str, field: str, value: str, status: int, untagged: int
-) -> None:
-    answer = board.ask(method, "a.bin", headers={field: value.replace("TAG", tag or '"none"')})
-    assert answer.status == (status if tag else untagged)
-    if answer.status == 304:
-        assert (answer.body, answer.headers.get(b"etag", b"").decode()) == (b"", tag)
-        assert b"content-length" not in answer.headers
-    elif answer.status == 200:
-        assert answer.body == (OLD if method == "GET" else b"")
+def test_conditions(method: str, field: str, value: str, status: int, untagged: int) -> None:
+    def judged(etag: str) -> int:
+        try:
+            return Conditions(method, lambda name: value if name == field else "").judge(3000, etag).status
+        except HttpRefusal as refusal:
+            return refusal.status
+
+    assert (judged(TAG), judged("")) == (status, untagged)
 
 
-@pytest.mark.parametrize("method", ["PUT", "DELETE"])
 @pytest.mark.parametrize(
-    ("field", "value", "done"),
+    ("method", "field", "value", "done"),
     [
-        ("if-match", "TAG", True),
-        ("if-match", '"other"', False),
-        ("if-match", "*", True),
-        ("if-none-match", "*", False),
-        ("if-none-match", "TAG", False),
-        ("if-none-match", '"other"', True),
+        ("PUT", "if-match", "TAG", True),
+        ("PUT", "if-match", '"other"', False),
+        ("DELETE", "if-match", "*", True),
+        ("PUT", "if-none-match", "*", False),
+        ("DELETE", "if-none-match", "TAG", False),
+        ("PUT", "if-none-match", '"other"', True),
     ],
 )
 def test_what_changes_a_file_heeds_its_conditions(

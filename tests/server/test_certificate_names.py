@@ -23,7 +23,7 @@ from pyarrow import flight
 
 from fastflight.access.identity import scopes
 from fastflight.access.tokens import CERTIFICATE_NAME, OTHER_KINDS, Book, Certificate
-from fastflight.gateway.auth import certificate_name
+from fastflight.gateway.http.connections import certificate_name
 
 from .conftest import SOON
 from .test_authentication import CA, SERVER, GuardedServer, act, guarded, showing, tls

@@ -16,9 +16,9 @@ from urllib.parse import quote
 import pyarrow as pa
 from starlette.responses import JSONResponse, Response
 
+from fastflight.access.identity import Identity
 from fastflight.errors import BusyError, DataError
 from fastflight.gateway.asgi import Receive, Scope, Send
-from fastflight.gateway.auth import Caller
 from fastflight.gateway.backend import Backend, StreamedAnswer
 from fastflight.gateway.content.conditions import Conditions
 from fastflight.gateway.content.formats import ENCODERS, BodyEncoder, Data
@@ -60,7 +60,7 @@ def etag_of(description: Mapping[str, Any]) -> str:
 class ListingAnswer(Response):
     """Answers with the entries of the folder at `place`, as JSON."""
 
-    def __init__(self, backend: Backend, caller: Caller, place: Mapping[str, str]) -> None:
+    def __init__(self, backend: Backend, caller: Identity, place: Mapping[str, str]) -> None:
         super().__init__()
         self.backend = backend
         self.caller = caller

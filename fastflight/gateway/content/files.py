@@ -14,9 +14,9 @@ import pyarrow as pa
 from fastapi import Request
 from starlette.responses import JSONResponse, Response
 
+from fastflight.access.identity import Identity
 from fastflight.errors import FileMissing, RequestError
 from fastflight.gateway.asgi import CALLER
-from fastflight.gateway.auth import Caller
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.content.conditions import Conditions
 from fastflight.gateway.content.file_answers import (
@@ -71,7 +71,7 @@ class Files:
     async def get(self, request: Request, device: str, path: str) -> Response:
         """Return a folder's entries as JSON, a file's bytes, or, with `format` or `Accept`, its rows."""
         place = {"device": device, "path": f"/{_utf8_path(request, path)}"}
-        caller: Caller = request.scope[CALLER]
+        caller: Identity = request.scope[CALLER]
         query = dict(request.query_params)
         row_format, formulas = query.pop("format", None), query.pop("formulas", None)
         accept = request.headers.get("accept", "")
@@ -120,7 +120,7 @@ class Files:
             source_format, on_error=losses, infer=described.infer, sample_rows=described.sample_rows, text=text
         )
         upload = self._backend.make_request({"type": "device.file", **place, **keys, "format": target})
-        caller: Caller = request.scope[CALLER]
+        caller: Identity = request.scope[CALLER]
         self._backend.permit(upload, "write", caller)  # before its content is read
         await self._check(request, place, keys.get("interrupt", False))
         async with UploadedRows(content, layout) as rows, while_connected(request.receive, content.ended):

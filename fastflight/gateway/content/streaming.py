@@ -19,10 +19,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 from starlette.responses import Response
 
+from fastflight.access.identity import Identity
 from fastflight.concurrency import off_loop
 from fastflight.errors import Stopped
 from fastflight.gateway.asgi import Header, Receive, Scope, Send
-from fastflight.gateway.auth import Caller
 from fastflight.gateway.backend import Backend, StreamedAnswer
 from fastflight.gateway.cancellation import cancel_when
 from fastflight.gateway.content.formats import BodyEncoder, Data
@@ -50,7 +50,7 @@ class Streamed(Response):
     """Answers with the rows of `request` for `caller`. `make` returns the encoder for their schema."""
 
     def __init__(
-        self, backend: Backend, request: Request, caller: Caller, make: Callable[[pa.Schema], BodyEncoder]
+        self, backend: Backend, request: Request, caller: Identity, make: Callable[[pa.Schema], BodyEncoder]
     ) -> None:
         super().__init__()
         self._backend = backend

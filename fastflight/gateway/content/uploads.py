@@ -16,13 +16,13 @@ import pyarrow as pa
 from fastflight.concurrency.offload import off_loop
 from fastflight.errors import RequestError, Stopped
 from fastflight.gateway.asgi import Receive
+from fastflight.gateway.backend import RAW
 from fastflight.gateway.content.formats import MEDIA_TYPES
 from fastflight.gateway.errors import HttpRefusal
 from fastflight.sources.spool import Spool
 from fastflight.tables import Layout, RowReader, WholeFile, needs_whole_file, open_reader, open_whole
 from fastflight.tables.bare import one_content
 
-RAW = pa.schema([pa.field("data", pa.binary(), nullable=False)])
 # Content types of unchanged bytes: none, and those that curl, and browsers for unknown file endings, send by default.
 OPAQUE = ("", "application/octet-stream", "application/x-www-form-urlencoded")
 # Formats that an upload may have, besides bytes as they are.

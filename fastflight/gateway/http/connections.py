@@ -9,10 +9,12 @@ sends its request. A client that does not read its answer is disconnected. All c
 from __future__ import annotations
 
 import asyncio
-from typing import Generic, TypeVar
+import contextlib
+import ipaddress
+import ssl
+from typing import Any
 
 from fastflight.gateway.asgi import CERTIFICATE, Application, Receive, Scope, Send
-from fastflight.gateway.auth import certificate_name
 from fastflight.transport.tcp_info import SendState, send_state
 
 # The key of the `Connection` in a scope's `state`.
@@ -31,31 +33,8 @@ MAX_UNSENT_BYTES = 32 * 1024 * 1024
 # How long the sources of cancelled requests may clean up.
 STOP_SECONDS = 5.0
 
-Client = TypeVar("Client")
 # The bytes that wait in the process, and TCP's state of the connection: on a slow line only the latter changes.
 Waiting = tuple[int, SendState | None]
-
-
-class StalledReaders(Generic[Client]):
-    """Finds clients that do not read: compares what waits for each with what waited before."""
-
-    def __init__(self) -> None:
-        # By client: what waits for it, and since when this is unchanged.
-        self._known: dict[Client, tuple[Waiting, float]] = {}
-
-    def is_stalled(self, client: Client, waiting: Waiting | None, now: float) -> bool:
-        """Return whether `waiting` (None: nothing waits) has not changed for `STALL_SECONDS`, at the time `now`."""
-        if waiting is None:
-            self.forget(client)
-            return False
-        known = self._known.get(client)
-        if known is None or known[0] != waiting:
-            known = self._known[client] = waiting, now
-        return now - known[1] >= STALL_SECONDS
-
-    def forget(self, client: Client) -> None:
-        """Forget a client that has left, or for which nothing waits."""
-        self._known.pop(client, None)
 
 
 class Connection:
@@ -68,11 +47,20 @@ class Connection:
         self.asked = False
         # Since when it is idle, by the loop's clock; None while a request is in progress.
         self.idle_since: float | None = None
+        # What waited for the client when this was last looked at, and since when that is unchanged.
+        self._unread: Waiting | None = None
+        self._unread_since = 0.0
 
     def waiting(self) -> Waiting | None:
         """Return what waits for the client to read or to acknowledge; None if nothing does."""
         size, state = self.transport.get_write_buffer_size(), send_state(self.transport.get_extra_info("socket"))
         return (size, state) if size or (state is not None and state.waits) else None
+
+    def is_stalled(self, waiting: Waiting | None, now: float) -> bool:
+        """Return whether `waiting` has not changed for `STALL_SECONDS`, at the time `now`."""
+        if waiting != self._unread:
+            self._unread, self._unread_since = waiting, now
+        return waiting is not None and now - self._unread_since >= STALL_SECONDS
 
 
 class Connections:
@@ -83,7 +71,6 @@ class Connections:
         # Those that are idle for longest come first.
         self._open: dict[Connection, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._readers: StalledReaders[Connection] = StalledReaders()
         self._next_check: asyncio.TimerHandle | None = None
         self.refused = 0
         self.late = 0
@@ -115,7 +102,6 @@ class Connections:
     def remove(self, connection: Connection) -> None:
         """Remove a connection that has ended."""
         self._open.pop(connection, None)
-        self._readers.forget(connection)
 
     def counting(self, app: Application) -> Application:
         """Return `app`, whose requests count as those of their connections."""
@@ -161,7 +147,7 @@ class Connections:
         for connection in list(self._open):
             waiting = connection.waiting()
             too_much = waiting is not None and waiting[0] > MAX_UNSENT_BYTES
-            if too_much or self._readers.is_stalled(connection, waiting, now):
+            if too_much or connection.is_stalled(waiting, now):
                 self.not_read += 1
                 self._cut(connection)
             elif connection.idle_since is not None and waiting is not None:
@@ -170,3 +156,19 @@ class Connections:
                 self.late += not connection.asked
                 self._cut(connection)
         self._next_check = loop.call_later(LOOK_SECONDS, self._check_all) if self._open else None
+
+
+def certificate_name(tls: ssl.SSLObject | None) -> str:
+    """Return the name in a verified client certificate: its first alternative name, else its common name.
+
+    gRPC gives the Flight edge the same name. Empty if there is none, or if the first alternative name is of another
+    kind than DNS, email, URI and IP address.
+    """
+    certificate: Any = (tls.getpeercert() if tls is not None else None) or {}
+    for kind, value in certificate.get("subjectAltName", ()):
+        if kind == "IP Address":
+            with contextlib.suppress(ValueError):
+                return str(ipaddress.ip_address(value))
+        return str(value) if kind in ("DNS", "email", "URI") else ""
+    common = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
+    return str((common or [""])[0])

@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fastflight.access.identity import ANYBODY, Identity
 from fastflight.errors import AccessError, FastFlightError
 from fastflight.gap import Gap
-from fastflight.gateway.auth import ANYONE, Caller
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.page.listeners import DeviceListener, OpenListener
 from fastflight.gateway.page.view import PageView, PageViewer
@@ -115,7 +115,7 @@ class Fleet:
     def __init__(self, backend: Backend, open_listener: OpenListener) -> None:
         self._backend = backend
         self._open_listener = open_listener
-        self._views: dict[Caller, PageView] = {}
+        self._views: dict[Identity, PageView] = {}
         self._outputs: dict[str, DeviceOutput] = {}
         self._running: asyncio.Task[None] | None = None
         self._new_viewer = asyncio.Event()
@@ -132,7 +132,7 @@ class Fleet:
         return [viewer for view in list(self._views.values()) for viewer in list(view.viewers)]
 
     @contextlib.contextmanager
-    def viewed(self, caller: Caller = ANYONE) -> Iterator[PageViewer]:
+    def viewed(self, caller: Identity = ANYBODY) -> Iterator[PageViewer]:
         """Add a viewer for the length of a `with` block."""
         viewer = PageViewer()
         view = self._views.get(caller)

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-from fastflight.gateway.auth import Caller
+from fastflight.access.identity import Identity
 from fastflight.service.requests import Verb
 from fastflight.tables.columns import Point
 
@@ -74,7 +74,7 @@ class PageViewer:
 class PageView:
     """What one caller is shown, and the viewers of this caller."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Identity) -> None:
         self.caller = caller
         self.viewers: set[PageViewer] = set()
         # The backend's last report of the caller's devices, and why there is no newer one.
@@ -132,7 +132,7 @@ class PageView:
         return json.dumps({"type": "all", **about, "devices": devices}, separators=(",", ":"))
 
     def _may_read(self, name: str) -> bool:
-        return self.caller.identity.may(Verb.SESSION, name)
+        return self.caller.may(Verb.SESSION, name)
 
     def _granted(self, name: str) -> list[str]:
-        return [verb.value for verb in Verb if self.caller.identity.may(verb, name)]
+        return [verb.value for verb in Verb if self.caller.may(verb, name)]

@@ -72,10 +72,10 @@ class Relay:
         if unknown := next((key for key in opening.query if key not in KEYS), None):
             raise RequestError("unknown key", where=unknown[:80], hint=nearest(unknown, KEYS))
         host, port = opening.query.get("host", ""), opening.query.get("port", "")
-        asker = Asker(opening.caller.identity, opening.own_port)
+        asker = Asker(opening.caller, opening.own_port)
 
         async def talk(channel: WebSocketChannel) -> str:
-            with self._place(opening.caller.known_name) as evicted:
+            with self._place(opening.caller.own_name) as evicted:
                 async with cancel_when(lambda: _wait(evicted)):
                     return await self._relay(host, port, asker, channel)
 

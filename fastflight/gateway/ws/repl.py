@@ -8,17 +8,25 @@ missed data, then `{"trailer": ...}` at the end, or `{"error": ...}` instead.
 
 from __future__ import annotations
 
-from fastflight.errors import RequestError, nearest
-from fastflight.gateway.backend import Backend, StreamedAnswer
+import pyarrow as pa
+
+from fastflight.concurrency import Channel
+from fastflight.errors import RequestError, Stopped, nearest
+from fastflight.gateway.backend import RAW, Backend, StreamedAnswer
 from fastflight.gateway.cancellation import cancel_when
+from fastflight.gateway.errors import HttpRefusal
 from fastflight.gateway.ws.channel import WebSocketChannel
 from fastflight.gateway.ws.sockets import Opening, Talk
-from fastflight.gateway.ws.terminal_input import TerminalInput
 from fastflight.gateway.ws.tickets import wrong_ticket
 from fastflight.service.requests import DeviceSession
+from fastflight.service.source import held_bytes
+from fastflight.tables.bare import one_content
 
 # Bytes that wait between a device and its terminal. As many may be in the sender, and each may be one batch over.
 AHEAD_BYTES = 128 * 1024
+# Bytes that wait to be sent to the device: a pasted file. A line at 115200 baud takes three minutes for it. A single
+# key is a batch, and takes a kilobyte.
+MAX_INPUT_BYTES = 2 * 1024 * 1024
 
 
 class Repls:
@@ -38,21 +46,37 @@ class Repls:
         async def talk(channel: WebSocketChannel) -> str:
             keys = {"type": DeviceSession.type, "device": opening.rest, "flush_ms": 0}
             request = self._backend.make_request(keys)
-            terminal_input = TerminalInput()
-            async with cancel_when(lambda: _receive_input(channel, terminal_input)):
-                async with self._backend.talk(
-                    request, aiter(terminal_input), ahead_bytes=AHEAD_BYTES, caller=opening.caller
-                ) as answer:
+            typed = Channel[pa.RecordBatch](MAX_INPUT_BYTES)
+            async with cancel_when(lambda: _receive_input(channel, typed)):
+                async with self._backend.talk(request, typed, ahead_bytes=AHEAD_BYTES, caller=opening.caller) as answer:
                     await channel.tell(ready={"device": opening.rest})
                     return await _send_output(answer, channel)
 
         return talk
 
 
-async def _receive_input(channel: WebSocketChannel, terminal_input: TerminalInput) -> Exception:
+async def _receive_input(channel: WebSocketChannel, typed: Channel[pa.RecordBatch]) -> Exception:
+    """Pass on what the client sends. Return an error when too much waits.
+
+    It never waits for the device, and so notices at once when the client leaves.
+    """
     while True:
-        data = await channel.receive()
-        terminal_input.put(data.encode(errors="replace") if isinstance(data, str) else data)
+        message = await channel.receive()
+        data = message.encode(errors="replace") if isinstance(message, str) else message
+        if not data:
+            continue
+        batch = pa.RecordBatch.from_arrays([one_content(data)], schema=RAW)
+        try:
+            has_room = typed.add(batch, held_bytes(batch, len(data)))
+        except Stopped:  # the exchange has ended, and its answer says why
+            continue
+        if not has_room:
+            return HttpRefusal(
+                413,
+                f"more than {MAX_INPUT_BYTES} bytes wait for the device",
+                where="message",
+                hint="Send less at once, or upload a file",
+            )
 
 
 async def _send_output(answer: StreamedAnswer, channel: WebSocketChannel) -> str:

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import parse_qsl
 
-from fastflight.access.identity import unproven
+from fastflight.access.identity import Identity, unproven
 from fastflight.errors import FastFlightError, RequestError, Stopped, UnknownName, nearest
 from fastflight.gateway.asgi import CALLER, Receive, Scope, Send
-from fastflight.gateway.auth import Caller
 from fastflight.gateway.errors import send_error
 from fastflight.gateway.ws.channel import GOING_AWAY, NORMAL, WebSocketChannel
 from fastflight.gateway.ws.tickets import Grant, Tickets
@@ -39,7 +38,7 @@ class Opening:
     rest: str
     query: Mapping[str, str]
     grant: Grant | None
-    caller: Caller
+    caller: Identity
     own_port: int | None
 
 
@@ -54,13 +53,13 @@ class Sockets:
         self,
         kinds: Mapping[str, Callable[[Opening], Talk]],
         tickets: Tickets,
-        check: Callable[[Caller], None] = lambda caller: None,
+        check: Callable[[Identity], None] = lambda caller: None,
     ) -> None:
         """`check` raises when a caller's access was revoked or changed. It is called once a second for all callers."""
         self._kinds = kinds
         self._tickets = tickets
         self._check = check
-        self._open: dict[asyncio.Task[None], tuple[Caller, str]] = {}
+        self._open: dict[asyncio.Task[None], tuple[Identity, str]] = {}
         # The WebSockets that are being ended because `check` raised, and its errors.
         self._revocations: dict[asyncio.Task[None], Exception] = {}
         self._next_check: asyncio.TimerHandle | None = None
@@ -116,7 +115,7 @@ class Sockets:
 
     def _check_callers(self) -> None:
         """End WebSockets whose caller `check` refuses; repeat while any is open."""
-        refusals: dict[Caller, Exception] = {}
+        refusals: dict[Identity, Exception] = {}
         for caller in {caller for caller, _ in self._open.values()}:
             try:
                 self._check(caller)
@@ -130,7 +129,7 @@ class Sockets:
         loop = asyncio.get_running_loop()
         self._next_check = loop.call_later(LOOK_SECONDS, self._check_callers) if self._open else None
 
-    def _accept(self, scope: Scope) -> tuple[Talk, str, Caller]:
+    def _accept(self, scope: Scope) -> tuple[Talk, str, Identity]:
         """Return how to serve an upgrade, its kind, and its caller: that of its ticket, else that of its headers."""
         kind, _, rest = scope["path"].removeprefix(PREFIX).partition("/")
         if not scope["path"].startswith(PREFIX) or kind not in self._kinds:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from fastflight.gateway.auth import Caller
+from fastflight.access.identity import Identity
 from fastflight.gateway.errors import HttpRefusal
 from fastflight.gateway.http.quota import Quota
 from fastflight.service.requests import Request
@@ -34,7 +34,7 @@ class Grant:
 
     use: str
     request: Request | None
-    caller: Caller
+    caller: Identity
 
 
 class Tickets:
@@ -59,12 +59,12 @@ class Tickets:
             if until > now:
                 break
             self._remove(number)
-        replaceable = self._places.replaceable(grant.caller.known_name)
+        replaceable = self._places.replaceable(grant.caller.own_name)
         if replaceable:
             self._remove(replaceable[0])
         number, secret = secrets.token_urlsafe(NUMBER_BYTES), secrets.token_urlsafe(SECRET_BYTES)
         self._open[number] = secret, now + LIFETIME_SECONDS, grant
-        self._places.take(grant.caller.known_name, number)
+        self._places.take(grant.caller.own_name, number)
         return f"{number}.{secret}"
 
     def redeem(self, ticket: str, use: str) -> Grant:
@@ -85,7 +85,7 @@ class Tickets:
         ticket = self._open.pop(number, None)
         if ticket is None:
             return "", 0.0, None
-        self._places.leave(ticket[2].caller.known_name, number)
+        self._places.leave(ticket[2].caller.own_name, number)
         return ticket
 
 

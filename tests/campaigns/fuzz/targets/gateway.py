@@ -11,16 +11,17 @@ import contextlib
 import json
 import zlib
 from collections.abc import AsyncIterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from prometheus_client import CollectorRegistry
 
+from fastflight.access.identity import ANYBODY, Identity
+from fastflight.concurrency import Channel
 from fastflight.errors import FileMissing
 from fastflight.gateway import application
 from fastflight.gateway.asgi import Message, Scope
-from fastflight.gateway.auth import ANYONE, Caller
-from fastflight.gateway.backend import StreamedAnswer
+from fastflight.gateway.backend import Backend, StreamedAnswer
 from fastflight.gateway.origins import OriginPolicy
 from fastflight.runtime.outgoing import Piece
 from fastflight.runtime.tracing import REQUEST_ID_FORM
@@ -74,13 +75,13 @@ class Canned:
     def __init__(self, guarded: bool) -> None:
         self.guarded = guarded
 
-    async def identify(self, authorization: str, certificate: str) -> Caller:
-        return Caller(KNOWN.authenticate(authorization))
+    def identify(self, authorization: str, certificate: str) -> Identity:
+        return KNOWN.authenticate(authorization)
 
-    def check(self, caller: Caller) -> None:
+    def check(self, caller: Identity) -> None:
         pass
 
-    def permit(self, request: Request, doing: str, caller: Caller) -> None:
+    def permit(self, request: Request, doing: str, caller: Identity) -> None:
         pass
 
     def make_request(self, keys: Mapping[str, Any]) -> Request:
@@ -88,7 +89,7 @@ class Canned:
 
     @contextlib.asynccontextmanager
     async def read(
-        self, request: Request, *, ahead_bytes: int = 0, caller: Caller = ANYONE
+        self, request: Request, *, ahead_bytes: int = 0, caller: Identity = ANYBODY
     ) -> AsyncIterator[StreamedAnswer]:
         batch = ROWS
         if isinstance(request, DeviceFile):
@@ -99,17 +100,17 @@ class Canned:
 
     @contextlib.asynccontextmanager
     async def talk(
-        self, request: Request, typed: AsyncIterator[bytes], *, ahead_bytes: int = 0, caller: Caller = ANYONE
+        self, request: Request, typed: Channel[pa.RecordBatch], *, ahead_bytes: int, caller: Identity = ANYBODY
     ) -> AsyncIterator[StreamedAnswer]:
         rows = pa.RecordBatch.from_pylist([{"seq": 0, "direction": "rx", "data": b">>> "}])
         yield StreamedAnswer(rows.schema, _pieces(rows), lambda: {"rows": 1})
 
     async def write(
-        self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], *, caller: Caller = ANYONE
+        self, request: Request, schema: pa.Schema, batches: AsyncIterator[pa.RecordBatch], *, caller: Identity = ANYBODY
     ) -> Mapping[str, Any]:
         return {"rows": sum([batch.num_rows async for batch in batches]), "bytes": 0, "sha256": ""}
 
-    async def act(self, name: str, body: bytes, caller: Caller = ANYONE) -> list[Mapping[str, Any]]:
+    async def act(self, name: str, body: bytes, caller: Identity = ANYBODY) -> list[Mapping[str, Any]]:
         if name == "devices":
             return [{"name": "demo", "url": "sim:", "open": True, "holder": None, "recording": None}]
         return [{"status": "serving"}]
@@ -137,7 +138,8 @@ async def _pieces(batch: pa.RecordBatch) -> AsyncIterator[Piece]:
 
 
 APPS = tuple(
-    application(Canned(guarded), CollectorRegistry(), OriginPolicy([OTHER.decode()])) for guarded in (False, True)
+    application(cast(Backend, Canned(guarded)), CollectorRegistry(), OriginPolicy([OTHER.decode()]))
+    for guarded in (False, True)
 )
 
 
