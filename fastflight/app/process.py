@@ -19,6 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import cast
 
@@ -114,31 +115,25 @@ class ShortageLog:
             log.warning("no descriptors are left: connections are not accepted", hint="ulimit -n")
 
 
-class MemoryReturn:
-    """Returns free memory to the system every `TRIM_SECONDS`, unless the environment has a setting for that."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._trim = _glibc("malloc_trim", "MALLOC_TRIM_THRESHOLD_", "trim_threshold")
-        self._clock = clock
-        self._due = clock() + TRIM_SECONDS
-
-    def check(self) -> None:
-        """Call `malloc_trim` if it is time."""
-        if self._trim is not None and self._clock() >= self._due:
-            self._trim(0)
-            self._due = self._clock() + TRIM_SECONDS
+def memory_trim() -> Callable[[], object] | None:
+    """Return a function that returns free memory to the system; None if the environment has a setting for that."""
+    trim = _glibc("malloc_trim", "MALLOC_TRIM_THRESHOLD_", "trim_threshold")
+    return None if trim is None else partial(trim, 0)
 
 
 @contextmanager
 def watch_process() -> Iterator[None]:
     """Check the descriptors and return free memory regularly, for as long as the block runs."""
-    checks = (ShortageLog().check, MemoryReturn().check)
-    thread = PeriodicThread(lambda: [check() for check in checks], CHECK_SECONDS, "process-watchdog")
-    thread.start()
+    threads = [PeriodicThread(ShortageLog().check, CHECK_SECONDS, "descriptor-watchdog")]
+    if (trim := memory_trim()) is not None:
+        threads.append(PeriodicThread(trim, TRIM_SECONDS, "memory-return"))
+    for thread in threads:
+        thread.start()
     try:
         yield
     finally:
-        thread.close()
+        for thread in threads:
+            thread.close()
 
 
 @contextmanager

@@ -32,23 +32,30 @@ class Answer(NamedTuple):
     content: bytes
 
 
-class HttpClient:
-    """Posts to one output."""
+class HttpOutput:
+    """The part of an `Output` that sends by HTTP. There is no lasting connection."""
 
     def __init__(self, address: OutputAddress, token: str) -> None:
         """`token`: the kind of token in the Authorization header, if the address has a password and no user."""
-        self._label = address.label
+        self._address = address
+        self._token = token
+        self._client: httpx.AsyncClient | None = None
+
+    async def open(self) -> None:
+        address, password = self._address, self._address.password
         self._client = httpx.AsyncClient(
             base_url=f"{'https' if address.encrypted else 'http'}://{_host(address)}:{address.port}",
             timeout=ANSWER_SECONDS,
             verify=tls_context(address) if address.encrypted else True,
-            auth=httpx.BasicAuth(address.user, address.password) if address.user else None,
-            headers={"Authorization": f"{token} {address.password}"} if address.password and not address.user else None,
+            auth=httpx.BasicAuth(address.user, password) if address.user else None,
+            headers={"Authorization": f"{self._token} {password}"} if password and not address.user else None,
             trust_env=False,
         )
 
-    async def post(self, path: str, content: bytes, headers: dict[str, str], params: dict[str, str]) -> Answer:
+    async def post(self, path: str, content: bytes, media_type: str, params: dict[str, str]) -> Answer:
         """Post, and return an answer with 2xx or one of `NEVER`. Other answers are errors."""
+        assert self._client is not None
+        label, headers = self._address.label, {"Content-Type": media_type}
         try:
             async with (
                 asyncio.timeout(TOTAL_SECONDS),
@@ -57,18 +64,22 @@ class HttpClient:
                 found = await _beginning(answer)
         except (httpx.HTTPError, TimeoutError) as error:
             reason = str(error) or "no answer in time"
-            raise TransportError(f"it does not answer ({reason})", where=self._label, hint=hint_for(reason)) from error
+            raise TransportError(f"it does not answer ({reason})", where=label, hint=hint_for(reason)) from error
         if answer.is_success or answer.status_code in NEVER:
             return Answer(answer.is_success, found)
         if answer.status_code in DENIED:
             hint = "Check the user, and password_file or password_env"
-            raise RequestError(f"it refuses the credentials ({answer.status_code})", where=self._label, hint=hint)
+            raise RequestError(f"it refuses the credentials ({answer.status_code})", where=label, hint=hint)
         what = f"it answers {answer.status_code}: {quoted(found.decode(errors='replace'))}"
-        raise TransportError(what, where=self._label, hint="See its own log")
+        raise TransportError(what, where=label, hint="See its own log")
+
+    def check(self) -> None:
+        """Do nothing: there is no connection that could be lost."""
 
     async def aclose(self) -> None:
-        """Close the connections."""
-        await self._client.aclose()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
 
 
 def quoted(text: str) -> str:

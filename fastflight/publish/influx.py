@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from fastflight.publish.address import OutputAddress
-from fastflight.publish.http import HttpClient, quoted
+from fastflight.publish.http import HttpOutput, quoted
 from fastflight.publish.output import Message, Refusal
 from fastflight.publish.rows import PLACE, RowFormat
 
@@ -28,13 +28,12 @@ DROPPED = re.compile(r"partial write: .* dropped=([0-9]{1,9})")
 MAX_INTEGER = 2**63
 
 
-class InfluxOutput:
+class InfluxOutput(HttpOutput):
     """An `Output`."""
 
     def __init__(self, device: str, address: OutputAddress, rows: RowFormat) -> None:
+        super().__init__(address, "Token")
         self._measurement = escaped(device)
-        self._address = address
-        self._client: HttpClient | None = None
         options = address.options
         if "db" in options:
             self._path, self._params = "/write", {"db": options["db"], "precision": "ns"}
@@ -42,9 +41,6 @@ class InfluxOutput:
             self._path, self._params = "/api/v2/write", {"bucket": options["bucket"], "precision": "ns"}
             if "org" in options:
                 self._params["org"] = options["org"]
-
-    async def open(self) -> None:
-        self._client = HttpClient(self._address, "Token")
 
     def encode(self, rows: pa.RecordBatch) -> Message:
         now = time.time_ns()
@@ -55,24 +51,14 @@ class InfluxOutput:
         return Message(rows.num_rows, "\n".join(filter(None, points)).encode())
 
     async def send(self, message: Message) -> Refusal | None:
-        assert self._client is not None
         if not message.content:
             return None
-        headers = {"Content-Type": "text/plain; charset=utf-8"}
-        answer = await self._client.post(self._path, message.content, headers, self._params)
+        answer = await self.post(self._path, message.content, "text/plain; charset=utf-8", self._params)
         if answer.acknowledges:
             return None
         text = answer.content.decode(errors="replace")
         dropped = DROPPED.search(text)
         return Refusal(min(message.rows, int(dropped[1])) if dropped else message.rows, quoted(text))
-
-    def check(self) -> None:
-        """There is no lasting connection."""
-
-    async def aclose(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
 
 
 def timed(rows: pa.RecordBatch) -> list[tuple[dict[str, Any], int | None]]:

@@ -21,7 +21,7 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 
 from fastflight.errors import TransportError
 from fastflight.publish.address import OutputAddress
-from fastflight.publish.http import HttpClient, quoted
+from fastflight.publish.http import HttpOutput, quoted
 from fastflight.publish.influx import MAX_INTEGER, timed
 from fastflight.publish.output import Message, Refusal
 from fastflight.publish.rows import RowFormat, is_number
@@ -29,28 +29,22 @@ from fastflight.publish.rows import RowFormat, is_number
 SERVICE = "fastflight"
 
 
-class OtlpOutput:
+class OtlpOutput(HttpOutput):
     """An `Output`."""
 
     def __init__(self, device: str, address: OutputAddress, rows: RowFormat) -> None:
+        super().__init__(address, "Bearer")
         self._device = device
-        self._address = address
         self._rows = rows
-        self._client: HttpClient | None = None
-
-    async def open(self) -> None:
-        self._client = HttpClient(self._address, "Bearer")
 
     def encode(self, rows: pa.RecordBatch) -> Message:
         found = self._logs(rows) if self._rows.layout is None else self._metrics(rows)
         return Message(rows.num_rows, found.SerializeToString())
 
     async def send(self, message: Message) -> Refusal | None:
-        assert self._client is not None
         logs = self._rows.layout is None
         path = self._address.path + ("/v1/logs" if logs else "/v1/metrics")
-        headers = {"Content-Type": "application/x-protobuf"}
-        answer = await self._client.post(path, message.content, headers, {})
+        answer = await self.post(path, message.content, "application/x-protobuf", {})
         if not answer.acknowledges:
             return Refusal(message.rows, quoted(answer.content.decode(errors="replace")))
         try:
@@ -65,20 +59,10 @@ class OtlpOutput:
             raise TransportError("its answer is not OTLP", where=self._address.label, hint=hint) from error
         return Refusal(min(refused, message.rows), quoted(partial.error_message)) if refused else None
 
-    def check(self) -> None:
-        """There is no lasting connection."""
-
-    async def aclose(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
-
     def _metrics(self, rows: pa.RecordBatch) -> Any:
         message = ExportMetricsServiceRequest()
         resource = message.resource_metrics.add()
-        resource.resource.attributes.append(_attribute("service.name", SERVICE))
-        scope = resource.scope_metrics.add()
-        scope.scope.name = SERVICE
+        scope = _scope(resource, resource.scope_metrics)
         found = timed(rows)
         for column in self._rows.columns:
             if not is_number(column.type):
@@ -99,14 +83,20 @@ class OtlpOutput:
     def _logs(self, rows: pa.RecordBatch) -> Any:
         message = ExportLogsServiceRequest()
         resource = message.resource_logs.add()
-        resource.resource.attributes.append(_attribute("service.name", SERVICE))
-        scope = resource.scope_logs.add()
-        scope.scope.name = SERVICE
+        scope = _scope(resource, resource.scope_logs)
         for row, nanoseconds in timed(rows):
             record = scope.log_records.add(time_unix_nano=nanoseconds or 0, observed_time_unix_nano=time.time_ns())
             record.body.string_value = row["text"]
             record.attributes.append(_attribute("device", self._device))
         return message
+
+
+def _scope(resource: Any, scopes: Any) -> Any:
+    """Name the service in `resource`, and return a new scope in it."""
+    resource.resource.attributes.append(_attribute("service.name", SERVICE))
+    scope = scopes.add()
+    scope.scope.name = SERVICE
+    return scope
 
 
 def _attribute(key: str, text: str) -> KeyValue:

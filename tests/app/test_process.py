@@ -12,8 +12,7 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from fastflight.app import process
-from fastflight.app.process import ARENAS, TRIM_SECONDS, ShortageLog, watch_process
+from fastflight.app.process import ARENAS, ShortageLog, watch_process
 from fastflight.runtime.process import has_descriptors
 from fastflight.runtime.stream_registry import StreamRegistry
 
@@ -154,7 +153,6 @@ def test_the_number_of_arenas(settings: dict[str, str], arenas: int) -> None:
 RETURN_MEMORY = """
 import ctypes
 from fastflight.app import process
-process.TRIM_SECONDS = 0.0
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
 libc.free.argtypes = (ctypes.c_void_p,)
@@ -167,7 +165,8 @@ for block in blocks:
 full = resident()
 for block in blocks[::2]:
     libc.free(block)
-process.MemoryReturn().check()
+if trim := process.memory_trim():
+    trim()
 print(int((full - resident()) / 40_000_000))
 """
 
@@ -186,15 +185,6 @@ def test_free_memory_is_returned(settings: dict[str, str], returned: int) -> Non
         command, env=inherited | settings, capture_output=True, text=True, timeout=SECONDS, check=True
     )
     assert int(done.stdout) == returned
-
-
-def test_memory_is_returned_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, trims = 0.0, []
-    monkeypatch.setattr(process, "_glibc", lambda *_: trims.append)
-    memory = process.MemoryReturn(lambda: now)
-    for now in (1.0, TRIM_SECONDS, TRIM_SECONDS + 1, 2 * TRIM_SECONDS, 3 * TRIM_SECONDS):  # noqa: B007
-        memory.check()
-    assert len(trims) == 3
 
 
 def test_a_signal_that_another_thread_is_given_is_heard() -> None:

@@ -186,51 +186,50 @@ class PluggedPort:
 
 
 class Cable:
-    """A board on a pseudo-terminal that can be pulled and plugged in again, under the name that the system gives."""
+    """A board on a pseudo-terminal that can be pulled and plugged in again, under another name."""
 
     def __init__(self) -> None:
         self.ports: list[PluggedPort] = []
         self._descriptors: list[int] = []
 
-    def plug_in(self, serial_number: str) -> str:
+    def plug_in(self, name: Path, serial_number: str) -> None:
         self.board, port = self._descriptors = [*os.openpty()]
         tty.setraw(port)
-        self.ports.append(PluggedPort(os.ttyname(port), serial_number))
-        return self.ports[-1].device
+        name.symlink_to(os.ttyname(port))
+        self.ports = [PluggedPort(str(name), serial_number)]
 
     def pull(self) -> None:
-        self.ports.clear()
+        for port in self.ports:
+            os.unlink(port.device)
+        self.ports = []
         for descriptor in self._descriptors:
             os.close(descriptor)
 
 
-def test_a_board_that_is_pulled_comes_back_under_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_board_that_is_pulled_comes_back_under_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fastflight.device.listening.FIRST_RETRY_SECONDS", 0.01)
     monkeypatch.setattr("fastflight.device.listening.LAST_RETRY_SECONDS", 0.01)
-    cable = Cable()
-    name = cable.plug_in("E66141")
-    address = SerialAddress(f"serial://{name}", name, ports=lambda: list(cable.ports))
-    with ExitStack() as opened, Inventory({"demo": name}, shards=(shards := Shards(1)), parse=lambda _: address) as it:
-        opened.enter_context(shards)
-        demo = it.device("demo")
-        reader = opened.enter_context(demo.listen())
-        until(lambda: demo.is_open and demo.address != address)
-        os.write(cable.board, b"first")
-        said(reader, b"first")
-        cable.pull()
-        until(lambda: "serial_number=E66141" in demo.trouble)
-        taken = os.openpty()  # the name that has become free
-        for descriptor in taken:
-            opened.callback(os.close, descriptor)
-        cable.plug_in("another board")
-        outages = demo.outages
-        until(lambda: demo.outages > outages + 1)
-        cable.pull()
-        assert cable.plug_in("E66141") != name
-        until(lambda: demo.is_open)
-        os.write(cable.board, b"back")
-        said(reader, b"back")
-        cable.pull()
+    cable, shards, first = Cable(), Shards(1), tmp_path / "ttyACM0"
+    cable.plug_in(first, "E66141")
+    address = SerialAddress(f"serial://{first}", str(first), ports=lambda: list(cable.ports))
+    with Inventory({"demo": ""}, shards=shards, parse=lambda _: address) as inventory, shards:
+        demo = inventory.device("demo")
+        with demo.listen() as reader:
+            until(lambda: demo.is_open and demo.address != address)
+            os.write(cable.board, b"first")
+            said(reader, b"first")
+            cable.pull()
+            until(lambda: "serial_number=E66141" in demo.trouble)
+            cable.plug_in(first, "another board")
+            outages = demo.outages
+            until(lambda: demo.outages > outages + 1)
+            assert not demo.is_open
+            cable.pull()
+            cable.plug_in(tmp_path / "ttyACM1", "E66141")
+            until(lambda: demo.is_open)
+            os.write(cable.board, b"back")
+            said(reader, b"back")
+            cable.pull()
 
 
 def test_a_line_that_found_no_descriptor_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
