@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
 
-from fastflight.concurrency.blocking import NonBlocking, finish
 from fastflight.concurrency.exclusive import IdleClaim
 from fastflight.device import Device, Inventory
-from fastflight.device.held_line import LineTask, LineThread
+from fastflight.device.held_line import LineTask
 from fastflight.errors import DataError, RequestError, Stopped, TransportError
 from fastflight.runtime.admission import IDLE_SECONDS
 from fastflight.service.requests import DEVICE_GONE, DeviceSession
@@ -30,16 +28,14 @@ from fastflight.service.source import (
     AsyncIncoming,
     AsyncReading,
     Estimate,
-    Incoming,
     Lot,
     Progress,
-    Reading,
     Summary,
     Takes,
 )
 from fastflight.sources.following import CLIENT, Following
-from fastflight.sources.modes import BoardSource, InThread, Mode, OnLoop
-from fastflight.sources.reading import abegin, in_thread
+from fastflight.sources.modes import BoardSource, Mode, OnLoop
+from fastflight.sources.reading import abegin
 from fastflight.sources.session_rows import SessionRows
 from fastflight.transport.chunk_buffer import TapReader
 
@@ -63,20 +59,6 @@ class DeviceSessions(BoardSource[DeviceSession]):
         following = Following(device, request)
         return await _begin(following, _lots(device, following, mode))
 
-    def write(self, request: DeviceSession, schema: pa.Schema, batches: Incoming, acknowledge: Acknowledge) -> Summary:
-        check_sendable(schema)
-        progress = Progress(0, 0)
-        with self._inventory.device(request.device).line(holder(request)) as port:
-            with LineThread(port, _ignore_failure) as line:
-                for batch in batches:
-                    size = 0
-                    for data in sendable(batch):
-                        line.send(data, batches.check)
-                        size += len(data)
-                    progress = Progress(progress.rows + batch.num_rows, progress.bytes + size)
-                    acknowledge(progress)
-        return {"rows": progress.rows, "bytes": progress.bytes}
-
     async def awrite(
         self,
         request: DeviceSession,
@@ -97,18 +79,11 @@ class DeviceSessions(BoardSource[DeviceSession]):
                     acknowledge(progress)
         return {"rows": progress.rows, "bytes": progress.bytes}
 
-    def exchange(self, request: DeviceSession, schema: pa.Schema, batches: Incoming) -> Reading:
-        check_sendable(schema)
-        device = self._inventory.device(request.device)
-        following = Following(device, request)
-        lots = _exchange_lots(device, following, batches, self._idle_claim(following))
-        return in_thread(finish(_begin(following, NonBlocking(lots))))
-
     async def aexchange(self, request: DeviceSession, schema: pa.Schema, batches: AsyncIncoming) -> AsyncReading:
         check_sendable(schema)
         device = self._inventory.device(request.device)
         following = Following(device, request)
-        lots = _aexchange_lots(device, following, batches, self._idle_claim(following))
+        lots = _exchange_lots(device, following, batches, self._idle_claim(following))
         return await _begin(following, lots)
 
     def _idle_claim(self, following: Following) -> IdleClaim:
@@ -135,7 +110,7 @@ class DeviceSessions(BoardSource[DeviceSession]):
             yield request, self.describe(request)
 
 
-async def _begin(following: Following, lots: AsyncGenerator[Lot, None] | NonBlocking[Lot]) -> AsyncReading:
+async def _begin(following: Following, lots: AsyncGenerator[Lot, None]) -> AsyncReading:
     reading = await abegin(following.rows, lots)
     return replace(reading, summary=following.summary, drain=following.drain)
 
@@ -162,32 +137,7 @@ async def _followed(reader: TapReader, following: Following, mode: Mode) -> Asyn
             last_lot = time.monotonic()
 
 
-def _exchange_lots(
-    device: Device, following: Following, batches: Incoming, claim: IdleClaim
-) -> Generator[Lot, None, None]:
-    with (
-        _line_failure_ends_session(following),
-        device.line(INTERACTIVE, claim=claim) as port,
-        _errors_name_since_seq(),
-    ):
-        claim.use()
-        reader = following.start()
-        with LineThread(port, partial(_end_on_failure, following)) as line:
-            sending = threading.Thread(target=_send_all, args=(batches, line, following, claim), name="session-input")
-            sending.start()
-            try:
-                yield []
-                while not following.ended:
-                    yield following.feed(reader.take(following.wait_seconds(InThread.idle_seconds)))
-            finally:
-                batches.close()
-                line.give_back()
-                sending.join()
-        if line.failure is not None:
-            raise line.failure
-
-
-async def _aexchange_lots(
+async def _exchange_lots(
     device: Device, following: Following, batches: AsyncIncoming, claim: IdleClaim
 ) -> AsyncGenerator[Lot, None]:
     with _line_failure_ends_session(following):
@@ -196,7 +146,7 @@ async def _aexchange_lots(
             with _errors_name_since_seq():
                 reader = following.start()
             async with LineTask(port, partial(_end_on_failure, following)) as line:
-                sending = asyncio.ensure_future(_asend_all(batches, line, following, claim))
+                sending = asyncio.ensure_future(_send_all(batches, line, following, claim))
                 try:
                     yield []
                     async for lot in _followed(reader, following, OnLoop()):
@@ -209,21 +159,7 @@ async def _aexchange_lots(
                 raise line.failure
 
 
-def _send_all(batches: Incoming, line: LineThread, following: Following, claim: IdleClaim) -> None:
-    try:
-        for batch in batches:
-            for data in sendable(batch):
-                line.send(data)
-                claim.use()
-    except TransportError:
-        return  # `_exchange_lots` raises or reports the failure of the line
-    except Exception as error:
-        following.fail(error)
-    else:
-        following.end(CLIENT)
-
-
-async def _asend_all(batches: AsyncIncoming, line: LineTask, following: Following, claim: IdleClaim) -> None:
+async def _send_all(batches: AsyncIncoming, line: LineTask, following: Following, claim: IdleClaim) -> None:
     try:
         async for batch in batches:
             for data in sendable(batch):

@@ -43,7 +43,7 @@ def test_a_prompt_in_three_lines(client: FastFlightClient, mode: Mode) -> None:
         assert repl.read_until(b"42\r\n>>> ").endswith(b"print(6 * 7)\r\n42\r\n>>> ")
         with refused(BusyError, holder="an interactive session (a REPL)"):
             client.ls("demo")
-    assert repl.rows.path == mode
+    assert repl.rows.path == "async"
     assert (repl.rows.summary["ended"], repl.rows.summary["tx_bytes"]) == ("client ended", 13)
     with pytest.raises(Stopped):
         repl.send("too late")
@@ -104,11 +104,10 @@ def test_the_same_wait_on_a_loop(location: str) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("mode", BOTH)
-def test_a_session_that_is_over_holds_no_connection(client: FastFlightClient, mode: Mode) -> None:
+def test_a_session_that_is_over_holds_no_connection(client: FastFlightClient) -> None:
     gc.disable()  # a call that only a collection of cycles ends keeps its connection, for as long as none comes
     try:
-        with client.interact("demo", mode=mode) as repl:
+        with client.interact("demo") as repl:
             repl.send("print(6 * 7)\r")
             repl.read_until(b"42\r\n>>> ")
         rows = weakref.ref(repl.rows)
@@ -126,14 +125,13 @@ def test_a_session_that_is_left_is_over(client: FastFlightClient) -> None:
         repl.read_until(b"never")
 
 
-@pytest.mark.parametrize("mode", BOTH)
-def test_who_types_nothing_gives_the_board_to_who_asks(mode: Mode) -> None:
+def test_who_types_nothing_gives_the_board_to_who_asks() -> None:
     limits = Limits(idle_seconds=1e-6)
     with (
         serving({"demo": "sim:?telemetry=0"}, limits=limits) as running,
         FastFlightClient(running.location) as client,
     ):
-        repl = client.interact("demo", mode=mode)
+        repl = client.interact("demo")
         assert client.ls("demo")
         with pytest.raises(Stopped, match="nothing was sent for 0 s, and somebody else asked for the device"):
             repl.close()
@@ -141,13 +139,12 @@ def test_who_types_nothing_gives_the_board_to_who_asks(mode: Mode) -> None:
         assert figures["fastflight_device_put_out_total"] == [[{"device": "demo"}, 1]]
 
 
-@pytest.mark.parametrize("mode", BOTH)
-def test_who_listens_is_told_why_it_is_over(mode: Mode) -> None:
+def test_who_listens_is_told_why_it_is_over() -> None:
     """A client that only reads cannot be told by the end of the call: that waits for the client's."""
     limits = Limits(idle_seconds=1e-6)
     settings = config({"demo": "sim:?telemetry=0"}, limits=limits)
     with open_server(settings) as running, FastFlightClient(running.location) as client:
-        repl = client.interact("demo", mode=mode)
+        repl = client.interact("demo")
         assert client.ls("demo")
         with pytest.raises(Stopped, match="nothing was sent for 0 s, and somebody else asked for the device"):
             repl.read_until(b"never")

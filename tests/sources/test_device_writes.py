@@ -13,10 +13,9 @@ import pytest
 from fastflight.concurrency import Channel
 from fastflight.device import Inventory
 from fastflight.errors import FastFlightError, Stopped
-from fastflight.service.requests import DeviceFile, DeviceSession, DeviceTree
+from fastflight.service.requests import DeviceFile, DeviceTree
 from fastflight.service.source import Incoming
 from fastflight.sources.device_file import DeviceFiles
-from fastflight.sources.device_session import DeviceSessions
 from fastflight.sources.device_tree import DeviceTrees
 from fastflight.transport.chunk_buffer import Chunk
 
@@ -36,15 +35,14 @@ def row(**columns: object) -> pa.RecordBatch:
     return pa.record_batch([pa.array([each]) for each in columns.values()], list(columns))
 
 
-SESSION = DeviceSession(device="demo"), row(data=bytes(SIZE))
 FILE = DeviceFile(device="demo", path="/big.bin", format="raw"), row(data=bytes(SIZE))
 TREE = DeviceTree(device="demo", path="/"), row(path="big.bin", offset=0, data=bytes(SIZE))
 
 
 @pytest.mark.parametrize(
     ("source", "request_", "batch"),
-    [(DeviceSessions, *SESSION), (DeviceFiles, *FILE), (DeviceTrees, *TREE)],
-    ids=["session", "file", "tree"],
+    [(DeviceFiles, *FILE), (DeviceTrees, *TREE)],
+    ids=["file", "tree"],
 )
 def test_a_row_that_nobody_wants_any_more_is_broken_off(
     inventory: Inventory, tmp_path: Path, source: type, request_: object, batch: pa.RecordBatch
