@@ -76,9 +76,7 @@ class BarePeer(flight.FlightServerBase):  # type: ignore[misc]
 
 def expected_bytes(request: Mock) -> int:
     """Return the bytes of all columns of all batches of the answer."""
-    whole, rest = divmod(request.total_rows, request.rows_per_batch)
-    size = whole * mock.batch(request.variant, request.rows_per_batch).nbytes if whole else 0
-    return int(size + mock.batch(request.variant, rest).nbytes)
+    return mock.describe(request).bytes
 
 
 def ceiling_mbps(request: Mock) -> float:

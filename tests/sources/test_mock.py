@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
 from itertools import chain
 
@@ -55,41 +54,16 @@ def test_a_batch_is_made_once() -> None:
     assert batches[0] is next(mock.read(Mock(rows_per_batch=10)).all_lots())[0]
 
 
-def test_a_large_batch_keeps_nothing_else_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, make = [], mock._make
-
-    def making(variant: str, rows: int) -> pa.RecordBatch:
-        if rows:
-            made.append(threading.current_thread() is threading.main_thread())
-        return make(variant, rows)
-
-    monkeypatch.setattr(mock, "_make", making)
-    rows = mock.MAX_CACHED_ROWS + 1
-    table = asyncio.run(collect(Mock(variant="simple", rows_per_batch=rows, total_rows=rows)))
-    assert table.num_rows == rows
-    assert made == [False]
-
-
-@pytest.mark.parametrize("variant", ["simple", "complex"])
-def test_who_ask_for_large_batches_share_one_and_get_it_in_messages(variant: str) -> None:
-    rows = 4 * mock.MAX_CACHED_ROWS
-    requests = [
-        Mock.model_validate({"variant": variant, "rows_per_batch": each, "total_rows": 2 * each})
-        for each in (rows, rows + 1)
-    ]
-    readings = [chain.from_iterable(mock.read(request).all_lots()) for request in requests]
-    first, other = ([next(batches)] for batches in readings)
-    assert len(mock._large) == 1
-    assert first[0].column(0).buffers()[1].address == other[0].column(0).buffers()[1].address
-    for got, batches, request in zip((first, other), readings, requests, strict=True):
-        got += batches
-        assert all(pa.ipc.get_record_batch_size(batch) <= MAX_MESSAGE_BYTES for batch in got)
-        table = pa.Table.from_batches(got)
-        known = mock.describe(request)
-        assert (table.num_rows, sum(batch.nbytes for batch in got)) == (known.rows, known.bytes)
-        assert table.column(0)[-1].as_py() == table.column(0)[known.rows // 2 - 1].as_py() == known.rows // 2 - 1
-    del readings, batches
-    assert len(mock._large) == 0
+@pytest.mark.parametrize("variant", ["default", "simple", "complex"])
+def test_a_large_batch_comes_in_messages_that_every_client_takes(variant: str) -> None:
+    rows = 4 * mock.MESSAGE_ROWS + 1
+    request = Mock.model_validate({"variant": variant, "rows_per_batch": rows, "total_rows": 2 * rows})
+    got = list(chain.from_iterable(mock.read(request).all_lots()))
+    assert all(pa.ipc.get_record_batch_size(batch) <= MAX_MESSAGE_BYTES for batch in got)
+    known = mock.describe(request)
+    assert (sum(batch.num_rows for batch in got), sum(batch.nbytes for batch in got)) == (known.rows, known.bytes)
+    first = pa.Table.from_batches(got).column(0).to_pylist()
+    assert first == 2 * list(range(rows))
 
 
 def table_of(request: Mock) -> pa.Table:
