@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -74,26 +73,6 @@ def microseconds(time: datetime | None) -> int | None:
     return None if time is None else int(pa.scalar(time, TIME).value)
 
 
-class _Rows(Protocol):
-    """Makes batches from pieces of a recording: `_ChunkRows` for `bytes`, `_Lines` for the other formats."""
-
-    @property
-    def schema(self) -> pa.Schema: ...
-
-    @property
-    def full(self) -> bool: ...
-
-    def add(self, first: int, batch: pa.RecordBatch, *, waited: bool) -> Lot: ...
-
-    def missed(self, gap: Gap) -> Lot: ...
-
-    def end_line(self, cut: str) -> Lot: ...
-
-    def finish(self) -> Lot: ...
-
-    def summary(self) -> Summary: ...
-
-
 class Replay:
     """The answer to a `recording` request.
 
@@ -103,7 +82,7 @@ class Replay:
     def __init__(self, request: Recording, parser: LineParser | None = None) -> None:
         """`parser` parses the lines, for a request of typed rows."""
         is_lines = parser is not None or request.format != "bytes"
-        self._rows: _Rows = _Lines(request, parser) if is_lines else _ChunkRows(request)
+        self._rows: _Lines | _ChunkRows = _Lines(request, parser) if is_lines else _ChunkRows(request)
         self._missing: Gap | None = None
         # Whether anything came before: `begin` says whether the very first row begins a line.
         self._any = False
@@ -169,7 +148,7 @@ def _pieces(rows: NumberedRows) -> Iterator[tuple[int, pa.RecordBatch, str]]:
         yield rows.first + start, batch.slice(start, stop - start), reasons[start].as_py() or ""
 
 
-class _Lines:
+class _Lines(SessionRows):
     """Makes rows of lines, as a live session does."""
 
     def __init__(self, request: Recording, parser: LineParser | None) -> None:
@@ -178,30 +157,13 @@ class _Lines:
         session = DeviceSession(
             device=request.name, format=format_, schema_=request.schema_, flush_ms=_PATIENT_MS, **keys
         )
-        self._rows = SessionRows(session, parser=parser)
-        self.begin = self._rows.begin
-        self.end_line = self._rows.end_line
-        self.finish = self._rows.finish
-        self.summary = self._rows.summary
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._rows.schema
-
-    @property
-    def full(self) -> bool:
-        return self._rows.full
+        super().__init__(session, parser=parser)
 
     def add(self, first: int, batch: pa.RecordBatch, *, waited: bool) -> Lot:
-        times = batch.column("time").view(pa.int64()).to_pylist()
-        ways, data = batch.column("direction").to_pylist(), batch.column("data").to_pylist()
-        return self._rows.feed(
-            Chunk(first + i, time * 1000, way, data, waited=waited and not i)
-            for i, (time, way, data) in enumerate(zip(times, ways, data, strict=True))
-        )
+        return self.feed(chunks_of(NumberedRows(first, batch)))
 
     def missed(self, gap: Gap) -> Lot:
-        return self._rows.feed([gap])
+        return self.feed([gap])
 
 
 class _ChunkRows:
