@@ -104,7 +104,6 @@ def test_limits_and_the_cache_of_sql(tmp_path: Path) -> None:
         ("[sql]\nmemory = '1MB'\n[devices.a]\nurl = 'sim:'\n", r"sql\.memory: .*greater"),
         ("[devices.a]\nurl = 'sim:'\n[limits]\nsteams = 9\n", r"limits\.steams: unknown key.*'streams'"),
         ("[devices.a]\nurl = 'sim:'\n[limits]\nstreams = 0\n", r"limits\.streams: .*greater than or equal to 1.*As in"),
-        ("[devices.a]\nurl = 'sim:'\nbuad = 9600\n", r"devices\.a\.buad: unknown key"),
         ("[devices.a]\nurl = 'sim:'\nrecord = 1\n", r"devices\.a\.record: .*boolean"),
         ("[recordings]\nmax_byte = 1\n[devices.a]\nurl = 'sim:'\n", r"recordings\.max_byte: .*'max_bytes'"),
         ("[recordings]\nmax_bytes = '2 pounds'\n[devices.a]\nurl = 'sim:'\n", "'2 pounds' is no amount of bytes"),
@@ -112,14 +111,8 @@ def test_limits_and_the_cache_of_sql(tmp_path: Path) -> None:
         ("[recordings]\nsync_ms = 0\n[devices.a]\nurl = 'sim:'\n", r"recordings\.sync_ms: .*greater"),
         ("[devices.a]\nurl = 'sim:'\nbridge = { sokcet = 1 }\n", r"devices\.a\.bridge\.sokcet.*'socket'"),
         ("[devices.a]\nurl = 'sim:'\nbridge = { socket = 65536 }\n", r"bridge\.socket: .*As in bridge = "),
-        ("[devices.a]\nurl = 'sim:'\nbridge = { socket = true }\n", r"bridge\.socket: .*integer"),
         ("[devices.a]\nurl = 'sim:'\nbridge = { viewers = 1 }\n", "a bridge needs a port: rfc2217, socket or both"),
-        ("[devices.a]\n", r"devices\.a\.url"),
         ("[device.a]\nurl = 'sim:'\n", "Did you mean 'devices'|Field required"),
-        ("[devices.'a b']\nurl = 'sim:'\n", "'a b' is no name"),
-        ("devices", "not TOML"),
-        ("a = " + "[" * 5000, "nested too deep"),
-        ("#" * (1024 * 1024 + 1), "not a fleet file"),
     ],
 )
 def test_a_wrong_fleet_file_is_refused(tmp_path: Path, text: str, says: str) -> None:
@@ -132,33 +125,9 @@ def test_a_missing_fleet_file_is_named(tmp_path: Path) -> None:
         read_config(HERE, [], tmp_path / "nowhere.toml")
 
 
-@pytest.mark.parametrize(
-    "text", ["weather", "=sim:", "weather=", "a b=sim:", "a:b=sim:", "*=sim:", "x" * 256 + "=sim:"]
-)
-def test_a_device_is_name_and_url(text: str) -> None:
-    with pytest.raises(RequestError, match="NAME=URL"):
-        read_config(HERE, [text], None)
-
-
 def test_a_name_is_given_once() -> None:
     with pytest.raises(RequestError, match="demo: two devices"):
         read_config(HERE, ["demo=sim:", "demo=/dev/ttyACM0"], None)
-
-
-@pytest.mark.parametrize(
-    "location", ["grpc://0.0.0.0:8815", "grpc://[::]:8815", "grpc://10.0.0.1:1", "grpc://board.lan:1"]
-)
-def test_only_this_computer_is_served(location: str) -> None:
-    with pytest.raises(RequestError, match="ssh -L"):
-        read_config(location, [], None)
-
-
-@pytest.mark.parametrize(
-    "location", ["8815", "127.0.0.1:x", "http://127.0.0.1:1", "grpc://127.0.0.1", "grpc://127.0.0.1:x"]
-)
-def test_an_address_has_all_its_parts(location: str) -> None:
-    with pytest.raises(RequestError, match="8815"):
-        read_config(location, [], None)
 
 
 def test_host_and_port_are_an_address(tmp_path: Path) -> None:
@@ -199,11 +168,7 @@ def test_where_the_gateway_listens(text: str, address: tuple[str, int]) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "not an address"),
-        ("http://127.0.0.1:8000/", "not an address"),
         ("http://127.0.0.1:8000", "not an address"),
-        ("70000", "not an address"),
-        (":8000", "not an address"),
         ("0.0.0.0:8000", "only with TLS and tokens"),
         ("example.com:8000", "--http-host NAME --server grpc.tls://127.0.0.1:8815 --tls-cert server.pem"),
     ],
@@ -216,14 +181,6 @@ def test_addresses_that_the_gateway_does_not_listen_at(text: str, said: str) -> 
 @pytest.mark.parametrize("text", ["http://localhost:5173", "https://notebook.example", "http://[::1]:8000"])
 def test_pages_that_may_ask(text: str) -> None:
     assert http_origins([text]) == (text,)
-
-
-@pytest.mark.parametrize(
-    "text", ["*", "null", "localhost:5173", "http://localhost/", "http://", "file://x", "HTTP://x"]
-)
-def test_pages_that_are_none(text: str) -> None:
-    with pytest.raises(RequestError, match="not an origin"):
-        http_origins([text])
 
 
 PUBLISHED = '[devices.a]\nurl = "sim:"\npublish = ["influx://127.0.0.1?db=x&password_file=secret"]\n'

@@ -176,6 +176,8 @@ def test_a_websocket_wants_a_ticket_or_the_header(guarded: GuardedGateway) -> No
     with connect(f"{guarded.ws}/ws/repl/lab-1?ticket={ticket}") as client:
         assert "ready" in str(client.recv(SOON))
     assert refused(f"{guarded.ws}/ws/repl/lab-1?ticket={ticket}") == 403
+    other = guarded.ticket("operator", "repl", type="device.session", device="lab-1")
+    assert refused(f"{guarded.ws}/ws/repl/secret?ticket={other}") == 403
     operator = {"authorization": f"Bearer {guarded.tokens['operator']}"}
     with connect(f"{guarded.ws}/ws/repl/lab-1", additional_headers=operator) as client:
         assert "ready" in str(client.recv(SOON))

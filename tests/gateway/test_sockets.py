@@ -81,11 +81,6 @@ class BoardAndLine:
     def ws(self) -> str:
         return self.http.replace("http:", "ws:")
 
-    def ticket(self, use: str, **request: Any) -> str:
-        content = json.dumps({"type": "device.session", **request}).encode()
-        with urllib.request.urlopen(f"{self.http}/tickets?for={use}", content) as answer:
-            return str(json.load(answer)["ticket"])
-
 
 @contextmanager
 def board_and_line() -> Iterator[BoardAndLine]:
@@ -124,27 +119,6 @@ def test_a_page_of_another_origin_is_refused(served: BoardAndLine) -> None:
         assert json.loads(raised.value.response.body)["where"] == "Origin"
     with connect(f"{served.ws}/ws/repl/demo", origin=served.http) as client:  # type: ignore[arg-type]
         assert "ready" in str(client.recv(SOON))
-
-
-def test_a_ticket_opens_one_socket_for_its_request(served: BoardAndLine) -> None:
-    ticket = served.ticket("repl", device="demo")
-    with connect(f"{served.ws}/ws/repl/demo?ticket={ticket}") as client:
-        assert "ready" in str(client.recv(SOON))
-    for path in (
-        f"/ws/repl/demo?ticket={ticket}",
-        f"/ws/fleet?ticket={served.ticket('repl', device='line')}",
-        f"/ws/repl/demo?ticket={served.ticket('repl', device='line')}",
-    ):
-        with pytest.raises(InvalidStatus) as raised, connect(served.ws + path):
-            pass
-        assert raised.value.response.status_code == 403
-
-
-def test_a_ticket_for_nothing_that_there_is_is_refused(served: BoardAndLine) -> None:
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        served.ticket("session", device="demo")
-    with refused.value:
-        assert (refused.value.code, json.load(refused.value)["where"]) == (400, "for")
 
 
 def read_socket_until(client: ClientConnection, mark: bytes) -> bytes:

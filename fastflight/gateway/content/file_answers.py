@@ -75,9 +75,12 @@ class ListingAnswer(Response):
 
 
 class FileAnswer(Streamed):
-    """Answers about a path: with `listing` if the board says that it is a folder, else about the file."""
+    """Answers with the rows of a file, or with `listing` if the board says that the path is a folder's."""
 
-    def __init__(self, request: Request, listing: ListingAnswer, choose: Callable[[pa.Schema], BodyEncoder]) -> None:
+    def __init__(
+        self, keys: Mapping[str, Any], listing: ListingAnswer, choose: Callable[[pa.Schema], BodyEncoder]
+    ) -> None:
+        request = listing.backend.make_request({"describe": "size", **keys})
         super().__init__(listing.backend, request, listing.caller, choose)
         self._listing = listing
 
@@ -92,16 +95,6 @@ class FileAnswer(Streamed):
         return await super().begin(answer)
 
 
-class RowsAnswer(FileAnswer):
-    """Answers with the rows of a file. `choose` is called once the path is known to be a file's."""
-
-    def __init__(
-        self, keys: Mapping[str, Any], listing: ListingAnswer, choose: Callable[[], Callable[[pa.Schema], BodyEncoder]]
-    ) -> None:
-        request = listing.backend.make_request({**keys, "describe": "size"})
-        super().__init__(request, listing, lambda schema: choose()(schema))
-
-
 class BytesAnswer(FileAnswer):
     """Answers with the bytes of a file, as `conditions` allow.
 
@@ -113,13 +106,14 @@ class BytesAnswer(FileAnswer):
     def __init__(self, keys: Mapping[str, Any], listing: ListingAnswer, conditions: Conditions) -> None:
         self._keys = {**keys, "format": "raw", "describe": "digest" if conditions.wants_tag else "size"}
         self._offset, self._limit = conditions.guess
-        super().__init__(self._next_request(listing.backend), listing, ENCODERS["arrow"])
+        super().__init__(self._next_keys, listing, ENCODERS["arrow"])
         self._conditions = conditions
         self._openings = 0
         self._path = str(keys["path"])
 
-    def _next_request(self, backend: Backend) -> Request:
-        return backend.make_request({**self._keys, "offset": self._offset, "limit": self._limit})
+    @property
+    def _next_keys(self) -> dict[str, Any]:
+        return {**self._keys, "offset": self._offset, "limit": self._limit}
 
     async def begin_file(self, answer: StreamedAnswer) -> AnswerStart | Request | Response:
         description = described(answer)
@@ -155,7 +149,7 @@ class BytesAnswer(FileAnswer):
         if self._openings == MAX_OPENINGS:
             raise BusyError("the file is being rewritten", where=self._path, hint="Ask again")
         self._offset, self._limit = verdict.start, None if verdict.stop == size else length
-        return self._next_request(self._backend)
+        return self._backend.make_request(self._next_keys)
 
 
 class BytesEncoder:

@@ -22,8 +22,8 @@ from fastflight.gateway.content.conditions import Conditions
 from fastflight.gateway.content.file_answers import (
     LOOK,
     BytesAnswer,
+    FileAnswer,
     ListingAnswer,
-    RowsAnswer,
     described,
     drain,
     etag_of,
@@ -88,7 +88,7 @@ class Files:
         self._backend.make_request(fields)  # also checks keys that only rows use
         listing = ListingAnswer(self._backend, caller, place)
         if rows:
-            return RowsAnswer(fields, listing, choose)
+            return FileAnswer(fields, listing, lambda schema: choose()(schema))
         conditions = Conditions(request.method, lambda name: ", ".join(request.headers.getlist(name)))
         return BytesAnswer(fields, listing, conditions)
 
