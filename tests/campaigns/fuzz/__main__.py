@@ -1,8 +1,7 @@
-"""`python -m tests.campaigns.fuzz [--target NAME]... [--runs N] [--seconds S] [--seed N] [--input FILE] [--reach]`.
+"""`python -m tests.campaigns.fuzz [--target NAME]... [--runs N] [--seconds S] [--seed N] [--input FILE]`.
 
 Each target has the whole budget to itself, one after the other, in a process of its own. Ends with a table, and with 1
-where a target failed. `--input` runs one target once over a file, as the normal tests do with what is kept of it;
-`--reach` says which lines of a target's modules all that was kept reaches.
+where a target failed. `--input` runs one target once over a file, as the normal tests do with what is kept of it.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.campaigns.fuzz import reach
 from tests.campaigns.fuzz.campaign import Budget, FuzzOutcome, fuzz, table
 from tests.campaigns.fuzz.target import load, names
 
@@ -28,16 +26,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=int, default=0, help="time of each target; 60 if no budget is given")
     parser.add_argument("--seed", type=int, default=0, help="the same seed takes the same way; 0: another each time")
     parser.add_argument("--input", type=Path, help="run the one target over this file, once, without atheris")
-    parser.add_argument("--reach", action="store_true", help="run over what was kept, and say which lines were reached")
     asked = parser.parse_args(arguments)
     chosen = names() if "all" in (asked.target or ["all"]) else asked.target
     if asked.input:
         target = load(chosen[0])
         with target.running():
             target.run(asked.input.read_bytes())
-        return 0
-    if asked.reach:
-        say(reach.table({name: reach.reach(name) for name in chosen}))
         return 0
     seconds = asked.seconds or (0 if asked.runs else 60)
     outcomes: list[FuzzOutcome] = []

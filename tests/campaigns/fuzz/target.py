@@ -13,44 +13,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TARGETS = Path(__file__).parent / "targets"
-# Module, test, and the modules of the package that it is for. Bytes that are too few for what is drawn are passed over.
-PROPERTIES: dict[str, tuple[str, str, tuple[str, ...]]] = {
-    "board_output": (
-        "tests.device.test_answers",
-        "test_any_output_of_a_board_is_an_answer_or_a_typed_error",
-        ("fastflight.device.answers", "fastflight.device.capabilities"),
-    ),
-    "columns": (
-        "tests.tables.test_columns",
-        "test_any_split_gives_the_same_count_and_nothing_raises",
-        ("fastflight.tables.columns",),
-    ),
-    "frames": (
-        "tests.device.transfer.test_frames",
-        "test_steps_fit_and_add_up_and_interrupt_nobody",
-        ("fastflight.device.transfer.frames",),
-    ),
-    "relay_targets": (
-        "tests.gateway.test_relay_targets",
-        "test_no_target_gets_around_a_network",
-        ("fastflight.gateway.relay.targets",),
-    ),
-    "rfc2217_server": (
-        "tests.protocol.test_rfc2217_server",
-        "test_garbage_is_no_error_and_any_split_the_same",
-        ("fastflight.protocol.rfc2217_server", "fastflight.protocol.rfc2217"),
-    ),
-    "scopes": (
-        "tests.access.test_identity",
-        "test_any_text_is_a_scope_or_refused_with_a_typed_error",
-        ("fastflight.access.identity",),
-    ),
-    "telnet": ("tests.protocol.test_telnet", "test_any_split_gives_the_same", ("fastflight.protocol.telnet",)),
-    "trace": (
-        "tests.runtime.test_tracing",
-        "test_whatever_comes_what_is_passed_on_is_well_formed",
-        ("fastflight.runtime.tracing",),
-    ),
+# Where each is. Bytes that are too few for what is drawn are passed over.
+PROPERTIES: dict[str, tuple[str, str]] = {
+    "authorization": ("tests.access.test_tokens", "test_any_header_shows_something_or_nothing"),
+    "board_output": ("tests.device.test_answers", "test_any_output_of_a_board_is_an_answer_or_a_typed_error"),
+    "columns": ("tests.tables.test_columns", "test_any_split_gives_the_same_count_and_nothing_raises"),
+    "flight_sql": ("tests.protocol.test_flight_sql", "test_any_bytes_are_a_message_or_a_typed_error"),
+    "frames": ("tests.device.transfer.test_frames", "test_steps_fit_and_add_up_and_interrupt_nobody"),
+    "lines": ("tests.sources.test_session_rows", "test_any_split_gives_the_same_lines"),
+    "raw_repl": ("tests.protocol.test_raw_repl", "test_garbage_raises_only_documented_errors"),
+    "relay_targets": ("tests.gateway.test_relay_targets", "test_no_target_gets_around_a_network"),
+    "rfc2217_server": ("tests.protocol.test_rfc2217_server", "test_garbage_is_no_error_and_any_split_the_same"),
+    "scopes": ("tests.access.test_identity", "test_any_text_is_a_scope_or_refused_with_a_typed_error"),
+    "telnet": ("tests.protocol.test_telnet", "test_any_split_gives_the_same"),
+    "tokens": ("tests.access.test_tokens", "test_any_bytes_are_a_book_or_refused_with_a_typed_error"),
+    "trace": ("tests.runtime.test_tracing", "test_whatever_comes_what_is_passed_on_is_well_formed"),
 }
 # Hypothesis spends several bytes on each choice.
 PROPERTY_BYTES = 2048
@@ -66,8 +43,6 @@ class Target:
     run: Callable[[bytes], None]
     seeds: tuple[bytes, ...]
     past: tuple[bytes, ...] = ()
-    # Those that it is for, of which `--reach` says how much is reached.
-    modules: tuple[str, ...] = ()
     # Longer inputs are slower and seldom say more; a limit of the parser's own is worth reaching.
     max_bytes: int = 128
     # An execution that takes longer hangs.
@@ -86,9 +61,9 @@ def names() -> list[str]:
 def load(name: str) -> Target:
     """The target of that name; what it tests is imported now."""
     if name in PROPERTIES:
-        module, test, modules = PROPERTIES[name]
+        module, test = PROPERTIES[name]
         run = getattr(importlib.import_module(module), test).hypothesis.fuzz_one_input
-        return Target(run, (bytes(PROPERTY_BYTES),), modules=modules, max_bytes=PROPERTY_BYTES)
+        return Target(run, (bytes(PROPERTY_BYTES),), max_bytes=PROPERTY_BYTES)
     target = importlib.import_module(f"tests.campaigns.fuzz.targets.{name}").TARGET
     assert isinstance(target, Target)
     return target

@@ -70,11 +70,6 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
-    modules=(
-        "fastflight.tables.arrow",
-        "fastflight.tables.ipc",
-        "fastflight.tables.vetting",
-    ),
     seeds=(
         *(bytes([0, kind, kind]) for kind in range(0, len(STREAMS), 3)),
         b"\x00\x11\x08\x01\x40\x00\x07",

@@ -188,13 +188,6 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
-    modules=(
-        "fastflight.client.stream",
-        "fastflight.client.upload",
-        "fastflight.client.failure",
-        "fastflight.client.call",
-        "fastflight.client.meaning",
-    ),
     seeds=(
         b"\x00\x00ab\x01\x01\x02\x00\x02\x05\x00",
         b"\x00\x02ab\x00\x01\x02\x02\x00\x02\x00\x00",

@@ -147,12 +147,6 @@ def copied(server: Any, place: Path, kind: int) -> None:
 
 TARGET = Target(
     run,
-    modules=(
-        "fastflight.client.file_copy",
-        "fastflight.client.server_files",
-        "fastflight.client.tree_copy",
-        "fastflight.client.partial_file",
-    ),
     seeds=(
         b"\x00",
         b"\x02",

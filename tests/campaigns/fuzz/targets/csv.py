@@ -33,13 +33,6 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
-    modules=(
-        "fastflight.tables.csv",
-        "fastflight.tables.casting",
-        "fastflight.tables.rows",
-        "fastflight.tables.text",
-        "fastflight.tables.kinds",
-    ),
     seeds=(
         b"\x00\x03\x00a,b,c\n1,2.5,x\n2,,true\n3,4.\n",
         b"\x03\x11\x00a,b\n1,one\nx,two\n3\n4,\"fo\"\"ur\n\",\n",

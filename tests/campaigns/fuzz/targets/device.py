@@ -74,13 +74,6 @@ def run(data: bytes) -> None:
 READS = b"\x00\x00\x00\x00\x04\x00\x05\xc0\x02\x00\x04\x01\x00\x03abc\x01\x00\x00"
 TARGET = Target(
     run,
-    modules=(
-        "fastflight.device.transfer.download",
-        "fastflight.device.transfer.upload",
-        "fastflight.device.listing",
-        "fastflight.device.transfer.link",
-        "fastflight.device.board",
-    ),
     seeds=(
         READS,
         b"\x00\x00\x00\x00\x00\x00\x00\x06\x01\x00",

@@ -11,12 +11,15 @@ import contextlib
 import json
 import zlib
 from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import pyarrow as pa
 from prometheus_client import CollectorRegistry
 
-from fastflight.access.identity import ANYBODY, Identity
+from fastflight.access.authenticator import Authenticator
+from fastflight.access.identity import ANYBODY, Identity, scopes
+from fastflight.access.tokens import Book, Token, digest_of
 from fastflight.concurrency import Channel
 from fastflight.errors import FileMissing
 from fastflight.gateway import application
@@ -31,9 +34,11 @@ from tests.campaigns.fuzz.material import Material, cut
 from tests.campaigns.fuzz.shared_loop import Loop
 from tests.campaigns.fuzz.target import Target
 from tests.campaigns.fuzz.targets.request import CATALOG
-from tests.campaigns.fuzz.targets.tokens import KNOWN, TEXT
 
 LOOP = Loop()
+TEXT = f"ff_{'0' * 16}_{'s' * 43}"
+TOKEN = Token("0" * 16, "ann", digest_of("s" * 43), scopes(["read:*"]), datetime(2025, 1, 1, tzinfo=UTC))
+KNOWN = Authenticator(lambda: Book((TOKEN,)).encode())
 CONTENT = b"0123456789"
 TAG = b'"crc32-%08x-%d"' % (zlib.crc32(CONTENT), len(CONTENT))
 ROWS = pa.RecordBatch.from_pylist([{"i": 1, "s": "a", "b": b"\xff"}, {"i": None, "s": "\u2028", "b": None}])
@@ -249,13 +254,6 @@ def talked(sent: list[Message], given: list[tuple[bytes, bytes]]) -> None:
 
 TARGET = Target(
     run,
-    modules=(
-        "fastflight.gateway.middleware",
-        "fastflight.gateway.origins",
-        "fastflight.gateway.content.files",
-        "fastflight.gateway.routes",
-        "fastflight.gateway.ws.sockets",
-    ),
     seeds=(
         *(bytes([0, 0, path, 0, 0, 0, 0, 0]) for path in range(len(PATHS))),
         *(bytes([2, 0, path, 0, 0, 0, 0, request]) for path in range(4) for request in range(3)),

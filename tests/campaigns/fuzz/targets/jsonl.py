@@ -33,14 +33,6 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
-    modules=(
-        "fastflight.tables.jsonl",
-        "fastflight.tables.json_objects",
-        "fastflight.tables.exact",
-        "fastflight.tables.casting",
-        "fastflight.tables.text",
-        "fastflight.tables.kinds",
-    ),
     seeds=(
         b'\x00\x03\x00{"a":1,"b":"x"}\n{"a":2.5}\n\n{"b":null,"c":true}\n',
         b'\x03\x11\x00{"a":1,"b":{"x":[1,2]}}\n{"a":"1"}\n[1]\n{"a":9999999999999999999}\n{',

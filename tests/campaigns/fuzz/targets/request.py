@@ -62,10 +62,6 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
-    modules=(
-        "fastflight.service.requests",
-        "fastflight.service.wire",
-    ),
     seeds=(
         b'\x00\x00{"type": "device.file", "device": "demo", "path":"/a.csv","schema":{"t":"int64"},"columns":["t"]}',
         b'\x00\x00{"type":"device.session","device":"demo","format":"csv","schema":{"t":"int64"},"limit_rows":5}',

@@ -77,10 +77,6 @@ def run(data: bytes) -> None:
 
 TARGET = Target(
     run,
-    modules=(
-        "fastflight.protocol.rfc2217_client",
-        "fastflight.protocol.rfc2217",
-    ),
     seeds=(
         b"\x00\x01\x01\x01\x02\x00\x01\x02\x01\x01\x02\x02\x01\x02\x03",
         b"\x01\x01\x01\x01\x02\x00\x01\x02\x01\x01\x02\x02\x01\x02\x03\x02\x01\x02\x05\x01\x02\x06",
