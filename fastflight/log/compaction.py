@@ -11,7 +11,6 @@ that opens the folder removes them. Damaged bodies stay as they are.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -99,7 +98,7 @@ class _Compaction:
                 self._replace(bodies, self._sorted(bodies))
             for bodies, is_file in self._tails():
                 made += self._replace(bodies, self._joined(bodies, is_file=is_file))
-        except (OSError, sqlite3.Error) as error:
+        except OSError as error:
             raise failure(error, "compacting") from error
         return made
 

@@ -9,7 +9,7 @@ A body has columns for the log and the number of each row, so a reader finds out
 of a body is null if it has the rows of many logs: what all of them appended in one commit. `ordinal` is the order in
 which bodies were appended; one that replaces others has the last of theirs. `seal` of a batch is a checksum of its row.
 
-All methods raise `sqlite3.Error`. Any thread may use a `Database`.
+Reading raises `StorageError` if the disk or the database fails. Any thread may use a `Database`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from fastflight.gap import Gap, Why, moment
-from fastflight.log.disk import DATABASE, LocalDisk
+from fastflight.log.disk import DATABASE, LocalDisk, failure
 from fastflight.log.values import BEGINNING, END_OF_TIME, Extent, LogStatistics, Range
 
 # Another number means another layout of the tables.
@@ -178,12 +178,14 @@ class Database:
         """Lend a connection to read from. A statement ends with its last row: do not stop before it."""
         with self._lock:
             connection = self._free.pop() if self._free else None
-        if connection is None:
-            connection = self.disk.connect()
         try:
+            connection = connection or self.disk.connect()
             yield connection
-        except BaseException:
-            connection.close()
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, OSError | sqlite3.Error):
+                raise failure(error, "reading the recordings") from error
             raise
         with self._lock:
             if not self._closed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pyarrow as pa
 from fastflight.errors import RequestError, SequenceConflict
 from fastflight.gap import Gap, Why, microseconds
 from fastflight.log.bodies import check, size_of, times_of
+from fastflight.log.reading import Bounds
 from fastflight.log.store_reader import LogReader
 from fastflight.log.ticket import Commit, Ticket
 from fastflight.log.values import MAX_SEQ, Columns
@@ -36,7 +38,8 @@ class Log(LogReader):
     def __init__(
         self, store: Store, writer: Writer, number: int, name: str, first: int = 0, following: int = 0
     ) -> None:
-        super().__init__(store, number, name)
+        super().__init__(store.content, number, name)
+        self._store = store
         # The first number that was not deleted.
         self.first = first
         # The number after the last durable row.
@@ -92,6 +95,12 @@ class Log(LogReader):
             if isinstance(ticket, Ticket):
                 return ticket
             await ticket.await_end()
+
+    def _bounds(self) -> Bounds:
+        return Bounds(self.first, self.durable_end)
+
+    def _hold(self, names: list[str]) -> contextlib.AbstractContextManager[None]:
+        return self._store.hold(names)
 
     def _measured(self, rows: pa.RecordBatch | Columns) -> _Rows:
         if isinstance(rows, pa.RecordBatch):

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import sqlite3
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -22,8 +21,6 @@ from fastflight.log.database import Database, Entry
 from fastflight.log.disk import failure
 from fastflight.log.ranged import RangeItems
 from fastflight.log.values import NumberedRows, Range
-
-T = TypeVar("T")
 
 # Decoded bodies of the tail that are kept, because what was appended last is read for one log after another.
 CACHED_BYTES = 16 * 1024 * 1024
@@ -66,7 +63,7 @@ class Content:
             raise Gone from None
         except OSError as error:
             if error.errno != errno.EIO:
-                raise
+                raise failure(error, "reading the recordings") from error
             data = None  # a bad sector
         rows = decode(data or b"", stored.crc, stored.log if stored.file is not None else None)
         if rows is not None and stored.file is None and rows.nbytes <= CACHED_BYTES // 4:
@@ -95,30 +92,13 @@ class Content:
                 self._cached_bytes -= self._cached.popitem(last=False)[1].nbytes
 
 
-class Source(Protocol):
-    """The logs of a folder to read: a `Store` or a `StoreReader`."""
-
-    content: Content
-
-    def bounds(self, log: int, name: str) -> Bounds:
-        """Return the present bounds of a log."""
-
-
-def mapped(read: Callable[[], T]) -> T:
-    """Return the result of `read`. Raises `StorageError` if the disk or the database fails."""
-    try:
-        return read()
-    except (OSError, sqlite3.Error) as error:
-        raise failure(error, "reading the recordings") from error
-
-
 class LogReading:
     """One pass over a log, for the range `wanted`. `run` yields its rows and its missing numbers."""
 
-    def __init__(self, source: Source, log: int, name: str, wanted: Range) -> None:
-        self._source = source
+    def __init__(self, content: Content, log: int, bounds: Callable[[], Bounds], wanted: Range) -> None:
+        self._content = content
         self._log = log
-        self._name = name
+        self._bounds = bounds
         self._wanted = wanted
         self._items = RangeItems(wanted)
         # The number at which a body was gone. If one is gone there again, it is damaged.
@@ -130,13 +110,12 @@ class LogReading:
         self._times: list[int] = []
 
     def run(self) -> Generator[NumberedRows | Gap, None, None]:
-        items, database = self._items, self._source.content.database
-        bounds = mapped(lambda: self._source.bounds(self._log, self._name))
+        items, bounds = self._items, self._bounds()
         stop = bounds.next if self._wanted.until_seq is None else min(bounds.next, self._wanted.until_seq + 1)
         # Before the first row, deleted numbers are reported only if they were asked for.
         begun = self._wanted.from_seq is not None
         while items.cursor < stop:
-            first, entries = mapped(lambda: database.entries(self._log, items.cursor, stop))
+            first, entries = self._content.database.entries(self._log, items.cursor, stop)
             if items.cursor < (first := min(max(first, bounds.first), stop)):
                 if begun:
                     yield from items.hole(first - 1, Why.CLEARED)
@@ -166,8 +145,7 @@ class LogReading:
                 items.skip(end)
             elif (rows := (yield from self._rows(entry))) is None:
                 yield from self._flush()
-                content = self._source.content
-                place = content.damaged[self._log, entry.body] = content.place(entry.body)
+                place = self._content.damaged[self._log, entry.body] = self._content.place(entry.body)
                 yield from items.damaged(end - 1, place, entry.first_time, entry.last_time)
             else:
                 self._waiting.append(rows.slice(first - entry.first, end - first))
@@ -189,7 +167,7 @@ class LogReading:
     def _rows(self, entry: Entry) -> Generator[NumberedRows | Gap, None, pa.RecordBatch | None]:
         """Return the rows of an entry; None if they are damaged. Raises `Gone`, after the rows that wait."""
         try:
-            body = mapped(lambda: self._source.content.body(entry.body))
+            body = self._content.body(entry.body)
         except Gone:
             yield from self._flush()
             if self._gone_at == self._items.cursor:

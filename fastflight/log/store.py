@@ -28,7 +28,7 @@ from fastflight.log.disk import LocalDisk, failure, has_no_room, make_private
 from fastflight.log.leftovers import remove_leftovers
 from fastflight.log.lock import LOCK_NAME, FileLock
 from fastflight.log.log import Log
-from fastflight.log.reading import Bounds, Content, Gone, mapped
+from fastflight.log.reading import Content, Gone
 from fastflight.log.reserve import Reserve
 from fastflight.log.retention import Retention, RetentionCheck, end_of_first
 from fastflight.log.values import StoreStatistics
@@ -142,32 +142,32 @@ class Store:
         """
         found: list[tuple[Position, pa.RecordBatch | None]] = []
         size = 0
-        for place, its_size in mapped(lambda: self.content.database.bodies_after(position)):
+        for place, its_size in self.content.database.bodies_after(position):
             size += its_size
             if found and size > max_bytes:
                 break
             with contextlib.suppress(Gone):  # retention has deleted it
-                found.append((place, mapped(lambda place=place: self.content.body(place.id))))  # type: ignore[misc]
+                found.append((place, self.content.body(place.id)))
         return found
 
     def position_before(self, ends: Mapping[str, int]) -> Position:
         """Return the position before the first rows of any log that are beyond its number in `ends`."""
         # In this order: rows that come meanwhile have later positions.
-        database, newest = self.content.database, mapped(self.content.database.newest)
+        database, newest = self.content.database, self.content.database.newest()
         logs = [self.log(name) for name in self.names()]
-        found = mapped(lambda: [database.position_before(log.id, ends.get(log.name, 0)) for log in logs])
+        found = [database.position_before(log.id, ends.get(log.name, 0)) for log in logs]
         return min([newest, *(position for position in found if position is not None)])
 
     def gaps(self, wanted: Iterable[tuple[int, int, int]]) -> dict[int, list[Gap]]:
         """Return the gaps of logs that begin in a range of numbers, by the number of the log."""
         found: dict[int, list[Gap]] = {}
-        for log, gap in mapped(lambda: self.content.database.gaps(wanted)):
+        for log, gap in self.content.database.gaps(wanted):
             found.setdefault(log, []).append(gap)
         return found
 
     def statistics(self) -> StoreStatistics:
         """Return the present statistics of the store."""
-        rows, size, files = mapped(self.content.database.totals)
+        rows, size, files = self.content.database.totals()
         with self._writer.changed:
             return StoreStatistics(
                 logs=len(self._logs),
@@ -214,7 +214,7 @@ class Store:
         with self.maintenance_lock:
             self.check()
             self._retention.update()
-            files = dict(mapped(self._expired))
+            files = dict(self._expired())
             self._delete(list(files), [name for name in files.values() if name])
             if files:
                 self._writer.checkpoint()
@@ -295,11 +295,6 @@ class Store:
         """Return the name of the log with this number."""
         with self._writer.changed:
             return next(each.name for each in self._logs.values() if each.id == log)
-
-    def bounds(self, log: int, name: str) -> Bounds:
-        """Return the present bounds of a log, with its durable rows only."""
-        with self._writer.changed:
-            return Bounds(self._logs[name].first, self._logs[name].durable_end)
 
     @contextlib.contextmanager
     def hold(self, names: list[str]) -> Iterator[None]:

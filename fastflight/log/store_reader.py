@@ -8,56 +8,45 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Protocol
 
 from fastflight.errors import UnknownName, nearest
 from fastflight.gap import Gap, Why
-from fastflight.log.database import Database, Entry
-from fastflight.log.disk import DATABASE, LocalDisk
-from fastflight.log.reading import Bounds, Content, LogReading, Source, mapped
+from fastflight.log.database import Database, Entry, LogRow
+from fastflight.log.disk import DATABASE, LocalDisk, failure
+from fastflight.log.reading import Bounds, Content, LogReading
 from fastflight.log.values import EVERYTHING, Extent, LogStatistics, NumberedRows, Range, StoredRows
-
-
-class Holding(Source, Protocol):
-    """A source that keeps files while they are read."""
-
-    def hold(self, names: list[str]) -> contextlib.AbstractContextManager[None]:
-        """Delete none of these files while the context lasts."""
 
 
 class LogReader:
     """One log to read. Any thread may use it."""
 
-    def __init__(self, source: Holding, number: int, name: str) -> None:
+    def __init__(self, content: Content, number: int, name: str) -> None:
         self.id = number
         self.name = name
-        self._source = source
+        self._content = content
 
     def read(self, wanted: Range = EVERYTHING) -> Generator[NumberedRows | Gap, None, None]:
         """Yield the durable rows in the order of their numbers, up to the end of the log when reading began."""
-        return LogReading(self._source, self.id, self.name, wanted).run()
+        return LogReading(self._content, self.id, self._bounds, wanted).run()
 
     def statistics(self) -> LogStatistics:
         """Return the present statistics of the log."""
-        return mapped(lambda: self._database.statistics(self.id, *self._bounds(), self._source.content.damaged))
+        return self._content.database.statistics(self.id, *self._bounds(), self._content.damaged)
 
     def extents(self, wanted: Range = EVERYTHING) -> list[Extent]:
         """Return where the rows of a range are stored now, in the order of their numbers."""
-        return mapped(lambda: self._database.extents(self.id, *self._bounds(), wanted))
+        return self._content.database.extents(self.id, *self._bounds(), wanted)
 
     def end(self) -> tuple[int | None, str]:
         """Return the time (us UTC) to which the log is known to be complete, and why it did not go on."""
-        return mapped(lambda: self._database.end(self.id))
+        return self._content.database.end(self.id)
 
     def stored(self) -> StoredRows:
         """Find the Parquet files with the oldest rows. Close what this returns."""
-        return mapped(self._stored)
-
-    def _stored(self) -> StoredRows:
-        content, bounds = self._source.content, self._bounds()
-        names = {body: name for body, name in self._database.files(self.id).items() if name}
+        content, bounds = self._content, self._bounds()
+        names = {body: name for body, name in content.database.files(self.id).items() if name}
         with contextlib.ExitStack() as held:
-            held.enter_context(self._source.hold(list(names.values())))
+            held.enter_context(self._hold(list(names.values())))
             found = StoredRows(bounds.first, bounds.first)
             spans: dict[str, tuple[int, int]] = {}
             for entry in self._entries(bounds):
@@ -80,17 +69,22 @@ class LogReader:
     def _entries(self, bounds: Bounds) -> Iterator[Entry]:
         low, told = bounds.first, -1
         while page := [
-            each for each in self._database.entries(self.id, low, bounds.next)[1] if each.rows or each.first > told
+            each
+            for each in self._content.database.entries(self.id, low, bounds.next)[1]
+            if each.rows or each.first > told
         ]:
             yield from page
             low, told = max(each.end for each in page), max(each.first for each in page)
 
-    @property
-    def _database(self) -> Database:
-        return self._source.content.database
-
     def _bounds(self) -> Bounds:
-        return self._source.bounds(self.id, self.name)
+        """Return the present bounds."""
+        for row in self._content.database.logs(self.name):
+            return Bounds(row.first, row.next)
+        return Bounds(0, 0)
+
+    def _hold(self, names: list[str]) -> contextlib.AbstractContextManager[None]:
+        """Delete none of these files while the context lasts. A reader cannot keep the files of a writer."""
+        return contextlib.nullcontext()
 
 
 class StoreReader:
@@ -101,28 +95,21 @@ class StoreReader:
 
     def names(self) -> list[str]:
         """Return the names of the logs in the folder, sorted. Raises `StorageError` if there is no folder."""
-        database = self.content.database
-        if DATABASE not in mapped(database.disk.names):
-            return []
-        return [row.name for row in mapped(database.logs)]
+        return [row.name for row in self._logs()]
 
     def log(self, name: str) -> LogReader:
         """Return an existing log. Raises `UnknownName` if there is none of that name."""
-        names = self.names()
+        names = {row.name: row.id for row in self._logs()}
         if name not in names:
             raise UnknownName("no such recording", where=name, hint=nearest(name, names))
-        (row,) = mapped(lambda: self.content.database.logs(name))
-        return LogReader(self, row.id, name)
+        return LogReader(self.content, names[name], name)
 
-    def bounds(self, log: int, name: str) -> Bounds:
-        """Return the present bounds of a log."""
-        for row in self.content.database.logs(name):
-            return Bounds(row.first, row.next)
-        return Bounds(0, 0)
-
-    def hold(self, names: list[str]) -> contextlib.AbstractContextManager[None]:
-        """Nothing: a reader cannot keep the files of a writer."""
-        return contextlib.nullcontext()
+    def _logs(self) -> list[LogRow]:
+        database = self.content.database
+        try:
+            return database.logs() if DATABASE in database.disk.names() else []
+        except OSError as error:
+            raise failure(error, "reading the recordings") from error
 
     def close(self) -> None:
         """Close its connections to the database."""

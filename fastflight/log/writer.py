@@ -17,8 +17,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar
 from zlib import crc32
 
 import pyarrow as pa
@@ -77,14 +78,6 @@ class Append:
     holes: Sequence[Hole] = ()
 
 
-class _Job(NamedTuple):
-    """Work for the thread, its end, and its result."""
-
-    work: Callable[[], Any]
-    commit: Commit
-    results: list[Any]
-
-
 class Writer:
     """The appends that wait, and the thread that writes them. `changed` guards both."""
 
@@ -121,7 +114,8 @@ class Writer:
         # The group that new appends join, and the group that is being written.
         self._commit = Commit()
         self._running: Commit | None = None
-        self._jobs: deque[_Job] = deque()
+        # Other work for the thread, each with a future for its result.
+        self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._due = 0.0
         self._closing = False
         # `close` waits for it. A disk that never answers must not keep the process for ever.
@@ -157,21 +151,19 @@ class Writer:
 
         With `uses_reserve`, free the reserve if the disk has no room, and call it again.
         """
-        job = _Job(lambda: self._do(work, uses_reserve), Commit(), [])
-        self._queue(job)
-        return cast(T, job.results[0])
+        return self._queue(lambda: self._do(work, uses_reserve))
 
     def checkpoint(self) -> None:
         """Move SQLite's log of changes into the tables, and give its room back to the disk."""
-        self._queue(_Job(self._checkpoint, Commit(), []))
+        self._queue(self._checkpoint)
 
-    def _queue(self, job: _Job) -> None:
+    def _queue(self, work: Callable[[], T]) -> T:
+        result: Future[T] = Future()
         with self.changed:
             self.check()
-            self._jobs.append(job)
+            self._jobs.append((work, result))
             self.changed.notify_all()
-        job.commit.wait(None)
-        job.commit.check()
+        return result.result()
 
     def new_body(self) -> int:
         """Return the number of a new body. From any thread."""
@@ -195,16 +187,14 @@ class Writer:
                 while not self._ready():
                     self.changed.wait(max(self._due - time.monotonic(), 0) if self._items else None)
                 job = self._jobs.popleft() if self._jobs else None
-                if job is not None:
-                    commit = self._running = job.commit
-                elif self._items:
+                if job is None:
+                    if not self._items:
+                        return
                     items, self._items = self._items, []
                     commit, self._commit = self._commit, Commit()
                     self._running = commit
-                else:
-                    return
             if job is not None:
-                self._run_job(job)
+                _run_job(*job)
             else:
                 self._write_group(items, commit)
                 del items  # else they stay in memory until the next group
@@ -213,14 +203,6 @@ class Writer:
         if self._closing or self._jobs:
             return True
         return bool(self._items) and (self.waiting_bytes >= EAGER_BYTES or time.monotonic() >= self._due)
-
-    def _run_job(self, job: _Job) -> None:
-        try:
-            job.results.append(job.work())
-        except Exception as problem:  # the thread's edge: the caller gets the error
-            job.commit.finish(_error_factory(problem.with_traceback(None)))
-        else:
-            job.commit.finish()
 
     def _do(self, work: Callable[[sqlite3.Connection], T], uses_reserve: bool) -> T:
         try:
@@ -294,6 +276,13 @@ class Writer:
                 at += each.length
             put_body(connection, body, None, body, int(self._clock() * 1e6), data, None)
             put_entries(connection, entries)
+
+
+def _run_job(work: Callable[[], Any], result: Future[Any]) -> None:
+    try:
+        result.set_result(work())
+    except Exception as problem:  # the thread's edge: the caller gets the error
+        result.set_exception(_error_factory(problem.with_traceback(None))())
 
 
 def _groups(appends: Iterable[Append]) -> Iterator[list[Append]]:
