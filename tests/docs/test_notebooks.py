@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,26 +60,3 @@ def test_the_live_notebook_draws_what_arrives_and_what_was_recorded(server: str,
     assert re.search(r"by the board's: \d+ ms", text_of(new["live-09"]))
     # A line is set aside if it may be incomplete: the first one, and the one behind the gap.
     assert text_of(new["live-11"]) == f"yesterday {24 * 60 - len(MISSING) - 2} rows, 1 gaps\n"
-
-
-def test_a_notebook_needs_a_server(tmp_path: Path) -> None:
-    with socket.socket() as holder:
-        holder.bind(("127.0.0.1", 0))
-        done = run(f"grpc://127.0.0.1:{holder.getsockname()[1]}", tmp_path, FILES)
-    assert done.returncode != 0
-    assert "FlightUnavailableError" in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("notebook", "packages"),
-    [
-        (FILES, {"IPython", "json", "matplotlib", "os", "pandas", "pyarrow"}),
-        (LIVE, {"datetime", "fastflight", "matplotlib"}),
-    ],
-    ids=["files", "live"],
-)
-def test_a_notebook_needs_only_the_packages_that_it_names(notebook: Path, packages: set[str]) -> None:
-    """The one on files shows that any Arrow will do, the one on live data shows the client."""
-    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    source = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    assert {name.split(".")[0] for name in re.findall(r"(?m)^(?:import|from) ([\w.]+)", source)} == packages

@@ -25,18 +25,6 @@ def test_each_table_is_shown_once_and_is_not_empty() -> None:
     assert not re.search(r"-->\n<!-- end", text)
 
 
-def test_a_figure_that_was_changed_by_hand_is_found() -> None:
-    changed = re.sub(r"\| 190\.73 \|", "| 190.74 |", TEXT, count=1)
-
-    assert changed != TEXT
-    assert performance_page.filled(changed) == TEXT
-
-
-def test_a_table_that_nobody_can_make_is_refused() -> None:
-    with pytest.raises(KeyError, match="wishes"):
-        performance_page.filled("<!-- table: wishes -->\n<!-- end -->")
-
-
 def test_results_and_plots_are_those_that_pages_show() -> None:
     plots = set(re.findall(r"!\[[^]]*\]\(results/([^)]+)\)", TEXT))
     kept = {path.name for path in (DOCS / "results").iterdir()} - {"README.md"}
