@@ -22,7 +22,7 @@ system allows it.
     files       the file tree                            mounts    file systems of board code    samples  initial files
     confine     guard against mistakes
     sandbox     the rights that the process gives up     landlock, syscalls   Linux mechanisms for that
-    uart        the UART, interrupts                     ring, pacer   its parts           line     the wire
+    uart        the UART, interrupts                     pacer     its pace                line     the wire
     link        sockets to the host                      terminal  a pseudo-terminal of this computer
     faults      simulated faults                         control   adds faults while the board runs
 """

@@ -49,7 +49,7 @@ class Repl:
     def __init__(self, runtime: Runtime, *, raw_paste: bool = True) -> None:
         self._runtime = runtime
         self._uart = runtime.uart
-        self._window = min(WINDOW, runtime.uart.ring.capacity // 2)
+        self._window = min(WINDOW, runtime.uart.capacity // 2)
         self._raw_paste = raw_paste
 
     def friendly(self) -> Mode:

@@ -1,6 +1,6 @@
 """The simulated UART: the board program's view of its line.
 
-A line thread (see `line.py`) passes received bytes to `arrive`, and they wait in a `Ring` until the program reads them.
+A line thread (see `line.py`) passes received bytes to `arrive`, and they wait in `ring` until the program reads them.
 Without flow control, the ring is as small as a board's; bytes that arrive while it is full are lost and counted. With
 flow control, `arrive` blocks instead. Then a ring that was given no size is so large that nobody sees its end. One that
 was given a size (`holds`) is that of firmware over USB-CDC: it takes a byte only while it has a free place, and only
@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 
 from fastflight.simulator.faults import Faults
 from fastflight.simulator.pacer import SLICE_SECONDS, Pacer
-from fastflight.simulator.ring import Ring
 
 if TYPE_CHECKING:
     import re
@@ -75,7 +74,9 @@ class Uart:
         """`holds`: a full ring of `ring` bytes holds the sender back, and a Ctrl-C with it."""
         self.flow_control = holds or not rate
         self._holds = holds
-        self.ring = Ring(ring if holds or rate else FLOW_CONTROLLED_RING)
+        # The bytes that have arrived and are not read yet, at most `capacity`.
+        self.ring = bytearray()
+        self.capacity = ring if holds or rate else FLOW_CONTROLLED_RING
         self.interrupt_char = -1
         self.received = 0
         self.sent = 0
@@ -120,17 +121,15 @@ class Uart:
             if not self.flow_control:  # the rest is lost
                 break
             with self._change:
-                if data and len(self.ring) == self.ring.capacity and not self._change.wait(PEER_CHECK_INTERVAL):
+                if data and len(self.ring) == self.capacity and not self._change.wait(PEER_CHECK_INTERVAL):
                     self._peer_check()
 
     def _take(self, data: bytes) -> bytes:
         """Store the first bytes of `data`, as many as fit. Return the rest."""
-        if not self._holds:
-            return data[self.ring.put(data) :]
-        # A byte of an interrupt takes no place, but is seen only if there is one.
-        while data and (free := self.ring.capacity - len(self.ring)):
-            self.ring.put(self._filter_interrupts(data[:free]))
-            data = data[free:]
+        # A byte of an interrupt takes no place, but on a line that holds it is seen only if there is one.
+        while data and (free := self.capacity - len(self.ring)):
+            taken, data = data[:free], data[free:]
+            self.ring += self._filter_interrupts(taken) if self._holds else taken
         return data
 
     def reset(self) -> None:
@@ -227,9 +226,9 @@ class Uart:
             if not self._has_input():
                 continue
             with self._change:
-                done += self.ring.take_into(view[done:])
-                if self.flow_control:
-                    self._change.notify_all()
+                data = self._taken(len(view) - done)
+            view[done : done + len(data)] = data
+            done += len(data)
 
     def read(self, count: int) -> bytearray:
         data = bytearray(count)
@@ -237,15 +236,21 @@ class Uart:
         return data
 
     def read_until(self, stop: re.Pattern[bytes], limit: int) -> bytes:
-        """Wait for input, then read like `Ring.take_until`."""
+        """Wait for input. Read 1 to `limit` bytes, up to and including the first match of `stop` if there is one."""
         self._keeps_writing = False
         while not self._has_input():
             pass
         with self._change:
-            data = self.ring.take_until(stop, limit)
-            if self.flow_control:
-                self._change.notify_all()
-            return data
+            match = stop.search(self.ring, 0, limit)
+            return self._taken(match.end() if match else limit)
+
+    def _taken(self, limit: int) -> bytes:
+        """Take up to `limit` bytes out of the ring. The caller holds `_change`."""
+        data = bytes(self.ring[:limit])
+        del self.ring[:limit]
+        if self.flow_control:
+            self._change.notify_all()
+        return data
 
     def _has_input(self) -> bool:
         """Run the timers that are due, and wait for a byte until the next one is. Return whether there is one."""

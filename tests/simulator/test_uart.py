@@ -23,7 +23,7 @@ def test_a_small_ring_loses_what_does_not_fit() -> None:
 
 def test_a_flow_controlled_line_loses_nothing() -> None:
     uart = Uart(lambda data: None)
-    uart.ring.capacity = 8
+    uart.capacity = 8
     sent = bytes(range(256)) * 10
     sender = threading.Thread(target=uart.arrive, args=(sent,))
     sender.start()
@@ -162,7 +162,7 @@ def test_what_is_mended_as_soon_as_it_is_told_is_over(spec: str) -> None:
     faults, struck = Faults.parse([spec]), threading.Event()
     faults.on_strike = lambda spec: struck.set()
     uart = Uart(lambda data: None, faults=faults)
-    uart.ring.capacity = 3
+    uart.capacity = 3
     sender = threading.Thread(target=uart.arrive, args=(b"abcdef",))
     sender.start()
     assert struck.wait(SOON)
