@@ -9,33 +9,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from fastflight.errors import Stopped
-from fastflight.runtime.admission import STALLED_LIVE_SECONDS, AdmissionTicket, Limits
+from fastflight.runtime.admission import STALLED_LIVE_SECONDS, AdmissionTicket
 from fastflight.runtime.tracing import Trace, current
 from fastflight.service.resolve import ResolvedRequest
 
+if TYPE_CHECKING:
+    from fastflight.runtime.stream_registry import StreamRegistry
+
 # How often a stream that sends checks for its client. That takes gRPC up to 0.4 ms, as long as sending half a megabyte.
 LOOK_SECONDS = 0.2
-
-
-class Registry(Protocol):
-    """The part of a `StreamRegistry` that its streams use."""
-
-    @property
-    def limits(self) -> Limits: ...
-
-    @property
-    def draining(self) -> bool: ...
-
-    def has_connection_alone(self, stream: Stream) -> bool: ...
-
-    def log_end(self, stream: Stream) -> None: ...
-
-    def remove(self, stream: Stream, outcome: str) -> None: ...
-
-    def count_overdue(self, client: str) -> None: ...
 
 
 class Stream(AdmissionTicket):
@@ -68,7 +53,7 @@ class Stream(AdmissionTicket):
 
     def __init__(
         self,
-        registry: Registry,
+        registry: StreamRegistry,
         resolved: ResolvedRequest,
         has_left: Callable[[], bool],
         client_name: Callable[[], str],
