@@ -31,16 +31,14 @@ from fastflight.server import answers, exchanges, listing, uploads
 from fastflight.server.actions import Cancels, own_actions, types
 from fastflight.server.connections import cut
 from fastflight.server.deadlines import Deadlines
-from fastflight.server.descriptions import Descriptions, Restrict
 from fastflight.server.incoming import Incoming
-from fastflight.server.interruption import InContext
 from fastflight.server.middleware import KEY, Authentication, Handshake, Headers, begin
-from fastflight.server.sql_commands import NoFlightSql, SqlCommands, is_flight_sql
+from fastflight.server.sql_commands import NoFlightSql, SqlAnswer, SqlCommands, is_flight_sql
 from fastflight.server.status import mapped, mapped_plainly
 from fastflight.service import Catalog
 from fastflight.service.requests import Doing, Request
 from fastflight.service.resolve import RequestResolver, ResolvedRequest
-from fastflight.service.source import DataSource
+from fastflight.service.source import DataSource, Estimate
 
 log = structlog.get_logger(__name__)
 
@@ -83,7 +81,6 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._catalog = catalog
         self._shards = shards
         self._resolver = RequestResolver(catalog)
-        self._descriptions = Descriptions(catalog, self._resolver)
         self._registry = registry or StreamRegistry()
         self._authority = authority or Authority()
         self._sql: SqlCommands = sql or NoFlightSql()
@@ -111,37 +108,27 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._deadlines = Deadlines(self._registry, self.port)
         self._deadlines.start()
 
-    def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[flight.FlightInfo]:
+    def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> list[flight.FlightInfo]:
         with mapped():
             identity = self._identify(context)
             with self._call("list_flights", None, identity, context):
-                yield from InContext(listing.flights(criteria, self._catalog, self._authority, identity))
+                return list(listing.flights(criteria, self._catalog, self._authority, identity))
 
     def get_flight_info(
         self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
         with mapped():
-            identity = self._identify(context)
-            self._registry.refuse_while_draining()
-            if is_flight_sql(descriptor.command):
-                answer = self._sql.resolve(descriptor.command, identity)
-                if answer.schema is not None:
-                    return answer.info(descriptor)
-                descriptor = flight.FlightDescriptor.for_command(answer.ticket)
-            admit = partial(self._call, "get_flight_info", identity=identity, context=context)
-            return self._descriptions.info(descriptor, admit, self._restriction(identity))
+            described, descriptor = self._describe("get_flight_info", descriptor, context)
+            if isinstance(described, SqlAnswer):
+                return described.info(descriptor)
+            return listing.info(*described, self._catalog, descriptor)
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         with mapped_plainly():
-            identity = self._identify(context)
-            self._registry.refuse_while_draining()
-            if is_flight_sql(descriptor.command):
-                answer = self._sql.resolve(descriptor.command, identity)
-                if answer.schema is not None:
-                    return flight.SchemaResult(answer.schema)
-                descriptor = flight.FlightDescriptor.for_command(answer.ticket)
-            admit = partial(self._call, "get_schema", identity=identity, context=context)
-            return self._descriptions.schema(descriptor, admit, self._restriction(identity))
+            described, _ = self._describe("get_schema", descriptor, context)
+            if isinstance(described, SqlAnswer):
+                return flight.SchemaResult(described.schema)
+            return flight.SchemaResult(listing.schema(*described))
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
         with mapped():
@@ -245,6 +232,24 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
                 yield resolved.source, resolved.request, stream
             stream.close("finished")
 
+    def _describe(
+        self, name: str, descriptor: flight.FlightDescriptor, context: flight.ServerCallContext
+    ) -> tuple[tuple[Request, Estimate] | SqlAnswer, flight.FlightDescriptor]:
+        """Return the request of a descriptor with what its source knows of the answer, and the descriptor to show.
+
+        For a command of Flight SQL whose schema is known, return its answer in place of the request.
+        """
+        identity = self._identify(context)
+        self._registry.refuse_while_draining()
+        if is_flight_sql(descriptor.command):
+            answer = self._sql.resolve(descriptor.command, identity)
+            if answer.schema is not None:
+                return answer, descriptor
+            descriptor = flight.FlightDescriptor.for_command(answer.ticket)
+        resolved = self._restrict(identity, "describe", listing.resolve(descriptor, self._resolver))
+        with self._call(name, resolved.device, identity, context):
+            return (resolved.request, listing.estimate(resolved.request, self._catalog)), descriptor
+
     def _sql_metadata(
         self, ticket: bytes, identity: Identity, context: flight.ServerCallContext
     ) -> flight.FlightDataStream:
@@ -267,10 +272,6 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         if identity is ANYBODY:
             return resolved
         return resolved.allowed(self._authority.authorize(identity, resolved.request, doing))
-
-    def _restriction(self, identity: Identity) -> Restrict | None:
-        """Return the `restrict` argument of `Descriptions`; None for a caller without restrictions."""
-        return None if identity is ANYBODY else partial(self._restrict, identity, "describe")
 
     def _call(
         self, name: str, device: str | None, identity: Identity, context: flight.ServerCallContext

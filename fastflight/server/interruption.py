@@ -1,12 +1,11 @@
-"""Iterators over a source's items, for Flight, which iterates in threads of its own.
+"""Iterates a source's items for Flight, so that the iteration can also be ended from outside.
 
-`InContext` keeps the context variables of the handler that created it. Flight runs each step of a generator in a new
-thread state, without the variables that the handler has set.
+Flight runs each step of a generator in a new thread state, without the context variables of the handler.
+`Interruptible` keeps them.
 
-`Interruptible` can also be ended from outside. A handler that waits in C++ for its client to read cannot be
-interrupted. Meanwhile its source waits between two batches and holds the device. `interrupt` closes the source at that
-point, in a thread of its own, because a board's recovery takes seconds. If Flight asks for another item after that, it
-gets `Stopped`, never a normal end.
+A handler that waits in C++ for its client to read cannot be interrupted. Meanwhile its source waits between two batches
+and holds the device. `interrupt` closes the source at that point, in a thread of its own, because a board's recovery
+takes seconds. If Flight asks for another item after that, it gets `Stopped`, never a normal end.
 """
 
 from __future__ import annotations
@@ -21,23 +20,6 @@ from fastflight.runtime.outgoing import close
 from fastflight.runtime.stream import Stream
 
 T = TypeVar("T")
-
-
-class InContext(Iterator[T], Generic[T]):
-    """Iterates and closes `items` in a copy of the creator's context."""
-
-    __slots__ = ("_items", "_run")
-
-    def __init__(self, items: Iterator[T]) -> None:
-        self._items = items
-        self._run = contextvars.copy_context().run
-
-    def __next__(self) -> T:
-        return self._run(next, self._items)
-
-    def close(self) -> None:
-        """Close the items, if they have a `close`."""
-        self._run(close, self._items)
 
 
 class Interruptible(Iterable[T], Generic[T]):

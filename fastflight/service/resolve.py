@@ -1,18 +1,11 @@
-"""Caches for decoded requests, for the schemas of their answers, and for values that are true for a known time.
-
-Nothing here checks whether a cached value is still true: the code that stores a value says how long it stays true. The
-caches are bounded and safe for threads.
-"""
+"""Caches for decoded requests and for the schemas of their answers. They are bounded and safe for threads."""
 
 from __future__ import annotations
 
 import functools
-import math
-import threading
-import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,8 +14,6 @@ from fastflight.service.choices import Mode
 from fastflight.service.requests import MAX_BATCH_ROWS, Request
 from fastflight.service.source import DataSource
 from fastflight.service.wire import decode, decode_path, encode
-
-T = TypeVar("T")
 
 # Few requests are repeated: those of a dashboard's panels, or of a benchmark.
 MAX_KEPT_REQUESTS = 512
@@ -59,7 +50,6 @@ def plain(schema: pa.Schema) -> pa.Schema:
 class ResolvedRequest:
     """A request, the source that serves it, its ticket in canonical form, and the device it is about.
 
-    `narrowed` means that the caller gets less than others with the same ticket, so the answer must not be shared.
     `last_schema` is the schema of the last answer: the next answer most often has the same one.
     """
 
@@ -67,7 +57,6 @@ class ResolvedRequest:
     source: DataSource[Any]
     ticket: bytes
     device: str | None
-    narrowed: bool = False
     last_schema: AnswerSchema | None = field(default=None, compare=False, repr=False)
     max_batch_rows: int = field(init=False)
     """The request's limit for the rows of a batch, or the limit of all requests."""
@@ -88,11 +77,8 @@ class ResolvedRequest:
         return cls(request, source, encode(request), request.belongs_to)
 
     def allowed(self, request: Request) -> ResolvedRequest:
-        """Return this with `request` in place of its request: the part of it that the caller may have.
-
-        If that is a smaller part, the result is marked as `narrowed`.
-        """
-        return self if request is self.request else replace(self, request=request, narrowed=True)
+        """Return this with `request` in place of its request: the part of it that the caller may have."""
+        return self if request is self.request else replace(self, request=request)
 
 
 class RequestResolver:
@@ -121,30 +107,3 @@ class RequestResolver:
 
     def _resolve(self, request: Request) -> ResolvedRequest:
         return ResolvedRequest.with_(request, self._catalog.source_of(request))
-
-
-class ExpiringCache(Generic[T]):
-    """Values by key, each with a lifetime. If there are more than `entries`, the oldest are dropped."""
-
-    def __init__(self, entries: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._entries = entries
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._values: dict[Hashable, tuple[T, float]] = {}
-
-    def get(self, key: Hashable) -> T | None:
-        """Return the value, or None if there is none or it has expired."""
-        found = self._values.get(key)
-        if found is None or (found[1] != math.inf and self._clock() >= found[1]):
-            return None
-        return found[0]
-
-    def put(self, key: Hashable, value: T, seconds: float) -> None:
-        """Cache `value` for `seconds` instead of an earlier one: `math.inf` means for ever, 0 not at all."""
-        with self._lock:
-            self._values.pop(key, None)
-            if seconds <= 0:
-                return
-            while len(self._values) >= self._entries:
-                del self._values[next(iter(self._values))]
-            self._values[key] = value, self._clock() + seconds

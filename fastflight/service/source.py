@@ -178,14 +178,12 @@ class AsyncIncoming(Protocol):
 class Estimate:
     """What is known of an answer without reading it. `rows` and `bytes` are -1 if they are not known.
 
-    The estimate may be cached for `keep_seconds`: 0 if it may change at any moment, `math.inf` if it cannot. `note` has
-    information for clients that list flights, such as that the device is busy.
+    `note` has information for clients that list flights, such as that the device is busy.
     """
 
     schema: pa.Schema | None
     rows: int = -1
     bytes: int = -1
-    keep_seconds: float = 0.0
     note: Mapping[str, Any] | None = None
 
 

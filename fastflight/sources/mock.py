@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import math
 import time
 from collections.abc import AsyncIterator, Iterator
 from itertools import pairwise
@@ -84,9 +83,7 @@ async def awrite(
 
 def describe(request: Mock) -> Estimate:
     """Return the schema, and the exact number of rows and bytes of the answer."""
-    return Estimate(
-        schema(request.variant), rows=request.total_rows, bytes=_expected_bytes(request), keep_seconds=math.inf
-    )
+    return Estimate(schema(request.variant), rows=request.total_rows, bytes=_expected_bytes(request))
 
 
 def requests(takes: Takes) -> Iterator[tuple[Mock, Estimate]]:

@@ -152,6 +152,9 @@ def test_a_draining_server_refuses_new_work(running: TrialServer) -> None:
         running.client.do_get(ticket(type="mock")).read_all()
     with pytest.raises(flight.FlightUnavailableError, match="the server shuts down"):
         list(running.client.list_flights())
+    for call in (running.client.get_flight_info, running.client.get_schema):
+        with pytest.raises((flight.FlightUnavailableError, pa.ArrowException), match="the server shuts down"):
+            call(flight.FlightDescriptor.for_command(b'{"type": "mock"}'))
     assert act(running, "health") == [b'{"status": "draining"}']
 
 

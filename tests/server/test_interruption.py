@@ -1,10 +1,10 @@
-"""Iterators that keep their maker's context variables, and that can be ended from outside."""
+"""An iterator that keeps its maker's context variables, and that can be ended from outside."""
 
 from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import cast
 
@@ -12,7 +12,7 @@ import pytest
 
 from fastflight.errors import Stopped
 from fastflight.runtime.stream import Stream
-from fastflight.server.interruption import InContext, Interruptible
+from fastflight.server.interruption import Interruptible
 
 
 class ResolvedRequest(SimpleNamespace):
@@ -61,31 +61,16 @@ def steps(seen: list[str]) -> Iterator[int]:
         seen.append(f"end: {WHOSE.get()}")
 
 
-def in_context(seen: list[str]) -> Iterator[int]:
-    WHOSE.set("a's")
-    return InContext(steps(seen))
-
-
 def interruptible(seen: list[str]) -> Iterator[int]:
     WHOSE.set("a's")
     return iter(Interruptible(steps(seen), cast(Stream, ResolvedRequest())))
 
 
-@pytest.mark.parametrize("made", [in_context, interruptible])
-def test_each_step_and_the_end_see_what_the_maker_had_set(made: Callable[[list[str]], Iterator[int]]) -> None:
+def test_each_step_and_the_end_see_what_the_maker_had_set() -> None:
     seen: list[str] = []
-    items = contextvars.copy_context().run(made, seen)
+    items = contextvars.copy_context().run(interruptible, seen)
     assert WHOSE.get() == "nobody's"
     assert [next(items), next(items)] == [1, 2]
     with pytest.raises(ValueError, match="a's"):
         next(items)
     assert seen == ["a's", "end: a's"]
-
-
-def test_closed_early_it_closes_what_it_iterates_there() -> None:
-    seen: list[str] = []
-    items = contextvars.copy_context().run(in_context, seen)
-    next(items)
-    cast(InContext[int], items).close()
-    assert seen == ["end: a's"]
-    InContext(iter(())).close()

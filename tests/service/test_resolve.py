@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import cast
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
 from fastflight.service import Catalog, decode, encode
 from fastflight.service.choices import Mode
-from fastflight.service.resolve import MAX_KEPT_REQUEST_BYTES, ExpiringCache, RequestResolver
+from fastflight.service.resolve import MAX_KEPT_REQUEST_BYTES, RequestResolver
 from fastflight.sources import mock
 
 
@@ -77,35 +74,3 @@ def test_paths_that_are_no_file_are_refused() -> None:
     for path in ([], [b"demo"], [b"demo", b"\xff"], [b""] * 5000):
         with pytest.raises(RequestError):
             asked.of_path(path)
-
-
-times = st.tuples(st.just("later"), st.just(0), st.sampled_from([0.5, 1.0, 3.0]))
-puts = st.tuples(st.just("put"), st.integers(0, 5), st.sampled_from([0.0, 1.0, 2.5, math.inf]))
-
-
-@given(st.lists(times | puts, max_size=40))
-def test_a_value_is_given_while_it_is_true_and_no_more_are_kept_than_may_be(
-    steps: list[tuple[str, int, float]],
-) -> None:
-    now = [0.0]
-    kept: ExpiringCache[int] = ExpiringCache(3, clock=lambda: now[0])
-    model: dict[int, tuple[int, float]] = {}
-    for number, (step, key, seconds) in enumerate(steps):
-        if step == "later":
-            now[0] += seconds
-        else:
-            kept.put(key, number, seconds)
-            model[key] = number, now[0] + seconds
-        given_again = {key: kept.get(key) for key in range(6)}
-        true = {key: value for key, (value, until) in model.items() if now[0] < until}
-        assert all(value == true.get(key) for key, value in given_again.items() if value is not None)
-        assert sum(value is not None for value in given_again.values()) <= 3
-        if step == "put" and seconds:
-            assert given_again[key] == number
-
-
-def test_what_is_not_true_for_any_time_replaces_what_was_kept_before() -> None:
-    kept: ExpiringCache[str] = ExpiringCache(3)
-    kept.put("key", "old", math.inf)
-    kept.put("key", "new", 0)
-    assert kept.get("key") is None
