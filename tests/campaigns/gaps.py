@@ -1,11 +1,17 @@
-"""Kills, cuts and fills the disk of a recording server at random, and checks that all that is missing lies in a gap.
+"""Kills, cuts and fills the disk of a recording server at random, and checks what it recorded.
 
     python -m tests.campaigns.gaps --rounds 25
+    python -m tests.campaigns.gaps --rounds 50 --fault kill
 
 A board prints numbered lines, whether it is heard or not. In each round the server is killed and started again, the
-line is cut for a while, the recording is stopped and started, or the disk is full for a while. At the end, each line
-that was printed after the first recorded one, and before the last, is recorded, or was printed within a listed gap. A
-line may be on its way for `TOLERANCE_SECONDS`. Exit code 1: a missing line is in no gap, or nothing was missing.
+line is cut for a while, the recording is stopped and started, or the disk is full for a while. One server of three is
+killed before it listens. At the end:
+
+- All rows are there that the server reported as stored before a kill; the lines come in the order of their numbers.
+- Each line that was printed after the first recorded one, and before the last, is recorded, or was printed within a
+  listed gap. A line may be on its way for `TOLERANCE_SECONDS`.
+
+Exit code 1: one of these did not hold, or nothing was missing.
 """
 
 from __future__ import annotations
@@ -22,12 +28,13 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from fastflight import FastFlightClient
+from fastflight.errors import TransportError
 from fastflight.gap import Gap
 from fastflight_benchmark import ending
-from tests.campaigns.server_kills import CALL_SECONDS, _listening
 from tests.support.small_disk import SmallDisk
 from tests.support.targets import TargetMissing
 from tests.support.waiting import until
@@ -48,21 +55,33 @@ FAULT_SECONDS = 2.0
 TOLERANCE_SECONDS = 2.0
 DISK_BYTES = 16 * 1024 * 1024
 FAULTS = ("kill", "cut", "stop", "fill")
+# A server that does not listen after so long, on a busy machine, never will; an answer takes no longer either.
+START_SECONDS = CALL_SECONDS = 60.0
+# The longest that a server records before it is killed.
+LIFE_SECONDS = 0.5
+# The share of servers that are killed before they listen.
+EARLY = 1 / 3
 
 
 @dataclass(slots=True)
 class GapOutcome:
-    """What was found: the rounds by fault, lines, gaps by reason, and the missing lines that are in no gap."""
+    """What was found: the rounds by fault, lines, gaps by reason, and the missing lines that are in no gap.
+
+    `acknowledged` and `lost` count rows, `disordered` lines whose number is not above that of the line before.
+    """
 
     rounds: dict[str, int] = field(default_factory=dict)
+    acknowledged: int = 0
+    lost: int = 0
     printed: int = 0
     missing: int = 0
+    disordered: int = 0
     gaps: dict[str, int] = field(default_factory=dict)
     unexplained: list[int] = field(default_factory=list)
 
     @property
     def clean(self) -> bool:
-        return not self.unexplained and self.missing > 0
+        return not self.unexplained and not self.lost and not self.disordered and self.missing > 0
 
 
 class Printer:
@@ -114,21 +133,52 @@ class RecordedServer:
         self._command.append(str(fleet))
         self.start()
 
-    def start(self) -> None:
-        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    def start(self, killed_after: float | None = None) -> None:
+        """Start it; with `killed_after`, first one that is killed after so many seconds, whether it listens or not."""
+        if killed_after is not None:
+            self._spawn()
+            time.sleep(killed_after)
+            self._end()
+        self._spawn()
         self.client = FastFlightClient(_listening(self._process), timeout=CALL_SECONDS)
 
     def kill(self) -> None:
         self.client.close()
+        self._end()
+
+    def _spawn(self) -> None:
+        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+    def _end(self) -> None:
         self._process.kill()
         self._process.wait()
         assert self._process.stdout is not None
         self._process.stdout.close()
 
+    def rows(self) -> int:
+        """Return how many rows the server reports as stored."""
+        return sum(each.rows for each in self.client.recordings())
+
     def records(self) -> None:
         """Wait until rows are stored that were not before."""
-        rows = self.client.recordings()[0].rows if self.client.recordings() else 0
-        until(lambda: any(each.rows > rows and each.state == "recording" for each in self.client.recordings()))
+        rows = self.rows()
+        until(lambda: self.rows() > rows and self.client.recordings()[0].state == "recording")
+
+
+def _listening(server: subprocess.Popen[str]) -> str:
+    """Return where it listens. `TransportError` if it does not."""
+    assert server.stdout is not None
+    patience = threading.Timer(START_SECONDS, server.kill)
+    patience.daemon = True  # as the board's
+    patience.start()
+    try:
+        said = server.stdout.readline()
+    finally:
+        patience.cancel()
+        patience.join()
+    if (location := re.search(r"grpc://127.0.0.1:\d+", said)) is None:
+        raise TransportError("the server did not start", where="campaign")
+    return location[0]
 
 
 def campaign(folder: Path, faults: Sequence[str], chance: random.Random) -> GapOutcome:
@@ -144,21 +194,30 @@ def campaign(folder: Path, faults: Sequence[str], chance: random.Random) -> GapO
         parts.callback(lambda: server.kill())
         server.records()
         for fault in faults:
-            _carry_out(fault, chance.uniform(0, FAULT_SECONDS), server, board, disk)
+            seconds = chance.uniform(0, FAULT_SECONDS)
+            if fault == "kill":
+                deadline = time.monotonic() + chance.uniform(0, LIFE_SECONDS)
+                while time.monotonic() < deadline:
+                    outcome.acknowledged = server.rows()
+                server.kill()
+                server.start(seconds if chance.random() < EARLY else None)
+                outcome.lost += max(0, outcome.acknowledged - server.rows())
+            else:
+                _carry_out(fault, seconds, server, board, disk)
             server.records()
             outcome.rounds[fault] = outcome.rounds.get(fault, 0) + 1
+        server.client.stop_recording("board")
+        outcome.acknowledged = server.rows()
         with server.client.recording("board") as rows:
-            text = b"".join(row["data"] for batch in rows for row in batch.to_pylist() if row["direction"] == "rx")
+            found = [row for batch in rows for row in batch.to_pylist()]
+            outcome.lost += max(0, outcome.acknowledged - len(found))
+            text = b"".join(row["data"] for row in found if row["direction"] == "rx")
             compare(board.times, text, rows.gaps, outcome)
     return outcome
 
 
 def _carry_out(fault: str, seconds: float, server: RecordedServer, board: Printer, disk: SmallDisk | None) -> None:
-    if fault == "kill":
-        server.kill()
-        time.sleep(seconds)
-        server.start()
-    elif fault == "cut":
+    if fault == "cut":
         board.is_cut = True
         time.sleep(seconds)
         board.is_cut = False
@@ -176,7 +235,9 @@ def _carry_out(fault: str, seconds: float, server: RecordedServer, board: Printe
 
 def compare(times: Sequence[float], text: bytes, gaps: Sequence[Gap], outcome: GapOutcome) -> None:
     """Find the lines that are missing from `text`, and those of them that were printed in no gap."""
-    recorded = {int(number) for number in LINE.findall(b"\n" + text)}
+    numbers = [int(number) for number in LINE.findall(b"\n" + text)]
+    outcome.disordered = sum(later <= earlier for earlier, later in pairwise(numbers))
+    recorded = set(numbers)
     first, last = min(recorded), max(recorded)
     missing = [number for number in range(first, last) if number not in recorded]
     spans = [(gap.from_time.timestamp(), gap.to_time.timestamp()) for gap in gaps if gap.from_time and gap.to_time]
@@ -193,12 +254,13 @@ def compare(times: Sequence[float], text: bytes, gaps: Sequence[Gap], outcome: G
 def main() -> int:
     parser = argparse.ArgumentParser(description="Check that all that is missing from a recording lies in a gap")
     parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--fault", choices=FAULTS, action="append", help="repeatable; default: all")
     parser.add_argument("--seed", type=int, default=None, help="default: a new one, which is printed")
     arguments = parser.parse_args()
     seed = random.SystemRandom().randrange(2**32) if arguments.seed is None else arguments.seed
     chance = random.Random(seed)
     print(f"seed {seed}", flush=True)
-    faults = [chance.choice(FAULTS) for _ in range(arguments.rounds)]
+    faults = [chance.choice(arguments.fault or FAULTS) for _ in range(arguments.rounds)]
     try:
         with tempfile.TemporaryDirectory() as folder:
             outcome = campaign(Path(folder), faults, chance)

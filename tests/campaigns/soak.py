@@ -6,7 +6,7 @@
 
 One board in ten is a simulated one, with files and a REPL; the others print rows, many to a process. All are recorded.
 Clients (`soaking.visits`) read files, follow sessions, write and verify, use a REPL, come by HTTP, read
-slowly, and hang up. The server's process is sampled into a CSV beside a plot. Exit code 1: memory grew after the
+slowly, and hang up. The server's process is sampled into a CSV. Exit code 1: memory grew after the
 warm-up, descriptors or threads were not given back, a row is unaccounted for, or an error had no code.
 
 The warm-up ends when everything that fills up is full: the taps, and the memory that compacting a GB of recordings
@@ -39,7 +39,6 @@ from fastflight_benchmark.printing import printing
 from fastflight_benchmark.printing_boards import Options
 from fastflight_benchmark.spawned import spawned
 from tests.campaigns import result_files
-from tests.campaigns.soaking.plot import drawn
 from tests.campaigns.soaking.sampling import FLAT_MB_PER_HOUR, Sample, Sampling, Slope, slope
 from tests.campaigns.soaking.visitors import Coming, VisitOutcome
 from tests.campaigns.soaking.visits import FILE, VISITS, Place, lines
@@ -211,7 +210,7 @@ def main(
     tides: Annotated[
         bool, typer.Option("--tides", help="Half of the time only a quarter of the clients come.")
     ] = False,
-    path: Annotated[Path | None, typer.Option("--output", help="The CSV; a plot and the verdicts lie beside.")] = None,
+    path: Annotated[Path | None, typer.Option("--output", help="The CSV; the verdicts lie beside.")] = None,
 ) -> None:
     """Soak a server, and print whether everything held."""
     seconds = (hours * 60 + (0 if hours and minutes == 10.0 else minutes)) * 60
@@ -241,8 +240,6 @@ def main(
         "machine": machine.describe(),
     }
     result_files.save(path, frame, {}, description)
-    if found.samples:
-        drawn(frame, warm_up_of(found.samples) or TAPS_FULL_SECONDS, description).savefig(path.with_suffix(".png"))
     typer.echo(f"{found.outcome.visits.total()} visits: {dict(found.outcome.visits)}")
     for text, held in verdicts.items():
         typer.echo(f"{SAID[held]}  {text}")

@@ -11,10 +11,9 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
-from fastflight.errors import FastFlightError, TransportClosed
 from fastflight.gap import Gap
 from fastflight.log import Store
-from tests.campaigns import collect, kills, server_kills, transfer_trial
+from tests.campaigns import collect, kills
 from tests.campaigns.clustering.boards import CountingBoard
 from tests.campaigns.clustering.work import Auditor
 from tests.campaigns.faulting.talker import Kept, flaw
@@ -35,13 +34,6 @@ def test_a_log_with_lost_and_wrong_rows(tmp_path: Path) -> None:
     assert (outcome.lost, outcome.wrong, outcome.clean) == (2, 3, False)
 
 
-def test_bytes_that_a_board_did_not_print() -> None:
-    lines = server_kills.stream(7)
-    whole = b"".join(next(lines) for _ in range(20))
-    assert all(server_kills.said(whole[:size]) for size in (0, 1, 30, len(whole)))
-    assert not any(server_kills.said(data) for data in (whole[1:], whole[:30] + whole[31:], b"x", b"\0" * 9))
-
-
 def test_lines_that_were_collected_twice_or_never(tmp_path: Path) -> None:
     folder = tmp_path / "stored" / "board" / "log.csv"
     folder.mkdir(parents=True)
@@ -50,28 +42,6 @@ def test_lines_that_were_collected_twice_or_never(tmp_path: Path) -> None:
     outcome = collect.CollectOutcome()
     collect.check(cast(collect.Bench, SimpleNamespace(stored=tmp_path / "stored", files=tmp_path)), outcome)
     assert (outcome.lost, outcome.twice, outcome.clean) == (1, 1, False)
-
-
-@pytest.mark.parametrize(
-    ("error", "on_board", "ended"),
-    [
-        (None, b"new", transfer_trial.COMPLETED),
-        (None, b"old", transfer_trial.WRONG),
-        (TransportClosed("gone"), b"old", transfer_trial.TYPED),
-        (TransportClosed("gone"), b"ne", transfer_trial.WRONG),
-        (KeyError("x"), b"old", transfer_trial.UNTYPED),
-        (FastFlightError("not foreseen"), b"old", transfer_trial.UNTYPED),
-    ],
-)
-def test_an_upload_that_left_another_file(
-    tmp_path: Path, error: BaseException | None, on_board: bytes, ended: str
-) -> None:
-    station = transfer_trial.Station(tmp_path, 0)
-    (tmp_path / "board").mkdir()
-    (tmp_path / "board" / transfer_trial.TARGET).write_bytes(on_board)
-    upload = transfer_trial.TransferCase(0, "upload", "sync", "random", 3, "none", ())
-    attempt = transfer_trial.Attempt(error=error, content=None if error else b"")
-    assert station.judge(upload, attempt, b"new", b"old")[0] == ended
 
 
 def lines(boot: int, first: int, last: int) -> bytes:
@@ -139,3 +109,5 @@ def test_lines_that_were_printed_in_no_gap_are_found() -> None:
     outcome = GapOutcome()
     compare(times, b"0\n3\n5\n", [gap], outcome)
     assert (outcome.missing, outcome.unexplained, outcome.clean) == (3, [4], False)
+    compare(times, b"0\n1\n2\n3\n3\n5\n4\n", [], outcome)
+    assert outcome.disordered == 2

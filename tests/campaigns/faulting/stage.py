@@ -30,6 +30,8 @@ from typing import Self
 
 from pyarrow import flight
 
+from fastflight.app.config import DRAIN_SECONDS
+from fastflight.app.process import END_SECONDS
 from fastflight.client import FastFlightClient
 from fastflight_benchmark.simulated import SimulatedBoard
 from tests.campaigns.faulting.guard import OPEN, guarded
@@ -81,6 +83,7 @@ class Stage:
         self.guard = guarded(folder, HOST) if tls else OPEN
         # What cannot be done here, by name, and why.
         self.missing: list[str] = []
+        self.flaws: list[str] = []
         self.disk: SmallDisk | None = None
         self._seed = seed
         self._ports: dict[str, PortName] = {}
@@ -165,6 +168,12 @@ class Stage:
         self.server.freeze(False)
         self.set_clock(0)
 
+    def stop_server(self) -> bool:
+        """Tell the server to shut down, and wait until it has ended. Return True."""
+        if code := self.server.stop(DRAIN_SECONDS + END_SECONDS):
+            self.flaws.append(f"the server was told to shut down, and ended with {code}")
+        return True
+
     def set_clock(self, seconds: float) -> None:
         """Set the server's clock so many seconds ahead of the right time, or behind it."""
         self._clock.set(seconds)
@@ -190,9 +199,9 @@ class Stage:
         return self.server.held()
 
     def complaints(self) -> Sequence[str]:
-        """Return the unexpected errors of all logs."""
+        """Return the unexpected errors of all logs, and shutdowns that went wrong."""
         programs = [self.server, *self._bridges.values()]
-        return [f"{program.name}: {line}" for program in programs for line in program.complaints()]
+        return [*self.flaws, *(f"{program.name}: {line}" for program in programs for line in program.complaints())]
 
     def _board(self, name: str) -> SimulatedBoard:
         place = ("--pty",) if self.line == SERIAL else ("--listen", f"{HOST}:0")

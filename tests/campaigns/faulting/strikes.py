@@ -51,7 +51,7 @@ ROOM_BLOCKS = 3
 # What is to be struck from outside is held meanwhile, and whether it has come so far is looked at so often.
 HOLD_SECONDS, WATCH_SECONDS = 0.3, 0.005
 FULL, FULL_DISK = "full", "full disk"
-KILLED = "kill -9"
+KILLED, STOPPED = "kill -9", "SIGTERM"
 # The hops that end at a port of the server.
 PORTS = (CLIENT_SERVER, BROWSER_GATEWAY)
 BOARD, SERVER, CLIENT, DISK = "board", "server", "client", "server - disk"
@@ -81,6 +81,7 @@ CABLE_FAULTS = {
     "flip-rx": "flipped bit",
     "flip-tx": "flipped bit",
     "lose-rx": "lost byte",
+    "overflow-rx": "overflow",
     "lose-tx": "lost byte",
     "unplug-after-rx": "unplugged",
     "exit-after-tx": "unplugged",
@@ -100,7 +101,9 @@ class Strike:
 
     def may_break(self, way: str) -> bool:
         """Whether a browser's connection, by `way`, may end without a word: if it, or its gateway, was struck."""
-        return way == BROWSER_GATEWAY and (self.hop == BROWSER_GATEWAY or (self.hop, self.kind) == (SERVER, KILLED))
+        return way == BROWSER_GATEWAY and (
+            self.hop == BROWSER_GATEWAY or (self.hop == SERVER and self.kind in (KILLED, STOPPED))
+        )
 
 
 class _Placed:
@@ -178,6 +181,7 @@ def strike(stage: Stage, work: Work, chance: random.Random, *, quick: bool = Fal
     if stage.line == EXEC and work.board:
         choices.append((0.7, lambda: held(KILLED, "child", stage.kill_children)))
     choices.append((0.7, lambda: held(KILLED, SERVER, stage.server.kill)))
+    choices.append((0.7, lambda: held(STOPPED, SERVER, stage.stop_server)))
     thawed = partial(stage.server.freeze, False)
     choices.append((0.7, lambda: held("frozen", SERVER, lambda: stage.server.freeze(True), thawed)))
     choices.append((1 if isinstance(work, Rows) else 0.5, clocked))

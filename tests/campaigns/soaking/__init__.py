@@ -1,1 +1,1 @@
-"""The parts of `soak`: clients that come and go, samples of the server's process, and a plot."""
+"""The parts of `soak`: clients that come and go, and samples of the server's process."""
