@@ -30,7 +30,6 @@ from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import FlightServer
 from fastflight.server.actions import Cancels
 from fastflight.server.flight_sql import FlightSql
-from fastflight.server.sql_commands import SqlCommands
 from fastflight.service import Catalog
 from fastflight.sql.engine import SqlEngine
 
@@ -128,7 +127,7 @@ def location_of(config: Config, server: FlightServer) -> str:
     return f"{address.scheme}://{host}:{server.port}"
 
 
-def flight_sql(engine: SqlEngine) -> SqlCommands | None:
+def flight_sql(engine: SqlEngine) -> FlightSql | None:
     """Return the object that answers Flight SQL; None if the extra `sql` is not installed."""
     try:
         if importlib.util.find_spec("duckdb") is None or importlib.util.find_spec("google.protobuf") is None:
@@ -146,7 +145,7 @@ def flight_server(
     shards: Shards,
     registry: StreamRegistry,
     access: Access,
-    sql: SqlCommands | None = None,
+    sql: FlightSql | None = None,
     cancels: Cancels | None = None,
 ) -> FlightServer:
     """Start a Flight server at the address of `config`. `state` are the actions `health`, `stats` and alike.

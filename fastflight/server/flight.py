@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -33,12 +33,15 @@ from fastflight.server.connections import cut
 from fastflight.server.deadlines import Deadlines
 from fastflight.server.incoming import Incoming
 from fastflight.server.middleware import KEY, Authentication, Handshake, Headers, begin
-from fastflight.server.sql_commands import NoFlightSql, SqlAnswer, SqlCommands, is_flight_sql
+from fastflight.server.sql_commands import NoFlightSql, SqlAnswer, is_flight_sql
 from fastflight.server.status import mapped, mapped_plainly
 from fastflight.service import Catalog
 from fastflight.service.requests import Doing, Request
 from fastflight.service.resolve import RequestResolver, ResolvedRequest
 from fastflight.service.source import DataSource, Estimate
+
+if TYPE_CHECKING:
+    from fastflight.server.flight_sql import FlightSql
 
 log = structlog.get_logger(__name__)
 
@@ -75,7 +78,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         authenticator: Authenticator | None = None,
         tls: Tls | None = None,
         trace: bool = False,
-        sql: SqlCommands | None = None,
+        sql: FlightSql | None = None,
         cancels: Cancels | None = None,
     ) -> None:
         self._catalog = catalog
@@ -83,7 +86,7 @@ class FlightServer(flight.FlightServerBase):  # type: ignore[misc]
         self._resolver = RequestResolver(catalog)
         self._registry = registry or StreamRegistry()
         self._authority = authority or Authority()
-        self._sql: SqlCommands = sql or NoFlightSql()
+        self._sql: FlightSql | NoFlightSql = sql or NoFlightSql()
         own = own_actions(self._registry, catalog, shards, self._authority, state, cancels)
         self._actions = Actions([*own, *self._sql.actions(), *actions], self._authority)
         self._authenticator = authenticator

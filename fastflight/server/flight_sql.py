@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ from fastflight.server.incoming import Incoming
 from fastflight.server.prepared import PreparedStatements
 from fastflight.server.sql_commands import CLOSE, CLOSE_SESSION, CREATE, UNSUPPORTED_ACTIONS, SqlAnswer
 from fastflight.service.choices import MAX_REQUEST_BYTES
+from fastflight.sql.engine import SqlEngine
 
 # Flight.proto: CloseSessionResult with the status CLOSED. There are no sessions, so nothing is left of one.
 CLOSED = b"\x08\x01"
@@ -38,30 +39,15 @@ IN_JSON = (
 AS_TEXT = (pa.types.is_timestamp, pa.types.is_date, pa.types.is_time, pa.types.is_decimal)
 
 
-class Prepared(Protocol):
-    """A query that was checked: the schema of its answer, and a column for each parameter."""
-
-    @property
-    def schema(self) -> pa.Schema: ...
-
-    @property
-    def parameters(self) -> pa.Schema: ...
-
-
-class Engine(sql_metadata.Engine, Protocol):
-    """The engine, as far as Flight SQL needs it."""
-
-    def prepare(self, query: str, identity: Identity) -> Prepared: ...
-
-
 class FlightSql:
-    """Answers the commands of Flight SQL for one server, as `server.sql_commands.SqlCommands`."""
+    """Answers the commands and actions of Flight SQL for one server."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: SqlEngine) -> None:
         self._engine = engine
         self._statements = PreparedStatements()
 
     def resolve(self, command: bytes, identity: Identity) -> SqlAnswer:
+        """Return how to answer a command."""
         match asked := wire.decode(command):
             case wire.CommandStatementQuery(query, transaction_id):
                 _refuse_transaction(transaction_id)
@@ -82,6 +68,7 @@ class FlightSql:
         raise Unsupported("not a command", where=type(asked).__name__)
 
     def bind(self, command: bytes, owner: str, parameters: Incoming) -> None:
+        """Set the parameters of a prepared statement of `owner`, the name of an identity or empty."""
         match asked := wire.decode(command):
             case wire.CommandPreparedStatementQuery(handle):
                 statement = self._statements.get(handle, owner)
@@ -90,6 +77,8 @@ class FlightSql:
         raise Unsupported("this server only reads", where=type(asked).__name__)
 
     def actions(self) -> list[RawAction]:
+        """Return the actions of Flight SQL."""
+
         def close_session(body: bytes, identity: Identity) -> Iterator[bytes]:
             yield CLOSED
 

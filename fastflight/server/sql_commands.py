@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
 import pyarrow as pa
 import pyarrow.flight as flight
@@ -54,22 +54,6 @@ class SqlAnswer:
     def info(self, descriptor: flight.FlightDescriptor) -> flight.FlightInfo:
         """Return the flight, with one endpoint. The schema must be known."""
         return flight.FlightInfo(self.schema, descriptor, [flight.FlightEndpoint(self.ticket, [])], -1, -1)
-
-
-class SqlCommands(Protocol):
-    """Answers the commands and actions of Flight SQL."""
-
-    def resolve(self, command: bytes, identity: Identity) -> SqlAnswer:
-        """Return how to answer a command."""
-        ...
-
-    def bind(self, command: bytes, owner: str, parameters: Incoming) -> None:
-        """Set the parameters of a prepared statement of `owner`, the name of an identity or empty."""
-        ...
-
-    def actions(self) -> list[RawAction]:
-        """Return the actions of Flight SQL."""
-        ...
 
 
 class NoFlightSql:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -14,7 +14,9 @@ from fastflight.protocol.flight_sql import (
     CommandGetTables,
     CommandGetTableTypes,
 )
+from fastflight.sql.engine import SqlEngine
 from fastflight.sql.names import CATALOG
+from fastflight.sql.tables import TableName
 
 Command: TypeAlias = CommandGetCatalogs | CommandGetDbSchemas | CommandGetTables | CommandGetTableTypes
 _CATALOG = pa.field("catalog_name", pa.string())
@@ -29,39 +31,8 @@ TABLES_WITH_SCHEMAS = TABLES.append(pa.field("table_schema", pa.binary(), nullab
 TYPES = ("SYSTEM TABLE", "TABLE")
 
 
-class Table(Protocol):
-    """A table that the caller may read. Its `schema` has its columns; None if they were not asked for, or not known."""
-
-    @property
-    def catalog(self) -> str: ...
-
-    @property
-    def device(self) -> str: ...
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def type(self) -> str: ...
-
-    @property
-    def schema(self) -> pa.Schema | None: ...
-
-
+# Called now and then. It may raise.
 Check: TypeAlias = Callable[[], None]
-
-
-class Engine(Protocol):
-    """The engine, as far as metadata needs it. For a caller, tables that it may not read are not there.
-
-    Names match patterns of SQL's `like`; None matches all. `check` is called now and then, and may raise.
-    """
-
-    def tables(
-        self, identity: Identity, schema: str | None, table: str | None, *, with_schemas: bool, check: Check
-    ) -> Iterable[Table]: ...
-
-    def schemas(self, identity: Identity, schema: str | None) -> Iterable[str]: ...
 
 
 def schema_of(command: Command) -> pa.Schema:
@@ -77,14 +48,14 @@ def schema_of(command: Command) -> pa.Schema:
             return TABLES_WITH_SCHEMAS if command.include_schema else TABLES
 
 
-def answer(command: Command, engine: Engine, identity: Identity, check: Check) -> pa.Table:
+def answer(command: Command, engine: SqlEngine, identity: Identity, check: Check) -> pa.Table:
     """Return the answer for a caller, sorted. `check` raises when the caller has left."""
     rows = sorted(_rows(command, engine, identity, check))
     columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in schema_of(command)]
     return pa.table(columns, schema_of(command))
 
 
-def _rows(command: Command, engine: Engine, identity: Identity, check: Check) -> Iterable[tuple[Any, ...]]:
+def _rows(command: Command, engine: SqlEngine, identity: Identity, check: Check) -> Iterable[tuple[Any, ...]]:
     match command:
         case CommandGetCatalogs():
             return [(CATALOG,)]
@@ -100,6 +71,6 @@ def _rows(command: Command, engine: Engine, identity: Identity, check: Check) ->
             return [_row(table, with_schemas) for table in tables if not types or table.type in types]
 
 
-def _row(table: Table, with_schema: bool) -> tuple[Any, ...]:
+def _row(table: TableName, with_schema: bool) -> tuple[Any, ...]:
     row = (table.catalog, table.device, table.name, table.type)
     return (*row, bytes((table.schema or pa.schema([])).serialize())) if with_schema else row

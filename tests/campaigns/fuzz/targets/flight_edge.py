@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import grpc  # type: ignore[import-untyped,unused-ignore]
 import pyarrow as pa
@@ -40,6 +40,7 @@ from fastflight.service.source import Acknowledge, Estimate, Reading, Summary
 from fastflight.sources import mock
 from fastflight.sources.content import FileContent
 from fastflight.sources.tree_rows import TreeContent
+from fastflight.sql.engine import SqlEngine
 from fastflight.tables import Layout
 from tests.campaigns.fuzz.material import Material
 from tests.campaigns.fuzz.protobuf import field
@@ -163,7 +164,7 @@ def served() -> Iterator[None]:
     catalog.add(FunctionSource(DeviceFile, write=write))
     catalog.add(FunctionSource(DeviceTree, write=write_tree))
     catalog.add(FunctionSource(Sql, read=lambda _: Reading(SCHEMA), describe=lambda _: Estimate(SCHEMA)))
-    sql = FlightSql(FewTables())
+    sql = FlightSql(cast(SqlEngine, FewTables()))
     (create,) = (action for action in sql.actions() if action.name == CREATE)
     (prepared,) = create.run(encode(ActionCreatePreparedStatementRequest("select ?")), ANYBODY)
     result = decode(prepared)
