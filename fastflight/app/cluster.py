@@ -54,7 +54,7 @@ class DeviceNames:
 class ClusterMember:
     """This server in its cluster. `open` begins to take devices; `close` gives them all up.
 
-    It is the `Owners` of `forwarding`, which the sources and actions of the server use.
+    `forwarding`, which the sources and actions of the server use, asks it who owns a device. Any thread may do so.
     """
 
     def __init__(

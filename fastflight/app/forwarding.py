@@ -15,11 +15,11 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastflight.access.action import Action, Body, Result
 from fastflight.app.forwarded import Forwarded, Located, estimate_of
-from fastflight.app.routes import UNOWNED, Owners, Routes
+from fastflight.app.routes import UNOWNED, Routes
 from fastflight.client.answers import DEFAULT_TIMEOUT
 from fastflight.client.connection import REUSE
 from fastflight.client.credentials import NONE, Credentials
@@ -30,6 +30,9 @@ from fastflight.service.requests import DeviceListing, FleetFile, Request
 from fastflight.service.source import Estimate
 from fastflight.sources.board_listings import TOTAL_SECONDS as LISTING_TOTAL_SECONDS
 from fastflight.sources.device_listing import SCHEMA as LISTING_SCHEMA
+
+if TYPE_CHECKING:
+    from fastflight.app.cluster import ClusterMember
 
 # Servers that are asked at the same time for their part of a listing, and how long each may take.
 MAX_IN_PARALLEL = 16
@@ -55,7 +58,9 @@ class Unanswered:
 class Forwarding:
     """Serves requests from `inventory`, or passes them on to the servers that `owners` names."""
 
-    def __init__(self, inventory: Inventory, owners: Owners, catalog: Catalog, credentials: Credentials = NONE) -> None:
+    def __init__(
+        self, inventory: Inventory, owners: ClusterMember, catalog: Catalog, credentials: Credentials = NONE
+    ) -> None:
         self.routes = Routes(inventory, owners, credentials)
         self._owners = owners
         self._catalog = catalog

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Collection, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from fastflight.client.answers import DEFAULT_TIMEOUT
 from fastflight.client.connection import ServerConnection
@@ -20,38 +19,19 @@ from fastflight.client.stream import RowStream
 from fastflight.device import Inventory
 from fastflight.errors import BusyError, UnknownName, nearest
 
+if TYPE_CHECKING:
+    from fastflight.app.cluster import ClusterMember
+
 # How long a request waits for a device that is being moved. A dead server's devices are taken over within 6 s.
 MOVING_SECONDS = 8.0
 LOOK_SECONDS = 0.05
 UNOWNED = "no server owns it at the moment"
 
 
-class Owners(Protocol):
-    """Who owns which device. Any thread may ask."""
-
-    def names(self) -> Collection[str]:
-        """The devices of all servers."""
-
-    def location(self, device: str) -> str | None:
-        """The address of the other server that owns the device; None if no other server does at the moment."""
-
-    def locations(self, device: str) -> list[str]:
-        """The addresses of all servers, the owner's first."""
-
-    def why_gone(self, device: str) -> str:
-        """Why no server can own the device; empty if one will soon."""
-
-    def first_seq(self, device: str) -> int:
-        """The number with which the traffic of the present owner began."""
-
-    def others(self) -> Mapping[str, str]:
-        """The addresses of the other servers, by name."""
-
-
 class Routes:
     """The ways from this server, which has the devices of `inventory`, to those that `owners` names."""
 
-    def __init__(self, inventory: Inventory, owners: Owners, credentials: Credentials = NONE) -> None:
+    def __init__(self, inventory: Inventory, owners: ClusterMember, credentials: Credentials = NONE) -> None:
         self.owners = owners
         self._inventory = inventory
         self._credentials = credentials

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from fastflight.client import FastFlightClient
 from fastflight.client.connection import REUSE
 from fastflight.device.unread_input import BUDGET_BYTES
 from fastflight.errors import BusyError, FileMissing, RequestError, UnknownName
-from fastflight.service.requests import Mock, Sql
+from fastflight.service.requests import Mock
 from tests.support.clustered import TTL, Cluster, clustered
 from tests.support.refusals import refused
 from tests.support.servers import serving
@@ -92,28 +91,6 @@ def test_the_files_of_all_servers_decide_the_types_of_a_fleet(cluster: Cluster) 
     assert table.schema.field("v").type == pa.float64()
     assert table["v"].to_pylist() == [own[0] for own in values.values()]
     assert all(table[f"only_{board}"].null_count == len(BOARDS) - 1 for board in BOARDS)
-
-
-def test_sql_reads_files_of_other_servers(cluster: Cluster) -> None:
-    board = BOARDS[3]
-    other = cluster.other_than(cluster.owner(board))
-    with FastFlightClient(other.location) as client:
-        client.exec(board, "", interrupt=True).to_arrow()
-        query = Sql(query=f'select count(*) as n from {board}."readings.csv"')
-        rows = client.read_request(query).to_arrow()
-        assert rows["n"].to_pylist() == [client.read(board, "/readings.csv").to_arrow().num_rows]
-
-
-def test_http_is_passed_on_too(cluster: Cluster) -> None:
-    board = BOARDS[1]
-    other = cluster.other_than(cluster.owner(board))
-    with urllib.request.urlopen(f"{other.http}/devices", timeout=60) as answer:
-        assert sorted(each["name"] for each in json.load(answer)["devices"]) == BOARDS
-    body = {"type": "device.file", "device": board, "path": "/readings.csv", "interrupt": True}
-    sent = {"Content-Type": "application/json", "Accept": "application/x-ndjson"}
-    stream = urllib.request.Request(f"{other.http}/stream", json.dumps(body).encode(), sent)
-    with urllib.request.urlopen(stream, timeout=60) as answer:
-        assert b"temperature" in answer.readline()
 
 
 def test_what_is_asked_of_a_busy_board_reaches_it_hardly_ever(tmp_path: Path) -> None:

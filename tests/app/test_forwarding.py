@@ -9,8 +9,9 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
+from fastflight.app.cluster import ClusterMember
 from fastflight.app.forwarded import Forwarded
-from fastflight.app.routes import Owners, Routes
+from fastflight.app.routes import Routes
 from fastflight.client.connection import ServerConnection
 from fastflight.device import Inventory
 from fastflight.errors import DataError, FileMissing, TransportClosed
@@ -19,26 +20,6 @@ from fastflight.service.source import AsyncIncoming
 from tests.support.function_source import FunctionSource
 from tests.support.refusals import refused
 from tests.support.servers import serving
-
-
-class FailingOwner:
-    """A connection to a server that goes away as soon as something is written to it."""
-
-    def upload(self, *_: object) -> FailingOwner:
-        return self
-
-    def run(self) -> None:
-        raise TransportClosed("the server went away")
-
-    def give_up(self) -> None:
-        """Has nothing to give up."""
-
-
-class Elsewhere:
-    """Has all devices at the failing owner."""
-
-    async def aroute(self, device: str) -> FailingOwner:
-        return FailingOwner()
 
 
 class AtOneServer:
@@ -63,22 +44,9 @@ def forwarded(routes: object) -> Forwarded:
 @pytest.fixture
 def routes() -> Iterator[Routes]:
     with serving({"demo": "sim:?telemetry=20"}) as server, Inventory({}) as inventory:
-        routes = Routes(inventory, cast(Owners, AtOneServer(server.location)))
+        routes = Routes(inventory, cast(ClusterMember, AtOneServer(server.location)))
         yield routes
         routes.close()
-
-
-def test_a_client_that_waits_for_an_acknowledgement_hears_of_the_failure() -> None:
-    async def batches() -> AsyncIterator[pa.RecordBatch]:
-        yield pa.record_batch({"a": [1]})
-        await asyncio.Event().wait()  # the client sends nothing more until the first batch is acknowledged
-
-    async def scenario() -> None:
-        request = DeviceFile(device="board", path="/a.csv")
-        with refused(TransportClosed):
-            await forwarded(Elsewhere()).awrite(request, pa.schema([]), batches(), lambda _: None)
-
-    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("reconnect", [False, True])
@@ -158,7 +126,7 @@ def test_connections_to_servers_that_have_left_are_closed() -> None:
             return {}
 
     with serving() as server, Inventory({}) as inventory:
-        routes = Routes(inventory, cast(Owners, Left(server.location)))
+        routes = Routes(inventory, cast(ClusterMember, Left(server.location)))
         connection = routes.route("demo")
         assert isinstance(connection, ServerConnection) and routes.route("demo") is connection
         stream = routes.opened(connection.stream(DeviceSession(device="demo")), server.location)
@@ -195,7 +163,7 @@ class BreakingOwner:
 def test_a_stream_is_never_opened_again_after_its_first_row(request_: Any) -> None:
     owner = BreakingOwner()
     with Inventory({}) as inventory:
-        routes = Routes(inventory, cast(Owners, AtOneServer(owner.location)))
+        routes = Routes(inventory, cast(ClusterMember, AtOneServer(owner.location)))
         routes.connection = lambda location: cast(ServerConnection, owner)  # type: ignore[method-assign]
         rows = []
         with refused(TransportClosed):

@@ -170,17 +170,6 @@ def test_a_row_that_is_too_large_for_nats_is_a_gap(nats: NatsServers, tmp_path: 
         assert numbers(items) == {0, 2} and missing(items) == [(1, 1, "not read in time")]
 
 
-def test_many_logs(nats: NatsServers, tmp_path: Path) -> None:
-    with Server(nats, tmp_path / "a") as server:
-        names = [f"board{i}" for i in range(200)]
-        for name in names:
-            for first in range(0, 30, 10):
-                server.buffer.open(name).append(batch_of(name, first, 10))
-        until(lambda: server.shared.names() == sorted(names) and all(has(server, 30, name) for name in names))
-        for name in names[::40]:
-            assert numbers(checked(name, server.shared.log(name).read())) == set(range(30))
-
-
 @pytest.mark.parametrize("in_time", [True, False])
 def test_a_server_that_ends_does_not_wait_again_for_what_cannot_be_handed_over(
     nats: NatsServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_time: bool

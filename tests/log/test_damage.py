@@ -93,14 +93,6 @@ def test_any_flipped_bit_of_a_parquet_file_costs_at_most_its_rows(tmp_path: Path
     assert told(tmp_path) == (ALL, set())
 
 
-@pytest.mark.parametrize("length", [0, 1, 100, -1])
-def test_a_parquet_file_that_is_cut_off(tmp_path: Path, length: int) -> None:
-    stored(tmp_path, file_bytes=0)
-    path = min(tmp_path.glob("*.parquet"))
-    path.write_bytes(path.read_bytes()[:length])
-    assert sorted(len(told(tmp_path, name)[1]) for name in ("a", "b")) == [0, len(ALL)]
-
-
 def test_a_parquet_file_that_is_gone_costs_its_rows(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=0) as store:
         for first in range(0, 30, 10):
