@@ -13,8 +13,6 @@ import socket
 from collections.abc import Iterator
 from urllib.parse import unquote
 
-from fastflight.transport.tcp_info import SendState, send_state
-
 # Where POSIX systems list the file descriptors of the calling process. Windows has no such list: nothing is cut there.
 DESCRIPTORS = "/dev/fd"
 
@@ -38,12 +36,6 @@ def cut(port: int, peer: str | None = None) -> int:
                 connection.shutdown(socket.SHUT_RDWR)
                 found += 1
     return found
-
-
-def send_states(port: int) -> dict[Address, SendState]:
-    """Return the send state of each connection that was accepted at `port`, by the client's `address`."""
-    found = ((client, send_state(connection)) for client, connection in _accepted(port))
-    return {client: state for client, state in found if state is not None}
 
 
 def address(peer: str) -> Address | None:

@@ -12,15 +12,13 @@ that reads on, or ends its side, gets UNAVAILABLE with the reason. If the client
 cut, which ends the handler. The connection is not cut while it carries another call or stream that is still wanted.
 Streams that were stopped for any other reason are treated in the same way.
 
-A slow reader is not a stalled one. Linux tells how many bytes of a connection were acknowledged. If that number grows
-and more bytes wait, the time limit starts again. The number belongs to a connection, so it is used only if the stream
-does not share its connection. Streams that share one must each take a batch (at most 2 MiB) within the time limit.
+A slow reader must take each batch (at most 2 MiB) within the time limit.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
@@ -29,8 +27,7 @@ from fastflight.concurrency.periodic import PeriodicThread
 from fastflight.runtime.failure import log_unexpected
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
-from fastflight.server.connections import Address, address, cut, send_states
-from fastflight.transport.tcp_info import SendState
+from fastflight.server.connections import cut
 
 log = structlog.get_logger(__name__)
 
@@ -39,9 +36,6 @@ ROUND_SECONDS = 0.5
 # Time from stopping an idle writer's stream to cutting its connection. A working client reacts at once, or as soon as
 # its own source yields a batch. A stalled reader gets its full time limit again, to learn the reason if it reads on.
 GRACE_SECONDS = 5.0
-# How often within the time limit a reader's progress is measured. Each measurement visits every descriptor of the
-# process.
-SAMPLES = 8
 
 
 @dataclass(slots=True)
@@ -53,9 +47,6 @@ class _Wait:
     is_reader: bool
     # When the client last made progress.
     moved: float
-    # The last measured state of its connection, and the time of that measurement.
-    state: SendState | None = None
-    sampled: float = 0.0
     # When the stream was first found stopped, or when its connection was last cut.
     stopped: float | None = None
 
@@ -66,21 +57,11 @@ class Deadlines:
     `start` runs it in a thread until `close`. `look` does one round, for tests that set the clock.
     """
 
-    def __init__(
-        self,
-        registry: StreamRegistry,
-        port: int,
-        clock: Callable[[], float] = time.monotonic,
-        states: Callable[[int], Mapping[Address, SendState]] = send_states,
-    ) -> None:
-        """`states` returns the send state of each connection that was accepted at a port, by the client's address."""
+    def __init__(self, registry: StreamRegistry, port: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._registry = registry
         self._port = port
         self._clock = clock
-        self._states = states
         self._waits: dict[Stream, _Wait] = {}
-        # The result of `states` in this round; None until a stream needs it.
-        self._connections: Mapping[Address, SendState] | None = None
         self._thread = PeriodicThread(self.look, ROUND_SECONDS, "deadlines")
 
     def start(self) -> None:
@@ -93,7 +74,6 @@ class Deadlines:
 
     def look(self) -> None:
         """Check every stream once."""
-        self._connections = None
         waits: dict[Stream, _Wait] = {}
         for stream in self._registry.waiting_for_clients():
             wait = self._wait_of(stream)
@@ -120,9 +100,7 @@ class Deadlines:
     def _check(self, stream: Stream, wait: _Wait, now: float) -> None:
         """Stop the stream if its client has exceeded its time. Cut the connection if the client does not react."""
         client_waits = stream.client_waits
-        if wait.is_reader:
-            self._sample(stream, wait, now)
-        elif client_waits is not None and client_waits():
+        if not wait.is_reader and client_waits is not None and client_waits():
             wait.moved = now
         if not stream.why_stop:
             self._stop_overdue(stream, wait, now)
@@ -133,22 +111,6 @@ class Deadlines:
         grace = self._registry.limits.stalled_seconds if wait.is_reader else GRACE_SECONDS
         if now - wait.stopped >= grace and stream.has_connection_alone:
             self._cut(stream, wait, now)
-
-    def _sample(self, stream: Stream, wait: _Wait, now: float) -> None:
-        """Measure a reader's progress, if it is time to do so."""
-        if now - max(wait.moved, wait.sampled) < self._registry.limits.stalled_seconds / SAMPLES:
-            return
-        if self._connections is None:
-            self._connections = self._states(self._port)
-        peer = address(stream.peer)
-        before, state = wait.state, None if peer is None else self._connections.get(peer)
-        wait.state, wait.sampled = state, now
-        if before is None or state is None or state.acknowledged == before.acknowledged:
-            return
-        # If no bytes wait in the operating system, the client's program has not asked for more: another call made
-        # the progress.
-        if state.waits and stream.has_connection_alone:
-            wait.moved = now
 
     def _stop_overdue(self, stream: Stream, wait: _Wait, now: float) -> None:
         idle, kind = now - wait.moved, stream.resolved.request.type

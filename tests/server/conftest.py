@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -22,13 +22,11 @@ from fastflight.runtime.admission import DEFAULT_LIMITS, Limits
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.server import Action, FlightServer, Tls
-from fastflight.server.connections import Address, send_states
 from fastflight.server.deadlines import Deadlines
 from fastflight.service import Catalog, DataSource
 from fastflight.service.requests import Demands, Request, Verb
 from fastflight.service.source import Acknowledge, AsyncReading, Lot, Noted, Progress, Reading, Summary
 from fastflight.sources import mock
-from fastflight.transport.tcp_info import SendState
 from tests.support.function_source import FunctionSource
 from tests.support.waiting import until
 
@@ -208,12 +206,10 @@ class TrialServer:
 class Later:
     """The server's deadlines at a clock that a test sets, checked when it says so."""
 
-    def __init__(
-        self, running: TrialServer, states: Callable[[int], Mapping[Address, SendState]] = send_states
-    ) -> None:
+    def __init__(self, running: TrialServer) -> None:
         self.late = 0.0
         self.registry = running.server._registry
-        self._deadlines = Deadlines(self.registry, running.server.port, lambda: time.monotonic() + self.late, states)
+        self._deadlines = Deadlines(self.registry, running.server.port, lambda: time.monotonic() + self.late)
 
     def after(self, seconds: float) -> None:
         self.late += seconds

@@ -19,7 +19,6 @@ from fastflight.client.failure import typed
 from fastflight.client.rows import UploadRows
 from fastflight.errors import Stopped
 from fastflight.runtime.admission import SILENT_SECONDS, Limits
-from fastflight.server.connections import send_states
 from fastflight.server.deadlines import GRACE_SECONDS
 from fastflight.service.source import Acknowledge, AsyncIncoming, AsyncReading, Lot, Progress, Reading, Summary
 from tests.support.function_source import FunctionSource
@@ -324,7 +323,7 @@ def test_a_client_that_leaves_before_an_exchange_answers_is_no_error_of_the_serv
         with subprocess.Popen([sys.executable, "-c", WAITS_FOR_AN_ANSWER, location, asked]) as client:
             assert opened.wait(SOON)
             client.kill()
-        until(lambda: not send_states(running.server.port))
+        until(lambda: all(stream._has_left() for stream in running.server._registry._running()))
         left.set()
         assert running.settled()
     assert "request failed" not in capsys.readouterr().out

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,9 +20,8 @@ from fastflight.client.failure import typed
 from fastflight.errors import Stopped
 from fastflight.runtime.admission import STALLED_LIVE_SECONDS, STALLED_SECONDS, Limits
 from fastflight.runtime.stream import Stream
-from fastflight.server.connections import Address, address, cut, send_states
+from fastflight.server.connections import address, cut
 from fastflight.service.source import AsyncIncoming, AsyncReading, Incoming, Lot, Reading
-from fastflight.transport.tcp_info import SendState
 from tests.support.function_source import FunctionSource
 from tests.support.servers import config
 from tests.support.waiting import until
@@ -222,61 +220,6 @@ def test_one_that_takes_a_batch_now_and_then_is_left_alone(
     assert running.settled()
 
 
-class LiveLine:
-    """What the operating system says of the one client that has something in front of it."""
-
-    def __init__(self, waits: bool = True) -> None:
-        self.waits = waits
-        self.acknowledged = 0
-        self.peer = ""
-
-    def __call__(self, port: int) -> Mapping[Address, SendState]:
-        there = address(self.peer)
-        assert there is not None
-        return {there: SendState(self.acknowledged, self.waits)}
-
-
-@pytest.mark.usefixtures("stopped")
-def test_a_batch_on_a_thin_line_is_progress_as_long_as_bytes_move(running: TrialServer) -> None:
-    line = LiveLine()
-    later = Later(running, line)
-    line.peer = later.reader().peer
-    later.after(0)
-    for line.acknowledged in range(1, 10):
-        later.after(STALLED_SECONDS / 2)
-    assert later.metrics()["readers"] == 0
-    later.after(STALLED_SECONDS)  # in which nothing more was acknowledged
-    assert later.metrics()["readers"] == 1
-
-
-@pytest.mark.usefixtures("stopped")
-def test_what_moves_while_nothing_waits_for_the_line_is_not_the_streams(running: TrialServer) -> None:
-    """Its program does not ask for more; answers to calls beside it are acknowledged."""
-    line = LiveLine(waits=False)
-    later = Later(running, line)
-    line.peer = later.reader().peer
-    later.after(0)
-    for line.acknowledged in range(1, 3):
-        later.after(STALLED_SECONDS / 2)
-    assert later.metrics()["readers"] == 1
-
-
-def test_what_moves_on_a_shared_connection_may_be_another_ones(
-    running: TrialServer, client: flight.FlightClient, mode: str
-) -> None:
-    stopped = asked(client, mode)
-    line = LiveLine()
-    later = Later(running, line)
-    line.peer = later.reader().peer
-    other = asked_idly(client)
-    later.after(0)
-    for line.acknowledged in range(1, 3):
-        later.after(STALLED_SECONDS / 2)
-    assert later.metrics()["readers"] == 1
-    for each in (other, stopped):
-        each.cancel()
-
-
 def test_an_exchange_whose_answer_nobody_reads_gives_its_device_back(
     running: TrialServer, client: flight.FlightClient, heavy: Heavy, mode: str
 ) -> None:
@@ -337,15 +280,6 @@ def test_without_a_descriptor_to_look_with_it_looks_again_later(
     assert later.metrics() == {"readers": 1, "writers": 0, "cut": 1}
     with pytest.raises(pa.ArrowException):
         stopped.read_all()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the system does not say")
-def test_what_the_clients_of_a_port_have_taken(running: TrialServer, stopped: flight.FlightStreamReader) -> None:
-    peer = address(Later(running).reader().peer)
-    assert peer is not None
-    assert send_states(running.server.port)[peer].acknowledged > 0
-    stopped.cancel()
-    assert running.settled()
 
 
 def asked_idly(client: flight.FlightClient) -> flight.FlightStreamReader:
