@@ -1,7 +1,6 @@
 """Finds the kinds of all cells in a column of text, and the values that they are.
 
-Most cells are plain: a cast and a few comparisons of bytes prove what they are. Regular expressions, and `kind_of` at
-last, look only at the others.
+Most cells are plain: a cast and a few comparisons of bytes prove what they are. `kind_of` looks only at the others.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import pyarrow.compute as pc
 
 from fastflight.tables.casting import cast
 from fastflight.tables.exact import SHORT_NUMBER, without_exact
-from fastflight.tables.kinds import NULLS, Kind, kind_of, kind_of_whole, kinds_of, pattern_of, type_of
+from fastflight.tables.kinds import NULLS, Kind, kind_of_whole, kinds_of, type_of
 
 _Flags = np.ndarray[Any, np.dtype[np.bool_]]
 _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
@@ -42,9 +41,11 @@ def learn_column(column: pa.Array, known: Kind, decimal: str = ".") -> tuple[Kin
     values = None
     if plain := _cast_plain(column, known, decimal):
         values, doubtful = plain
-        known = kinds_in(doubtful, known)
+        known |= kinds_of(doubtful.unique().to_pylist())
     else:
-        known = kinds_in(column, known, decimal)
+        known |= kinds_of(column.drop_null().unique().to_pylist(), decimal)
+    if Kind.TEXT in known:
+        return Kind.TEXT, column
     if values is None or values.type != type_of(known):
         values = cast(column, type_of(known), decimal)[0]
     return (known | kinds_of_integers(values) if pa.types.is_integer(values.type) else known), values
@@ -109,19 +110,22 @@ def _plain_numbers(cells: pa.Array, values: pa.Array) -> _Flags:
 
 
 def _plain_times(cells: pa.Array, values: pa.Array) -> _Flags:
-    """Return for each cell, all of which are times to a cast, whether it is a date, or a moment with seconds."""
+    """Return for each cell, all of which are times to a cast, whether it is a date, or a moment."""
     if not len(cells):
         return np.zeros(0, np.bool_)
     starts, lengths, data = _bytes_of(cells)
     plain: _Flags = lengths == len("2026-01-31")
     if not pa.types.is_date32(values.type):
-        zone = 0 if values.type.tz is None else len("Z")
-        moment = (lengths >= len("2026-01-31 23:59:59") + zone) & (lengths <= len("2026-01-31 23:59:59.123456") + zone)
-        for place in (len("2026-01-31 23"), len("2026-01-31 23:59")):
-            moment &= data.take(starts + place, mode="clip") == ord(":")
-        if zone:
-            moment &= data.take(starts + lengths - 1, mode="clip") == ord("Z")
-        plain = moment if zone else plain | moment
+        if values.type.tz is not None:
+            colon = data.take(starts + lengths - len(":59"), mode="clip") == ord(":")
+            lengths = lengths - np.where(colon, len("+23:59"), len("Z"))
+            zone = data.take(starts + lengths, mode="clip")
+            plain = np.where(colon, (zone == ord("+")) | (zone == ord("-")), zone == ord("Z"))
+        clock = (lengths >= len("2026-01-31 23:59:59")) & (lengths <= len("2026-01-31 23:59:59.123456"))
+        clock &= data.take(starts + len("2026-01-31 23:59"), mode="clip") == ord(":")
+        clock |= lengths == len("2026-01-31 23:59")
+        clock &= data.take(starts + len("2026-01-31 23"), mode="clip") == ord(":")
+        plain = plain | clock if values.type.tz is None else plain & clock
     ends = pc.min_max(values.cast(pa.timestamp("us"), safe=False).cast(pa.int64())).as_py()
     near = _NEAR[0] < ends["min"] and ends["max"] < _NEAR[1] and values.type not in _FINE
     return plain if near else np.zeros(len(cells), np.bool_)
@@ -132,20 +136,3 @@ def _bytes_of(cells: pa.Array) -> tuple[_Places, _Places, _Bytes]:
     _, ends, data = cells.buffers()
     offsets = np.frombuffer(ends, np.int32)[cells.offset : cells.offset + len(cells) + 1].astype(np.intp)
     return offsets[:-1], np.diff(offsets), np.frombuffer(data or b"\0", np.uint8)
-
-
-def kinds_in(column: pa.Array, known: Kind, decimal: str = ".") -> Kind:
-    """Return `known` and the kinds of the cells of a column of text."""
-    rest = column.drop_null()
-    while len(rest):
-        if known:
-            rest = rest.filter(pc.invert(pc.match_substring_regex(rest, f"\\A{pattern_of(known, decimal)}?\\z")))
-        if not len(rest):
-            break
-        kind = kind_of(rest[0].as_py(), decimal)
-        if Kind.TEXT in kind:
-            return Kind.TEXT
-        if not kind & ~known:  # a form that no pattern has
-            return known | kinds_of(rest.unique().to_pylist(), decimal)
-        known |= kind
-    return known

@@ -151,37 +151,6 @@ def is_value(cell: str, decimal: str = ".") -> bool:
     return bool(cell) and kind_of(cell, decimal) not in (Kind.TEXT, Kind.SPELLED)
 
 
-_DAY = (
-    r"(?:1[7-9]|2[01])[0-9]{2}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])"
-    r"|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
-)
-_CLOCK = r"[T ](?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\.[0-9]{1,6})?)?"
-# Forms of the values of a kind, for the expressions of `pattern_of`. Rare forms are left out: `kind_of` decides.
-_FORMS = {
-    Kind.SPELLED: "|".join(map(re.escape, NULLS)),
-    Kind.BOOL: "|".join(BOOLS),
-    Kind.WHOLE: "0|[1-9][0-9]{0,14}",
-    Kind.NEGATIVE: "-[1-9][0-9]{0,14}",
-    Kind.BIG: "[1-9][0-9]{16,17}|[1-8][0-9]{18}",
-    Kind.NEGATIVE_BIG: "-[1-9][0-9]{16,17}|-[1-8][0-9]{18}",
-    Kind.FLOAT: (
-        r"[+-]?(?:(?:0|[1-9][0-9]{0,7})D[0-9]{0,7}|[1-9][0-9]{8,10}D[0-9]{0,4}|[1-9][0-9]{0,2}D[0-9]{8,12}"
-        r"|0?D[0-9]{1,15}|0D)(?:[eE][+-]?[0-9]{1,2})?|-?[1-9][0-9]{0,14}[eE][+-]?[0-9]{1,2}"
-    ),
-    Kind.NOT_FINITE: "|".join(map(re.escape, (*NANS, *INFINITIES, *MINUS_INFINITIES))),
-    Kind.DATE: _DAY,
-    Kind.MOMENT: _DAY + _CLOCK,
-    Kind.ZONED: _DAY + _CLOCK + "(?:Z|[+-](?:[01][0-9]|2[0-3]):?[0-5][0-9])",
-}
-
-
-@lru_cache(maxsize=1024)
-def pattern_of(kinds: Kind, decimal: str = ".") -> str:
-    """Return a regular expression of most values of these kinds. It matches no other values."""
-    forms = [form for kind, form in _FORMS.items() if kind in kinds]
-    return "(?:" + "|".join(forms).replace("D", re.escape(decimal)) + ")"
-
-
 def kinds_of(cells: Iterable[str], decimal: str = ".") -> Kind:
     """Return the kinds of cells that are not empty."""
     kinds = Kind(0)

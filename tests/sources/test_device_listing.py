@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -78,26 +78,6 @@ def test_what_happens_behind_our_back_is_seen_after_that(listed: Listed, mode: s
     assert listed.ask(mode) == ({"/a.txt", "/b.txt"}, False)
 
 
-def write(device: Device) -> None:
-    with device.lease("writing") as session:
-        session.write("/b.txt", [b"b"])
-
-
-def remove(device: Device) -> None:
-    with device.lease("removing") as session:
-        session.remove("/a.txt")
-
-
-def rename(device: Device) -> None:
-    with device.lease("renaming") as session:
-        session.rename("/a.txt", "/b.txt")
-
-
-def run(device: Device) -> None:
-    with device.lease("running") as session:
-        session.exec("open('/b.txt', 'w').close()")
-
-
 def bare_line(device: Device) -> None:
     with device.line("a tool") as port:
         asyncio.run(port.awrite(b"open('/b.txt', 'w').close()\r", 5))
@@ -106,12 +86,9 @@ def bare_line(device: Device) -> None:
         line.read_until(b">>> ")
 
 
-@pytest.mark.parametrize("change", [write, remove, rename, run, bare_line])
-def test_what_is_done_by_way_of_this_server_is_seen_at_once(
-    listed: Listed, mode: str, change: Callable[[Device], None]
-) -> None:
+def test_what_a_tool_does_at_the_bare_line_is_seen_at_once(listed: Listed, mode: str) -> None:
     listed.ask(mode)
-    change(listed.device)
+    bare_line(listed.device)
     now = {f"/{path.name}" for path in listed.folder.iterdir()}
     assert now != {"/a.txt"}
     assert listed.ask(mode) == (now, False)

@@ -36,17 +36,3 @@ def test_sleeps_add_up_to_what_was_asked_and_at_most_one_oversleep(
     assert clock.slept >= seconds * len(overslept) - 1e-9
     longest = max(sum(overslept[i:]) - seconds * (len(overslept) - i - 1) for i in range(len(overslept)))
     assert clock.slept <= seconds * len(overslept) + max(longest, 0) + 1e-9
-
-
-def test_an_oversleep_is_taken_off_the_next_sleeps() -> None:
-    clock = SlowClock()
-    pacer = BatchPacer(clock)
-    assert pacer.begin(1.0) == 1.0
-    clock.sleep(1.0, 2.5)
-    pacer.end()
-    asked = []
-    for _ in range(4):
-        asked.append(pacer.begin(1.0))
-        clock.sleep(asked[-1], 0.0)
-        pacer.end()
-    assert asked == [0.0, 0.0, 0.5, 1.0]

@@ -68,25 +68,6 @@ def test_bytes_are_a_row_for_each_chunk() -> None:
     assert {"rx_bytes": 8, "tx_bytes": 4, "next_seq": 9}.items() <= rows.summary().items()
 
 
-def test_a_line_stands_at_its_first_bytes_chunk() -> None:
-    rows = session()
-    seen = rows.feed([*chunks(b"on", b"e\r\ntwo\nth"), Chunk(2, 0, "tx", b"unseen\n"), *chunks(b"ree", first=3)])
-    assert texts(seen + rows.finish()) == [(0, "one"), (1, "two"), (1, "three")]
-
-
-@given(data=st.binary(max_size=60).map(lambda raw: raw.replace(b"\x07", b"\n")), cuts=st.lists(st.integers(1, 59)))
-def test_any_split_gives_the_same_lines(data: bytes, cuts: list[int]) -> None:
-    edges = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
-    pieces = [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
-    rows = session()
-    seen = rows.feed(chunks(*pieces)) + rows.finish()
-    lines = data.split(b"\n")
-    lines = lines if lines[-1] else lines[:-1]
-    assert [text for _, text in texts(seen)] == [line.removesuffix(b"\r").decode("utf-8", "replace") for line in lines]
-    starts = [sum(len(line) + 1 for line in lines[:index]) for index in range(len(lines))]
-    assert [seq for seq, _ in texts(seen)] == [sum(edge <= start for edge in edges[1:-1]) for start in starts]
-
-
 @given(
     lines=st.lists(
         st.one_of(
@@ -131,29 +112,6 @@ def test_json_lines_are_parsed_and_the_others_set_aside_with_a_reason() -> None:
     assert "ended within the line" in summary["rejected_rows"][1]["reason"]
 
 
-def test_the_end_of_a_line_is_no_line() -> None:
-    """Of `1,23.5` somebody who came late saw `3.5`."""
-    rows = session("csv", begins_line=False, schema={"celsius": "double"})
-    assert [row["celsius"] for row in told(rows.feed(chunks(b"3.5\n24.5\n")))] == [24.5]
-    assert rows.summary()["rejected"] == 1
-
-
-def test_a_gap_stands_between_its_rows_and_cuts_lines() -> None:
-    rows = session("csv", schema={"celsius": "double"})
-    seen = rows.feed([*chunks(b"1.5\n2."), Gap(1, 4), *chunks(b"5\n3.5\n", first=5)])
-    assert [each if isinstance(each, tuple) else each["celsius"] for each in told(seen)] == [
-        1.5, ("not read in time", 1, 4), 3.5
-    ]  # fmt: skip
-    summary = rows.summary()
-    assert (summary["gaps"], summary["lost"], summary["rejected"], summary["next_seq"]) == (1, 4, 2, 6)
-
-
-def test_text_keeps_both_ends_of_a_cut_line() -> None:
-    rows = session()
-    seen = told(rows.feed([*chunks(b"be"), Gap(1, 1), *chunks(b"fore\n", first=2)]))
-    assert [text(each) for each in seen] == ["be", ("not read in time", 1, 1), "fore"]
-
-
 def test_gaps_without_rows_are_told_each() -> None:
     rows = session("bytes", flush_ms=1000)
     seen = told(rows.feed([Gap(0, 3), Gap(4, 9)]) + rows.finish())
@@ -186,14 +144,6 @@ def test_output_without_line_ends_is_bounded() -> None:
     assert {row["reason"] for row in rows.summary()["rejected_rows"][:2]} == {
         f"the line is longer than {MAX_LINE_BYTES} bytes"
     }
-
-
-def test_a_line_that_was_lost_is_said_and_cuts() -> None:
-    rows = session()
-    rows.feed(chunks(b"hal"))
-    assert [text(each) for each in told(rows.feed([Gap(1, 0, "line lost", "unplugged")]) + rows.finish())] == [
-        "hal", ("line lost", 1, 0)
-    ]  # fmt: skip
 
 
 def test_columns_are_chosen_of_all() -> None:

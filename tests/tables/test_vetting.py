@@ -6,7 +6,6 @@ import pyarrow as pa
 import pytest
 
 from fastflight.errors import DataError
-from fastflight.tables import Layout, open_writer
 from fastflight.tables.bare import plain_type, plain_values
 from fastflight.tables.ipc import MAX_BODY_BYTES, MAX_MESSAGE_ROWS, MAX_METADATA_BYTES
 from fastflight.tables.schemas import MAX_COLUMNS
@@ -120,37 +119,3 @@ def test_values_as_all_know_them(column: pa.Array, values: list[object]) -> None
     vet_batch(batch(column))
     assert plain_values(column).to_pylist() == values
     assert plain_values(column).type == plain_type(column.type)
-
-
-UUID = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([bytes(16)], pa.binary(16)))
-TENSOR = pa.ExtensionArray.from_storage(
-    pa.fixed_shape_tensor(pa.int8(), [2]), pa.FixedSizeListArray.from_arrays(pa.array([5, 6], pa.int8()), 2)
-)
-INTERVAL = pa.array([(1, 2, 3)], pa.month_day_nano_interval())
-UNION = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [pa.array([1])])
-TWINS = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
-NOTHINGS = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), pa.nulls(1))
-
-
-@pytest.mark.parametrize(
-    ("format_", "column"),
-    [
-        ("jsonl", UUID),
-        ("jsonl", INTERVAL),
-        ("jsonl", TWINS),
-        ("csv", UUID),
-        ("csv", TENSOR),
-        ("csv", INTERVAL),
-        ("packed", UNION),
-        ("packed", NOTHINGS),
-        ("packed", INTERVAL),
-    ],
-    ids=lambda given: given if isinstance(given, str) else str(given.type),
-)
-def test_a_column_that_a_format_cannot_hold_is_refused_before_anything_is_written(
-    format_: str, column: pa.Array
-) -> None:
-    layout = Layout(format_, columns=("v",), record="<q") if format_ == "packed" else Layout(format_)
-    with pytest.raises(DataError):
-        writer = open_writer(layout, batch(column).schema)
-        writer.encode(batch(column))
