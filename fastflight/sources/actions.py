@@ -71,23 +71,15 @@ class Reset(OnDevice):
 def device_actions(inventory: Inventory, publishing: Publishing = lambda name: []) -> list[Action]:
     """Return the actions on the devices of `inventory`. `publishing` returns the state of each output of a device."""
 
-    def on_session(work: Callable[[Session, B], Sequence[Result]], name: str) -> Callable[[B], Iterable[Result]]:
-        def run(body: B) -> Iterable[Result]:
-            interrupt = body.interrupt or isinstance(body, Reset)
-            with inventory.device(body.device).lease(name, interrupt=interrupt) as session:
-                return work(session, body)
-
-        return run
-
-    def multi_result(
+    def on_session(
         name: str, verb: Verb, description: str, body: type[B], work: Callable[[Session, B], Sequence[Result]]
     ) -> Action:
-        return Action(name, description, body, on_session(work, f"a {name} action"), verb=verb)
+        def run(request: B) -> Iterable[Result]:
+            interrupt = request.interrupt or isinstance(request, Reset)
+            with inventory.device(request.device).lease(f"a {name} action", interrupt=interrupt) as session:
+                return work(session, request)
 
-    def single_result(
-        name: str, verb: Verb, description: str, body: type[B], work: Callable[[Session, B], Result]
-    ) -> Action:
-        return multi_result(name, verb, description, body, lambda session, request: [work(session, request)])
+        return Action(name, description, body, run, verb=verb)
 
     read, write, exec_ = Verb.READ, Verb.WRITE, Verb.EXEC
 
@@ -101,20 +93,20 @@ def device_actions(inventory: Inventory, publishing: Publishing = lambda name: [
             verb=None,
             shown=_visible_part,
         ),
-        single_result("device.info", read, "What the board reports about itself.", OnDevice, _info),
-        single_result(
+        on_session("device.info", read, "What the board reports about itself.", OnDevice, _info),
+        on_session(
             "device.exec",
             exec_,
             "Run code to its end; returns its output, and the traceback if it raised.",
             Execute,
             _execute,
         ),
-        single_result("device.reset", exec_, "Restart the interpreter (soft) or the board (hard).", Reset, _reset),
-        single_result("file.stat", read, "One file or folder: path, kind, size, modified.", OnPath, _stat),
-        single_result("file.mkdir", write, "Make a folder.", OnPath, _mkdir),
-        single_result("file.remove", write, "Remove a file or an empty folder.", OnPath, _remove),
-        single_result("file.rename", write, "Rename or move a file or folder.", Rename, _rename),
-        multi_result(
+        on_session("device.reset", exec_, "Restart the interpreter (soft) or the board (hard).", Reset, _reset),
+        on_session("file.stat", read, "One file or folder: path, kind, size, modified.", OnPath, _stat),
+        on_session("file.mkdir", write, "Make a folder.", OnPath, _mkdir),
+        on_session("file.remove", write, "Remove a file or an empty folder.", OnPath, _remove),
+        on_session("file.rename", write, "Rename or move a file or folder.", Rename, _rename),
+        on_session(
             "file.hash",
             read,
             "The digest of a file, or of each file below a folder, computed on the board.",
@@ -153,40 +145,40 @@ def _visible_part(identity: Identity, result: Result) -> Result | None:
     return {**result, "url": scheme_of(result["url"])} if identity.sees(name) else None
 
 
-def _info(session: Session, _: OnDevice) -> Result:
-    return {"name": session.name, **asdict(session.info())}
+def _info(session: Session, _: OnDevice) -> Sequence[Result]:
+    return [{"name": session.name, **asdict(session.info())}]
 
 
-def _execute(session: Session, body: Execute) -> Result:
+def _execute(session: Session, body: Execute) -> Sequence[Result]:
     output = session.exec(body.code, timeout=body.timeout)
-    return {"stdout": _text(output.stdout), "stderr": _text(output.stderr)}
+    return [{"stdout": _text(output.stdout), "stderr": _text(output.stderr)}]
 
 
-def _reset(session: Session, body: Reset) -> Result:
+def _reset(session: Session, body: Reset) -> Sequence[Result]:
     if body.kind == "hard":
         session.hard_reset()
     else:
         session.soft_reset(main=body.main)
-    return {"device": body.device, "reset": body.kind}
+    return [{"device": body.device, "reset": body.kind}]
 
 
-def _stat(session: Session, body: OnPath) -> Result:
-    return asdict(session.stat(body.path))
+def _stat(session: Session, body: OnPath) -> Sequence[Result]:
+    return [asdict(session.stat(body.path))]
 
 
-def _mkdir(session: Session, body: OnPath) -> Result:
+def _mkdir(session: Session, body: OnPath) -> Sequence[Result]:
     session.mkdir(body.path)
-    return {"path": body.path}
+    return [{"path": body.path}]
 
 
-def _remove(session: Session, body: OnPath) -> Result:
+def _remove(session: Session, body: OnPath) -> Sequence[Result]:
     session.remove(body.path)
-    return {"path": body.path}
+    return [{"path": body.path}]
 
 
-def _rename(session: Session, body: Rename) -> Result:
+def _rename(session: Session, body: Rename) -> Sequence[Result]:
     session.rename(body.path, body.to)
-    return {"path": body.to}
+    return [{"path": body.to}]
 
 
 def _hash(session: Session, body: Hash) -> Sequence[Result]:

@@ -127,19 +127,27 @@ class _RunningRecorder:
         """End the recorder in a thread of its own, because the disk may not answer. Returns `ended`."""
         self.recorder.end()
         if self.ended is None:
-            ended: concurrent.futures.Future[None] = concurrent.futures.Future()
-            threading.Thread(target=self._finish, args=(ended,), name="recordings-end", daemon=True).start()
-            self.ended = ended
+            self.ended = _in_thread("recordings-end", self._finish)
         return self.ended
 
-    def _finish(self, ended: concurrent.futures.Future[None]) -> None:
+    def _finish(self) -> None:
         concurrent.futures.wait([self.running])
+        self.recorder.finish()
+
+
+def _in_thread(name: str, function: Callable[[], None]) -> concurrent.futures.Future[None]:
+    """Call a function in a thread that does not keep the process alive, because the disk may not answer."""
+    done: concurrent.futures.Future[None] = concurrent.futures.Future()
+
+    def call() -> None:
         try:
-            self.recorder.finish()
+            function()
+            done.set_result(None)
         except BaseException as error:  # the edge of the thread: the future carries the error
-            ended.set_exception(error)
-        else:
-            ended.set_result(None)
+            done.set_exception(error)
+
+    threading.Thread(target=call, name=name, daemon=True).start()
+    return done
 
 
 class Recordings:
@@ -328,16 +336,7 @@ class Recordings:
 
         If the disk does not answer within `CLOSE_SECONDS`, this is logged, and what it has not stored is lost.
         """
-        closed: concurrent.futures.Future[None] = concurrent.futures.Future()
-
-        def close() -> None:
-            try:
-                self._close()
-                closed.set_result(None)
-            except BaseException as error:  # the edge of the thread: the future carries the error
-                closed.set_exception(error)
-
-        threading.Thread(target=close, name="recordings-close", daemon=True).start()
+        closed = _in_thread("recordings-close", self._close)
         if concurrent.futures.wait([closed], CLOSE_SECONDS).done:
             closed.result()
         else:

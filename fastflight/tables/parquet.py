@@ -6,7 +6,6 @@ A file with a row group for each small batch would be large and slow to read.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping
 from io import RawIOBase
 from typing import IO, Any
@@ -25,48 +24,33 @@ ROW_GROUP_BYTES = 8 * 1024 * 1024
 class RowGroupWriter:
     """Writes batches to `sink`, which it does not close. Call `close` to complete the file.
 
-    A row group has at most `max_rows` rows and `ROW_GROUP_BYTES` bytes, unless a single batch has more.
+    A row group has at most `ROW_GROUP_BYTES` bytes, unless a single batch has more.
     """
 
-    def __init__(
-        self, sink: IO[bytes] | RawIOBase, schema: pa.Schema, *, max_rows: int = sys.maxsize, **options: Any
-    ) -> None:
-        """`options` are passed to `pyarrow.parquet.ParquetWriter`.
-
-        `DataError` if Parquet cannot hold the columns of `schema`.
-        """
+    def __init__(self, sink: IO[bytes] | RawIOBase, schema: pa.Schema) -> None:
+        """`DataError` if Parquet cannot hold the columns of `schema`."""
         self._schema = schema
-        self._max_rows = max_rows
         self._batches: list[pa.RecordBatch] = []
-        self._rows = 0
         self._bytes = 0
-        self._row_groups = 0
         try:
-            self._writer = pq.ParquetWriter(sink, schema, **options)
+            self._writer = pq.ParquetWriter(sink, schema)
         except pa.ArrowException as error:
             raise DataError(f"parquet cannot hold these columns: {error}", hint="Use arrow or jsonl") from error
 
-    def write(self, batch: pa.RecordBatch) -> int:
-        """Add a batch, and return the number of its row group. The row group is written once it is full."""
-        if self._rows + batch.num_rows > self._max_rows or self._bytes + batch.nbytes > ROW_GROUP_BYTES:
-            self.end_row_group()
-        number = self._row_groups
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Add a batch. A row group is written once it is full."""
+        if self._bytes + batch.nbytes > ROW_GROUP_BYTES:
+            self._end_row_group()
         if batch.num_rows:
             self._batches.append(batch)
-            self._rows += batch.num_rows
             self._bytes += batch.nbytes
-        if self._bytes >= ROW_GROUP_BYTES:
-            self.end_row_group()
-        return number
 
-    def end_row_group(self) -> None:
-        """Write the rows that wait. The next batch begins a new row group."""
+    def _end_row_group(self) -> None:
         if not self._batches:
             return
         table = pa.Table.from_batches(self._batches, self._schema)
-        self._batches, self._rows, self._bytes = [], 0, 0
+        self._batches, self._bytes = [], 0
         self._writer.write_table(table, row_group_size=table.num_rows)
-        self._row_groups += 1
 
     def add_summary(self, summary: Mapping[str, Any]) -> None:
         """Add the source's summary as JSON, unless there is nothing in it but the number of rows."""
@@ -80,6 +64,6 @@ class RowGroupWriter:
     def close(self) -> None:
         """Write the rows that wait, and the footer."""
         try:
-            self.end_row_group()
+            self._end_row_group()
         finally:
             self._writer.close()
