@@ -21,7 +21,7 @@ import structlog
 from fastflight.concurrency import off_loop
 from fastflight.errors import RequestError, TransportError
 from fastflight.gap import Gap, Why
-from fastflight.log import Extent, LogStatistics, NumberedRows, Range, Store, StoredRows
+from fastflight.log import Extent, LogStatistics, NumberedRows, Range, StoredRows
 from fastflight.service.requests import Recording
 from fastflight.service.source import AsyncReading, DataSource, Estimate, Lot, Noted, Part, Parts, Reading, Takes
 from fastflight.sources.reading import abegin, begin
@@ -59,32 +59,6 @@ class ReadableStore(Protocol):
     def names(self) -> list[str]: ...
 
     def log(self, name: str) -> Readable: ...
-
-
-class SharedLogs(Protocol):
-    """The recordings of all servers of a cluster: `fastflight.cluster.shared_recordings`."""
-
-    @property
-    def store(self) -> Store:
-        """The store of this server that has a copy of them."""
-
-    def names(self) -> list[str]: ...
-
-    def find(self, name: str) -> Readable | None: ...
-
-    def log(self, name: str) -> Readable: ...
-
-    def listed(self, name: str) -> Readable: ...
-
-    def sweep(self) -> int: ...
-
-    def take(self, buffer: Store) -> None: ...
-
-    def waiting(self, name: str) -> list[Extent]: ...
-
-    def drain(self, name: str) -> bool: ...
-
-    def close(self) -> None: ...
 
 
 # Returns the parser of the typed rows of a recording.

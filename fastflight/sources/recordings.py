@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -32,10 +32,13 @@ from fastflight.log.disk import LocalDisk
 from fastflight.sources.growing import GrowingRecording
 from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.recorder import Recorder
-from fastflight.sources.recording import Readable, ReadableStore, SharedLogs
+from fastflight.sources.recording import Readable, ReadableStore
 from fastflight.sources.rounds import Rounds
 from fastflight.sources.tidying import Tidying
 from fastflight.transport.chunk_buffer import Chunk
+
+if TYPE_CHECKING:
+    from fastflight.cluster.shared_recordings import SharedRecordings
 
 log = structlog.get_logger(__name__)
 
@@ -167,7 +170,7 @@ class Recordings:
         holder: str = "",
         disk: LocalDisk | None = None,
         numbered: bool = False,
-        shared: SharedLogs | None = None,
+        shared: SharedRecordings | None = None,
     ) -> None:
         """Open the store. `BusyError` if another process writes to it, `StorageError` if the disk fails.
 

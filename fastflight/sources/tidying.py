@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import TYPE_CHECKING
 
 import structlog
 
 from fastflight.errors import Stopped
 from fastflight.log import Store, compact
-from fastflight.sources.recording import SharedLogs
+
+if TYPE_CHECKING:
+    from fastflight.cluster.shared_recordings import SharedRecordings
 
 log = structlog.get_logger(__name__)
 
@@ -27,7 +30,7 @@ class Tidying:
     With `shared` recordings it sweeps those as well, and compacts their copy: then the store is only a buffer.
     """
 
-    def __init__(self, store: Store, shared: SharedLogs | None = None) -> None:
+    def __init__(self, store: Store, shared: SharedRecordings | None = None) -> None:
         self._store = store
         self._shared = shared
         self._closing = threading.Event()

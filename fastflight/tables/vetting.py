@@ -44,45 +44,34 @@ _BINARY: tuple[_Test, ...] = (
 
 def vet_schema(schema: pa.Schema, where: str) -> None:
     """Raise `DataError` for a schema that is too large, too deep, or holds types or names that cannot be handled."""
+    for what, hint in _faults(schema):
+        raise DataError(what, where=where, hint=hint)
+
+
+def _faults(schema: pa.Schema) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with a schema, and what to do. Later checks need the earlier ones, so the first counts."""
     hint = "Send fewer columns, or flatter ones"
     if len(schema) > MAX_COLUMNS:
-        raise DataError(f"{len(schema)} columns are too many: {MAX_COLUMNS} are allowed", where=where, hint=hint)
+        yield f"{len(schema)} columns are too many: {MAX_COLUMNS} are allowed", hint
     types = list(itertools.islice(_nested(schema), MAX_FIELDS + 1))
     if len(types) > MAX_FIELDS:
-        raise DataError(f"more than {MAX_FIELDS} fields, nested ones counted", where=where, hint=hint)
+        yield f"more than {MAX_FIELDS} fields, nested ones counted", hint
     if any(depth > MAX_DEPTH for _, depth in types):
-        raise DataError(f"columns nest deeper than {MAX_DEPTH}", where=where, hint=hint)
-    try:
-        for item in (schema, *(type_ for type_, _ in types)):
-            _decode_names(item)
-    except ValueError:
-        raise DataError("the name of a column is not UTF-8", where=where, hint="Name it in UTF-8") from None
+        yield f"columns nest deeper than {MAX_DEPTH}", hint
+    if not all(map(_has_names, (schema, *(type_ for type_, _ in types)))):
+        yield "the name of a column is not UTF-8", "Name it in UTF-8"
     for field in schema:
-        unsupported = next((type_ for type_, _ in _nested(pa.schema([field])) if type_.id in _UNSUPPORTED), None)
-        if unsupported is not None:
-            raise DataError(
-                f"column {field.name!r} has the type {unsupported}, which is not supported",
-                where=where,
-                hint=f"Write it as {pa.month_day_nano_interval()}",
-            )
-    decimal = next((type_ for type_, _ in types if pa.types.is_decimal(type_) and _scale_is_too_large(type_)), None)
-    if decimal is not None:
-        most = MAX_DIGITS[decimal.bit_width]
-        hint = f"Give it a scale of {-most} to {most}"
-        raise DataError(f"values of {decimal} cannot be written", where=where, hint=hint)
-    for field in schema:
+        for type_, _ in _nested(pa.schema([field])):
+            if type_.id in _UNSUPPORTED:
+                what = f"column {field.name!r} has the type {type_}, which is not supported"
+                yield what, f"Write it as {pa.month_day_nano_interval()}"
+            if pa.types.is_decimal(type_) and abs(type_.scale) > (most := MAX_DIGITS[type_.bit_width]):
+                yield f"values of {type_} cannot be written", f"Give it a scale of {-most} to {most}"
         if _nests_encoding(field.type):
-            raise DataError(
-                f"column {field.name!r} holds a dictionary or runs inside of {str(field.type)[:80]}",
-                where=where,
-                hint="Write it with plain values",
-            )
+            what = f"column {field.name!r} holds a dictionary or runs inside of {str(field.type)[:80]}"
+            yield what, "Write it with plain values"
     if (size := schema.serialize().size) > MAX_METADATA_BYTES:
-        raise DataError(
-            f"a schema of {size} bytes is too large: {MAX_METADATA_BYTES} are allowed",
-            where=where,
-            hint="Leave the metadata out",
-        )
+        yield f"a schema of {size} bytes is too large: {MAX_METADATA_BYTES} are allowed", "Leave the metadata out"
 
 
 def vet_batch(batch: pa.RecordBatch) -> None:
@@ -110,15 +99,17 @@ def _nested(schema: pa.Schema) -> Iterator[tuple[pa.DataType, int]]:
             waiting += [(inner, depth + 1) for inner in _inner(type_)]
 
 
-def _decode_names(item: pa.Schema | pa.DataType) -> list[str]:
-    """Return all names in a schema or type, time zones included. `ValueError` for a name that is not UTF-8.
-
-    pyarrow decodes names only when they are accessed.
-    """
-    if isinstance(item, pa.Schema):
-        return list(item.names)
-    zone = [item.tz] if pa.types.is_timestamp(item) else []
-    return [*zone, *(item.field(index).name for index in range(item.num_fields))]
+def _has_names(item: pa.Schema | pa.DataType) -> bool:
+    """Whether all names in a schema or type, time zones included, are UTF-8. pyarrow decodes them only on access."""
+    try:
+        if isinstance(item, pa.Schema):
+            return all(isinstance(name, str) for name in item.names)
+        zone = item.tz if pa.types.is_timestamp(item) else None
+        return isinstance(zone, str | None) and all(
+            item.field(index).name is not None for index in range(item.num_fields)
+        )
+    except ValueError:
+        return False
 
 
 def _inner(type_: pa.DataType) -> list[pa.DataType]:
@@ -139,10 +130,6 @@ def _nests_encoding(type_: pa.DataType) -> bool:
     if _is_encoded(type_):
         return bool(pa.types.is_nested(type_.value_type) or _is_encoded(type_.value_type))
     return any(_is_encoded(inner) or _nests_encoding(inner) for inner in _inner(type_))
-
-
-def _scale_is_too_large(decimal: pa.DataType) -> bool:
-    return bool(abs(decimal.scale) > MAX_DIGITS[decimal.bit_width])
 
 
 def _is_encoded(type_: pa.DataType) -> bool:
