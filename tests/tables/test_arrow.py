@@ -81,17 +81,6 @@ def test_a_batch_that_is_not_valid_is_set_aside(read: Any) -> None:
     assert seen.reasons[0].startswith("the batch is not valid: ")
 
 
-def test_one_long_value_referred_to_often_is_not_decoded(read: Any) -> None:
-    indices = pa.array([0] * 1000, pa.int32())
-    column = pa.DictionaryArray.from_arrays(indices, pa.array(["x" * 100_000]))
-    seen = read(stream(pa.table({"d": column}), rows=1000), "arrow")
-    (reason,) = seen.reasons
-    assert reason.startswith(
-        "the batch is not valid: column 'd', dictionary<values=string, indices=int32, ordered=0>: "
-    )
-    assert reason.endswith(f"written out it would take 100000000 bytes, more than {MAX_BODY_BYTES}")
-
-
 def test_limits_are_checked_before_memory_is_taken(read: Any) -> None:
     data = stream(pa.table({"n": pa.nulls(2)}))
     rows = (2).to_bytes(8, "little")
@@ -133,13 +122,6 @@ def test_dictionaries_that_no_batch_uses_are_not_gathered() -> None:
 )
 def test_other_files(read: Any, data: bytes, error: str) -> None:
     assert error in read(data, "arrow").error[1]
-
-
-def test_dictionaries_inside_of_lists_are_refused(read: Any) -> None:
-    inner = pa.ListArray.from_arrays([0, 2], pa.array(["a", "b"]).dictionary_encode())
-    assert (
-        "column 'x' holds a dictionary or runs inside of list" in read(stream(pa.table({"x": inner})), "arrow").error[1]
-    )
 
 
 def flip(data: bytes, chance: random.Random) -> bytes:

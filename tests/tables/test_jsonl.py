@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from fastflight.errors import RequestError
 from fastflight.tables import Layout, open_reader, open_whole
 from fastflight.tables.jsonl import MAX_BATCH_VALUES
-from fastflight.tables.rows import MAX_ROW_BYTES
 from fastflight.tables.schemas import MAX_LIST_VALUES
 from fastflight.tables.text import SAMPLE_BYTES
 from tests.support.refusals import refused
@@ -175,12 +174,6 @@ def test_objects_without_keys_at_the_start_hide_no_later_ones(read: Any) -> None
         "data",
         f"byte 0: none of the first rows {UNKNOWN}",
     )
-
-
-def test_an_endless_line_is_set_aside(read: Any) -> None:
-    seen = read(b'{"a":1}\n{"a":"' + b"x" * MAX_ROW_BYTES + b'"}\n{"a":2}\n', "jsonl")
-    assert [row["a"] for row in seen.rows] == [1, 2]
-    assert seen.reasons == ["the row is longer than 1048576 bytes"]
 
 
 # In a process of its own: what this guards against is a crash.
