@@ -9,7 +9,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,21 +36,6 @@ CHECK_SECONDS = 1.0
 REPLICAS_SECONDS = 3.0
 
 
-class DeviceNames:
-    """The names of several servers' devices. Each request asks for them, so they are joined only when they change."""
-
-    def __init__(self) -> None:
-        self._joined: tuple[Sequence[Mapping[str, str]], dict[str, None]] = ((), {})
-
-    def of(self, fleets: Sequence[Mapping[str, str]]) -> Collection[str]:
-        """Return the names in all `fleets`, each once. A fleet that has changed must be another object."""
-        known, names = self._joined
-        if len(known) != len(fleets) or any(one is not other for one, other in zip(known, fleets, strict=True)):
-            names = dict.fromkeys(name for devices in fleets for name in devices)
-            self._joined = fleets, names
-        return names.keys()
-
-
 class ClusterMember:
     """This server in its cluster. `open` begins to take devices; `close` gives them all up.
 
@@ -68,7 +53,6 @@ class ClusterMember:
         self._settings = config.cluster
         self.name = config.cluster.name
         self._urls = config.urls
-        self._names = DeviceNames()
         address = nats_address(self._settings)
         self._shard = Shard("cluster").start()
         try:
@@ -111,10 +95,16 @@ class ClusterMember:
             self._shard.submit(self._connection.aclose()).result(LEAVE_SECONDS)
         self._shard.close()
 
-    def names(self) -> Collection[str]:
+    def names(self) -> list[str]:
         """The devices of all servers that are alive, with this server's own first."""
-        servers = [self._ownership.profile, *self._ownership.members().values()]
-        return self._names.of([profile.devices for profile in servers])
+        return list(dict.fromkeys(name for devices in self._fleets() for name in devices))
+
+    def has(self, device: str) -> bool:
+        """Whether the device is in the fleet file of a server that is alive."""
+        return any(device in devices for devices in self._fleets())
+
+    def _fleets(self) -> list[Mapping[str, str]]:
+        return [each.devices for each in (self._ownership.profile, *self._ownership.members().values())]
 
     def owner(self, device: str) -> str | None:
         """The name of the server that owns the device; None if no server does at the moment."""

@@ -146,7 +146,7 @@ class Forwarding:
         # The part of a fleet that is one device has its name as the glob.
         device = request.devices if isinstance(request, FleetFile) else request.belongs_to
         # Last this server again: some clients reach it alone, or may send their token to no other host.
-        if device is None or device not in self._owners.names():
+        if device is None or not self._owners.has(device):
             return []
         return [*self._owners.locations(device), REUSE]
 

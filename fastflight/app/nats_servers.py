@@ -90,16 +90,6 @@ class NatsNode:
                 process.kill()
                 process.wait()
 
-    def pause(self) -> None:
-        """Stop it without closing its connections (SIGSTOP)."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        """Let it go on after `pause`."""
-        assert self.process is not None
-        self.process.send_signal(signal.SIGCONT)
-
     def monitored(self, page: str) -> dict[str, Any]:
         """Return a page of its monitoring, such as `varz`."""
         with urllib.request.urlopen(f"{self.monitor}/{page}", timeout=5) as answer:  # noqa: S310  # http

@@ -91,9 +91,8 @@ class Routes:
             return ""
         if location := self.owners.location(device):
             return location
-        names = self.owners.names()
-        if device not in names:
-            raise UnknownName("no such device", where=device, hint=nearest(device, names))
+        if not self.owners.has(device):
+            raise UnknownName("no such device", where=device, hint=nearest(device, self.owners.names()))
         why = self.owners.why_gone(device)
         if why or time.monotonic() >= deadline:
             moving = "It may be moving to another server: ask again in a few seconds"

@@ -145,13 +145,6 @@ class Ownership:
         """Return the servers that are alive, by name."""
         return {name: profile for name, (profile, _) in self.directory.members(self._clock()).items()}
 
-    def names(self) -> list[str]:
-        """Return the devices of all servers that are alive, with this server's own first."""
-        names = dict.fromkeys(self.profile.devices)
-        for profile in self.members().values():
-            names.update(dict.fromkeys(profile.devices))
-        return list(names)
-
     async def run(self) -> None:
         """Take over and give up devices until cancelled. Call `leave` first."""
         watching = asyncio.get_running_loop().create_task(self._watch())

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 
-from fastflight.app.cluster import DeviceNames
 from fastflight.app.config import ClusterSettings
 from fastflight.client import FastFlightClient
 from fastflight.client.connection import REUSE
@@ -24,15 +23,6 @@ from tests.support.servers import serving
 from tests.support.waiting import until
 
 BOARDS = [f"board{number}" for number in range(6)]
-
-
-def test_names_are_joined_again_only_when_a_servers_devices_change() -> None:
-    names, one, other = DeviceNames(), {"a": "1", "b": "2"}, {"b": "2", "c": "3"}
-    joined = names.of([one, other])
-    assert [*joined] == ["a", "b", "c"] and names.of([one, other]) == joined
-    other["d"] = "4"  # in the same object, so nobody looks
-    assert "d" not in names.of([one, other])
-    assert [*names.of([one, dict(other)])] == ["a", "b", "c", "d"] and [*names.of([one])] == ["a", "b"]
 
 
 @pytest.fixture(scope="module")

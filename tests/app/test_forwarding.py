@@ -28,8 +28,8 @@ class AtOneServer:
     def __init__(self, location: str) -> None:
         self._location = location
 
-    def names(self) -> list[str]:
-        return ["demo"]
+    def has(self, device: str) -> bool:
+        return device == "demo"
 
     def location(self, device: str) -> str:
         return self._location

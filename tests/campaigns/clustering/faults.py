@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -84,11 +85,13 @@ def kill_node(stage: ClusterStage, chance: random.Random, pause: Pause) -> Itera
 def freeze_node(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
     name = chance.choice(NODES)
     yield name
-    stage.nodes[name].pause()
+    process = stage.nodes[name].process
+    assert process is not None
+    process.send_signal(signal.SIGSTOP)
     try:
         pause(chance.uniform(LEAST_SECONDS, MOST_SECONDS))
     finally:
-        stage.nodes[name].go_on()
+        process.send_signal(signal.SIGCONT)
 
 
 def restart_node(stage: ClusterStage, chance: random.Random, pause: Pause) -> Iterator[str]:
