@@ -95,11 +95,6 @@ class Listing:
         verb = kind.demands.get("read")
         return verb is not None and self._identity.may(verb, name)
 
-    def takes_all(self, kind: type[Request]) -> bool:
-        """As `takes`, for all devices or recordings, also those to come."""
-        verb = kind.demands.get("read")
-        return self._identity is ANYBODY or (verb is not None and self._identity.may_everywhere(verb))
-
     def has(self, request: Request) -> bool:
         """Whether to list `request`."""
         if self._identity is ANYBODY:

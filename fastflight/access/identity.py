@@ -57,13 +57,9 @@ class Identity:
         """Whether any verb except `admin` is granted on `device`. If not, the device is hidden from this identity."""
         return any(fnmatchcase(device, scope.devices) for scope in self.scopes if scope.verbs != {Verb.ADMIN})
 
-    def may_everywhere(self, verb: Verb) -> bool:
-        """Whether `verb` is granted on all devices, also those to come."""
-        return any(verb in scope.verbs and scope.devices == EVERY for scope in self.scopes)
-
     def may_admin(self) -> bool:
         """Whether this identity may administer the server itself."""
-        return self.may_everywhere(Verb.ADMIN)
+        return any(Verb.ADMIN in scope.verbs and scope.devices == EVERY for scope in self.scopes)
 
     def require(self, verb: Verb, device: str) -> None:
         """Raise `Forbidden` unless `verb` is granted on `device`; raise `UnknownName` if no verb is."""

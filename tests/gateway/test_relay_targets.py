@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastflight.access.identity import Identity, scopes
+from fastflight.access.identity import ANYBODY, Identity, scopes
 from fastflight.errors import FastFlightError, RequestError, TransportError
-from fastflight.gateway.relay.targets import AllowedTargets, Asker, Endpoint, is_own
+from fastflight.gateway.relay.targets import AllowedTargets, Endpoint, is_own
 
 # What the network says in these tests.
 NAMES = {
@@ -61,12 +61,14 @@ def resolved(rules: list[str], target: str) -> list[tuple[str, int]]:
 
 
 async def _resolved(allowed: AllowedTargets, target: str) -> list[Endpoint]:
-    return await resolve(allowed, target, Asker())
+    return await resolve(allowed, target)
 
 
-async def resolve(allowed: AllowedTargets, target: str, asker: Asker) -> list[Endpoint]:
+async def resolve(
+    allowed: AllowedTargets, target: str, caller: Identity = ANYBODY, own_port: int | None = None
+) -> list[Endpoint]:
     host, _, port = target.rpartition(":")
-    return await allowed.resolve(host, port, asker)
+    return await allowed.resolve(host, port, caller, own_port)
 
 
 @pytest.mark.parametrize(
@@ -241,9 +243,9 @@ def test_the_port_that_the_gateway_listens_at_is_no_target() -> None:
         allowed = AllowedTargets(["127.0.0.1:*", "[::1]:*", "192.0.2.1:*", "0.0.0.0:*"], lookup)
         for target in ("127.0.0.1:8000", "localhost:8000", "[::1]:8000", "[::ffff:7f00:1]:8000", "0.0.0.0:8000"):
             with pytest.raises(RequestError):
-                await resolve(allowed, target, Asker(own_port=8000))
+                await resolve(allowed, target, own_port=8000)
         for target in ("127.0.0.1:8001", "192.0.2.1:8000"):
-            assert await resolve(allowed, target, Asker(own_port=8000))
+            assert await resolve(allowed, target, own_port=8000)
 
     asyncio.run(work())
 
@@ -252,13 +254,13 @@ def test_who_may_run_code_on_a_device_may_reach_its_line_and_the_rest_is_the_ser
     async def work() -> None:
         devices = {"192.168.4.7:23": "plc", "127.0.0.1:2218": "demo"}
         allowed = AllowedTargets(["board.local:*", "127.0.0.1:*"], lookup, devices)
-        (endpoint,) = await resolve(allowed, "board.local:23", Asker())
+        (endpoint,) = await resolve(allowed, "board.local:23")
         assert endpoint.device == "plc"
         reached = {
             (name, target)
             for name, texts in {"plc": ["exec:plc"], "reader": ["read,write,session:*"], "admin": ["admin:*"]}.items()
             for target in ("board.local:23", "192.168.4.7:23", "127.0.0.1:2218", "localhost:2218", "127.0.0.1:9")
-            if await _reaches(allowed, target, Asker(Identity(name, scopes(texts))))
+            if await _reaches(allowed, target, Identity(name, scopes(texts)))
         }
         # A rule has to allow it as well: 192.168.4.7 has none.
         assert reached == {
@@ -269,7 +271,7 @@ def test_who_may_run_code_on_a_device_may_reach_its_line_and_the_rest_is_the_ser
     asyncio.run(work())
 
 
-async def _reaches(allowed: AllowedTargets, target: str, asker: Asker) -> bool:
+async def _reaches(allowed: AllowedTargets, target: str, asker: Identity) -> bool:
     try:
         return bool(await resolve(allowed, target, asker))
     except RequestError as error:
@@ -318,13 +320,13 @@ LINES = {"192.168.4.7:23": "lab-1", "gone.local:23": "lab-2"}
 @pytest.mark.parametrize("target", ["board.local:23", "gone.local:23", "none.example:23", "192.168.4.7:23"])
 def test_names_are_not_looked_up_for_askers_without_rights(target: str) -> None:
     for granted in (("read:*",), ("exec:secret",)):
-        asker = Asker(Identity("somebody", scopes(granted)))
+        asker = Identity("somebody", scopes(granted))
         with pytest.raises(RequestError, match="the relay may not connect there"):
             asyncio.run(resolve(AllowedTargets(NAMED, never, LINES), target, asker))
 
 
 def refusal(granted: str, target: str) -> str:
-    asker = Asker(Identity("somebody", scopes((granted,))))
+    asker = Identity("somebody", scopes((granted,)))
     with pytest.raises(FastFlightError) as caught:
         asyncio.run(resolve(AllowedTargets(NAMED, lookup, LINES), target, asker))
     return caught.value.what

@@ -15,7 +15,8 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 
 import structlog
 
@@ -23,7 +24,7 @@ from fastflight.errors import FastFlightError, RequestError, TransportError, Tra
 from fastflight.gateway.cancellation import cancel_when
 from fastflight.gateway.errors import HttpRefusal
 from fastflight.gateway.http.quota import Quota
-from fastflight.gateway.relay.targets import AllowedTargets, Asker, Endpoint
+from fastflight.gateway.relay.targets import AllowedTargets, Endpoint
 from fastflight.gateway.ws.channel import WebSocketChannel
 from fastflight.gateway.ws.sockets import Opening, Talk
 
@@ -50,6 +51,8 @@ READS = 100
 MB = 1024 * 1024
 KEYS = ("host", "port", "ticket")
 
+Resolve = Callable[[], Awaitable[list[Endpoint]]]
+
 
 class Relay:
     """Accepts WebSockets of the kind `tcp`."""
@@ -61,7 +64,12 @@ class Relay:
         self._timing = timing
         # The holders of places. Each is set to the error with which its stream ends, when another one needs the place.
         self._places: Quota[asyncio.Future[Exception]] = Quota(
-            MAX_STREAMS, MAX_STREAMS_OF_ONE, "relayed streams", retry_seconds=RETRY_SECONDS, hint="Close one, or wait"
+            MAX_STREAMS,
+            MAX_STREAMS_OF_ONE,
+            "relayed streams",
+            retry_seconds=RETRY_SECONDS,
+            hint="Close one, or wait",
+            newest=True,
         )
 
     def __call__(self, opening: Opening) -> Talk:
@@ -72,33 +80,31 @@ class Relay:
         if unknown := next((key for key in opening.query if key not in KEYS), None):
             raise RequestError("unknown key", where=unknown[:80], hint=nearest(unknown, KEYS))
         host, port = opening.query.get("host", ""), opening.query.get("port", "")
-        asker = Asker(opening.caller, opening.own_port)
+        resolve = partial(self._allowed.resolve, host, port, opening.caller, opening.own_port)
 
         async def talk(channel: WebSocketChannel) -> str:
             with self._place(opening.caller.own_name) as evicted:
                 async with cancel_when(lambda: _wait(evicted)):
-                    return await self._relay(host, port, asker, channel)
+                    return await self._relay(f"{host}:{port}"[:100], resolve, channel)
 
         return talk
 
     @contextlib.contextmanager
     def _place(self, name: str | None) -> Iterator[asyncio.Future[Exception]]:
         """Hold a place for a stream of `name`. The future gets an error when the stream must give the place up."""
-        if holders := self._places.replaceable(name):
-            self._places.leave(name, holders[-1])
-            holders[-1].set_result(HttpRefusal(503, "another client has fewer streams, and gets this place"))
         evicted: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        self._places.take(name, evicted)
+        if (other := self._places.take(name, evicted)) is not None:
+            other.set_result(HttpRefusal(503, "another client has fewer streams, and gets this place"))
         try:
             yield evicted
         finally:
             self._places.leave(name, evicted)
 
-    async def _relay(self, host: str, port: str, asker: Asker, channel: WebSocketChannel) -> str:
-        stream = RelayedStream(f"{host}:{port}"[:100], channel, self._read_bytes, timing=self._timing)
+    async def _relay(self, target: str, resolve: Resolve, channel: WebSocketChannel) -> str:
+        stream = RelayedStream(target, channel, self._read_bytes, timing=self._timing)
         ended = "stopped by the server"
         try:
-            with await self._connect(host, port, asker, stream.target) as sock:
+            with await _connect(target, resolve) as sock:
                 async with cancel_when(lambda: stream.send_to_target(sock)):
                     await stream.send_to_client(sock)
             ended = "the target has ended the connection"
@@ -111,13 +117,6 @@ class Relay:
         finally:
             stream.log_end(ended)
         return ended
-
-    async def _connect(self, host: str, port: str, asker: Asker, target: str) -> socket.socket:
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                return await _connect_first(await self._allowed.resolve(host, port, asker))
-        except TimeoutError as error:
-            raise TransportTimeout(f"no answer within {CONNECT_SECONDS:g} s", where=target) from error
 
 
 class RelayedStream:
@@ -192,6 +191,14 @@ class RelayedStream:
 
 async def _wait(evicted: asyncio.Future[Exception]) -> Exception:
     return await evicted
+
+
+async def _connect(target: str, resolve: Resolve) -> socket.socket:
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            return await _connect_first(await resolve())
+    except TimeoutError as error:
+        raise TransportTimeout(f"no answer within {CONNECT_SECONDS:g} s", where=target) from error
 
 
 async def _connect_first(endpoints: list[Endpoint]) -> socket.socket:

@@ -75,14 +75,6 @@ class _Rule:
         return address in self.host
 
 
-@dataclass(frozen=True, slots=True)
-class Asker:
-    """The client that opens a stream: its identity, and the port of this computer that it is connected to."""
-
-    identity: Identity = ANYBODY
-    own_port: int | None = None
-
-
 class AllowedTargets:
     """The rules of one relay."""
 
@@ -98,11 +90,15 @@ class AllowedTargets:
         self._devices = [(_rule(text), device) for text, device in devices.items()]
         self._lookups = Lookups(lookup)
 
-    async def resolve(self, host: str, port_text: str, asker: Asker) -> list[Endpoint]:
-        """Return the addresses of a target that `asker` may connect to. An IPv6 address may be in brackets.
+    async def resolve(
+        self, host: str, port_text: str, caller: Identity = ANYBODY, own_port: int | None = None
+    ) -> list[Endpoint]:
+        """Return the addresses of a target that `caller` may connect to. An IPv6 address may be in brackets.
+
+        `own_port` is the port of this computer that the caller is connected to, which is no target.
 
         Raises `RequestError` if there is none, with the same text whatever the reason. Raises `TransportError` if the
-        name has no address, but only to an admin, or to an asker who may use the device that is listed by this name.
+        name has no address, but only to an admin, or to a caller who may use the device that is listed by this name.
         """
         target = f"{host}:{port_text}"[:100]
         host, port = _checked_host(host, target), _checked_port(port_text)
@@ -111,22 +107,21 @@ class AllowedTargets:
         if literal is None and not (host.isascii() and _is_name(name)):
             raise RequestError("not a name or an address", where=target, hint=_EXAMPLE)
         rules = [rule for rule in self._rules if rule.concerns(name, port)]
-        identity = asker.identity
-        own = [rule for rule, device in self._devices if rule.concerns(name, port) and _is_granted(identity, device)]
+        own = [rule for rule, device in self._devices if rule.concerns(name, port) and _is_granted(caller, device)]
         found = [literal] if literal else []
-        # Names are resolved only for askers who could be allowed: nobody else may learn which names exist.
-        if literal is None and rules and (own or identity.may_admin()):
+        # Names are resolved only for callers who could be allowed: nobody else may learn which names exist.
+        if literal is None and rules and (own or caller.may_admin()):
             try:
-                found = await self._addresses(name, target, identity.name)
+                found = await self._addresses(name, target, caller.name)
             except TransportError:
-                if identity.may_admin() or any(rule.host == name for rule in own):
+                if caller.may_admin() or any(rule.host == name for rule in own):
                     raise
         allowed = [
             Endpoint(*_socket_address(address, port), self._device(name, address, port))
             for address in found
-            if any(rule.allows(name, address) for rule in rules) and not (port == asker.own_port and is_own(address))
+            if any(rule.allows(name, address) for rule in rules) and not (port == own_port and is_own(address))
         ]
-        granted = [endpoint for endpoint in allowed if _is_granted(identity, endpoint.device)]
+        granted = [endpoint for endpoint in allowed if _is_granted(caller, endpoint.device)]
         if not granted:
             # The same text for a target that is not listed and for one that this caller may not use: nobody may learn
             # the list by trying.

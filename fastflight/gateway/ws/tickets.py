@@ -59,12 +59,11 @@ class Tickets:
             if until > now:
                 break
             self._remove(number)
-        replaceable = self._places.replaceable(grant.caller.own_name)
-        if replaceable:
-            self._remove(replaceable[0])
         number, secret = secrets.token_urlsafe(NUMBER_BYTES), secrets.token_urlsafe(SECRET_BYTES)
+        replaced = self._places.take(grant.caller.own_name, number)
+        if replaced is not None:
+            del self._open[replaced]
         self._open[number] = secret, now + LIFETIME_SECONDS, grant
-        self._places.take(grant.caller.own_name, number)
         return f"{number}.{secret}"
 
     def redeem(self, ticket: str, use: str) -> Grant:
