@@ -67,9 +67,9 @@ class ChunkBuffer:
         self._chunks: deque[Chunk] = deque()
         self._bytes = 0
         self._next = 0
-        # The size of all chunks ever appended. `_marks` are callbacks that wait for it to reach a value.
+        # The size of all chunks ever appended, and callbacks that wait for it to reach a value: each is called once.
         self._fed = 0
-        self._marks: list[tuple[int, Callable[[], object]]] = []
+        self._waiting: list[tuple[int, Callable[[], object]]] = []
         self._dropped = False
         self._closed = False
         # How many chunks were dropped before a reader took them, in total over all readers that count them.
@@ -78,8 +78,6 @@ class ChunkBuffer:
         self._recorder: TapReader | None = None
         self._paused: list[Callable[[], object]] = []
         self._stalled = False
-        # Callbacks of readers that wait; each is called once.
-        self._waiting: list[Callable[[], object]] = []
 
     @property
     def next_seq(self) -> int:
@@ -106,12 +104,9 @@ class ChunkBuffer:
         while self._bytes > limit and len(self._chunks) > 1:
             self._bytes -= len(self._chunks.popleft().data) + CHUNK_BYTES
             self._dropped = True
-        if not self._waiting and not self._marks:
-            return []
-        waiting, self._waiting = self._waiting, []
-        if self._marks:
-            waiting += [wake for mark, wake in self._marks if mark <= self._fed]
-            self._marks = [each for each in self._marks if each[0] > self._fed]
+        waiting = [wake for mark, wake in self._waiting if mark <= self._fed]
+        if waiting:
+            self._waiting = [each for each in self._waiting if each[0] > self._fed]
         return waiting
 
     def _reader_from(self, start: int, begins_line: bool, counts_missed: bool) -> TapReader:
@@ -183,17 +178,16 @@ class ChunkBuffer:
             items += islice(self._chunks, start - kept, start - kept + LOT_CHUNKS)
             start = min(start + LOT_CHUNKS, self._next)
             if not items and not self._closed and wake is not None:
-                self._waiting.append(wake)
+                self._waiting.append((self._fed + 1, wake))
             return items, start, self._closed and start == self._next
 
     def _forget(self, wake: Callable[[], object]) -> None:
-        with self._lock, contextlib.suppress(ValueError):
-            self._waiting.remove(wake)
+        with self._lock:
+            self._waiting = [each for each in self._waiting if each[1] != wake]
 
     def _pop_waiting(self) -> list[Callable[[], object]]:
-        waiting = self._waiting + [wake for _, wake in self._marks]
-        self._waiting, self._marks = [], []
-        return waiting
+        waiting, self._waiting = self._waiting, []
+        return [wake for _, wake in waiting]
 
     def _mark(self, mark: int, wake: Callable[[], object]) -> bool:
         """Have `wake` called when `_fed` reaches `mark`, and return true.
@@ -203,12 +197,8 @@ class ChunkBuffer:
         with self._lock:
             if self._fed >= mark or self._closed:
                 return False
-            self._marks.append((mark, wake))
+            self._waiting.append((mark, wake))
             return True
-
-    def _unmark(self, wake: Callable[[], object]) -> None:
-        with self._lock:
-            self._marks = [each for each in self._marks if each[1] is not wake]
 
 
 class TapReader:
@@ -286,7 +276,7 @@ class TapReader:
         try:
             yield arrived
         finally:
-            self._tap._unmark(wake)
+            self._tap._forget(wake)
 
     def rest(self) -> list[Chunk | Gap]:
         """Return all chunks and gaps that are there, without waiting."""

@@ -44,9 +44,6 @@ class DescriptorTransport(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._closing
 
-    def is_reading(self) -> bool:
-        return self._is_reading
-
     def pause_reading(self) -> None:
         if self._is_reading:
             self._is_reading = False

@@ -37,19 +37,6 @@ from tests.support.waiting import read_until
 SOON = 20.0
 
 
-def test_the_device_changes_between_threads_and_loops(inventory: Inventory) -> None:
-    device = inventory.device("demo")
-
-    async def on_a_loop() -> bytes:
-        async with device.alease("loop") as session:
-            return (await session.exec("print('loop')")).stdout
-
-    for _ in range(3):
-        with device.lease("thread") as session:
-            assert session.exec("print('thread')").stdout == b"thread\r\n"
-        assert asyncio.run(on_a_loop()) == b"loop\r\n"
-
-
 def test_a_reader_who_leaves_early_leaves_the_device_usable(inventory: Inventory) -> None:
     device = inventory.device("demo")
     with device.lease("test") as session:
@@ -156,29 +143,17 @@ def test_a_program_that_prints_without_end_is_busy_too(board: Callable[[str], In
     with refused(BusyError, where="demo", holder="the board's own program"), device.lease("polite"):
         pass
 
-    async def polite() -> None:
-        async with device.alease("polite"):
-            pass
-
-    with refused(BusyError, where="demo", holder="the board's own program"):
-        asyncio.run(polite())
     with device.lease("rude", interrupt=True) as session:
         assert session.exec("print(2)").stdout == b"2\r\n"
 
 
 def test_a_board_that_cannot_say_what_it_can_do_is_left_at_its_prompt(board: Callable[[str], Inventory]) -> None:
     device = board("without=sys").device("demo")
-
-    async def on_a_loop() -> None:
-        async with device.alease("loop"):
-            pass
-
-    for ask in (lambda: device.lease("thread").__enter__(), lambda: asyncio.run(on_a_loop())):
-        with refused(DeviceException, kind="ImportError"):
-            ask()
-        with device.line("a person") as port:
-            asyncio.run(port.awrite(b"1+1\r", SOON))
-            read_until(lambda: asyncio.run(port.aread(SOON)), b"2\r\n>>> ")
+    with refused(DeviceException, kind="ImportError"), device.lease("test"):
+        pass
+    with device.line("a person") as port:
+        asyncio.run(port.awrite(b"1+1\r", SOON))
+        read_until(lambda: asyncio.run(port.aread(SOON)), b"2\r\n>>> ")
 
 
 def test_code_that_hangs_is_stopped_after_its_own_time(inventory: Inventory) -> None:
@@ -236,8 +211,7 @@ class SlowlyOpenedPort:
         self._board.dispose()
 
 
-@pytest.mark.parametrize("way", ["sync", "async"])
-def test_a_line_that_opens_once_its_device_is_closed_is_closed_again(way: str) -> None:
+def test_a_line_that_opens_once_its_device_is_closed_is_closed_again() -> None:
     """Its descriptors and its process, which every test looks for, are gone."""
     address, shard = SlowlyOpenedPort(), Shard().start()
     device = Device("demo", address, shard=shard)
@@ -246,12 +220,8 @@ def test_a_line_that_opens_once_its_device_is_closed_is_closed_again(way: str) -
         with device.lease("late"):
             raise AssertionError
 
-    async def alease() -> None:
-        async with device.alease("late"):
-            raise AssertionError
-
     with ThreadPoolExecutor(1) as pool:
-        leasing = pool.submit(lease) if way == "sync" else pool.submit(asyncio.run, alease())
+        leasing = pool.submit(lease)
         assert address.asked.wait(SOON)
         device.close()
         address.may.set()
@@ -344,18 +314,9 @@ def test_a_device_is_closed_though_its_line_does_not_take_its_last_bytes() -> No
     assert reader.ended
 
 
-@pytest.mark.parametrize("on_a_loop", [True, False])
-def test_what_ended_a_line_is_told_and_not_how_it_was_closed(on_a_loop: bool) -> None:
+def test_what_ended_a_line_is_told_and_not_how_it_was_closed() -> None:
     device = Device("demo", StuckAddress())
-
-    async def main() -> None:
-        async with device.aline("a tool"):
-            raise TransportClosed("it went away")
-
-    with pytest.raises(TransportClosed, match="it went away"):
-        if on_a_loop:
-            asyncio.run(main())
-        with device.line("a tool"):
-            raise TransportClosed("it went away")
+    with pytest.raises(TransportClosed, match="it went away"), device.line("a tool"):
+        raise TransportClosed("it went away")
     assert not device.is_open
     device.close()

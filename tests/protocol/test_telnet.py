@@ -120,14 +120,6 @@ def test_any_split_gives_the_same(wire: bytes, cuts: list[int]) -> None:
     assert parts.take() == whole.take()
 
 
-@given(WIRE)
-def test_byte_by_byte_gives_the_same(wire: bytes) -> None:
-    whole, parts = Telnet(BOTH, BOTH), Telnet(BOTH, BOTH)
-    expected = joined(whole.feed(wire))
-    assert joined([event for byte in wire for event in parts.feed(bytes([byte]))]) == expected
-    assert parts.take() == whole.take()
-
-
 @given(st.lists(st.binary() | st.just(RUN) | st.just(IAC)).map(b"".join))
 def test_what_is_escaped_comes_back(data: bytes) -> None:
     ours, theirs = in_binary(), in_binary()
@@ -238,20 +230,12 @@ def test_commands_are_told_and_unknown_ones_skipped() -> None:
     assert joined(events) == [TelnetData(b"a"), Command(TelnetCode.BREAK), TelnetData(b"bcd")]
 
 
-def test_an_option_numbered_255() -> None:
-    assert in_binary().feed(b"\xff\xfb\xff\xff\xffx") == [TelnetData(b"\xffx")]
-
-
 def test_subnegotiations() -> None:
     telnet = in_binary()
     telnet.subnegotiate(44, b"\x01\xff\x02")
     wire = telnet.take()
     assert wire == b"\xff\xfa\x2c\x01\xff\xff\x02\xff\xf0"
     assert telnet.feed(b"a" + wire + b"b") == [TelnetData(b"a"), Subnegotiation(44, b"\x01\xff\x02"), TelnetData(b"b")]
-
-
-def test_an_empty_subnegotiation_says_nothing() -> None:
-    assert in_binary().feed(b"\xff\xfa\xff\xf0x") == [TelnetData(b"x")]
 
 
 def test_a_subnegotiation_that_never_ends_is_over_with_the_next_command() -> None:
@@ -276,15 +260,6 @@ def test_an_endless_subnegotiation_is_not_kept() -> None:
         assert telnet.feed(b"\xff\xff." * 1000) == []
     assert len(telnet._unfinished) <= 1
     assert telnet.feed(b"\xff\xf0still here") == [TelnetData(b"still here")]
-
-
-def test_commands_between_much_data() -> None:
-    telnet = in_binary()
-    for gap in (1, 255, 256, 257, 100_000):
-        wire = b"\xff\xf1".join([b"\xff\xff" * gap, b"x" * gap, b"x" + b"\xff\xff" * gap])
-        events = telnet.feed(wire)
-        nop = Command(TelnetCode.NOP)
-        assert events == [TelnetData(IAC * gap), nop, TelnetData(b"x" * gap), nop, TelnetData(b"x" + IAC * gap)]
 
 
 @pytest.mark.parametrize("piece", [1447, 4095, 32 * 1024 + 1, 65535, 1 << 20])

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
 import pytest
 
-from fastflight.errors import TransportClosed, TransportError, TransportTimeout
+from fastflight.errors import TransportClosed, TransportTimeout
 from fastflight.transport import Address, Port
 from fastflight.transport.chunk_buffer import Chunk
 from fastflight.transport.tap import Tap
@@ -61,19 +60,6 @@ def deaf(kind: Kind) -> Iterator[Port]:
             opened.close()
 
 
-def test_every_byte_comes_back(port: Port) -> None:
-    port.write(EVERY_BYTE, PATIENCE)
-    assert read_exactly(port, 256) == EVERY_BYTE
-
-
-def test_every_byte_comes_back_to_a_loop(port: Port) -> None:
-    async def main() -> bytes:
-        await port.awrite(EVERY_BYTE, PATIENCE)
-        return await aread_exactly(port, 256)
-
-    assert asyncio.run(main()) == EVERY_BYTE
-
-
 def test_a_megabyte_there_and_back(port: Port) -> None:
     for start in range(0, len(LARGE), 2048):
         port.write(LARGE[start : start + 2048], PATIENCE)
@@ -90,20 +76,12 @@ def test_a_megabyte_both_ways_on_a_loop(port: Port) -> None:
 
 def test_silence_is_a_timeout(port: Port) -> None:
     with pytest.raises(TransportTimeout, match="sent nothing for 0.05 s"):
-        port.read(SHORT)
-    with pytest.raises(TransportTimeout, match="sent nothing for 0.05 s"):
         asyncio.run(port.aread(SHORT))
     port.write(b"still here", PATIENCE)
     assert read_exactly(port, 10) == b"still here"
 
 
 def test_a_peer_that_takes_nothing_is_a_timeout(deaf: Port) -> None:
-    with pytest.raises(TransportTimeout, match="took no byte"):
-        for _ in range(64):
-            deaf.write(LARGE, SHORT)
-
-
-def test_a_peer_that_takes_nothing_is_a_timeout_on_a_loop(deaf: Port) -> None:
     async def main() -> None:
         for _ in range(64):
             await deaf.awrite(LARGE, SHORT)
@@ -113,13 +91,6 @@ def test_a_peer_that_takes_nothing_is_a_timeout_on_a_loop(deaf: Port) -> None:
 
 
 def test_a_peer_that_hangs_up_is_closed(port: Port) -> None:
-    with pytest.raises(TransportClosed):
-        port.write(GOODBYE, PATIENCE)  # the peer may have gone before that is known to be sent
-        while True:
-            port.read(PATIENCE)
-
-
-def test_a_peer_that_hangs_up_is_closed_on_a_loop(port: Port) -> None:
     async def main() -> None:
         await port.awrite(GOODBYE, PATIENCE)
         while True:
@@ -127,26 +98,6 @@ def test_a_peer_that_hangs_up_is_closed_on_a_loop(port: Port) -> None:
 
     with pytest.raises(TransportClosed):
         asyncio.run(main())
-
-
-def test_the_port_changes_hands(port: Port) -> None:
-    async def on_a_loop(data: bytes) -> bytes:
-        await port.awrite(data, PATIENCE)
-        return await aread_exactly(port, len(data))
-
-    for turn in range(3):
-        sync, on_loop = f"thread {turn}".encode(), f"loop {turn}".encode()
-        port.write(sync, PATIENCE)
-        assert read_exactly(port, len(sync)) == sync
-        assert asyncio.run(on_a_loop(on_loop)) == on_loop
-
-
-def test_what_came_for_a_loop_is_there_for_a_thread(port: Port) -> None:
-    async def main() -> None:
-        await port.awrite(b"question", PATIENCE)
-
-    asyncio.run(main())
-    assert read_exactly(port, 8) == b"question"
 
 
 def test_a_cancelled_read_loses_nothing(port: Port) -> None:
@@ -176,20 +127,6 @@ def test_a_read_that_times_out_as_bytes_come_loses_none(port: Port) -> None:
         return received + await aread_exactly(port, ROUNDS - len(received))
 
     assert asyncio.run(main()) == bytes(number % 256 for number in range(ROUNDS))
-
-
-def test_a_reader_takes_the_place_of_one_that_is_just_cancelled(port: Port) -> None:
-    async def main() -> bytes:
-        gone = asyncio.ensure_future(port.aread(PATIENCE))
-        await asyncio.sleep(0)
-        gone.cancel()
-        here = asyncio.ensure_future(port.aread(PATIENCE))
-        with pytest.raises(asyncio.CancelledError):
-            await gone
-        await port.awrite(b"!", PATIENCE)
-        return await here
-
-    assert asyncio.run(main()) == b"!"
 
 
 def test_a_reader_that_comes_before_a_cancelled_one_is_gone_gets_what_comes(port: Port) -> None:
@@ -255,32 +192,10 @@ def test_a_loop_hears_the_next_port_after_a_thread_closed_the_last(kind: Kind) -
 def test_closing_twice_is_allowed_and_ends_the_port(port: Port) -> None:
     port.close()
     port.close()
-    for call in (lambda: port.read(SHORT), lambda: port.write(b"x", SHORT)):
-        with pytest.raises(TransportClosed):
-            call()
     with pytest.raises(TransportClosed):
         asyncio.run(port.aread(SHORT))
     with pytest.raises(TransportClosed):
         asyncio.run(port.awrite(b"x", SHORT))
-
-
-def test_closing_wakes_a_thread_that_waits(port: Port) -> None:
-    outcome: list[BaseException] = []
-    entering = threading.Event()
-
-    def wait() -> None:
-        entering.set()
-        try:
-            port.read(PATIENCE)
-        except TransportError as error:
-            outcome.append(error)
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    entering.wait()
-    port.close()
-    thread.join(PATIENCE / 2)
-    assert [type(error) for error in outcome] == [TransportClosed]
 
 
 def test_an_address_can_be_opened_again(kind: Kind) -> None:
@@ -322,17 +237,6 @@ def test_listening_ends_with_the_line(port: Port) -> None:
         listening = asyncio.ensure_future(tapped(port, Tap()).alisten())
         await port.awrite(GOODBYE, PATIENCE)
         with pytest.raises(TransportClosed):
-            await listening
-
-    asyncio.run(main())
-
-
-def test_listening_ends_when_a_thread_closes_the_line(port: Port) -> None:
-    async def main() -> None:
-        listening = asyncio.ensure_future(tapped(port, Tap()).alisten())
-        await asyncio.sleep(0)
-        await asyncio.to_thread(port.close)
-        with pytest.raises(TransportError):
             await listening
 
     asyncio.run(main())

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 
 from fastflight.errors import TransportClosed, TransportError, TransportTimeout
 from fastflight.transport import Address, parse_url
 from fastflight.transport.loop_port import LoopPort
-from fastflight.transport.rfc2217 import Rfc2217Port
 from fastflight.transport.socket import KEEPALIVE, USER_TIMEOUT_MS, SocketPort
 
 from .peers import socket_peer
@@ -32,33 +33,19 @@ def noticed(port: LoopPort) -> None:
             assert stream.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) == value
 
 
-def test_a_tcp_peer_that_vanishes_is_noticed_within_a_minute() -> None:
-    with socket_peer(echo=True) as address:
-        opened = address.open(SOON)
-        assert isinstance(opened, SocketPort)
-        noticed(opened)
-        opened.close()
-
-        async def on_a_loop() -> None:
-            port = await address.aopen(SOON)
-            assert isinstance(port, SocketPort)
-            noticed(port)
-            await port.aclose()
-
-        asyncio.run(on_a_loop())
-
-
-def test_an_rfc2217_server_that_vanishes_is_noticed_within_a_minute() -> None:
-    with rfc2217_peer(echo=True) as address:
+@pytest.mark.parametrize("peer", [socket_peer, rfc2217_peer])
+def test_a_peer_that_vanishes_is_noticed_within_a_minute(
+    peer: Callable[[bool], AbstractContextManager[Address]],
+) -> None:
+    with peer(True) as address:
         port = address.open(SOON)
-        assert isinstance(port, Rfc2217Port)
+        assert isinstance(port, SocketPort)
         noticed(port)
         port.close()
 
 
 @pytest.mark.skipif(USER_TIMEOUT is None, reason="only Linux limits how long a peer may take nothing")
-@pytest.mark.parametrize("on_a_loop", [False, True])
-def test_a_connection_that_the_system_gives_up_is_lost_and_not_silent(on_a_loop: bool) -> None:
+def test_a_connection_that_the_system_gives_up_is_lost_and_not_silent() -> None:
     with socket_peer(echo=False) as address:
         port = address.open(SOON)
         assert isinstance(port, SocketPort) and USER_TIMEOUT is not None
@@ -68,10 +55,7 @@ def test_a_connection_that_the_system_gives_up_is_lost_and_not_silent(on_a_loop:
                 port.write(bytes(1 << 20), 0.05)
         port._transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, USER_TIMEOUT, 200)
         with pytest.raises(TransportClosed, match="the connection was lost"):
-            if on_a_loop:
-                asyncio.run(port.aread(SOON))
-            else:
-                port.read(SOON)
+            port.read(SOON)
         port.close()
 
 
@@ -87,16 +71,3 @@ def test_many_rfc2217_servers_that_do_not_answer_take_no_thread_on_a_loop() -> N
             return threading.active_count()
 
         assert asyncio.run(listen()) == before
-
-
-def test_an_rfc2217_port_that_is_opened_on_a_loop() -> None:
-    async def main(address: Address) -> bytes:
-        port = await address.aopen(SOON)
-        await port.awrite(b"hello", SOON)
-        try:
-            return await port.aread(SOON)
-        finally:
-            await port.aclose()
-
-    with rfc2217_peer(echo=True) as address:
-        assert asyncio.run(main(address)) == b"hello"

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
 
 from fastflight.concurrency import Shard
 from fastflight.errors import RequestError, TransportClosed, TransportError, TransportTimeout
-from fastflight.protocol.rfc2217 import Purge, SetBaud, SetBreak, SetDtr, SetParity, SetRts
+from fastflight.protocol.rfc2217 import Purge, SetBaud, SetBreak, SetDtr, SetRts
 from fastflight.protocol.rfc2217_server import Rfc2217Server
 from fastflight.protocol.telnet import Option, Telnet, TelnetCode, TelnetData
 from fastflight.transport import LineSettings, ModemLines, SerialControl, parse_url
@@ -129,15 +128,6 @@ def test_a_server_that_says_nothing() -> None:
             parse_url(f"rfc2217://{host}:{number}").open(SHORT)
 
 
-def test_a_server_that_refuses() -> None:
-    with connected() as (theirs, port):
-        beginning = asyncio.run_coroutine_threadsafe(port.abegin([], PATIENCE), port._loop)
-        theirs.recv(1)
-        theirs.sendall(bytes([0xFF, TelnetCode.DONT, Option.COM_PORT]))
-        with pytest.raises(TransportError, match="here: the server refuses RFC 2217"):
-            beginning.result(PATIENCE)
-
-
 def test_a_server_that_hangs_up_in_the_middle() -> None:
     with connected() as (theirs, port):
         theirs.sendall(b"port is in use\r\n")
@@ -153,20 +143,6 @@ def test_bytes_per_second_counts_every_bit(port: Rfc2217Port) -> None:
 
 def test_settings_and_lines(peer: Rfc2217Peer, port: Rfc2217Port) -> None:
     wanted = LineSettings(921600, 7, "O", 1.5)
-    asyncio.run(port.aconfigure(wanted, PATIENCE))
-    assert port.settings == wanted
-    asyncio.run(port.aassign(PATIENCE, rts=False))
-    asyncio.run(port.aassign(PATIENCE, dtr=False, sending_break=True))
-    assert [event for event in peer.asked if not isinstance(event, SetBaud)][-3:] == [
-        SetRts(False),
-        SetDtr(False),
-        SetBreak(True),
-    ]
-    assert asyncio.run(port.amodem(PATIENCE)) == ModemLines(cts=True, cd=True)
-
-
-def test_settings_and_lines_on_a_loop(peer: Rfc2217Peer, port: Rfc2217Port) -> None:
-    wanted = LineSettings(921600, 7, "O", 1.5)
 
     async def main() -> ModemLines:
         await port.aconfigure(wanted, PATIENCE)
@@ -181,25 +157,10 @@ def test_settings_and_lines_on_a_loop(peer: Rfc2217Peer, port: Rfc2217Port) -> N
     assert SetRts(True) not in peer.asked
 
 
-def test_what_the_server_does_not_do(peer: Rfc2217Peer, port: Rfc2217Port) -> None:
-    peer.keeps.add(SetParity)
-    with pytest.raises(TransportError, match=r"answered SetParity\(parity='N'\)"):
-        asyncio.run(port.aconfigure(LineSettings(300, parity="M"), PATIENCE))
-    assert port.settings == LineSettings(300)
-
-
 def test_what_the_server_does_not_answer(peer: Rfc2217Peer, port: Rfc2217Port) -> None:
     peer.mute.add(SetDtr)
     with pytest.raises(TransportTimeout, match=r"did not answer SetDtr\(on=True\)$"):
         asyncio.run(port.aassign(ANSWERED_BY, dtr=True, rts=True))
-    with pytest.raises(TransportTimeout, match=r"did not answer SetDtr\(on=True\)$"):
-        asyncio.run(port.aassign(ANSWERED_BY, dtr=True, rts=True))
-
-
-@pytest.mark.parametrize("settings", [LineSettings(0), LineSettings(300, 9), LineSettings(300, stop_bits=4.0)])
-def test_settings_that_do_not_exist(port: Rfc2217Port, settings: LineSettings) -> None:
-    with pytest.raises(TransportError, match="RFC 2217 cannot say"):
-        asyncio.run(port.aconfigure(settings, PATIENCE))
 
 
 def test_purging_drops_what_is_on_its_way(port: Rfc2217Port) -> None:
@@ -231,19 +192,6 @@ def test_one_reads_while_others_write_and_control(port: Rfc2217Port) -> None:
     assert port.settings.baud == 199
 
 
-def test_an_answer_comes_while_another_task_waits_for_data(port: Rfc2217Port) -> None:
-    async def main() -> None:
-        reading = asyncio.ensure_future(port.aread(PATIENCE))
-        await asyncio.sleep(0)
-        await port.aconfigure(LineSettings(300), PATIENCE)
-        reading.cancel()
-        with suppress(asyncio.CancelledError):
-            await reading
-
-    asyncio.run(main())
-    assert port.settings.baud == 300
-
-
 def test_the_answer_to_a_cancelled_call_is_not_taken_for_that_to_the_next() -> None:
     server = Rfc2217Server()
 
@@ -272,17 +220,6 @@ def test_the_answer_to_a_cancelled_call_is_not_taken_for_that_to_the_next() -> N
         asyncio.run_coroutine_threadsafe(main(theirs, port), port._loop).result(PATIENCE)
 
 
-def test_an_answer_comes_while_another_thread_waits_for_data(port: Rfc2217Port) -> None:
-    received: list[bytes] = []
-    thread = threading.Thread(target=lambda: received.append(port.read(PATIENCE)))
-    thread.start()
-    for baud in range(1, 50):
-        asyncio.run(port.aconfigure(LineSettings(baud), PATIENCE))
-    port.write(b"x", PATIENCE)
-    thread.join()
-    assert received == [b"x"]
-
-
 def test_a_server_that_wants_no_data_now_gets_none() -> None:
     server = Rfc2217Server()
     server.suspend()
@@ -292,8 +229,6 @@ def test_a_server_that_wants_no_data_now_gets_none() -> None:
             port.read(SHORT)
         with pytest.raises(TransportTimeout, match="took no byte for 0.05 s"):
             port.write(b"x", SHORT)
-        with pytest.raises(TransportTimeout, match="took no byte for 0.05 s"):
-            asyncio.run(port.awrite(b"x", SHORT))
         server.resume()
         theirs.sendall(server.take())
         port.write(b"y", PATIENCE)
@@ -367,23 +302,12 @@ def test_a_server_that_talks_only_telnet_leaves_the_loop_to_others() -> None:
         port.close()
 
 
-def write(port: Rfc2217Port, data: bytes, timeout: float) -> None:
-    port.write(data, timeout)
-
-
-def awrite(port: Rfc2217Port, data: bytes, timeout: float) -> None:
-    asyncio.run(port.awrite(data, timeout))
-
-
-@pytest.mark.parametrize("put", [write, awrite])
 @pytest.mark.parametrize("odd", [0, 1])
-def test_a_write_cut_off_between_two_bytes_does_not_tear_the_next(
-    put: Callable[[Rfc2217Port, bytes, float], None], odd: int
-) -> None:
+def test_a_write_cut_off_between_two_bytes_does_not_tear_the_next(odd: int) -> None:
     with connected() as (theirs, port):
         # One byte more or less in front: the system cuts where it likes.
         with pytest.raises(TransportTimeout):
-            put(port, b"x" * odd + b"\xff" * LARGE, SHORT)
+            port.write(b"x" * odd + b"\xff" * LARGE, SHORT)
         received = bytearray()
 
         def drain() -> None:
@@ -392,7 +316,7 @@ def test_a_write_cut_off_between_two_bytes_does_not_tear_the_next(
 
         thread = threading.Thread(target=drain)
         thread.start()
-        put(port, b"end", PATIENCE)
+        port.write(b"end", PATIENCE)
         thread.join()
     (event,) = Telnet(BINARY, BINARY).feed(bytes(received))
     assert isinstance(event, TelnetData)
@@ -419,10 +343,3 @@ def test_an_answer_to_the_server_comes_whole_while_a_write_fills_the_line() -> N
         received = asyncio.run(main(theirs, port))
     data = b"".join(event.data for event in telnet.feed(received) if isinstance(event, TelnetData))
     assert data == b"\xff" * LARGE
-
-
-@pytest.mark.parametrize("name", ["read", "write", "close"])
-def test_each_method_has_its_twin(name: str) -> None:
-    sync, twin = getattr(Rfc2217Port, name), getattr(Rfc2217Port, f"a{name}")
-    assert sync.__annotations__ == twin.__annotations__
-    assert inspect.iscoroutinefunction(twin)

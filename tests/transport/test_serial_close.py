@@ -13,24 +13,17 @@ import serial
 from fastflight.errors import TransportClosed, TransportTimeout
 from fastflight.transport import descriptor, loop_port, serial_port
 
-from .serial_bench import FULL, PATIENCE, SHORT, UNHEARD, SerialBench, alone, fill, hang_up, running_loop
+from .serial_bench import FULL, PATIENCE, SHORT, UNHEARD, SerialBench, alone, fill, hang_up
 
 
-@pytest.mark.parametrize("on_a_loop", [True, False])
-def test_closing_sends_what_was_gathered(bench: SerialBench, on_a_loop: bool) -> None:
-    async def main() -> None:
-        await bench.port.awrite(b"last words", PATIENCE)
-        if on_a_loop:
-            await bench.port.aclose()
-
-    alone(main())
+def test_closing_sends_what_was_gathered(bench: SerialBench) -> None:
+    alone(bench.port.awrite(b"last words", PATIENCE))
     bench.port.close()
     assert bench.get(10) == b"last words"
 
 
-@pytest.mark.parametrize("on_a_loop", [True, False])
 def test_closing_says_what_could_not_be_sent(
-    opening: Callable[..., SerialBench], on_a_loop: bool, monkeypatch: pytest.MonkeyPatch
+    opening: Callable[..., SerialBench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serial_port, "CLOSE_SECONDS", SHORT)
     bench = opening(drain=65536)
@@ -38,14 +31,10 @@ def test_closing_says_what_could_not_be_sent(
     async def main() -> None:
         fill(bench)
         await bench.port.awrite(UNHEARD, PATIENCE)
-        if on_a_loop:
-            with pytest.raises(TransportTimeout, match=r"took no byte for 0.05 s. Up to \d+ bytes were not sent"):
-                await bench.port.aclose()
 
     alone(main())
-    if not on_a_loop:
-        with pytest.raises(TransportTimeout, match=r"took no byte for 0.05 s. Up to \d+ bytes were not sent"):
-            bench.port.close()
+    with pytest.raises(TransportTimeout, match=r"took no byte for 0.05 s. Up to \d+ bytes were not sent"):
+        bench.port.close()
     with pytest.raises(TransportClosed):
         bench.port.read(SHORT)
 
@@ -152,27 +141,6 @@ def test_purging_frees_a_write_that_waits(bench: SerialBench) -> None:
     alone(main())
 
 
-def test_closing_wakes_a_task_that_waits(bench: SerialBench) -> None:
-    async def main() -> None:
-        waiting = asyncio.create_task(bench.port.aread(PATIENCE))
-        await asyncio.sleep(0)
-        await bench.port.aclose()
-        with pytest.raises(TransportClosed, match="closed on this side"):
-            await waiting
-
-    alone(main())
-
-
-def test_a_port_closed_by_a_thread_leaves_nothing_on_the_loop(opening: Callable[..., SerialBench]) -> None:
-    """The next port gets the same descriptor, and is heard on the same loop."""
-    with running_loop() as call:
-        for _ in range(3):
-            bench = opening()
-            bench.give(b"hello")
-            assert call(bench.port.aread(PATIENCE)) == b"hello"
-            bench.port.close()
-
-
 def test_a_line_without_readers_fills_up_and_no_more(
     opening: Callable[..., SerialBench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,9 +188,8 @@ def test_a_driver_that_waits_while_it_closes_does_not_keep_the_loop(
     alone(main())
 
 
-@pytest.mark.parametrize("on_a_loop", [True, False])
 def test_what_a_stopped_line_does_not_take_is_thrown_away_before_the_driver_waits_for_it(
-    opening: Callable[..., SerialBench], on_a_loop: bool, monkeypatch: pytest.MonkeyPatch
+    opening: Callable[..., SerialBench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serial_port, "CLOSE_SECONDS", SHORT)
     bench = opening()
@@ -237,8 +204,5 @@ def test_what_a_stopped_line_does_not_take_is_thrown_away_before_the_driver_wait
     monkeypatch.setattr(serial.Serial, "out_waiting", property(lambda port: 10))
     monkeypatch.setattr(serial.Serial, "reset_output_buffer", lambda port: note("discard", discard, port))
     monkeypatch.setattr(serial.Serial, "close", lambda port: note("close", close, port))
-    if on_a_loop:
-        alone(bench.port.aclose())
-    else:
-        bench.port.close()
+    bench.port.close()
     assert calls[:2] == ["discard", "close"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 
 from fastflight.protocol.conversation import Conversation, Pause, Send
@@ -89,14 +88,6 @@ def test_a_thread_sends_what_a_loop_gathered_before_its_own(bench: SerialBench) 
     asyncio.run(bench.port.awrite(b"loop, ", PATIENCE))
     bench.port.write(b"thread", PATIENCE)
     assert bench.get(12) == b"loop, thread"
-
-
-def test_a_thread_that_reads_sends_what_a_loop_gathered(bench: SerialBench) -> None:
-    asyncio.run(bench.port.awrite(b"question", PATIENCE))
-    board = threading.Thread(target=lambda: bench.give(bench.get(8)[::-1]))
-    board.start()
-    assert bench.port.read(PATIENCE) == b"noitseuq"
-    board.join()
 
 
 def test_a_thread_and_a_timer_do_not_send_the_same_twice(opening: Callable[..., SerialBench]) -> None:

@@ -15,7 +15,7 @@ from collections import deque
 
 from fastflight.device.answers import routine_failure
 from fastflight.device.listing import stat
-from fastflight.device.transfer import agent_upload, frames, statements
+from fastflight.device.transfer import frames, statements
 from fastflight.device.transfer.digest import RunningDigest, digest
 from fastflight.device.transfer.link import BoardLink
 from fastflight.device.transfer.resident import HASH_SECONDS
@@ -87,7 +87,7 @@ class FileUpload:
 
     def _as_text(self) -> Conversation[None]:
         if self._link.agent is not None:
-            yield from agent_upload.send(self._link, self._link.agent, self._staged, self._stored, self._piece)
+            yield from statements.send_to_agent(self._link, self._link.agent, self._staged, self._stored, self._piece)
             return
         # Boards that receive files as text have little memory: deflate only on request.
         deflating = self._link.deflates(bool(self._transfer.deflate))

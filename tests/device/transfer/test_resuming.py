@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from fastflight.device import Inventory, PartialWrite, Resumption, Session
 from fastflight.errors import DataError, DeviceError, ProtocolError, TransportError
-from tests.device.content import CONTENT, pieces
+from tests.device.content import CONTENT
 
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
@@ -39,23 +38,6 @@ def test_a_write_goes_on_where_it_broke_off(board: Callable[[str], Inventory], t
         written = session.write("/old.bin", [CONTENT[5000:]], resume=Resumption(part, SHA256))
         assert (written.bytes, written.sha256, written.verified) == (len(CONTENT), SHA256, part.algorithm)
         assert session.part("/old.bin") is None
-    assert (tmp_path / "old.bin").read_bytes() == CONTENT
-
-
-def test_a_write_goes_on_on_a_loop(inventory: Inventory, tmp_path: Path) -> None:
-    async def abreaking() -> AsyncIterator[bytes]:
-        yield CONTENT[:5000]
-        raise DataError("the source broke")
-
-    async def main() -> None:
-        async with inventory.device("demo").alease("test") as session:
-            with pytest.raises(DataError):
-                await session.write("/old.bin", abreaking(), keep=True)
-            part = await session.part("/old.bin")
-            assert part is not None
-            await session.write("/old.bin", pieces(CONTENT[5000:]), resume=Resumption(part, SHA256))
-
-    asyncio.run(main())
     assert (tmp_path / "old.bin").read_bytes() == CONTENT
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ from fastflight.errors import (
     TransportTimeout,
 )
 from fastflight.protocol import Conversation
-from tests.device.content import CONTENT, pieces
+from tests.device.content import CONTENT
 from tests.support.folders import files_below
 from tests.support.refusals import refused
 
@@ -54,20 +53,6 @@ def test_a_tree_is_written_and_hashed(board: Callable[[str], Inventory], tmp_pat
     if not without:
         assert hashed[0] == FileDigest("/app/boot.py", 9, "sha256", hashlib.sha256(FILES["boot.py"]).hexdigest())
     assert all(bool(each.digest) == (without != "hashlib,binascii") for each in hashed)
-
-
-def test_a_tree_is_written_on_a_loop(inventory: Inventory, tmp_path: Path) -> None:
-    async def agiven() -> AsyncIterator[tuple[str, AsyncIterator[bytes]]]:
-        for path, content in FILES.items():
-            yield path, pieces(content)
-
-    async def main() -> None:
-        async with inventory.device("demo").alease("test") as session:
-            assert (await session.write_tree("/", agiven())).at_once
-            assert len(await session.hashes()) == len(FILES) + 1
-
-    asyncio.run(main())
-    assert files_below(tmp_path) == {"old.bin": b"the old content"} | FILES
 
 
 def test_a_folder_that_cannot_be_made_is_the_error(inventory: Inventory) -> None:
