@@ -104,9 +104,7 @@ class TrafficSplitter:
                 continue
             found = self._find(data)
             if found is None:
-                end = len(data) - max(
-                    (_overlap(data, mark) for marks, _ in self._expected for mark in marks), default=0
-                )
+                end = len(data) - max((overlap(data, mark) for marks, _ in self._expected for mark in marks), default=0)
                 self._held = data[end:]
                 yield data[:end], False
                 return
@@ -298,6 +296,6 @@ def _parse(answer: bytes) -> Output:
     return Output(output, traceback)
 
 
-def _overlap(data: bytes, mark: bytes) -> int:
+def overlap(data: bytes, mark: bytes) -> int:
     """Return how many of the last bytes of `data` may be the beginning of `mark`."""
     return next((size for size in range(min(len(data), len(mark) - 1), 0, -1) if mark.startswith(data[-size:])), 0)

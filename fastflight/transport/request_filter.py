@@ -26,6 +26,7 @@ from typing import Protocol
 
 from fastflight.protocol.agent import TrafficSplitter as AgentTraffic
 from fastflight.protocol.agent_frames import ANNOUNCEMENT, MARK, Frame, FrameReader
+from fastflight.protocol.aiorepl import overlap
 from fastflight.protocol.raw_repl import HEADING, PROMPT, Splitter
 from fastflight.transport.chunk_buffer import Direction
 from fastflight.transport.tap import Tap
@@ -234,14 +235,14 @@ class RequestFilter:
             self._leave_deadline = None
             return data
         found = _BANNER.search(data)
-        self._hold(data, found.start() if found else len(data) - max(_overlap(data, each) for each in _BEGINNINGS))
+        self._hold(data, found.start() if found else len(data) - max(overlap(data, each) for each in _BEGINNINGS))
         return b""
 
     def _split_entering(self, data: bytes) -> bytes:
         """Find the answer to Ctrl-A, and feed it and the bytes after it as traffic of the request. Return no bytes."""
         found = _ENTERED.search(data)
         if found is None:
-            at = len(data) - max(_overlap(data, PROMPT), _overlap(data, _BARE_PROMPT))
+            at = len(data) - max(overlap(data, PROMPT), overlap(data, _BARE_PROMPT))
             start = _answer_start(_MAYBE_PROMPTS, data, at)
             self._hold(data, start if len(data) - start <= _MOST_PROMPT_BYTES else len(data))
             return b""
@@ -268,8 +269,3 @@ def _answer_start(prompts: re.Pattern[bytes], data: bytes, end: int) -> int:
     """Return where the run of prompts and empty lines begins that ends at `end`."""
     found = prompts.search(data[max(0, end - _MOST_PROMPT_BYTES) : end])
     return end if found is None else end - len(found[0])
-
-
-def _overlap(data: bytes, mark: bytes) -> int:
-    """Return how many of the last bytes of `data` may be the beginning of `mark`."""
-    return next((size for size in range(min(len(data), len(mark) - 1), 0, -1) if mark.startswith(data[-size:])), 0)

@@ -17,8 +17,8 @@ from fastflight.device.transfer.link import BoardLink
 from fastflight.device.transfer.resident import NAME, sealed_call
 from fastflight.device.transfer.types import Method
 from fastflight.errors import FileMissing, ProtocolError, TransportTimeout
-from fastflight.own_code import ECHO, wrap
-from fastflight.protocol import Conversation, RawRepl, Send
+from fastflight.protocol import Conversation, RawRepl
+from tests.device.transfer.transcripts import GONE, pasted, recovered
 from tests.support.memory import Answer, Entry, Silence, play
 from tests.support.refusals import refused
 
@@ -29,13 +29,6 @@ SIZE = BOARD.block_bytes
 
 def link() -> BoardLink:
     return BoardLink(RawRepl(True), BOARD)
-
-
-def pasted(code: str | bytes) -> list[Entry]:
-    """Code, wrapped and sealed where it is a text."""
-    if isinstance(code, str):
-        code = wrap(code.encode(), sealed=True)
-    return [Send(b"\x05A\x01"), Answer(b"R\x01\x00\x20"), Send(code + b"\x04"), Answer(b"\x04")]
 
 
 def called(offset: int = 0, count: int = -1, *, size: int = SIZE, installed: bool = False) -> list[Entry]:
@@ -54,17 +47,6 @@ def ended(carried: bytes) -> bytes:
     return block(b"", before=carried) + b"\x04\x04>"
 
 
-def recovered(link: BoardLink, number: int = 1) -> list[Entry]:
-    token = f"{number:03x}-{id(link.repl) & 0xFFFFFF:06x}"
-    return [
-        Send(b"\x03\x03\x01"),
-        Answer(b"raw REPL; CTRL-B to exit\r\n>"),
-        Send(f"{ECHO.format(token=token)}\x04".encode()),
-        Answer(f"OK{token}\x04\x04>".encode()),
-    ]
-
-
-GONE = f"\x04Traceback\r\nImportError: no module named '{NAME}'\r\n\x04>".encode()
 ALIVE = [*pasted(f"import {NAME}"), Answer(b"\x04\x04>")]
 
 

@@ -19,8 +19,9 @@ from fastflight.device.transfer.resident import NAME, sealed_call
 from fastflight.device.transfer.staging import StagedFile
 from fastflight.device.transfer.upload import FRUITLESS_ATTEMPTS, FileUpload
 from fastflight.errors import DeviceFull, DeviceMemory, ProtocolError, TransportTimeout
-from fastflight.own_code import ECHO, wrap
+from fastflight.own_code import wrap
 from fastflight.protocol import RawRepl, Send
+from tests.device.transfer.transcripts import GONE, pasted, recovered
 from tests.support.memory import Answer, Entry, Silence, play
 from tests.support.refusals import refused
 
@@ -30,7 +31,6 @@ BLOCK = BOARD.block_bytes
 WINDOW = 256
 STEP = step_bytes(WINDOW)
 PART = "/.fastflight-part"
-GONE = f"\x04Traceback\r\nImportError: no module named '{NAME}'\r\n\x04>".encode()
 
 
 def link() -> BoardLink:
@@ -42,14 +42,6 @@ def run(
 ) -> WrittenFile:
     upload = FileUpload(on or link(), StagedFile("/x"), resume, Transfer())
     return play(upload.run(), script, content=content).result
-
-
-def pasted(code: str | bytes) -> list[Entry]:
-    """Code, wrapped and sealed where it is a text."""
-    if isinstance(code, str):
-        code = wrap(code.encode(), sealed=True)
-    # The window is as large as the code.
-    return [Send(b"\x05A\x01"), Answer(b"R\x01\x00\x20"), Send(code + b"\x04"), Answer(b"\x04")]
 
 
 def requested(routine: str, *arguments: object, missing: Sequence[str] = (), fresh: bool = False) -> list[Entry]:
@@ -74,16 +66,6 @@ def ended(content: bytes) -> list[Entry]:
         Answer(b".D" + crc32(content)),
         Send(crc32(content).hex().encode()),
         Answer(b"\x04\x04>"),
-    ]
-
-
-def recovered(link: BoardLink, number: int = 1) -> list[Entry]:
-    token = f"{number:03x}-{id(link.repl) & 0xFFFFFF:06x}"
-    return [
-        Send(b"\x03\x03\x01"),
-        Answer(b"\x04Traceback\r\nKeyboardInterrupt: \r\n\x04>raw REPL; CTRL-B to exit\r\n>"),
-        Send(f"{ECHO.format(token=token)}\x04".encode()),
-        Answer(f"OK{token}\x04\x04>".encode()),
     ]
 
 
