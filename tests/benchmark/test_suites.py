@@ -51,9 +51,9 @@ RUNS: Mapping[str, tuple[Mapping[str, str], Mapping[str, Sequence[str]], Sequenc
     "http": ({"rows": "20000"}, {"work": ("table",)}, ("gateway", "flight")),
     "sql": ({"rows": "2000"}, {"task": ("aggregate", "fetch")}, ("sql", "DuckDB", "do_get", "ADBC")),
     "cluster": (
-        {"servers": "0", "devices": "4", "silent": "0", "viewers": "2", "seconds": "1"},
-        {"part": ("scale",)},
-        ("cluster",),
+        {"servers": "2", "devices": "4", "silent": "0", "viewers": "2", "seconds": "1"},
+        {"part": ("requests",)},
+        ("cluster of 2",),
     ),
     "commands": ({"tasks": "1"}, {}, ("fastflight with a server", "fastflight without a server", "mpremote")),
 }

@@ -17,7 +17,6 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from fastflight.app.compose import open_server
-from fastflight.app.config import RecordingSettings
 from fastflight.cli.main import app
 from fastflight.client import FastFlightClient
 from fastflight.device import Inventory, Session
@@ -67,8 +66,6 @@ class Board:
     lacks: frozenset[str]
     folder: str
     stack: ExitStack = field(repr=False)
-    # Where its server keeps recordings, if it does.
-    recordings: Path | None = None
     _location: str = ""
 
     def path(self, name: str) -> str:
@@ -83,9 +80,7 @@ class Board:
     def location(self) -> str:
         """The address of a server with the device `board`. It holds the board's line until the test ends."""
         if not self._location:
-            recordings = RecordingSettings(folder=self.recordings) if self.recordings else None
-            settings = config({"board": self.url}, recordings=recordings)
-            server = self.stack.enter_context(open_server(settings))
+            server = self.stack.enter_context(open_server(config({"board": self.url})))
             self._location = server.location
         return self._location
 

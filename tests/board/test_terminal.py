@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -104,10 +103,6 @@ COMMANDS: list[tuple[str, list[tuple[str, str]], int, str]] = [
     ("agent install", [], 0, "/fastflight_agent.py is there"),
     ("agent remove", [], 0, "/fastflight_agent.py is gone"),
     ("deploy app --healthy begun --within 20", [], 0, "accepted"),
-    ("plot --column n --seconds 0.5 -o whole.png", [], 0, "whole.png: "),
-    ("plot --column n --seconds 60 -o cut.png", [("until then", CTRL_C)], INTERRUPTED, "the plot shows the rows until"),
-    ("record board", [], 0, "board"),
-    ("record board --stop", [], 0, "board"),
 ]
 
 
@@ -115,18 +110,12 @@ COMMANDS: list[tuple[str, list[tuple[str, str]], int, str]] = [
 def test_commands_for_programs(board: Board, here: Path) -> None:
     (here / "app").mkdir()
     (here / "app" / "main.py").write_text(f"print('begun')\n{TALKS}")
-    board.recordings = here / "recordings"
     board.run("exec", "f = open('/log.csv', 'w')\nf.write('1,a\\n2,b\\n')\nf.close()")
     for command, keys, exit_code, printed in COMMANDS:
         code, shown = board.type(*command.split(), keys=keys)
         assert (code, printed in shown, "Traceback" in shown) == (exit_code, True, False), (command, shown)
     logs = [path for path in (here / "logs").rglob("*.csv") if path.is_file()]
     assert [path.read_text() for path in logs] == ["1,a\n2,b\n"]
-    assert (here / "whole.png").read_bytes()[:4] == (here / "cut.png").read_bytes()[:4] == b"\x89PNG"
-    rows = [
-        json.loads(line) for line in board.run("replay", "board", "--format", "lines", "--json").stdout.splitlines()
-    ]
-    assert any(row["text"].startswith('{"n"') for row in rows)
 
 
 @pytest.mark.needs("folders", "digests")

@@ -51,8 +51,15 @@ def faulty(serve: Serve, tmp_path: Path) -> Callable[[str], BoardServer]:
     return start
 
 
-@pytest.mark.parametrize("fault", READ_FAULTS)
-@pytest.mark.parametrize("after", [20_000, 400_000])
+@pytest.mark.parametrize(
+    ("mode", "fault", "after"),
+    [
+        ("sync", "exit-after-tx", 20_000),
+        ("async", "exit-after-tx", 400_000),
+        ("sync", "reset-after-tx", 400_000),
+        ("async", "reset-after-tx", 20_000),
+    ],
+)
 def test_a_board_that_breaks_off_while_it_is_read(
     faulty: Callable[[str], BoardServer], mode: str, fault: str, after: int
 ) -> None:
@@ -120,45 +127,34 @@ def test_a_board_that_falls_silent_while_it_is_read(faulty: Callable[[str], Boar
 
 
 LARGE = pa.table({"n": pa.array(range(50_000), pa.int64())})
+# `tests/device/test_faults.py` has all faults at all places.
 WRITE_FAULTS = {
-    "unplug-after-rx": (UNAVAILABLE,),
-    "exit-after-tx": (UNAVAILABLE,),
-    "reset-after-rx": (INTERNAL,),
-    "reset-after-tx": (INTERNAL,),
-    "stall-after-rx": (TIMED_OUT, UNAVAILABLE),
+    ("sync", "unplug-after-rx"): (UNAVAILABLE,),
+    ("async", "exit-after-tx"): (UNAVAILABLE,),
+    ("async", "reset-after-rx"): (INTERNAL,),
+    ("sync", "reset-after-tx"): (INTERNAL,),
+    ("sync", "stall-after-rx"): (TIMED_OUT, UNAVAILABLE),
+    ("async", "stall-after-rx"): (TIMED_OUT, UNAVAILABLE),
 }
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("fault", WRITE_FAULTS)
+@pytest.mark.parametrize(("mode", "fault"), WRITE_FAULTS)
 def test_a_board_that_breaks_off_while_it_is_written(
     faulty: Callable[[str], BoardServer], mode: str, fault: str
 ) -> None:
     # In the middle of the content: if it is not compressed, it takes some 2,000 answers.
     board = faulty(f"fault={fault}={1400 if fault.endswith('tx') else 12_000}")
     put = board.put(LARGE, {**FILE, "path": "/old.csv", "mode": mode, "deflate": False}, chunk=1000)
-    refused(put.error, WRITE_FAULTS[fault], "demo")
+    refused(put.error, WRITE_FAULTS[mode, fault], "demo")
     assert not put.acks or "done" not in put.last
     _lives_on(board)
-
-
-def test_a_line_that_loses_bytes(faulty: Callable[[str], BoardServer], mode: str) -> None:
-    board = faulty("fault=drop-rx=0.0003")
-    put = board.put(TABLE, {**FILE, "path": "/old.csv", "mode": mode}, chunk=100)
-    if put.error is None:  # it was got over
-        assert (board.folder / "old.csv").read_bytes() == b"n\n" + b"".join(b"%d\n" % n for n in range(5000))
-    else:
-        refused(put.error, (INTERNAL, DEVICE, TIMED_OUT), "demo")
-        assert (board.folder / "old.csv").read_bytes() == OLD
-    assert (board.folder / "readings.csv").read_bytes() == samples.readings()
-    got = board.get(**FILE, path="/log.bin", format="raw", mode=mode)
-    assert got.error is not None or b"".join(got.table["data"].to_pylist()) == samples.log()
 
 
 FULL = sum(len(data) for data in samples.contents().values()) + 9000
 
 
-@pytest.mark.parametrize("options", ["fault=full-after=8000", f"capacity={FULL}"])
+@pytest.mark.parametrize(("mode", "options"), [("sync", "fault=full-after=8000"), ("async", f"capacity={FULL}")])
 def test_a_board_that_is_full(faulty: Callable[[str], BoardServer], mode: str, options: str) -> None:
     board = faulty(options)
     put = board.put(TABLE, {**FILE, "path": "/old.csv", "mode": mode}, chunk=500)
@@ -166,13 +162,6 @@ def test_a_board_that_is_full(faulty: Callable[[str], BoardServer], mode: str, o
     assert put.acks and "done" not in put.last
     _lives_on(board)
     assert not list(board.folder.rglob("*fastflight*"))
-
-
-def test_a_line_that_loses_too_much(faulty: Callable[[str], BoardServer], mode: str) -> None:
-    board = faulty("fault=drop-rx=0.02")
-    put = board.put(TABLE, {**FILE, "path": "/old.csv", "mode": mode}, chunk=100)
-    refused(put.error, (INTERNAL, DEVICE, TIMED_OUT, UNAVAILABLE), "demo")
-    assert (board.folder / "old.csv").read_bytes() == OLD
 
 
 def test_a_busy_device_says_who_has_it(serve: Serve, tmp_path: Path, mode: str) -> None:
