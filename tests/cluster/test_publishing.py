@@ -62,8 +62,9 @@ def test_all_rows_are_handed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         for turn in range(40):
             for name in ("early", "demo", "other"):
                 log = buffer.open(name)
-                first = log.next_seq + (turn % 7 == 3)
-                await log.append(batch_of(name, first, 2), first=first, paused_until=first if turn % 2 else 0)
+                first = log.next_seq + 3 * (turn % 7 == 3)
+                paused_until = first - turn % 3 if turn % 2 else 0
+                await log.append(batch_of(name, first, 2), first=first, paused_until=paused_until)
         assert await publisher.drain(buffer.names(), DRAIN_SECONDS)
         assert not any(publisher.waiting(name) for name in buffer.names())
         running.cancel()
