@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from fastflight.errors import DataError, RequestError, SequenceConflict, UnknownName
-from fastflight.log import Appended, Log, Range, Retention, Store
+from fastflight.log import Appended, Log, LogReader, Range, Retention, Store, compact
 from fastflight.log.values import MAX_SEQ
 from fastflight.service.requests import Recording
 from fastflight.sources import recording
@@ -19,17 +21,44 @@ from fastflight.sources.recording import RecordingSource
 from fastflight.sources.session_lines import BEGAN
 from fastflight.sources.typed_rows import TypedRows
 from fastflight.transport.chunk_buffer import Chunk
-from tests.log.engines import CompactingEngine, Engine
 from tests.log.rows import batch_of, checked, missing, numbers, rows_of, time_of
 from tests.sources.test_session_rows import told
 from tests.support.source_items import items
 
 
-@pytest.fixture(params=["as appended", "sorted", "in files"])
+class Engine:
+    """Opens the store in a folder again and again.
+
+    With `file_bytes`, the tail is compacted before each look at a log: sorted, or with 0 to Parquet files.
+    """
+
+    def __init__(self, folder: Path, file_bytes: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._folder = folder
+        self._file_bytes = file_bytes
+        self._monkeypatch = monkeypatch
+
+    @contextlib.contextmanager
+    def store(self, retention: Retention | None = None, clock: Callable[[], float] = time.time) -> Iterator[Store]:
+        def compacting(look: Callable[..., object]) -> Callable[..., object]:
+            def compact_and_look(*arguments: object) -> object:
+                assert self._file_bytes is not None
+                compact(store, file_bytes=self._file_bytes, least=1)
+                return look(*arguments)
+
+            return compact_and_look
+
+        with (
+            Store(self._folder, sync_ms=0, retention=retention, clock=clock, ticks=clock) as store,
+            self._monkeypatch.context() as patch,
+        ):
+            for name in ("read", "statistics", "extents") if self._file_bytes is not None else ():
+                patch.setattr(LogReader, name, compacting(getattr(LogReader, name)))
+            yield store
+
+
+@pytest.fixture(params=[None, 1 << 20, 0], ids=["as appended", "sorted", "in files"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    if request.param == "as appended":
-        return Engine(tmp_path)
-    return CompactingEngine(tmp_path, 0 if request.param == "in files" else 1 << 20, monkeypatch)
+    return Engine(tmp_path, request.param, monkeypatch)
 
 
 def filled(store: Store, name: str = "demo", rows: int = 100, lot: int = 10) -> Log:
