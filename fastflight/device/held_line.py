@@ -86,14 +86,12 @@ class LineThread:
         """Why the line broke; None while it works."""
         return self._line.failure
 
-    def send(self, data: bytes, check: Callable[[], object] = bool) -> None:
+    def send(self, data: bytes) -> None:
         """Write `data` and return when the port has taken all of it. `TransportError` if the line broke.
 
-        The same error comes if the line was given back. `check` is called now and then; its errors end the write and
-        are raised here.
+        The same error comes if the line was given back.
         """
-        check()
-        self._portal.call(self._send(data), check)
+        self._portal.call(self._send(data))
 
     def give_back(self) -> None:
         """Stop writing, also in the middle of a `send`: a slow line takes minutes for pasted text."""

@@ -69,16 +69,6 @@ def test_what_is_being_sent_when_it_is_given_back_is_broken_off(port: SlowPort) 
     assert lost == [] and line.failure is None
 
 
-def test_a_check_that_fails_breaks_it_off(port: SlowPort) -> None:
-    def check() -> None:
-        if port.asked.is_set():
-            raise KeyError("cancelled")
-
-    with held(port, lambda error: None) as line, pytest.raises(KeyError, match="cancelled"):
-        line.send(bytes(100 * WRITE_BYTES), check)
-    assert len(port.taken) == WRITE_BYTES
-
-
 def test_what_is_sent_whole_is_said_to_be(port: SlowPort) -> None:
     port.portal.post(port.may.set)
     with held(port, lambda error: None) as line:
