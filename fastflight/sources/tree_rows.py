@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -108,14 +107,6 @@ class TreeRows:
         self._bytes += len(piece)
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A piece of a file. `data` may be empty: an empty file is one such piece."""
-
-    path: str
-    data: bytes
-
-
 class TreeContent:
     """The files of a tree that is written to a device, from the rows of a client.
 
@@ -140,12 +131,13 @@ class TreeContent:
 
         async def content(path: str) -> AsyncGenerator[bytes, None]:
             nonlocal next_piece
-            while next_piece is not None and next_piece.path == path:
-                yield next_piece.data
+            while next_piece is not None and next_piece[0] == path:
+                yield next_piece[1]
                 next_piece = await anext(pieces, None)
 
         while next_piece is not None:
-            yield next_piece.path, content(next_piece.path)
+            path, _ = next_piece
+            yield path, content(path)
 
     def summary(self, written: WrittenTree) -> Summary:
         """Return the content of the last acknowledgement."""
@@ -157,13 +149,14 @@ class TreeContent:
             "verified": ", ".join(sorted({each.verified for _, each in written.files})),
         }
 
-    async def _pieces(self, batches: AsyncIterator[pa.RecordBatch]) -> AsyncGenerator[Piece, None]:
+    async def _pieces(self, batches: AsyncIterator[pa.RecordBatch]) -> AsyncGenerator[tuple[str, bytes], None]:
         async for batch in batches:
             for piece in self._checked(batch):
                 yield piece
             self._stored(batch)
 
-    def _checked(self, batch: pa.RecordBatch) -> Iterator[Piece]:
+    def _checked(self, batch: pa.RecordBatch) -> Iterator[tuple[str, bytes]]:
+        """Yield the path of each row, and its bytes. An empty file is one row without any."""
         for row in batch.select(SCHEMA.names).to_pylist():
             path, offset, data = row["path"], row["offset"], row["data"]
             if path is None or offset is None or data is None:
@@ -178,7 +171,7 @@ class TreeContent:
                 )
             self._end += len(data)
             self._bytes += len(data)
-            yield Piece(path, data)
+            yield path, data
 
     def _begin(self, path: str) -> None:
         relative(path)

@@ -186,20 +186,8 @@ _WIDER = {
 
 def can_widen(narrow: pa.Schema, wide: pa.Schema) -> bool:
     """Whether `widen` can turn batches of `narrow` into batches of `wide`."""
-    return all(
-        _can_widen(narrow.field(name).type, wide.field(name).type) for name in wide.names if name in narrow.names
-    )
-
-
-def _can_widen(narrow: pa.DataType, wide: pa.DataType) -> bool:
-    if narrow == wide or pa.types.is_null(narrow) or (narrow, wide) in _WIDER:
-        return True
-    if pa.types.is_list(narrow) and pa.types.is_list(wide):
-        return _can_widen(narrow.value_type, wide.value_type)
-    if pa.types.is_struct(narrow) and pa.types.is_struct(wide):
-        fields, others = pa.schema(list(narrow)), pa.schema(list(wide))
-        return {*fields.names} <= {*others.names} and can_widen(fields, others)
-    return False
+    pairs = [(narrow.field(name).type, wide.field(name).type) for name in wide.names if name in narrow.names]
+    return all(one == other or pa.types.is_null(one) or (one, other) in _WIDER for one, other in pairs)
 
 
 def widen(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -207,11 +195,8 @@ def widen(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     columns = []
     for field in schema:
         place = batch.schema.get_field_index(field.name)
-        column = pa.nulls(batch.num_rows, field.type) if place < 0 else batch.column(place)
-        if column.type != field.type:
-            is_nested = pa.types.is_nested(field.type)
-            column = pa.array(column.to_pylist(), field.type) if is_nested else column.cast(field.type)
-        columns.append(column)
+        is_missing = place < 0 or pa.types.is_null(batch.column(place).type)
+        columns.append(pa.nulls(batch.num_rows, field.type) if is_missing else batch.column(place).cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 

@@ -58,7 +58,7 @@ def _faults(schema: pa.Schema) -> Iterator[tuple[str, str]]:
         yield f"more than {MAX_FIELDS} fields, nested ones counted", hint
     if any(depth > MAX_DEPTH for _, depth in types):
         yield f"columns nest deeper than {MAX_DEPTH}", hint
-    if not all(map(_has_names, (schema, *(type_ for type_, _ in types)))):
+    if not all(map(_names_are_utf8, (schema, *(type_ for type_, _ in types)))):
         yield "the name of a column is not UTF-8", "Name it in UTF-8"
     for field in schema:
         for type_, _ in _nested(pa.schema([field])):
@@ -99,7 +99,7 @@ def _nested(schema: pa.Schema) -> Iterator[tuple[pa.DataType, int]]:
             waiting += [(inner, depth + 1) for inner in _inner(type_)]
 
 
-def _has_names(item: pa.Schema | pa.DataType) -> bool:
+def _names_are_utf8(item: pa.Schema | pa.DataType) -> bool:
     """Whether all names in a schema or type, time zones included, are UTF-8. pyarrow decodes them only on access."""
     try:
         if isinstance(item, pa.Schema):

@@ -70,14 +70,6 @@ def test_a_listing_is_given_again_for_a_moment(listed: Listed, mode: str) -> Non
     assert listed.ask(mode) == ({"/a.txt"}, False)
 
 
-def test_what_happens_behind_our_back_is_seen_after_that(listed: Listed, mode: str) -> None:
-    listed.ask(mode)
-    (listed.folder / "b.txt").write_text("b")
-    assert listed.ask(mode) == ({"/a.txt"}, True)
-    listed.now += UNHEARD_SECONDS
-    assert listed.ask(mode) == ({"/a.txt", "/b.txt"}, False)
-
-
 def bare_line(device: Device) -> None:
     with device.line("a tool") as port:
         asyncio.run(port.awrite(b"open('/b.txt', 'w').close()\r", 5))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 
 import pytest
 
@@ -46,93 +46,66 @@ class Board:
             pieces.close()
 
 
-@pytest.fixture
-def shard() -> Iterator[Shard]:
+Read = Callable[[Board, float], Generator[bytes, None, None]]
+
+
+@pytest.fixture(params=["thread", "coroutine"])
+def read(request: pytest.FixtureRequest) -> Iterator[Read]:
+    """Reads a board with this patience, by a thread or a coroutine."""
     with Shard() as shard:
-        yield shard
+
+        def in_thread(board: Board, patience: float) -> Generator[bytes, None, None]:
+            return released(board.read(), shard, patience)
+
+        def on_loop(board: Board, patience: float) -> Generator[bytes, None, None]:
+            pieces = areleased(board.aread(), patience)
+
+            async def following() -> bytes | None:
+                return await anext(pieces, None)
+
+            try:
+                while (piece := shard.submit(following()).result(SOON)) is not None:
+                    yield piece
+            finally:
+                shard.submit(pieces.aclose()).result(SOON)
+
+        yield in_thread if request.param == "thread" else on_loop
 
 
-def test_a_thread_that_is_slow_gets_the_rest_from_the_spool(shard: Shard) -> None:
+def test_a_slow_reader_gets_the_rest_from_the_spool(read: Read) -> None:
     board = Board()
-    reading = released(board.read(), shard, PATIENCE)
+    reading = read(board, PATIENCE)
     first = next(reading)
     assert board.free.wait(SOON)
     assert [first, b"".join(reading)] == [PIECES[0], b"".join(PIECES[1:])]
 
 
-def test_a_coroutine_that_is_slow_gets_the_rest_from_the_spool() -> None:
-    async def read() -> list[bytes]:
-        board = Board()
-        reading = areleased(board.aread(), PATIENCE)
-        first = await anext(reading)
-        assert await asyncio.to_thread(board.free.wait, SOON)
-        return [first, b"".join([piece async for piece in reading])]
-
-    assert asyncio.run(read()) == [PIECES[0], b"".join(PIECES[1:])]
-
-
-def test_a_thread_that_keeps_up_reads_nothing_ahead(shard: Shard) -> None:
+def test_nothing_is_read_ahead_of_a_reader_that_keeps_up(read: Read) -> None:
     board = Board()
     seen = []
-    for piece in released(board.read(), shard, SOON):
+    for piece in read(board, SOON):
         if piece:
             seen.append(piece)
             assert board.sent == len(seen)
     assert seen == PIECES
 
 
-def test_a_coroutine_that_keeps_up_reads_nothing_ahead() -> None:
-    async def read() -> None:
-        board = Board()
-        seen = []
-        async for piece in areleased(board.aread(), SOON):
-            if piece:
-                seen.append(piece)
-                assert board.sent == len(seen)
-        assert seen == PIECES
-
-    asyncio.run(read())
+@pytest.mark.parametrize("patience", [PATIENCE, SOON])
+def test_an_error_comes_after_all_bytes(read: Read, patience: float) -> None:
+    board = Board(DeviceError("the board was reset"))
+    seen = b""
+    with pytest.raises(DeviceError, match="was reset"):
+        for piece in read(board, patience):
+            if not seen and patience == PATIENCE:
+                assert board.free.wait(SOON)
+            seen += piece
+    assert seen == b"".join(PIECES)
 
 
 @pytest.mark.parametrize("patience", [PATIENCE, SOON])
-def test_an_error_comes_after_all_bytes(shard: Shard, patience: float) -> None:
-    def read() -> None:
-        board = Board(DeviceError("the board was reset"))
-        seen = b""
-        with pytest.raises(DeviceError, match="was reset"):
-            for piece in released(board.read(), shard, patience):
-                if not seen and patience == PATIENCE:
-                    assert board.free.wait(SOON)
-                seen += piece
-        assert seen == b"".join(PIECES)
-
-    async def aread() -> None:
-        board = Board(DeviceError("the board was reset"))
-        seen = b""
-        with pytest.raises(DeviceError, match="was reset"):
-            async for piece in areleased(board.aread(), patience):
-                if not seen and patience == PATIENCE:
-                    assert await asyncio.to_thread(board.free.wait, SOON)
-                seen += piece
-        assert seen == b"".join(PIECES)
-
-    read()
-    asyncio.run(aread())
-
-
-@pytest.mark.parametrize("patience", [PATIENCE, SOON])
-def test_a_client_that_leaves_frees_the_board(shard: Shard, patience: float) -> None:
+def test_a_client_that_leaves_frees_the_board(read: Read, patience: float) -> None:
     board = Board()
-    reading = released(board.read(), shard, patience)
+    reading = read(board, patience)
     next(reading)
     reading.close()
     assert board.free.is_set()
-
-    async def leave() -> None:
-        board = Board()
-        reading = areleased(board.aread(), patience)
-        await anext(reading)
-        await reading.aclose()
-        assert board.free.is_set()
-
-    asyncio.run(leave())
