@@ -67,9 +67,6 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
         help="a full receive ring holds the host back before Ctrl-C is looked at, as firmware does over USB",
     )
     parser.add_argument(
-        "--slice", type=float, default=1, metavar="MS", help="step in which a paced line moves bytes, in milliseconds"
-    )
-    parser.add_argument(
         "--telemetry", type=float, default=10, metavar="HZ", help="lines per second that main.py prints; 0: none"
     )
     parser.add_argument("--capacity", type=int, default=CAPACITY, metavar="BYTES", help="size of the file system")
@@ -137,7 +134,6 @@ def main() -> None:
         holds=bool(chosen.hold),
         poke=lambda: _thread.interrupt_main(POKE),
         peer_check=line.check_peer,
-        slice_seconds=chosen.slice / 1000,
     )
     without = frozenset(name for name in chosen.without.split(",") if name)
     constants = {"TELEMETRY_HZ": chosen.telemetry}
@@ -173,7 +169,7 @@ def main() -> None:
         control = Control(uart, sys.stdin, say, leave)
         chosen.fault.on_strike = control.report_strike
         control.start()
-    line.start(uart, rate, chosen.slice / 1000)
+    line.start(uart, rate)
     sandbox.seal()
     Wall(chosen.files, own=LINE_EVENTS).install()
     gc.freeze()

@@ -58,18 +58,24 @@ class FileSystem:
             path = bytes(path).decode("utf-8", "surrogateescape")
         if not isinstance(path, str):
             raise TypeError(f"can't convert '{type(path).__name__}' object to str implicitly")
+        absolute = self.absolute(path)
+        parts = absolute.split("/")[1:]
+        for part in parts:
+            _check_name(part)
+        host = os.path.join(self.root, *parts)
+        if not inside(host, self.root):
+            raise BoardOSError(ERRNO["ENOENT"])
+        return absolute, host
+
+    def absolute(self, path: str) -> str:
+        """Return the absolute path on the board, without `.` and `..`."""
         parts: list[str] = []
         for name in (path if path.startswith("/") else f"{self.folder}/{path}").split("/"):
             if name == "..":
                 del parts[-1:]
             elif name not in ("", "."):
                 parts.append(name)
-        for part in parts:
-            _check_name(part)
-        host = os.path.join(self.root, *parts)
-        if not inside(host, self.root):
-            raise BoardOSError(ERRNO["ENOENT"])
-        return "/" + "/".join(parts), host
+        return "/" + "/".join(parts)
 
     def used(self) -> int:
         """Return the bytes in all files. Counts them each time, because other programs may change the folder."""

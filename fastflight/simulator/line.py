@@ -13,7 +13,7 @@ import time
 from collections import deque
 
 from fastflight.simulator.link import Link
-from fastflight.simulator.pacer import SLICE_SECONDS, Pacer
+from fastflight.simulator.pacer import Pacer
 from fastflight.simulator.uart import PEER_CHECK_INTERVAL, Uart
 
 # The most bytes in the backlog of a paced line. Beyond that the host's writes block, as with an operating system's
@@ -46,9 +46,9 @@ class Line:
         if self._link.has_ended():
             leave()
 
-    def start(self, uart: Uart, rate: float, slice_seconds: float = SLICE_SECONDS) -> None:
+    def start(self, uart: Uart, rate: float) -> None:
         if rate:
-            pacer = Pacer(rate, slice_seconds=slice_seconds)
+            pacer = Pacer(rate)
             threading.Thread(target=self._pace, args=(uart, pacer), name="wire", daemon=True).start()
         threading.Thread(target=self._read, args=(uart, bool(rate)), name="reader", daemon=True).start()
 

@@ -90,7 +90,7 @@ class MountingFiles(FileSystem):
             super().chdir(path)
         else:
             thing.chdir(rest)
-            self.folder = self._absolute(path)
+            self.folder = self.absolute(str(path))
 
     def remove(self, path: object) -> None:
         thing, rest = self._mounted(path)
@@ -110,21 +110,11 @@ class MountingFiles(FileSystem):
             raise BoardOSError(ERRNO["EPERM"])
         super().rename(old, new) if thing is None else thing.rename(rest, target)
 
-    def _absolute(self, path: object) -> str:
-        parts: list[str] = []
-        text = str(path)
-        for name in (text if text.startswith("/") else f"{self.folder}/{text}").split("/"):
-            if name == "..":
-                del parts[-1:]
-            elif name not in ("", "."):
-                parts.append(name)
-        return "/" + "/".join(parts)
-
     def _mounted(self, path: object) -> tuple[Any, str]:
         """Return the object that a path belongs to, None for the board's own files, and the path for that object."""
         if not self._mounts or not isinstance(path, str):
             return None, ""
-        absolute = self._absolute(path)
+        absolute = self.absolute(path)
         for point, thing in self._mounts.items():
             if absolute == point or absolute.startswith(f"{point}/"):
                 here = self.folder == point or self.folder.startswith(f"{point}/")

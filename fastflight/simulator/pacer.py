@@ -23,17 +23,10 @@ class Pacer:
     a while after a burst.
     """
 
-    def __init__(
-        self,
-        rate: float,
-        *,
-        fifo: int = 0,
-        slice_seconds: float = SLICE_SECONDS,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, rate: float, *, fifo: int = 0, clock: Callable[[], float] = time.monotonic) -> None:
         self.rate = rate
         self.fifo = fifo
-        self.slice = max(1, int(rate * slice_seconds))
+        self.slice = max(1, int(rate * SLICE_SECONDS))
         self._clock = clock
         self._start = clock()
         self._moved = 0

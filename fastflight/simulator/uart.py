@@ -24,7 +24,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from fastflight.simulator.faults import Faults
-from fastflight.simulator.pacer import SLICE_SECONDS, Pacer
+from fastflight.simulator.pacer import Pacer
 
 if TYPE_CHECKING:
     import re
@@ -68,7 +68,6 @@ class Uart:
         interrupts: bool = True,
         poke: Callable[[], None] | None = None,
         peer_check: Callable[[], None] = lambda: None,
-        slice_seconds: float = SLICE_SECONDS,
         holds: bool = False,
     ) -> None:
         """`holds`: a full ring of `ring` bytes holds the sender back, and a Ctrl-C with it."""
@@ -87,7 +86,7 @@ class Uart:
         self._peer_check = peer_check
         self._faults = faults or Faults()
         self._interrupts = interrupts
-        self._pacer = Pacer(rate, fifo=TRANSMIT_FIFO, slice_seconds=slice_seconds) if rate else None
+        self._pacer = Pacer(rate, fifo=TRANSMIT_FIFO) if rate else None
         # Whether the program has neither read, polled nor slept since its last write.
         self._keeps_writing = False
         self._change = threading.Condition()

@@ -88,37 +88,6 @@ def test_dictionary_columns_arrive_as_their_values(running: TrialServer, mode: s
     assert table.column("n").to_pylist() == ["0", "1", "2"]
 
 
-@pytest.mark.parametrize(
-    ("error", "kind", "said"),
-    [
-        ("busy", flight.FlightUnavailableError, "demo: in use. Wait"),
-        ("missing", pa.ArrowKeyError, "demo:/x.csv: no such file"),
-        ("data", pa.ArrowInvalid, "bad row"),
-        ("timeout", flight.FlightTimedOutError, "demo: silent"),
-        ("device", flight.FlightServerError, "demo: it raised"),
-        ("long", flight.FlightServerError, "ééé..."),
-        ("bug", flight.FlightInternalError, "internal error, see the server's log, request id"),
-        ("cancelled", flight.FlightUnavailableError, "cancelled"),
-        ("exit", flight.FlightInternalError, "internal error"),
-    ],
-)
-@pytest.mark.parametrize("at_open", [True, False], ids=["at open", "after rows"])
-def test_a_failure_is_an_error_never_a_short_table(
-    running: TrialServer, mode: str, error: str, kind: type[Exception], said: str, at_open: bool
-) -> None:
-    rows = 0
-    with pytest.raises(kind) as raised:
-        for chunk in running.client.do_get(ticket(type="trial", error=error, at_open=at_open, mode=mode)):
-            rows += chunk.data.num_rows
-    assert rows == (0 if at_open else 3)
-    assert said in str(raised.value)
-    for leak in ("Traceback (most recent", ".py", "secret text"):
-        assert leak not in str(raised.value)
-    assert running.settled()
-    table = running.client.do_get(ticket(type="trial", mode=mode)).read_all()
-    assert table.num_rows == 3
-
-
 def test_the_error_as_data(running: TrialServer, mode: str) -> None:
     with pytest.raises(flight.FlightServerError) as raised:
         running.client.do_get(ticket(type="trial", error="device", mode=mode)).read_all()

@@ -244,22 +244,6 @@ def _field_1(content: bytes) -> bytes:
     return b"\x0a" + bytes([len(content)]) + content
 
 
-def test_what_is_kept_is_given_to_none_but_those_who_may_have_it() -> None:
-    described: list[object] = []
-    with guarded() as server, server.client() as client:
-        ada = showing(f"Bearer {server.desk.issue('ada', 'read:demo')}")
-        mock = flight.FlightDescriptor.for_command(b'{"type": "mock", "total_rows": 5}')
-        for _ in range(2):
-            described.append(client.get_flight_info(mock, ada).total_records)
-            described.append(client.do_get(flight.Ticket(mock.command), ada).read_all().num_rows)
-        for call in (client.get_flight_info, client.get_schema):
-            with pytest.raises(UNAUTHENTICATED):
-                call(mock, showing(None))
-        with pytest.raises(flight.FlightUnauthenticatedError):
-            client.do_get(flight.Ticket(mock.command), showing(None)).read_all()
-    assert described == [5, 5, 5, 5]
-
-
 def test_plain_pyarrow_logs_in_with_a_name_and_a_token(server: GuardedServer) -> None:
     token = server.desk.issue("ada", "read:demo")
     with server.client() as client:

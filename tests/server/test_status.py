@@ -10,6 +10,7 @@ import pytest
 
 from fastflight import errors
 from fastflight.errors import (
+    BusyError,
     DeviceException,
     FastFlightError,
     FileMissing,
@@ -17,9 +18,10 @@ from fastflight.errors import (
     RequestError,
     ResourceExhausted,
     SequenceConflict,
+    TransportTimeout,
 )
 from fastflight.runtime.failure import error_json
-from fastflight.server.status import MAX_EXTRA_INFO_BYTES, flight_error, mapped
+from fastflight.server.status import MAX_EXTRA_INFO_BYTES, MAX_TEXT_BYTES, flight_error, mapped
 
 
 def every_error() -> list[type[FastFlightError]]:
@@ -40,6 +42,8 @@ def test_the_types_name_says_which_error_it_was_where_there_is_no_extra_info() -
     assert type(flight_error(FileMissing("gone"))).__name__ == "FileMissing"
     assert isinstance(flight_error(FileMissing("gone")), pa.ArrowKeyError)
     assert isinstance(flight_error(RequestError("no")), pa.ArrowInvalid)
+    assert isinstance(flight_error(BusyError("in use")), flight.FlightUnavailableError)
+    assert isinstance(flight_error(TransportTimeout("silent")), flight.FlightTimedOutError)
 
 
 def test_what_is_mapped_already_stays() -> None:
@@ -48,9 +52,10 @@ def test_what_is_mapped_already_stays() -> None:
 
 
 def test_a_long_error_fits_a_trailer() -> None:
-    error = DeviceException("x" * 50_000, kind="ValueError", traceback="y" * 50_000, where="demo")
+    error = DeviceException("é" * 50_000, kind="ValueError", traceback="y" * 50_000, where="demo")
     data = error_json(error, MAX_EXTRA_INFO_BYTES)
     assert len(data) <= MAX_EXTRA_INFO_BYTES
+    assert "ééé..." in str(flight_error(error))[: MAX_TEXT_BYTES + 10]
     content = json.loads(data)
     assert content["kind"] == "ValueError"
     assert content["traceback"].endswith("y")

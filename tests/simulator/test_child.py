@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,11 +15,6 @@ from fastflight.simulator.uart import FLOW_CONTROLLED_RING
 from .conftest import PATIENCE, BoardClient, Start
 
 PROMPT = b">>> "
-
-
-def test_it_says_who_it_is_and_prints_its_banner(start: Start) -> None:
-    board = start()
-    assert board.read_until(PROMPT).startswith(b"MicroPython v1.27.0 (sim) on ")
 
 
 def test_it_ends_with_its_line(start: Start) -> None:
@@ -101,13 +95,6 @@ def test_binary_both_ways(raw: BoardClient) -> None:
     assert raw.read_until(b"\x04>") == b"\x04\x04>"
 
 
-def test_raw_paste(raw: BoardClient) -> None:
-    raw.send(b"\x05A\x01")
-    assert raw.read_exactly(5) == b"R\x01\x80\x00\x01"
-    raw.send(b"print('" + b"x" * 300 + b"')\x04")
-    assert raw.read_until(b"\x04>") == b"\x01\x01\x04" + b"x" * 300 + b"\r\n\x04\x04>"
-
-
 def test_options_that_make_a_poorer_board(start: Start) -> None:
     board = start("--no-raw-paste", "--without", "hashlib,os.ilistdir", "--heap", "28000")
     board.enter_raw()
@@ -130,21 +117,6 @@ def test_telemetry_at_the_prompt(start: Start) -> None:
     board.read_until(PROMPT)
     board.send(b"1+1\r")
     assert b"{" not in board.read_until(b"2\r\n"), "main.py does not run after a soft reset in raw mode"
-
-
-def test_the_samples_can_be_read(raw: BoardClient) -> None:
-    output, error = raw.exec("n = 0\nwith open('/readings.csv') as f:\n  for line in f: n += 1\nprint(n)")
-    assert (output, error) == (b"10001\r\n", b"")
-
-
-def test_files_outlive_the_board(start: Start) -> None:
-    board = start()
-    board.enter_raw()
-    board.exec("with open('kept', 'w') as f: f.write('here')")
-    board.close()
-    board = start()
-    board.enter_raw()
-    assert board.exec("print(open('kept').read())") == (b"here\r\n", b"")
 
 
 def test_a_paced_line_moves_every_byte(start: Start) -> None:
@@ -226,17 +198,6 @@ def test_a_reset_stops_a_program_that_catches_everything(start: Start) -> None:
     assert b"MicroPython v" in board.read_until(PROMPT)
 
 
-def test_a_stall(start: Start) -> None:
-    board = start("--fault", "stall-after-rx=1")
-    board.read_until(PROMPT)
-    board.send(b"1+1\r")
-    board.link.shutdown(socket.SHUT_WR)
-    with pytest.raises(EOFError):
-        board.read_until(b"\r\n")
-    assert board.reader.rest in (b"", b"1")
-    assert board.close() == 0
-
-
 @pytest.mark.parametrize("fault", ["exit-after-tx=150", "unplug-after-rx=12"])
 def test_a_cable_that_is_pulled(start: Start, fault: str) -> None:
     board = start("--fault", fault)
@@ -244,22 +205,6 @@ def test_a_cable_that_is_pulled(start: Start, fault: str) -> None:
     with pytest.raises((EOFError, ConnectionResetError)):
         board.read_until(b"never")
     assert board.process.wait(PATIENCE) == 3
-
-
-def test_lost_bytes(start: Start) -> None:
-    board = start("--fault", "drop-rx=0.5")
-    board.read_until(PROMPT)
-    board.send(b"a" * 200 + b"\r" * 20)
-    echoed = board.read_until(b"\r\n")
-    assert 50 < len(echoed) < 150
-
-
-def test_a_full_file_system(start: Start) -> None:
-    board = start("--fault", "full-after=10")
-    board.enter_raw()
-    output, error = board.exec("f = open('new', 'wb')\nprint(f.write(b'0123456789'))\nf.write(b'x')")
-    assert output == b"10\r\n"
-    assert error.endswith(b"OSError: [Errno 28] ENOSPC\r\n")
 
 
 def test_capacity(start: Start) -> None:

@@ -45,18 +45,6 @@ def test_a_statement_that_reaches_out_fails(raw: BoardClient, name: str) -> None
     assert expected in error
 
 
-def test_a_boards_own_objects_are_its_own(raw: BoardClient) -> None:
-    code = (
-        "class A:\n  def __init__(self):\n    self._x = 1\n    self.__y = 2\n  def y(self): return self.__y\n"
-        "a = A()\na._x += 1\nprint(a._x, a.y(), a.__dict__['_x'], hasattr(a, '_x'), hasattr(a, '_z'))"
-    )
-    assert raw.exec(code) == (b"2 2 2 True False\r\n", b"")
-
-
-def test_format_strings_show_but_do_not_give(raw: BoardClient) -> None:
-    assert raw.exec("x = '{0.__class__}'.format(1)\nprint(type(x))") == (b"<class 'str'>\r\n", b"")
-
-
 def test_no_trace_shows_the_host(raw: BoardClient) -> None:
     for code in (
         "import json\njson.loads('{')",

@@ -31,17 +31,6 @@ def get(files: FileSystem, name: str) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "name", ["a", "/a", "it's", 'say "hi"', "two words", "ünïcødé", "日本", "e" * 255, "ü" * 127, "-x", "..."]
-)
-def test_names_of_every_kind(files: FileSystem, name: str) -> None:
-    put(files, name, b"content")
-    assert get(files, name) == b"content"
-    assert files.names() == [name.lstrip("/")]
-    files.remove(name)
-    assert files.names() == []
-
-
-@pytest.mark.parametrize(
     ("name", "errno", "text"),
     [
         ("nope", 2, "[Errno 2] ENOENT"),
