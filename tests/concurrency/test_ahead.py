@@ -376,23 +376,3 @@ def test_on_its_own_loop_nothing_is_crossed(shard: Shard) -> None:
         return [item async for item in across(shard, lambda: numbers(100), max_bytes=3, size_of=size_of)]
 
     assert shard.submit(read()).result(SOON) == list(range(100))
-
-
-def test_many_readers_at_once(shard: Shard) -> None:
-    async def produce(start: int) -> AsyncIterator[int]:
-        for number in range(start, start + 500):
-            if number % 7 == 0:
-                await asyncio.sleep(0)
-            yield number
-
-    results: dict[int, list[int]] = {}
-
-    def read(start: int) -> None:
-        results[start] = read_in_thread(shard, lambda: produce(start), 3)[0]
-
-    threads = [threading.Thread(target=read, args=(start,)) for start in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(SOON)
-    assert results == {start: list(range(start, start + 500)) for start in range(8)}

@@ -95,16 +95,6 @@ def test_while_a_sleeping_consumer_is_woken_the_next_item_can_be_made() -> None:
     assert not channel.add("waits", 5)
 
 
-def test_a_consumer_takes_all_that_waits() -> None:
-    channel = Channel[int](100)
-    for item in range(5):
-        channel.add(item, 1)
-    assert list(channel.take() or ()) == [0, 1, 2, 3, 4]
-    channel.finish()
-    assert list(channel.take() or ()) == []
-    assert channel.exhausted
-
-
 @reads
 def test_an_error_comes_after_the_items_before_it(read: Read) -> None:
     channel = Channel[int](10)
@@ -245,29 +235,6 @@ def test_an_item_that_comes_with_the_end_while_the_reader_lies_down_is_not_lost(
 
     channel._lock = cast(threading.Lock, ThenAtOnce(channel._lock, end))
     assert read_lots(channel) == [1]
-
-
-def test_several_producers_share_the_room() -> None:
-    channel = Channel[int](3)
-    left = threading.Semaphore(0)
-
-    def produce(first: int) -> None:
-        for item in range(first, first + 100):
-            channel.put(item, 1)
-        left.release()
-
-    def finish() -> None:
-        for _ in range(4):
-            left.acquire()
-        channel.finish()
-
-    threads = [threading.Thread(target=produce, args=(100 * number,)) for number in range(4)]
-    threads.append(threading.Thread(target=finish))
-    for thread in threads:
-        thread.start()
-    assert sorted(channel) == list(range(400))
-    for thread in threads:
-        thread.join(SOON)
 
 
 @pytest.mark.parametrize("at_once", [1, 100], ids=["in lots of one", "in one lot"])

@@ -66,7 +66,7 @@ def test_the_limit_that_is_met_is_named(given_limits: Limits, said: str, scope: 
     for _ in range(2):
         acquired(admission, "me", where or "demo")
     with pytest.raises(ResourceExhausted) as raised:
-        acquired(admission, "me", where or "demo")
+        acquired(admission, "me", where or "demo", lambda: pytest.fail("it waits"))
     error = raised.value
     assert said in error.what
     assert (error.scope, error.limit, error.retry_after_seconds, error.where) == (scope, 2, SOON, where)
@@ -154,21 +154,6 @@ def test_closing_tells_those_that_wait_and_those_that_come() -> None:
         acquired(admission, "me", None)
     admission.release(place)
     assert (len(admission.waiting), counted(admission)) == (0, 0)
-
-
-def test_a_full_device_holds_up_nobody_who_asks_for_another() -> None:
-    async def run() -> None:
-        admission = Admission(limits(per_device=1, per_identity=4))
-        await aacquired(admission, "me", "busy")
-        waiting = asyncio.create_task(aacquired(admission, "me", "busy"))
-        await asyncio.sleep(0)
-        await aacquired(admission, "me", "free")
-        assert len(admission.waiting) == 1
-        waiting.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-
-    asyncio.run(run())
 
 
 def test_a_waiter_cancelled_in_the_moment_it_is_admitted_passes_its_place_on() -> None:

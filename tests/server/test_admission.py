@@ -141,32 +141,6 @@ def test_a_client_that_leaves_while_it_waits_frees_its_place_in_the_queue() -> N
         assert second.rows == 3
 
 
-def test_no_more_wait_than_there_is_room_to_wait() -> None:
-    with trial_server(Limits(streams=1, waiting=1, wait_seconds=SOON)) as running:
-        first = opened(running)
-        second = Asking(running)
-        until(waiting(running, 1))
-        with refused(flight.FlightUnavailableError, scope="server", limit=1):
-            running.client.do_get(ticket(type="trial")).read_all()
-        first.cancel()
-        second.join(SOON)
-        assert second.rows == 3
-
-
-def test_those_that_wait_are_told_when_the_server_shuts_down() -> None:
-    with trial_server(Limits(streams=1, wait_seconds=SOON)) as running:
-        first = opened(running)
-        second = Asking(running)
-        until(waiting(running, 1))
-        closing = threading.Thread(target=running.server.close, args=(0,))
-        closing.start()
-        second.join(SOON)
-        assert "the server shuts down" in str(second.error)
-        with pytest.raises(flight.FlightUnavailableError):
-            first.read_all()
-        closing.join(SOON)
-
-
 class SlowSource:
     """A source that is long in describing itself, as a device is that does not answer."""
 
