@@ -55,8 +55,8 @@ def run(server: str, folder: Path, notebook: Path) -> subprocess.CompletedProces
     )
 
 
-def record_yesterday(folder: Path, missing: range = MISSING) -> None:
-    """Make a recording of a board that printed a line each minute of yesterday, but for the `missing` minutes."""
+def record_yesterday(folder: Path) -> None:
+    """Make a recording of a board that printed a line each minute of yesterday, except those of `MISSING`."""
     begin = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
     chunks = []
     for minute in range(24 * 60):
@@ -66,9 +66,8 @@ def record_yesterday(folder: Path, missing: range = MISSING) -> None:
         chunks.append(Chunk(minute, at, "rx", line.encode() + b"\r\n"))
     with Store(folder) as store:
         log = store.open("demo")
-        if missing:
-            log.append(log_batch(chunks[: missing.start], {0: BEGAN})).result()
-        log.append(log_batch(chunks[missing.stop :], {} if missing else {0: BEGAN}), first=missing.stop).result()
+        log.append(log_batch(chunks[: MISSING.start], {0: BEGAN})).result()
+        log.append(log_batch(chunks[MISSING.stop :], {}), first=MISSING.stop).result()
         # What is missing from midnight on is no gap of yesterday.
         store.mark_end({log.id: microseconds(begin + timedelta(days=1))}, Why.STOPPED)
 

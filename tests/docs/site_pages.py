@@ -28,7 +28,8 @@ README = ROOT / "README.md"
 SERVER, HTTP = "grpc://127.0.0.1:8815", "http://127.0.0.1:8000"
 WRITTEN = sorted(path for folder in ("tutorial", "how-to") for path in (DOCS / folder).glob("*.md"))
 # Pages whose examples need no more than a server. Other pages have tests of their own in this folder.
-RUN = [README, *WRITTEN, DOCS / "fleet.md", DOCS / "observability.md", DOCS / "sql" / "python.md"]
+SINGLE = ("fleet.md", "gateway.md", "observability.md", "recordings.md", "sessions.md", "sql/python.md", "transfers.md")
+RUN = [README, *WRITTEN, *(DOCS / name for name in SINGLE)]
 ALL = [README, *sorted(path for path in DOCS.rglob("*.md") if path.parent.name not in ("decisions", "results"))]
 
 BLOCK = re.compile(r"^(?:<!-- ([^>]*) -->\n)?```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -10,6 +10,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -86,9 +87,14 @@ def test_a_page_does_what_it_shows(path: Path, tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path / "here")
     names: dict[str, object] = {}
     Path("main.py").write_text("print('hello')\n")
+    Path("app/lib").mkdir(parents=True)
+    for path, content in {"main.py": "import lib.a", "lib/a.py": "print(1)", "lib/__init__.py": ""}.items():
+        Path("app", path).write_text(content)
     with serving(text, tmp_path) as site:
         monkeypatch.setenv("FASTFLIGHT_SERVER", site.flight)
         for block in blocks(text):
+            if block.comment == "not run":
+                continue
             if block.language == "console":
                 with plugged_in(monkeypatch) if block.comment == "no server" else contextlib.nullcontext():
                     run_transcript(block.content, site, block.comment)
@@ -98,7 +104,9 @@ def test_a_page_does_what_it_shows(path: Path, tmp_path: Path, monkeypatch: pyte
                         run_in_shell(f"{line} -f -s -S", site)
             elif block.comment == "main.py":
                 run_on_board(block.content, site, devices(text)[0])
-            elif block.language == "python" and block.comment != "not run":
+            elif block.language == "js":
+                run_in_node(site.here(block.content))
+            elif block.language == "python":
                 out = io.StringIO()
                 with contextlib.redirect_stdout(out):
                     exec(site.here(block.content), names)
@@ -162,6 +170,16 @@ def run_in_shell(command: str, site: Site) -> str:
     )
     assert ran.returncode == 0, f"{command}: {ran.stderr}"
     return ran.stdout + ran.stderr
+
+
+def run_in_node(script: str) -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("needs Node 20 or newer")
+    ran = subprocess.run(
+        [node, "--no-warnings", "--input-type=module", "-e", script], capture_output=True, text=True, check=False
+    )
+    assert ran.stderr == "" and ran.stdout.count("\n") == 3, ran.stdout
 
 
 def run_on_board(program: str, site: Site, device: str) -> None:
