@@ -118,10 +118,10 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_board_that_falls_silent_while_it_is_read(faulty: Callable[[str], BoardServer], mode: str) -> None:
+def test_a_board_that_falls_silent_while_it_is_read(faulty: Callable[[str], BoardServer]) -> None:
     # It gets no further than the code that would read.
     board = faulty("fault=stall-after-rx=1530")
-    got = board.get(**FILE, path="/readings.csv", mode=mode, infer="sample")
+    got = board.get(**FILE, path="/readings.csv", infer="sample")
     refused(got.error, TIMED_OUT, "demo: the program on the board does not end", "plugging it in again")
     _lives_on(board)
 
@@ -164,48 +164,48 @@ def test_a_board_that_is_full(faulty: Callable[[str], BoardServer], mode: str, o
     assert not list(board.folder.rglob("*fastflight*"))
 
 
-def test_a_busy_device_says_who_has_it(serve: Serve, tmp_path: Path, mode: str) -> None:
+def test_a_busy_device_says_who_has_it(serve: Serve, tmp_path: Path) -> None:
     board = serve(simulated(tmp_path), lease_seconds=0.2)
     stay = "import time\nprint('here')\nwhile True: time.sleep(0.01)"
-    reader = board.client.do_get(ticket(type="device.exec", device="demo", code=stay, mode=mode))
+    reader = board.client.do_get(ticket(type="device.exec", device="demo", code=stay, mode="async"))
     while not reader.read_chunk().data.num_rows:
         pass
     for second in ("sync", "async"):
         got = board.get(**FILE, path="/readings.csv", mode=second)
-        refused(got.error, UNAVAILABLE, f"demo: in use by a device.exec request ({mode})", "Wait until it is done")
+        refused(got.error, UNAVAILABLE, "demo: in use by a device.exec request (async)", "Wait until it is done")
         put = board.put(TABLE, {**FILE, "path": "/readings.csv", "mode": second})
         refused(put.error, UNAVAILABLE, "in use by")
     with pytest.raises(flight.FlightUnavailableError) as raised:
         board.act("file.stat", device="demo", path="/readings.csv")
     refused(raised.value, UNAVAILABLE, "in use by")
-    assert json.loads(raised.value.extra_info)["holder"] == f"a device.exec request ({mode})"
+    assert json.loads(raised.value.extra_info)["holder"] == "a device.exec request (async)"
     (device,) = board.act("devices")
-    assert device["holder"] == f"a device.exec request ({mode})"
+    assert device["holder"] == "a device.exec request (async)"
     reader.cancel()
 
 
-def test_the_second_request_waits_for_the_first(board: BoardServer, mode: str) -> None:
+def test_the_second_request_waits_for_the_first(board: BoardServer) -> None:
     code = "import sys\nprint('here')\nprint(sys.stdin.readline())"
-    reader = board.client.do_get(ticket(type="device.exec", device="demo", code=code, mode=mode))
+    reader = board.client.do_get(ticket(type="device.exec", device="demo", code=code, mode="async"))
     while not reader.read_chunk().data.num_rows:
         pass
     got: list[Got | Put] = []
-    second = threading.Thread(target=lambda: got.append(board.get(**FILE, path="/old.csv", mode=mode)))
+    second = threading.Thread(target=lambda: got.append(board.get(**FILE, path="/old.csv")))
     second.start()
-    assert board.act("devices")[0]["holder"] == f"a device.exec request ({mode})"
+    assert board.act("devices")[0]["holder"] == "a device.exec request (async)"
     assert second.is_alive() and not got
     reader.cancel()
     second.join(SOON)
     assert got[0].error is None
 
 
-def test_a_program_that_runs_is_left_alone(serve: Serve, tmp_path: Path, mode: str) -> None:
+def test_a_program_that_runs_is_left_alone(serve: Serve, tmp_path: Path) -> None:
     samples.write_samples(str(tmp_path / "board"))
     (tmp_path / "board" / "main.py").write_text("import time\nwhile True:\n time.sleep(0.01)\n")
     board = serve(simulated(tmp_path))
-    got = board.get(**FILE, path="/log.bin", format="raw", mode=mode)
+    got = board.get(**FILE, path="/log.bin", format="raw")
     refused(got.error, UNAVAILABLE, "demo: ", "a program is running on it", "interrupt=true")
-    interrupted = board.get(**FILE, path="/log.bin", format="raw", mode=mode, interrupt=True)
+    interrupted = board.get(**FILE, path="/log.bin", format="raw", interrupt=True)
     assert interrupted.error is None and interrupted.trailer is not None
     assert interrupted.trailer["sha256"] == sha256(samples.log())
 

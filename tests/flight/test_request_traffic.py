@@ -58,14 +58,12 @@ def test_rows_go_on_after_a_request_without_a_gap_and_without_a_row_set_aside(ta
     assert [row["reason"] for row in got.trailer["rejected_rows"]] in ([], [begun_before])
 
 
-def test_a_program_that_runs_loses_no_word_to_a_request_that_finds_it_running(
-    serve: Serve, tmp_path: Path, mode: str
-) -> None:
+def test_a_program_that_runs_loses_no_word_to_a_request_that_finds_it_running(serve: Serve, tmp_path: Path) -> None:
     folder = tmp_path / "board"
     folder.mkdir()
     (folder / "main.py").write_text("import time\nn = 0\nwhile True:\n print('row', n)\n n += 1\n time.sleep_ms(20)\n")
     board = serve(f"sim:?files={folder}&telemetry=0")
-    stream = messages(board.client.do_get(ticket(**SESSION, format="lines", mode=mode)))
+    stream = messages(board.client.do_get(ticket(**SESSION, format="lines")))
     texts = [row["text"] for row in next(stream)[0]]
     refused = board.get(type="device.file", device="demo", path="/main.py")
     assert "a program is running on it" in str(refused.error)

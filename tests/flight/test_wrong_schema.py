@@ -96,8 +96,8 @@ def test_a_file_that_fits_says_nothing(boards: BoardServer, mode: str) -> None:
     assert (trailer["rows"], trailer["rejected"]) == (10_000, 0)
 
 
-def test_a_session_whose_lines_do_not_fit_says_so(boards: BoardServer, mode: str) -> None:
-    request = {**SESSION, "device": other(boards), "format": "csv", "schema": {"ms": "int64"}, "mode": mode}
+def test_a_session_whose_lines_do_not_fit_says_so(boards: BoardServer) -> None:
+    request = {**SESSION, "device": other(boards), "format": "csv", "schema": {"ms": "int64"}}
     stream = messages(boards.client.do_get(ticket(**request)))
     told = next(told for _, told in stream if told)
     assert told["set_aside"]["rows"] > 1
