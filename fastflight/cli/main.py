@@ -66,7 +66,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "replay": ("replay", "Show a recording of a device: lines with their times, and what is missing and why."),
     "recordings": (
         "recordings",
-        "List the recordings of the server, or of a local folder (--recordings), or export one to a file.",
+        "List the recordings of the server, or export one to a file.",
     ),
     "sql": ("sql", "Show the result of an SQL query over the server's files and recordings."),
     "serve": (

@@ -14,7 +14,6 @@ from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson, Columns
 from fastflight.cli.replay import (
     End,
-    Folder,
     LineFormat,
     LineSchema,
     RecordingName,
@@ -31,7 +30,7 @@ from fastflight.gap import Gap
 
 app = typer.Typer(
     cls=ListGroup,
-    help="List the recordings of the server, or of a local folder (--recordings), or export one to a file.",
+    help="List the recordings of the server, or export one to a file.",
     add_completion=False,
 )
 
@@ -56,7 +55,6 @@ def export(
     schema: LineSchema = None,
     columns: Columns = None,
     json: AsJson = False,
-    recordings: Folder = None,
     server: Server = DEFAULT_SERVER,
 ) -> None:
     """Save the rows of a recording to a file. A device that is being recorded is included up to now.
@@ -65,28 +63,23 @@ def export(
     """
     request = recording_request(name, start, end, format, schema, columns)
     if output == "-":
-        show_rows(request, recordings, server, as_csv=not json, json=json)
+        show_rows(request, server, as_csv=not json, json=json)
     else:
-        save(request, output_path(output, name), recordings, server, json=json)
+        save(request, output_path(output, name), server, json=json)
 
 
 @app.command(LIST)
 @interruptible
 @with_server_options
-def recordings(recordings: Folder = None, json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
-    """List the recordings of the server, or of a local folder (--recordings). Without a subcommand, this is run."""
-    if recordings is not None:
-        from fastflight.cli.local_recordings import statuses  # not at the top: it loads devices and recordings
-
-        rows = [asdict(each) for each in statuses(recordings)]
-    else:
-        with server.client() as client:
-            rows = [
-                {**asdict(each), "newest_gap": each.newest_gap and each.newest_gap.details()}
-                for each in client.recordings()
-            ]
-        for row in rows:
-            del row["folder"]  # empty here: a server sends it only when a recording starts
+def recordings(json: AsJson = False, server: Server = DEFAULT_SERVER) -> None:
+    """List the recordings of the server. Without a subcommand, this is run."""
+    with server.client() as client:
+        rows = [
+            {**asdict(each), "newest_gap": each.newest_gap and each.newest_gap.details()}
+            for each in client.recordings()
+        ]
+    for row in rows:
+        del row["folder"]  # empty here: a server sends it only when a recording starts
     if json:
         screen.as_json(rows)
         return

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json as json_format
 import os
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from datetime import date, datetime, time
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,21 +21,19 @@ from fastflight.cli.exit_codes import usage_errors
 from fastflight.cli.interruption import interruptible
 from fastflight.cli.options import AsJson, Columns, ModeOption
 from fastflight.cli.server_options import DEFAULT_SERVER, Server, with_server_options
-from fastflight.cli.tail import GapReporter, SessionStream, check_output_options, follow, format_missed, printer
+from fastflight.cli.tail import GapReporter, check_output_options, follow, format_missed, printer
 from fastflight.client.call import build
 from fastflight.client.local_names import local_name
 from fastflight.client.saving import SavedFile
-from fastflight.gap import Gap
 from fastflight.service.choices import RecordedAs, SessionFormat
 from fastflight.service.requests import Recording
 from fastflight.tables import PARQUET
 
+if TYPE_CHECKING:
+    from fastflight.client import RowStream
+
 RecordingName = Annotated[
     str, typer.Argument(metavar="NAME", help="A recording's name, as `fastflight recordings` shows it.")
-]
-Folder = Annotated[
-    Path | None,
-    typer.Option("--recordings", metavar="DIR", help="Read this local folder; a server may be writing to it."),
 ]
 Start = Annotated[
     str | None,
@@ -97,7 +94,6 @@ def replay(
     raw: Annotated[bool, typer.Option("--raw", help="Print only the device's bytes; on a terminal as text.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     json: AsJson = False,
-    recordings: Folder = None,
     mode: ModeOption = "async",
     server: Server = DEFAULT_SERVER,
 ) -> None:
@@ -123,9 +119,9 @@ def replay(
         mode=mode,
     )
     if output is not None:
-        save(request, output_path(output, name), recordings, server, json=json)
+        save(request, output_path(output, name), server, json=json)
         return
-    show_rows(request, recordings, server, raw=raw, as_csv=as_csv, json=json, speed=speed)
+    show_rows(request, server, raw=raw, as_csv=as_csv, json=json, speed=speed)
 
 
 def recording_request(
@@ -153,7 +149,6 @@ def recording_request(
 
 def show_rows(
     request: Recording,
-    recordings: Path | None,
     server: Server,
     *,
     raw: bool = False,
@@ -162,25 +157,24 @@ def show_rows(
     speed: float | None = None,
 ) -> None:
     """Print the rows of a recording, and between them what is missing."""
-    with _open(request, recordings, server) as stream:
+    with server.client() as client, client.read_request(request) as stream:
         if speed is not None and "time" not in stream.schema.names:
             raise typer.BadParameter("--speed needs the column time: keep it in --columns")
         show = GapReporter(stream, printer(stream.schema, raw=raw, as_csv=as_csv, json=json, dated=True))
         try:
-            follow(
-                request.name, stream if speed is None else PacedStream(stream, speed), show, quiet=raw or json or as_csv
-            )
+            rows = stream if speed is None else paced(stream, speed)
+            follow(request.name, stream, show, rows=rows, quiet=raw or json or as_csv)
         finally:
             show.finish()
         _report_damage(stream)
 
 
-def save(request: Recording, path: Path, recordings: Path | None, server: Server, *, json: bool = False) -> None:
+def save(request: Recording, path: Path, server: Server, *, json: bool = False) -> None:
     """Save the rows of a recording to `path`, as they arrive. The old file stays until all rows are there.
 
     A Parquet file also holds the gaps between its rows, in its metadata.
     """
-    with _open(request, recordings, server) as stream:
+    with server.client() as client, client.read_request(request) as stream:
         rows = 0
         with SavedFile(path, stream.schema) as file:
 
@@ -211,67 +205,29 @@ def output_path(place: str, name: str) -> Path:
     return path
 
 
-def _report_damage(stream: SessionStream) -> None:
+def _report_damage(stream: RowStream) -> None:
     for place in stream.summary.get("damage", ()):
         screen.complain(f"damaged: {place}")
 
 
-@contextmanager
-def _open(request: Recording, folder: Path | None, server: Server) -> Iterator[SessionStream]:
-    if folder is not None:
-        # Not at the top: it loads the server's devices and recordings.
-        from fastflight.cli.local_recordings import LocalRows, recording_source
-
-        yield LocalRows(recording_source(folder).read(request))
-        return
-    with server.client() as client, client.read_request(request) as stream:
-        yield stream
-
-
-class PacedStream:
-    """A stream whose rows come with the pauses that they were recorded with, `speed` times as fast."""
-
-    def __init__(self, stream: SessionStream, speed: float) -> None:
-        self._stream = stream
-        self._speed = speed
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self._stream.schema
-
-    @property
-    def gaps(self) -> list[Gap]:
-        return self._stream.gaps
-
-    @property
-    def missed(self) -> tuple[int, int]:
-        return self._stream.missed
-
-    @property
-    def recording(self) -> str:
-        return self._stream.recording
-
-    @property
-    def summary(self) -> Mapping[str, Any]:
-        return self._stream.summary
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        began, first = monotonic(), None
-        for batch in self._stream:
-            # A row without a time gets that of the next row; at the end of a batch, of the previous one.
-            times = pc.fill_null_forward(pc.fill_null_backward(batch.column("time").cast(pa.int64()))).to_pylist()
-            if not times or times[0] is None:
-                yield batch
-                continue
-            if first is None:
-                first = times[0]
-            at = 0
-            while at < len(times):
-                sleep(max(0.0, began + (times[at] - first) / 1e6 / self._speed - monotonic()))
-                due = first + (monotonic() - began) * 1e6 * self._speed
-                end = next((i for i in range(at + 1, len(times)) if times[i] > due), len(times))
-                yield batch.slice(at, end - at)
-                at = end
+def paced(batches: Iterable[pa.RecordBatch], speed: float) -> Iterator[pa.RecordBatch]:
+    """Yield rows with the pauses that they were recorded with, `speed` times as fast."""
+    began, first = monotonic(), None
+    for batch in batches:
+        # A row without a time gets that of the next row; at the end of a batch, of the previous one.
+        times = pc.fill_null_forward(pc.fill_null_backward(batch.column("time").cast(pa.int64()))).to_pylist()
+        if not times or times[0] is None:
+            yield batch
+            continue
+        if first is None:
+            first = times[0]
+        at = 0
+        while at < len(times):
+            sleep(max(0.0, began + (times[at] - first) / 1e6 / speed - monotonic()))
+            due = first + (monotonic() - began) * 1e6 * speed
+            end = next((i for i in range(at + 1, len(times)) if times[i] > due), len(times))
+            yield batch.slice(at, end - at)
+            at = end
 
 
 def _bound(option: str, key: str, text: str | None) -> dict[str, Any]:

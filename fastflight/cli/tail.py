@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from datetime import datetime
 from functools import partial
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
 import typer
@@ -26,6 +26,9 @@ from fastflight.gap import Gap
 from fastflight.service.choices import SessionFormat
 from fastflight.service.requests import DEVICE_GONE, SERVER_DRAINING
 from fastflight.tables import Layout, open_writer
+
+if TYPE_CHECKING:
+    from fastflight.client import RowStream
 
 # The state of a recording without problems.
 RECORDING = "recording"
@@ -106,29 +109,12 @@ def printer(schema: pa.Schema, *, raw: bool, as_csv: bool, json: bool, dated: bo
     return _csv_printer(schema) if as_csv else partial(_print_text, format_time=local_date if dated else local_time)
 
 
-class SessionStream(Protocol):
-    """The rows of a session, live or recorded: what `follow` needs of a client's stream."""
-
-    @property
-    def schema(self) -> pa.Schema: ...
-
-    @property
-    def gaps(self) -> list[Gap]: ...
-
-    @property
-    def missed(self) -> tuple[int, int]: ...
-
-    @property
-    def recording(self) -> str: ...
-
-    @property
-    def summary(self) -> Mapping[str, Any]: ...
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
-
-
-def follow(name: str, stream: SessionStream, show: Show, *, quiet: bool) -> None:
+def follow(
+    name: str, stream: RowStream, show: Show, *, quiet: bool, rows: Iterable[pa.RecordBatch] | None = None
+) -> None:
     """Print the rows of `stream` with `show` until it ends, then a summary on stderr. `quiet`: no status line.
+
+    `rows` are those of `stream`, if they are to be taken in another way.
 
     Exit code 3 if the server or the device ended the stream. Raises `Interrupted`, with the summary, on Ctrl-C.
     """
@@ -142,7 +128,7 @@ def follow(name: str, stream: SessionStream, show: Show, *, quiet: bool) -> None
         else nullcontext()
     ):
         try:
-            for batch in stream:
+            for batch in stream if rows is None else rows:
                 if recording != stream.recording:
                     recording = stream.recording
                     screen.complain(
@@ -192,7 +178,7 @@ class StatusLine:
 class GapReporter:
     """Shows batches with `show`. Before each, reports on stderr the gaps that come before its rows."""
 
-    def __init__(self, stream: SessionStream, show: Show) -> None:
+    def __init__(self, stream: RowStream, show: Show) -> None:
         self._stream = stream
         self._show = show
         # The place of the last gap that was reported. An index would not do: a stream keeps only its newest gaps.

@@ -105,7 +105,7 @@ class Edges:
 
     def by_command(self, request: dict[str, Any]) -> list[Item]:
         file = self.folder / "saved.arrow"
-        options = [request["name"], "--recordings", str(self.folder), "-o", str(file), "--format", request["format"]]
+        options = [request["name"], "--server", self.running.location, "-o", str(file), "--format", request["format"]]
         if "schema" in request:
             options += ["--schema", ",".join(f"{name}={kind}" for name, kind in SCHEMA.items())]
         if request.get("limit_rows"):

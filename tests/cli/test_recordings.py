@@ -1,4 +1,4 @@
-"""`fastflight record`, `replay` and `recordings`, with a server and without one."""
+"""`fastflight record`, `replay` and `recordings`."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from fastflight.app.nats_servers import nats_servers
 from fastflight.app.overlay import default_folder, read_config
 from fastflight.app.running import RunningServer
 from fastflight.cli.replay import GAPS_KEY, GapReporter
-from fastflight.cli.tail import SessionStream
-from fastflight.client import FastFlightClient, Gap
+from fastflight.client import FastFlightClient, Gap, RowStream
 from fastflight.client.stream import MAX_KEPT_GAPS
 from fastflight.errors import TransportError
 from fastflight.log import Store
@@ -95,12 +94,10 @@ def is_whole(client: FastFlightClient) -> bool:
     return False
 
 
-@pytest.fixture(params=["server", "folder", "cluster"])
-def here(request: pytest.FixtureRequest, folder: Path, in_cluster: str) -> list[str]:
-    """Asked of the server or of one of a cluster, or read here."""
-    if request.param == "cluster":
-        return ["--server", in_cluster]
-    return ["--recordings", str(folder)] if request.param == "folder" else []
+@pytest.fixture(params=["server", "cluster"])
+def here(request: pytest.FixtureRequest, in_cluster: str) -> list[str]:
+    """Asked of the server or of one of a cluster."""
+    return ["--server", in_cluster] if request.param == "cluster" else []
 
 
 def test_recordings_are_listed(run: Run, here: list[str]) -> None:
@@ -121,9 +118,9 @@ def test_lines_with_their_times_and_what_is_missing(run: Run, here: list[str]) -
     assert re.fullmatch(r"end of recording: 8 rows in \d+\.\d s, 1 gap with 2 rows missing", said[1])
 
 
-def test_what_is_missing_stands_where_it_is_missing(folder: Path) -> None:
+def test_what_is_missing_stands_where_it_is_missing(location: str) -> None:
     """On a terminal both go to one place."""
-    command = [sys.executable, "-m", "fastflight", "replay", "weather", "--recordings", str(folder), "--raw"]
+    command = [sys.executable, "-m", "fastflight", "replay", "weather", "--server", location, "--raw"]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=True)
     assert b"4,24.5\nmissing: not read in time, 2 rows (5 to 6)\n7,27.5\n" in done.stdout
 
@@ -134,7 +131,7 @@ def test_gaps_are_told_though_older_ones_are_not_kept(capsys: pytest.CaptureFixt
     class Rows:
         gaps: ClassVar[list[Gap]] = []
 
-    show = GapReporter(cast(SessionStream, Rows), lambda batch: None)
+    show = GapReporter(cast(RowStream, Rows), lambda batch: None)
     for place in range(2 * MAX_KEPT_GAPS):
         Rows.gaps = [*Rows.gaps, Gap(10 * place, 10 * place + 1)][-MAX_KEPT_GAPS:]
         show(pa.record_batch([pa.array([10 * place + 2], pa.uint64())], ["seq"]))
@@ -251,7 +248,6 @@ def test_columns_as_csv(run: Run, here: list[str]) -> None:
         (["replay", "weather", "-o", "x.txt"], 1, "its ending does not say how to write a table"),
         (["recordings", "export", "weather", "-o", "nowhere/"], 2, "'nowhere' is not a folder"),
         (["replay", "weather", *READINGS, "--columns", "n", "--speed", "1"], 2, "--speed needs the column time"),
-        (["recordings", "--recordings", "nowhere"], 1, "nowhere: no such folder"),
         (["record", "dmeo"], 1, "Did you mean 'demo'"),
     ],
 )

@@ -13,9 +13,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from fastflight.app.compose import open_server
+from fastflight.app.config import RecordingSettings
 from fastflight.cli.main import app
 from tests.stability.answers import COMMANDS, observe
 from tests.stability.surface import SURFACES, cli
+from tests.support.servers import config
 
 HERE = Path(__file__).parent
 ADVICE = """
@@ -52,7 +55,8 @@ def test_each_command_that_prints_json_is_observed() -> None:
 
 def test_a_recording_of_0_1_can_be_read(tmp_path: Path) -> None:
     folder = shutil.copytree(HERE / "recording", tmp_path / "recording")
-    result = CliRunner().invoke(app, ["replay", "weather", "--recordings", str(folder), "--json"])
+    with open_server(config(recordings=RecordingSettings(folder=folder))) as running:
+        result = CliRunner().invoke(app, ["replay", "weather", "--server", running.location, "--json"])
     assert [json.loads(line) for line in result.stdout.splitlines()] == [
         {"seq": n, "time": f"2026-03-01T00:00:0{n}+00:00", "text": f"line {n}"} for n in range(4)
     ]
