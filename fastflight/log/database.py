@@ -319,5 +319,8 @@ def prepare(connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("pragma user_version").fetchone()
     if version == 0:
         connection.executescript(f"begin immediate; {TABLES} pragma user_version = {VERSION}; commit")
+    elif version == 2:  # it named the schema of each log, which is always the same
+        columns = "".join(f"alter table {table} drop column schema; " for table in ("logs", "bodies"))
+        connection.executescript(f"begin immediate; {columns} drop table schemas; pragma user_version = 3; commit")
     elif version != VERSION:
         raise sqlite3.DatabaseError("another version of the tables")
