@@ -7,8 +7,8 @@ everything here is read from the code.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -34,11 +34,12 @@ PROTOCOLS = ("enter", "exit", "aenter", "aexit", "iter", "next", "aiter", "anext
 
 def reference() -> ModuleType:
     """Return `docs/reference_pages.py`, which describes options, keys and types in words."""
-    spec = importlib.util.spec_from_file_location("reference_pages", ROOT / "docs" / "reference_pages.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    folder = str(ROOT / "docs")
+    sys.path.insert(0, folder)
+    try:
+        return importlib.import_module("reference_pages")
+    finally:
+        sys.path.remove(folder)
 
 
 def python() -> list[str]:
