@@ -99,15 +99,6 @@ def test_the_doctor_does_without_a_server(run: Run) -> None:
     assert (server["findings"][0]["level"], "fastflight serve" in server["findings"][0]["advice"]) == ("note", True)
 
 
-@pytest.mark.parametrize(
-    "command", ["serve", "devices", "ls", "get", "put", "exec", "doctor", "rm", "mkdir", "mv", "info"]
-)
-def test_every_command_explains_itself(run: Run, command: str) -> None:
-    result = run(command, "--help")
-    assert result.exit_code == 0
-    assert "--server" in result.stdout
-
-
 def test_a_running_program_is_left_alone_unless_interrupted(run: Run) -> None:
     endless = "import time\nwhile True:\n time.sleep_ms(10)\n"
     assert run("exec", "demo", f"f = open('/main.py', 'w'); f.write({endless!r}); f.close()").exit_code == 0

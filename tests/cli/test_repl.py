@@ -220,21 +220,12 @@ def test_lines_of_the_hex_view() -> None:
     ]
 
 
-def test_a_board_that_comes_back_is_connected_again() -> None:
-    with repl_server() as location, repl(location) as terminal:
+def test_a_board_that_comes_back_is_connected_again(at: tuple[str, ...]) -> None:
+    name = b"demo" if at[0] else b"board"
+    with repl(*at) as terminal:
         terminal.type(b"import machine\rmachine.bootloader()\r")
-        terminal.wait_for(b"demo: the device closed the line. Waiting for it; Ctrl-] leaves.\r\n")
-        terminal.wait_for(b"demo: connected again.\r\n")
-        terminal.type(b"6 * 7\r")
-        terminal.wait_for(b"\n42\r\n>>> ")
-        assert terminal.end()[0] == 0
-
-
-def test_a_board_without_a_server_that_comes_back_is_connected_again() -> None:
-    with repl("", "--device", "sim:?telemetry=0") as terminal:
-        terminal.type(b"import machine\rmachine.bootloader()\r")
-        terminal.wait_for(b"board: the device closed the line. Waiting for it; Ctrl-] leaves.\r\n")
-        terminal.wait_for(b"board: connected again.\r\n")
+        terminal.wait_for(name + b": the device closed the line. Waiting for it; Ctrl-] leaves.\r\n")
+        terminal.wait_for(name + b": connected again.\r\n")
         terminal.type(b"6 * 7\r")
         terminal.wait_for(b"\n42\r\n>>> ")
         assert terminal.end()[0] == 0

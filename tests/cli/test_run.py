@@ -29,8 +29,9 @@ def test_output_is_shown_line_by_line(run: Run) -> None:
     assert (result.exit_code, result.stdout) == (0, "line 0\nline 1\nline 2\n")
 
 
-def test_code_comes_from_stdin(run: Run) -> None:
-    assert run("exec", "demo", "-", input="print(6 * 7)\n").stdout == "42\n"
+@pytest.mark.parametrize("command", [["exec", "demo"], ["run"]])
+def test_code_comes_from_stdin(run: Run, command: list[str]) -> None:
+    assert run(*command, "-", input="print(6 * 7)\n").stdout == "42\n"
 
 
 def test_output_is_json_lines(run: Run) -> None:
@@ -38,9 +39,17 @@ def test_output_is_json_lines(run: Run) -> None:
     assert [(row["line"], row["text"]) for row in rows] == [(0, "1"), (1, "2")]
 
 
-def test_an_exception_is_the_boards_own_traceback(run: Run) -> None:
-    result = run("exec", "demo", "print('before')\n1/0")
-    assert (result.exit_code, result.stdout) == (1, "before\n")
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [(["exec", "demo", "print('before')\n1/0"], "before\n"), (["run", "program.py"], "1\n"), (["eval", "1 / 0"], "")],
+)
+def test_an_exception_is_the_boards_own_traceback(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], printed: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "program.py").write_text("print(1)\n1/0\n")
+    result = run(*command)
+    assert (result.exit_code, result.stdout) == (1, printed)
     assert result.stderr.startswith("Traceback (most recent call last):\n")
     assert result.stderr.rstrip().splitlines()[-1].startswith("ZeroDivisionError")
 
@@ -53,10 +62,6 @@ def test_a_local_file_runs(run: Run, tmp_path: Path) -> None:
     assert run("run", "demo", str(tmp_path / "program.py")).stdout == "42\nä\n"
 
 
-def test_a_program_comes_from_stdin(run: Run) -> None:
-    assert run("run", "-", input="print(6 * 7)\n").stdout == "42\n"
-
-
 @pytest.mark.parametrize("command", [["exec", "-"], ["run", "-"], ["repl"]])
 def test_a_closed_standard_input_is_an_error_in_one_line(
     run: Run, monkeypatch: pytest.MonkeyPatch, location: str, command: list[str]
@@ -66,13 +71,6 @@ def test_a_closed_standard_input_is_an_error_in_one_line(
     with pytest.raises(SystemExit) as ended:
         app(command)
     assert ended.value.code == 1
-
-
-def test_a_program_that_raises_is_the_boards_own_traceback(run: Run, tmp_path: Path) -> None:
-    (tmp_path / "program.py").write_text("print(1)\nraise ValueError('no')\n")
-    result = run("run", str(tmp_path / "program.py"))
-    assert (result.exit_code, result.stdout) == (1, "1\n")
-    assert result.stderr.rstrip().endswith("ValueError: no")
 
 
 def test_a_program_that_cannot_be_read_is_refused_with_its_name(run: Run, tmp_path: Path) -> None:
@@ -115,12 +113,6 @@ def test_the_value_of_an_expression(run: Run) -> None:
     assert run("eval", "demo", "'a' * 3").stdout == "'aaa'\n"
     assert run("eval", "6 * 7  # the answer").stdout == "42\n"
     assert json.loads(run("eval", "1, 2", "--json").stdout)["text"] == "(1, 2)"
-
-
-def test_an_expression_that_raises_is_the_boards_own_traceback(run: Run) -> None:
-    result = run("eval", "1 / 0")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "ZeroDivisionError" in result.stderr
 
 
 def test_too_many_words_are_wrong_usage(run: Run) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from fastflight.client import AsyncFastFlightClient, AsyncRowStream, FastFlightClient, RowStream
@@ -118,26 +117,6 @@ def test_rows_are_written(server: HandmadeServer) -> None:
 
     asyncio.run(main())
     assert "/new.csv" in server.files
-
-
-def test_a_cancelled_write_leaves_the_old_file(server: HandmadeServer) -> None:
-    sent = threading.Event()
-
-    def endless() -> Iterator[pa.RecordBatch]:
-        while True:
-            yield READINGS.to_batches()[0]
-            sent.set()
-
-    async def main() -> None:
-        async with AsyncFastFlightClient(server.location) as client:
-            writing = asyncio.ensure_future(client.write("demo", "/new.csv", endless()))
-            await asyncio.to_thread(sent.wait)
-            writing.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await writing
-
-    asyncio.run(main())
-    assert server.files == {}
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_both_clients_get_what_their_token_grants(server: tuple[str, str]) -> No
     credentials = Credentials(token, PEM)
     with FastFlightClient(location, credentials=credentials) as client:
         assert [(each.name, each.url) for each in client.devices()] == [("demo", "sim:")]
-        sync = client.read("demo", "/readings.csv").to_arrow()
+        assert client.read("demo", "/readings.csv").to_arrow().num_rows == 10_000
         with pytest.raises(UnknownName, match="bench: no such device. Known: demo"):
             client.read("bench", "/readings.csv")
         with pytest.raises(Forbidden, match="demo: ada may not exec here. Granted: read"):
@@ -81,20 +81,11 @@ def test_both_clients_get_what_their_token_grants(server: tuple[str, str]) -> No
         with pytest.raises(Forbidden):
             client.interact("demo")
 
-    async def same() -> pa.Table:
+    async def names() -> list[str]:
         async with AsyncFastFlightClient(location, credentials=credentials) as client:
-            assert [each.name for each in await client.devices()] == ["demo"]
-            with pytest.raises(UnknownName, match="bench: no such device. Known: demo"):
-                await client.read("bench", "/readings.csv")
-            with pytest.raises(Forbidden, match="demo: ada may not exec here. Granted: read"):
-                await client.exec("demo", "1")
-            with pytest.raises(Forbidden):
-                await client.write("demo", "/x.csv", pa.table({"a": [1]}))
-            with pytest.raises(Forbidden):
-                await client.interact("demo")
-            return await (await client.read("demo", "/readings.csv")).to_arrow()
+            return [each.name for each in await client.devices()]
 
-    assert asyncio.run(same()).equals(sync) and sync.num_rows == 10_000
+    assert asyncio.run(names()) == ["demo"]
 
 
 def test_a_fleet_is_read_as_far_as_it_may_be(server: tuple[str, str]) -> None:
@@ -109,9 +100,7 @@ def test_a_fleet_is_read_as_far_as_it_may_be(server: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("credentials", [Credentials(ca=PEM), Credentials("ff_wrong", PEM)], ids=["none", "wrong"])
-def test_without_a_good_token_both_clients_are_told_what_to_do(
-    server: tuple[str, str], credentials: Credentials
-) -> None:
+def test_without_a_good_token_a_client_is_told_what_to_do(server: tuple[str, str], credentials: Credentials) -> None:
     location, _ = server
     wanted = "this server requires authentication.*--token-file"
     with FastFlightClient(location, credentials=credentials) as client:
@@ -119,15 +108,6 @@ def test_without_a_good_token_both_clients_are_told_what_to_do(
             with pytest.raises(Unauthenticated, match=wanted):
                 call()
         assert client.health() == {"status": "serving"}
-
-    async def same() -> None:
-        async with AsyncFastFlightClient(location, credentials=credentials) as client:
-            with pytest.raises(Unauthenticated, match=wanted):
-                await client.devices()
-            with pytest.raises(Unauthenticated, match=wanted):
-                await client.read("demo", "/readings.csv")
-
-    asyncio.run(same())
 
 
 def test_what_is_wrong_with_tls_is_said_with_what_to_do(server: tuple[str, str]) -> None:

@@ -130,18 +130,6 @@ def test_a_live_session_is_read_up_to_the_first_rows(client: FastFlightClient, w
     assert wire.rows == 2
 
 
-def test_a_filter_of_a_recording_gives_its_rows(client: FastFlightClient) -> None:
-    part = Recording(name="demo", from_seq=100, to_seq=199, to_time=NOON)
-    got = client.scan(part).filter(seq >= 50, seq < 150, time < NOON + timedelta(hours=1)).collect()
-    assert got["seq"].to_list() == list(range(100, 150))
-
-
-def test_the_first_rows_of_a_recording_are_taken_before_a_filter(client: FastFlightClient) -> None:
-    assert client.scan(CHUNKS).head(5).filter(seq >= 4).collect()["seq"].to_list() == [4]
-    limited = Recording(name="demo", limit_rows=5)
-    assert client.scan(limited).filter(seq >= 4).collect()["seq"].to_list() == [4]
-
-
 def test_a_frame_can_be_collected_again_and_streamed_to_a_file(client: FastFlightClient, tmp_path: Path) -> None:
     frame = client.scan(READINGS).filter(pl.col("humidity") > 50)
     frame.sink_parquet(tmp_path / "humid.parquet")

@@ -21,7 +21,6 @@ from fastflight.errors import (
     UnknownName,
 )
 from fastflight.service.choices import Mode
-from fastflight.service.requests import Mock
 from tests.support.refusals import refused
 from tests.support.servers import serving
 
@@ -147,19 +146,6 @@ def test_a_busy_device_says_who_has_it(location: str, client: FastFlightClient) 
         assert next(iter(stream)).num_rows
         (device,) = client.devices()
         assert device.holder == "a device.exec request (async)"
-
-
-def test_both_worlds_agree_on_the_benchmark_table(location: str, client: FastFlightClient) -> None:
-    async def main(mode: Mode) -> pa.Table:
-        async with AsyncFastFlightClient(location) as client:
-            stream = await client.read_request(Mock(total_rows=50_000, mode=mode))
-            assert stream.path == mode
-            return await stream.to_arrow()
-
-    expected = client.read_request(Mock(total_rows=50_000, mode="sync")).to_arrow().replace_schema_metadata(None)
-    assert all(asyncio.run(main(mode)).replace_schema_metadata(None).equals(expected) for mode in BOTH)
-    assert client.health()["status"] == "serving"
-    assert client.stats()["rows"] >= 150_000
 
 
 def test_a_server_that_went_away_is_a_transport_error() -> None:

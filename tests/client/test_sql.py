@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
 
-from fastflight.client import AsyncFastFlightClient, FastFlightClient
+from fastflight.client import FastFlightClient
 from fastflight.errors import RequestError
 from tests.support.servers import serving
 
@@ -30,15 +29,3 @@ def test_a_query_is_read_as_a_file_is() -> None:
             client.sql("drop table demo.x")
         with pytest.raises(RequestError, match="bytes"):
             client.sql("select ?", [b"x"])
-
-
-def test_the_async_client_does_the_same() -> None:
-    async def work(location: str) -> None:
-        async with AsyncFastFlightClient(location) as client:
-            async with await client.sql(f"{COUNT} where temperature < ?", [-1000]) as stream:
-                assert [batch.to_pylist() async for batch in stream if batch.num_rows] == [[{"n": 0}]]
-            with pytest.raises(RequestError, match="only reads"):
-                await client.sql("drop table demo.x")
-
-    with serving() as server:
-        asyncio.run(work(server.location))
