@@ -18,12 +18,15 @@ import pyarrow as pa
 from pyarrow import flight
 
 from fastflight.cli.interruption import LOOK_SECONDS
-from fastflight.cli.server_terminal import ServerTerminal
 from fastflight.client import FastFlightClient
 from fastflight.client.connection import ServerConnection
 from fastflight.client.device_files import Download
+from fastflight.client.interaction import Interaction
+from fastflight.client.meaning import content, text, understood
 from fastflight.client.options import FileOptions
 from fastflight.client.server_files import ServerFiles
+from fastflight.errors import TransportClosed
+from fastflight.service.requests import DEVICE_GONE, SERVER_DRAINING
 
 T = TypeVar("T")
 
@@ -55,6 +58,37 @@ class InterruptibleClient(FastFlightClient):
     ) -> Download[bytes]:
         """Read the bytes of a file from `offset` on, at most `limit`."""
         return ServerFiles(self._connection, device, options).read(path, offset, limit)
+
+
+class ServerTerminal:
+    """The methods of `BoardTerminal`, over a session that holds the device's line."""
+
+    def __init__(self, session: Interaction) -> None:
+        self._session = session
+        self.send = session.send
+        self.done = session.done
+        self.cancel = session.cancel
+        self.settle = session.settle
+
+    def receive(self) -> list[tuple[bool, bytes]] | None:
+        """As `BoardTerminal.receive`. Raises `TransportClosed` if the session was ended by the board or the server."""
+        batch = self._session.receive()
+        if batch is None:
+            self._check_end()
+            return None
+        with understood("a row of the session"):
+            # Without the column of times, for which Arrow would import pandas.
+            rows = batch.select(["direction", "data"]).to_pylist()
+            return [(row["direction"] == "rx", content(row["data"])) for row in rows]
+
+    def _check_end(self) -> None:
+        summary = self._session.rows.summary
+        if summary.get("ended") == DEVICE_GONE:
+            with understood("the end of a session"):
+                why = text(summary.get("why", ""))
+            raise TransportClosed(why or "the board is gone")
+        if summary.get("ended") == SERVER_DRAINING:
+            raise TransportClosed("the server shuts down")
 
 
 class _FlightClient:

@@ -6,8 +6,24 @@ from typing import Annotated
 
 import typer
 
-from fastflight.cli.completion import device_names
+from fastflight.errors import FastFlightError
 from fastflight.service.choices import Format, Method, Mode
+
+
+def device_names(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the device names that a shell offers for `incomplete` at Tab. None, if the server cannot be asked.
+
+    The server is the one of the options that are typed already, or of the environment.
+    """
+    from fastflight.cli.server_options import SERVER_OPTIONS, Server
+
+    given = {name: context.params.get(name) for name in SERVER_OPTIONS}
+    try:
+        with Server(given.pop("server"), given).client() as client:
+            return [each.name for each in client.devices() if each.name.startswith(incomplete)]
+    except (FastFlightError, typer.Exit, typer.BadParameter):
+        return []
+
 
 DeviceName = Annotated[
     str | None,

@@ -201,75 +201,45 @@ def _listens(location: str) -> bool:
 
 
 DEFAULT_SERVER = Server()
+
+
+def _option(kind: type, name: str, help: str, **keys: Any) -> Any:
+    """Return the annotation of an option that may be left out."""
+    return Annotated[kind | None, typer.Option(name, help=help, rich_help_panel=CONNECTION, **keys)]
+
+
 SERVER_OPTIONS: Mapping[str, Any] = {
-    "server": Annotated[
-        str | None,
-        typer.Option(
-            "--server",
-            envvar=SERVER_VARIABLE,
-            metavar="URL",
-            help=f"URL of the server, or HOST:PORT. By default {DEFAULT_LOCATION}.",
-            rich_help_panel=CONNECTION,
-        ),
-    ],
-    "token_file": Annotated[
-        Path | None,
-        typer.Option(
-            "--token-file",
-            envvar="FASTFLIGHT_TOKEN_FILE",
-            metavar="FILE",
-            help=f"File with your token. Without it, the variable {TOKEN_VARIABLE} is used.",
-            rich_help_panel=CONNECTION,
-        ),
-    ],
-    "tls_ca": Annotated[
-        Path | None,
-        typer.Option(
-            "--tls-ca",
-            envvar="FASTFLIGHT_TLS_CA",
-            metavar="FILE",
-            help="CA that signed the server's certificate, PEM.",
-            rich_help_panel=CONNECTION,
-        ),
-    ],
-    "tls_cert": Annotated[
-        Path | None,
-        typer.Option(
-            "--tls-cert",
-            envvar="FASTFLIGHT_TLS_CERT",
-            metavar="FILE",
-            help="Your client certificate, PEM.",
-            rich_help_panel=CONNECTION,
-        ),
-    ],
-    "tls_key": Annotated[
-        Path | None,
-        typer.Option(
-            "--tls-key",
-            envvar="FASTFLIGHT_TLS_KEY",
-            metavar="FILE",
-            help="The key of --tls-cert, PEM.",
-            rich_help_panel=CONNECTION,
-        ),
-    ],
+    "server": _option(
+        str,
+        "--server",
+        f"URL of the server, or HOST:PORT. By default {DEFAULT_LOCATION}.",
+        envvar=SERVER_VARIABLE,
+        metavar="URL",
+    ),
+    "token_file": _option(
+        Path,
+        "--token-file",
+        f"File with your token. Without it, the variable {TOKEN_VARIABLE} is used.",
+        envvar="FASTFLIGHT_TOKEN_FILE",
+        metavar="FILE",
+    ),
+    "tls_ca": _option(
+        Path, "--tls-ca", "CA that signed the server's certificate, PEM.", envvar="FASTFLIGHT_TLS_CA", metavar="FILE"
+    ),
+    "tls_cert": _option(
+        Path, "--tls-cert", "Your client certificate, PEM.", envvar="FASTFLIGHT_TLS_CERT", metavar="FILE"
+    ),
+    "tls_key": _option(Path, "--tls-key", "The key of --tls-cert, PEM.", envvar="FASTFLIGHT_TLS_KEY", metavar="FILE"),
 }
-
-
 DEVICE_OPTIONS: Mapping[str, Any] = {
-    "board": Annotated[
-        str | None,
-        typer.Option(
-            "--device",
-            metavar="[NAME=]URL",
-            help="Use this board without a server, as in /dev/ttyACM0 or socket://host:port. `auto`, or no server: "
-            "the only board that is plugged in.",
-            rich_help_panel=CONNECTION,
-        ),
-    ],
-    "agent": Annotated[
-        bool | None,
-        typer.Option("--agent", help="With --device: its program runs fastflight's agent.", rich_help_panel=CONNECTION),
-    ],
+    "board": _option(
+        str,
+        "--device",
+        "Use this board without a server, as in /dev/ttyACM0 or socket://host:port. `auto`, or no server: "
+        "the only board that is plugged in.",
+        metavar="[NAME=]URL",
+    ),
+    "agent": _option(bool, "--agent", "With --device: its program runs fastflight's agent."),
     **SERVER_OPTIONS,
 }
 

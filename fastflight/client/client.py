@@ -139,8 +139,8 @@ class FastFlightClient:
         """Return the rows of any request as a lazy frame of Polars, which reads only what a query needs.
 
         The server is asked for the columns now, and for rows each time that the frame is collected: for the columns
-        that the query uses, and for a range of a recording where the query compares its `seq` or `time`. The client
-        must not be closed before. Needs the package `polars`.
+        that the query uses, and no more than the first rows where it takes only these. The client must not be closed
+        before. Needs the package `polars`.
         """
         from fastflight.client.scan import scan
 
