@@ -127,14 +127,6 @@ def test_an_unclosed_quote_costs_its_line_only(read: Any) -> None:
     assert [(row.offset, row.reason) for row in seen.rejected] == [(12, "a quote is not closed before the file ends")]
 
 
-def test_a_quote_that_closes_too_late_costs_its_line_only(read: Any) -> None:
-    many = b"".join(b"%d,row\n" % number for number in range(MAX_ROW_BYTES // 8))
-    seen = read(b'id,name\n-1,"b\n' + many + many + b'-2,end"\n', "csv", schema=SCHEMA)
-    assert len(seen.rows) == 2 * (MAX_ROW_BYTES // 8) + 1
-    assert seen.reasons == ["a quote is not closed within 1048576 bytes"]
-    assert seen.rejected[0].offset == 8
-
-
 def test_an_endless_line_is_skipped_and_not_kept(read: Any) -> None:
     reader = open_reader(Layout("csv", schema=SCHEMA))
     assert reader.feed(b"id,name\n1,a\n2,")[0].num_rows == 1
@@ -155,28 +147,11 @@ def test_columns_are_kept_in_the_order_asked_for(read: Any) -> None:
     assert seen.error == ("request", "columns: no column is named 'alpa'. Did you mean 'alpha'? Known: alpha, beta")
 
 
-@pytest.mark.parametrize(
-    ("data", "error"),
-    [
-        (b"\xff,b\n1,2\n", "header: the header is not UTF-8. Give its encoding, or try format raw"),
-        (b"," * 5000 + b"\n", "header: the header has 5001 columns. At most 4096"),
-        (b"x" * (MAX_ROW_BYTES + 1), "byte 0: the first row is too long or not closed. Start with a header line"),
-        (b'"a,b\n1,2\n', "byte 0: the first row is too long or not closed. Start with a header line"),
-    ],
-)
-def test_headers_that_can_not_be(read: Any, data: bytes, error: str) -> None:
-    assert read(data, "csv").error == ("data", error)
-
-
 def test_an_explicit_schema_is_matched_by_name(read: Any) -> None:
     seen = read(b"id,nam\n1,a\n", "csv", schema=SCHEMA)
     assert seen.error == ("data", "header: the file has no column 'name'. Did you mean 'nam'? Known: id, nam")
     with refused(RequestError, where="schema.x"):
         open_reader(Layout("csv", schema={"x": "list<int64>"}))
-
-
-def test_an_empty_line_in_a_table_of_one_column_is_null(read: Any) -> None:
-    assert read(b"a\n1\n\n2\n", "csv").rows == [{"a": 1}, {"a": None}, {"a": 2}]
 
 
 def test_files_without_rows(read: Any) -> None:

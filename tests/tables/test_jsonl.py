@@ -41,14 +41,6 @@ def test_types_are_inferred(read: Any) -> None:
     assert seen.rows[1]["o"] == {"x": None, "y": None, "z": "q"}
 
 
-def test_values_that_do_not_agree_are_kept_as_json_text(read: Any) -> None:
-    seen = read(b'{"v":1}\n{"v":"a"}\n{"v":{"x":[1,"\xc3\xa9"]}}\n{"v":[1,"x"]}\n{"v":null}\n', "jsonl")
-    assert [row["v"] for row in seen.rows] == ["1", "a", '{"x":[1,"é"]}', '[1,"x"]', None]
-    seen = read(b'{"v":[1,"x"]}\n{"v":[{"a":1},{"a":"b"}]}\n', "jsonl")
-    assert [row["v"] for row in seen.rows] == ['[1,"x"]', '[{"a":1},{"a":"b"}]']
-    assert seen.count == 0
-
-
 def test_bad_rows_are_set_aside_with_offset_and_reason(read: Any) -> None:
     lines = [
         b'{"a":1}', b"", b"{'a': 2}", b'{"a":1}{"a":2}', b'{"a":', b"3}", b"[4]", b'{"a":"\xff"}', b'{"a":1,"a":2}',
