@@ -220,9 +220,11 @@ def test_lines_of_the_hex_view() -> None:
     ]
 
 
-def test_a_board_that_comes_back_is_connected_again(at: tuple[str, ...]) -> None:
-    name = b"demo" if at[0] else b"board"
-    with repl(*at) as terminal:
+@pytest.mark.parametrize("name", [b"demo", b"board"], ids=["server", "no server"])
+def test_a_board_that_comes_back_is_connected_again(name: bytes) -> None:
+    """With a server of its own, whose line is opened again."""
+    options = () if name == b"demo" else ("--device", "sim:?telemetry=0")
+    with repl_server() as location, repl(location, *options) as terminal:
         terminal.type(b"import machine\rmachine.bootloader()\r")
         terminal.wait_for(name + b": the device closed the line. Waiting for it; Ctrl-] leaves.\r\n")
         terminal.wait_for(name + b": connected again.\r\n")

@@ -65,8 +65,12 @@ def test_what_requests_say_is_shown_on_request(run: Run, opened: str) -> None:
     assert (refused.exit_code, "ask for bytes" in refused.stderr) == (1, True)
 
 
-def test_one_way_to_print(run: Run) -> None:
-    assert run("tail", "demo", "--raw", "--json").exit_code == 2
+@pytest.mark.parametrize(
+    ("options", "says"), [(["--json"], "only one of --raw"), (["--columns", "data"], "leave --columns out")]
+)
+def test_the_bytes_as_they_are_are_all_that_is_printed(run: Run, options: list[str], says: str) -> None:
+    result = run("tail", "demo", "--raw", "-n", "1", *options)
+    assert (result.exit_code, says in result.stderr) == (2, True)
 
 
 def test_ctrl_c_ends_it_with_a_summary(location: str) -> None:
@@ -117,11 +121,6 @@ def test_a_reader_that_has_enough(location: str, form: list[str]) -> None:
     child.stdout.close()
     assert (child.stderr.read(), child.wait()) == (b"", 1)
     child.stderr.close()
-
-
-def test_the_bytes_as_they_are_have_no_columns(run: Run) -> None:
-    result = run("tail", "demo", "--raw", "--columns", "data", "-n", "1")
-    assert (result.exit_code, "leave --columns out" in result.stderr) == (2, True)
 
 
 def test_lines_that_do_not_fit_are_told_of_while_it_follows(location: str) -> None:

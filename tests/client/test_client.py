@@ -205,12 +205,6 @@ def test_an_action_without_its_answer_is_an_error(client: FastFlightClient) -> N
         client.stats()
 
 
-def test_plain_flight_can_ask_the_same(server: HandmadeServer) -> None:
-    ticket = flight.Ticket(b'{"type": "device.file", "device": "demo", "path": "/readings.csv"}')
-    with flight.connect(server.location) as plain:
-        assert sum(chunk.data.num_rows for chunk in plain.do_get(ticket)) == 10
-
-
 @pytest.mark.parametrize("location", ["nowhere", "http://127.0.0.1:1", ""])
 def test_an_address_is_one(location: str) -> None:
     with pytest.raises(RequestError, match="Give one as grpc://127.0.0.1:8815"):
