@@ -18,12 +18,14 @@ a run early, and judges it.
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,8 +39,8 @@ from fastflight_benchmark import ending, machine
 from fastflight_benchmark.loading.recorded import Replayed, replayed
 from fastflight_benchmark.printing import printing
 from fastflight_benchmark.printing_boards import Options
+from fastflight_benchmark.result import RESULTS
 from fastflight_benchmark.spawned import spawned
-from tests.campaigns import result_files
 from tests.campaigns.soaking.sampling import FLAT_MB_PER_HOUR, Sample, Sampling, Slope, slope
 from tests.campaigns.soaking.visitors import Coming, VisitOutcome
 from tests.campaigns.soaking.visits import FILE, VISITS, Place, lines
@@ -214,7 +216,8 @@ def main(
 ) -> None:
     """Soak a server, and print whether everything held."""
     seconds = (hours * 60 + (0 if hours and minutes == 10.0 else minutes)) * 60
-    path = path or result_files.default_path("soak")
+    path = path or RESULTS / f"soak-{datetime.now():%Y%m%d-%H%M%S}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
     typer.echo(f"{boards} boards, {clients} clients, {seconds:.0f} s")
     found = soak(seconds, boards, clients, seed, max(INTERVAL_SECONDS, seconds / MOST_SAMPLES), tides=tides)
     verdicts = found.verdicts()
@@ -239,7 +242,8 @@ def main(
         "verdicts": verdicts,
         "machine": machine.describe(),
     }
-    result_files.save(path, frame, {}, description)
+    frame.to_csv(path, index=False, float_format="%.6g")
+    path.with_suffix(".json").write_text(json.dumps(description, indent=2) + "\n", encoding="utf-8")
     typer.echo(f"{found.outcome.visits.total()} visits: {dict(found.outcome.visits)}")
     for text, held in verdicts.items():
         typer.echo(f"{SAID[held]}  {text}")
