@@ -3,7 +3,7 @@
 Flight's Python API cannot end a handler that waits in C++ for its client. While the handler waits, its source holds the
 device. So one thread checks all streams that wait for their clients, every `ROUND_SECONDS`:
 
-- A stalled reader does not read the batch that it is offered, for `Limits.stalled_seconds`.
+- A stalled reader does not read the batch (at most 2 MiB) that it is offered, for `Limits.stalled_seconds`.
 - An idle writer sends nothing, for `Limits.silent_seconds`, although the handler waits for it. A writer that itself
   waits for acknowledgements is not idle: a board at 115200 baud needs a minute and a half for the bytes in the queue.
 
@@ -11,8 +11,6 @@ Their streams are stopped. The source is closed at once, which frees the device 
 that reads on, or ends its side, gets UNAVAILABLE with the reason. If the client still does nothing, its connection is
 cut, which ends the handler. The connection is not cut while it carries another call or stream that is still wanted.
 Streams that were stopped for any other reason are treated in the same way.
-
-A slow reader must take each batch (at most 2 MiB) within the time limit.
 """
 
 from __future__ import annotations

@@ -42,6 +42,8 @@ def plain(schema: pa.Schema) -> pa.Schema:
 
     Flight's generators cannot send dictionaries (apache/arrow#38480).
     """
+    if not any(map(pa.types.is_dictionary, schema.types)):
+        return schema
     fields = [f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in schema]
     return pa.schema(fields, schema.metadata)
 
