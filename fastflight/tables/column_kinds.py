@@ -43,7 +43,12 @@ def learn_column(column: pa.Array, known: Kind, decimal: str = ".") -> tuple[Kin
         values, doubtful = plain
         known |= kinds_of(doubtful.unique().to_pylist())
     else:
-        known |= kinds_of(column.drop_null().unique().to_pylist(), decimal)
+        # First the cells that are likely to be text: then the others need not be looked at.
+        likely = pc.match_substring_regex(column, r"[^-+0-9.,:eETZ ]")
+        for cells in (column.filter(likely), column.drop_null()):
+            known |= kinds_of(cells.unique().to_pylist(), decimal)
+            if Kind.TEXT in known:
+                break
     if Kind.TEXT in known:
         return Kind.TEXT, column
     if values is None or values.type != type_of(known):
@@ -117,10 +122,12 @@ def _plain_times(cells: pa.Array, values: pa.Array) -> _Flags:
     plain: _Flags = lengths == len("2026-01-31")
     if not pa.types.is_date32(values.type):
         if values.type.tz is not None:
-            colon = data.take(starts + lengths - len(":59"), mode="clip") == ord(":")
-            lengths = lengths - np.where(colon, len("+23:59"), len("Z"))
-            zone = data.take(starts + lengths, mode="clip")
-            plain = np.where(colon, (zone == ord("+")) | (zone == ord("-")), zone == ord("Z"))
+            ends = starts + lengths
+            colon = data.take(ends - len(":59"), mode="clip") == ord(":")
+            is_letter = data.take(ends - len("Z"), mode="clip") == ord("Z")
+            lengths = lengths - np.where(is_letter, len("Z"), np.where(colon, len("+23:59"), len("+2359")))
+            sign = data.take(starts + lengths, mode="clip")
+            plain = is_letter | (sign == ord("+")) | (sign == ord("-"))
         clock = (lengths >= len("2026-01-31 23:59:59")) & (lengths <= len("2026-01-31 23:59:59.123456"))
         clock &= data.take(starts + len("2026-01-31 23:59"), mode="clip") == ord(":")
         clock |= lengths == len("2026-01-31 23:59")

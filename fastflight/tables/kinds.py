@@ -127,8 +127,15 @@ def kind_of_whole(number: int) -> Kind:
 
 
 def _is_exact(number: str) -> bool:
-    """Whether a double has this value as its shortest text."""
-    return Decimal(number) == Decimal(repr(float(number)))
+    """Whether a double gives this number back: as its shortest text, or printed with as many decimals.
+
+    Many programs print more digits than a double has, such as numpy's `savetxt` and C's `%.17g`.
+    """
+    mantissa, _, exponent = number.lower().partition("e")
+    decimals = len(mantissa.partition(".")[2])
+    value = float(number)
+    printed = f"{value:.{decimals}{'e' if exponent else 'f'}}"
+    return printed == number or Decimal(number) in (Decimal(repr(value)), Decimal(printed))
 
 
 def kind_of_time(text: str) -> Kind:

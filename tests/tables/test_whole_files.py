@@ -132,6 +132,14 @@ CSV = {
     ),
     "leading zeros": (b"a\n007\n1\n", {"a": "string"}, ["007", "1"], {}),
     "more digits than a double has": (b"a\n0.12345678901234567890\n", {"a": "string"}, ["0.12345678901234567890"], {}),
+    "as many digits as numpy prints": (
+        b"5.118216247002567165e-01 1.000000000000000000e+00\n9.504636963259353033e-01 -2.500000000000000000e-03\n",
+        {"column_1": "double", "column_2": "double"}, [1.0, -0.0025],
+        {"notes": ["no header: the first line holds values"]},
+    ),
+    "digits that are not those of a double": (
+        b"a\n0.10000000000000001\n0.99999999999999985\n", {"a": "string"}, None, {},
+    ),
     "17 digits that a double has": (b"a\n0.30000000000000004\n1\n", {"a": "double"}, [0.30000000000000004, 1.0], {}),
     "a last line without an end": (b"a,b\n1,2\n2,2", INTS, [2, 2], {"torn_last_line": True}),
     "two byte order marks": (b"\xef\xbb\xbf" * 2 + b"a,b\n1,2\n", INTS, [2], {}),
