@@ -30,6 +30,7 @@ from fastflight.lazy import Logger
 from fastflight.protocol.raw_repl import GRACE_SECONDS
 from fastflight.transport import Address, arun
 from fastflight.transport.chunk_buffer import TapReader
+from fastflight.transport.port import MovableAddress
 from fastflight.transport.tap import Tap
 from fastflight.transport.tapped import Guard, TappedPort, unguarded
 
@@ -247,7 +248,9 @@ class Device:
                 self._listen_task.cancel()
                 self._listen_task = None
             if self._listen_task is None:
-                self._listen_task = shard.submit(listen(self._lock, self._line.aensure_open, self._abandon))
+                is_local = isinstance(self.address, MovableAddress)
+                reading = listen(self._lock, self._line.aensure_open, self._abandon, is_local=is_local)
+                self._listen_task = shard.submit(reading)
             self._listeners += 1
         try:
             yield reader

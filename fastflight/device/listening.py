@@ -25,6 +25,8 @@ HOLDER = "a listener"
 # A board that was reset is back within a second or two; one that was unplugged may stay away for days.
 FIRST_RETRY_SECONDS = 0.5
 LAST_RETRY_SECONDS = 30.0
+# Looking for a port of this computer costs little, and a person who plugs the cable in again watches the screen.
+LOCAL_RETRY_SECONDS = 2.0
 # A line that is lost sooner than this after it was opened does not reset the delay.
 STABLE_SECONDS = 10.0
 
@@ -33,13 +35,17 @@ async def listen(
     lock: Exclusive,
     ensure_open: Callable[[], Awaitable[TappedPort]],
     abandon: Callable[[TransportError], Awaitable[None]],
+    *,
+    is_local: bool = False,
 ) -> None:
     """Read the line until cancelled.
 
     `ensure_open` returns the open line, `abandon` closes it after the error that it gets. Both run under `lock`.
+    `is_local`: the line is a port of this computer, so it is looked for more often.
     """
     clock = asyncio.get_running_loop().time
-    retry = FIRST_RETRY_SECONDS
+    last_retry = LOCAL_RETRY_SECONDS if is_local else LAST_RETRY_SECONDS
+    first_retry = retry = min(FIRST_RETRY_SECONDS, last_retry)
     while True:
         async with lock.aheld_until_wanted(HOLDER) as wanted:
             opened_at = math.inf
@@ -54,7 +60,7 @@ async def listen(
                 failure = TransportError.unexpected(error)
                 log.exception("reading a line failed", device=lock.where)
             if clock() - opened_at >= STABLE_SECONDS:
-                retry = FIRST_RETRY_SECONDS
+                retry = first_retry
             try:
                 await abandon(failure)
             except Exception:  # closing a broken line may fail as well
@@ -62,7 +68,7 @@ async def listen(
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(retry):
                     await wanted.wait()
-            retry = min(retry * 2, LAST_RETRY_SECONDS)
+            retry = min(retry * 2, last_retry)
 
 
 async def _read_until(wanted: asyncio.Event, reading: Awaitable[None]) -> None:

@@ -207,8 +207,8 @@ class Cable:
 
 
 def test_a_board_that_is_pulled_comes_back_under_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastflight.device.listening.FIRST_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr("fastflight.device.listening.LAST_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("fastflight.device.listening.FIRST_RETRY_SECONDS", 3600.0)
+    monkeypatch.setattr("fastflight.device.listening.LOCAL_RETRY_SECONDS", 0.01)
     cable, shards, first = Cable(), Shards(1), tmp_path / "ttyACM0"
     cable.plug_in(first, "E66141")
     address = SerialAddress(f"serial://{first}", str(first), ports=lambda: list(cable.ports))
