@@ -68,6 +68,19 @@ def test_bytes_are_a_row_for_each_chunk() -> None:
     assert {"rx_bytes": 8, "tx_bytes": 4, "next_seq": 9}.items() <= rows.summary().items()
 
 
+@given(data=st.binary(max_size=60).map(lambda raw: raw.replace(b"\x07", b"\n")), cuts=st.lists(st.integers(1, 59)))
+def test_any_split_gives_the_same_lines(data: bytes, cuts: list[int]) -> None:
+    edges = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
+    pieces = [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    rows = session()
+    seen = rows.feed(chunks(*pieces)) + rows.finish()
+    lines = data.split(b"\n")
+    lines = lines if lines[-1] else lines[:-1]
+    assert [text for _, text in texts(seen)] == [line.removesuffix(b"\r").decode("utf-8", "replace") for line in lines]
+    starts = [sum(len(line) + 1 for line in lines[:index]) for index in range(len(lines))]
+    assert [seq for seq, _ in texts(seen)] == [sum(edge <= start for edge in edges[1:-1]) for start in starts]
+
+
 @given(
     lines=st.lists(
         st.one_of(
