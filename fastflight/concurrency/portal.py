@@ -61,6 +61,7 @@ class Portal:
             self._cancel(call)
             while not call.has_ended and not self._loop.is_closed():
                 ended.acquire(timeout=CHECK_SECONDS)
+            call.close_if_unbegun()
             raise
         return self._result(call)
 
@@ -78,11 +79,12 @@ class Portal:
         try:
             while not (await asyncio.wait((waiting,), timeout=CHECK_SECONDS))[0]:
                 self._check()
-        except asyncio.CancelledError:
+        except BaseException:
             self._cancel(call)
             while not waiting.done() and not self._loop.is_closed():
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.wait((waiting,), timeout=CHECK_SECONDS)
+            call.close_if_unbegun()
             raise
         finally:
             waiting.cancel()
@@ -146,6 +148,11 @@ class _Call(Generic[T]):
 
     def cancel(self) -> None:
         self.task.cancel()
+
+    def close_if_unbegun(self) -> None:
+        """Close the coroutine if the loop was closed before it began, and will never begin it."""
+        if not hasattr(self, "task"):
+            self._coroutine.close()
 
     def _end(self, task: asyncio.Task[T]) -> None:
         if not task.cancelled():

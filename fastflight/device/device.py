@@ -186,7 +186,9 @@ class Device:
         default), or if a program runs on the board and `interrupt` is false. `TransportError` if the board cannot be
         reached.
         """
-        async with self._lock.aheld(holder, self._lease_timeout(timeout)):
+        # Not `aheld`: an event loop that ends closes all asynchronous generators at once, also one within this one.
+        await self._lock.aacquire(holder, self._lease_timeout(timeout))
+        try:
             with located(self.name), self._tagging_requests():
                 try:
                     port = await self._prepare(interrupt)
@@ -198,6 +200,8 @@ class Device:
                     yield AsyncSession(self.name, self._board, port)
                 finally:
                     await unbroken(self._end(port))
+        finally:
+            self._lock.release()
 
     @contextlib.contextmanager
     def line(
@@ -217,7 +221,8 @@ class Device:
         Callers that ask for the device meanwhile get a `BusyError` after a short wait. If the `claim` has lapsed, they
         get the device instead, and this owner loses it. `holder`, `timeout` and errors are as for `alease`.
         """
-        async with self._lock.aheld(holder, self._lease_timeout(timeout), lasting=True, claim=claim):
+        await self._lock.aacquire(holder, self._lease_timeout(timeout), lasting=True, claim=claim)
+        try:
             with located(self.name):
                 port = await self._line.aensure_open()
                 try:
@@ -229,6 +234,8 @@ class Device:
                 finally:
                     self._line.unread.forget()
                     self._forget()
+        finally:
+            self._lock.release()
 
     @contextlib.contextmanager
     def listen(self, *, seq: int | None = None, since_ns: int | None = None) -> Iterator[TapReader]:

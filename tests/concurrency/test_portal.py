@@ -115,3 +115,13 @@ def test_a_loop_that_ends_meanwhile_is_told() -> None:
     with pytest.raises(Ended):
         portal.call(work())
     ending.join()
+
+
+def test_a_coroutine_that_a_closed_loop_never_begins_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coroutine that nobody awaits is a warning, and warnings are errors here."""
+    loop = asyncio.new_event_loop()
+    closing = threading.Thread(target=loop.close)
+    monkeypatch.setattr(loop, "call_soon_threadsafe", lambda callback, *args: closing.start())
+    with pytest.raises(Ended):
+        Portal(loop, Ended).call(here())
+    closing.join()

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -50,6 +50,22 @@ def test_a_reader_who_leaves_early_leaves_the_device_usable(inventory: Inventory
         endless.close()
     with device.lease("next") as session:
         assert session.exec("print(1)").stdout == b"1\r\n"
+
+
+@pytest.mark.parametrize("own", [Device.alease, Device.aline])
+def test_a_loop_that_ends_closes_a_lease_from_the_outside_in(inventory: Inventory, own: Callable[..., Any]) -> None:
+    """It closes all asynchronous generators at once, so one within another would be closed too early."""
+    device = inventory.device("demo")
+    errors: list[object] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: errors.append(context))
+        await own(device, "a thread").__aenter__()
+        await loop.shutdown_asyncgens()
+
+    asyncio.run(main())
+    assert (errors, device.holder) == ([], None)
 
 
 def test_a_cancelled_task_leaves_the_device_usable(inventory: Inventory) -> None:
