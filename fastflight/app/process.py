@@ -150,7 +150,8 @@ def stop_signal(*, hangup: bool = False) -> Iterator[Callable[[], int]]:
     signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
 
     def restore_default(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
+        for each in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(each, signal.SIG_DFL)
 
     signal.signal(signal.SIGINT, restore_default)
     signal.signal(signal.SIGTERM, restore_default)

@@ -62,7 +62,7 @@ class DeviceLine:
         self.address = address
         self.tap = Tap()
         # Whether to find the device by its identity from the first opening on: a port that is unplugged may come back
-        # under another name, and another board under its own.
+        # under another name, and another board may then have its name.
         self.follows = False
         # What the board has not read. A new port does not change that.
         self.unread = UnreadInput()

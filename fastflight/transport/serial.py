@@ -107,7 +107,7 @@ class SerialAddress(LoopAddress):
 
     def missing(self) -> str:
         """Return a message that the port is not there, with the ports that are; empty text if it is there."""
-        name = self.wanted.find(self.ports()) if self.wanted is not None else self.name
+        name = self._find()
         if os.name == "posix":
             found = name is not None and os.path.exists(name)
         else:  # no device files
@@ -117,15 +117,26 @@ class SerialAddress(LoopAddress):
         what = f"no single port here has {self.wanted}" if self.wanted is not None else f"there is no port {self.name}"
         return f"{what}. Ports found here: {format_ports(self.ports())}"
 
-    def _present_name(self) -> str:
+    def _find(self) -> str | None:
+        """Return the present name of the port. None if no port here, or more than one, has its identity.
+
+        A socket alone does not identify a board: if it is empty, the port is the one that the URL names.
+        """
         if self.wanted is None:
             return self.name
-        found = self.wanted.find(self.ports())
+        named = self.name if self.wanted.serial_number is None else ""
+        return self.wanted.find(self.ports()) or named or None
+
+    def _present_name(self) -> str:
+        found = self._find()
         if found is None:
+            other = " If another board is meant now, restart the server, or remove and add the device." * bool(
+                self.name
+            )
             raise TransportError(
                 f"no single port here has {self.wanted}",
                 where=self.url,
-                hint=f"Check the cable. Ports found here: {format_ports(self.ports())}",
+                hint=f"Check the cable.{other} Ports found here: {format_ports(self.ports())}",
             )
         return found
 

@@ -100,6 +100,16 @@ def test_an_address_comes_back_under_another_name() -> None:
     assert again.identified() is again
 
 
+@pytest.mark.parametrize("port", [NAMELESS, PICO])
+def test_a_socket_that_is_empty_does_not_hide_the_name_of_the_url(port: Port) -> None:
+    here = list(ALL)
+    address = SerialAddress(f"serial://{port.device}", port.device, ports=lambda: here).identified()
+    here.remove(port)
+    assert (address._find() == port.device) == (port is NAMELESS)
+    here.append(Port(port.device, port.serial_number, "1-5:1.0"))
+    assert address._find() == port.device
+
+
 def test_an_address_by_identity_opens_what_has_it_now() -> None:
     ours, theirs = os.openpty()
     tty.setraw(theirs)
