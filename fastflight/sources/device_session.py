@@ -218,4 +218,4 @@ def sendable(batch: pa.RecordBatch) -> Iterator[bytes]:
 
 def holder(request: DeviceSession) -> str:
     """Return the name by which the request appears as the device's holder."""
-    return f"a {request.type} request that sends ({request.mode})"
+    return f"a {request.type} request that sends"
