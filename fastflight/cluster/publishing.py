@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -28,7 +28,7 @@ from fastflight.errors import FastFlightError
 from fastflight.gap import Gap, Why
 from fastflight.log import LOG_SCHEMA, Extent, Range, Store
 from fastflight.log.bodies import joined, runs_of
-from fastflight.log.database import Position
+from fastflight.log.database import BodyPosition
 
 log = structlog.get_logger(__name__)
 
@@ -43,11 +43,15 @@ MAX_MESSAGE_BYTES = 1_000_000
 
 
 class Step(NamedTuple):
-    """New rows of the buffer, the runs in them, and the position of the last ones."""
+    """New rows of the buffer, the runs in them, and the position of the last ones.
 
-    position: Position
+    `lost` has for each device with rows that cannot be read the number after these.
+    """
+
+    position: BodyPosition
     rows: pa.RecordBatch | None
     runs: Sequence[Run]
+    lost: Mapping[str, int]
 
 
 class Publisher:
@@ -61,9 +65,13 @@ class Publisher:
         self._stream = stream
         self._follower = follower
         self._copy = copy
-        # What is handed over of the buffer, and the number after the last row of each device that is.
-        self._position: Position | None = None
+        # What is handed over of the buffer, and the number after the last row of each device that is. Of `_lost` the
+        # same, for rows that cannot be read. The next message of their device says that they are missing.
+        self._position: BodyPosition | None = None
         self._handed: dict[str, int] = {}
+        self._lost: dict[str, int] = {}
+        # A body that could not be read once.
+        self._unread: BodyPosition | None = None
         self._progress = asyncio.Event()
         self._trouble = ""
 
@@ -74,16 +82,20 @@ class Publisher:
     def waiting(self, device: str) -> list[Extent]:
         """Return the rows of a device that are in the buffer and not in the stream yet. Any thread may ask."""
         found = self._buffer.find(device)
-        return [] if found is None else found.extents(Range(from_seq=self._handed.get(device, 0)))
+        return [] if found is None else found.extents(Range(from_seq=self._done(device)))
 
     async def drain(self, devices: list[str], seconds: float) -> bool:
         """Wait until the present rows of devices are handed over, for at most `seconds`. Return whether they are."""
         ends = {device: found.durable_end for device in devices if (found := self._buffer.find(device)) is not None}
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while any(end > self._handed.get(device, 0) for device, end in ends.items()):
+                while any(end > self._done(device) for device, end in ends.items()):
                     await self._progress.wait()
-        return all(end <= self._handed.get(device, 0) for device, end in ends.items())
+        return all(end <= self._done(device) for device, end in ends.items())
+
+    def _done(self, device: str) -> int:
+        """Return the number after the last row of a device that is handed over, or cannot be."""
+        return max(self._handed.get(device, 0), self._lost.get(device, 0))
 
     async def run(self) -> None:
         """Publish until cancelled."""
@@ -121,6 +133,7 @@ class Publisher:
             for message, runs in messages_of(self._server, step.rows, step.runs):
                 await self._stream.publish(self._server, message)
                 self._note_progress(runs)
+        self._lost |= step.lost
         self._note_progress(step.runs)
         self._position = step.position
         return True
@@ -130,30 +143,49 @@ class Publisher:
         progress, self._progress = self._progress, asyncio.Event()
         progress.set()
 
-    def _read(self, position: Position) -> Step | None:
-        """Read the rows after a position, until there are enough for now; None if there are none."""
+    def _read(self, position: BodyPosition) -> Step | None:
+        """Read the rows after a position, until there are enough for now; None if there are none.
+
+        A body that cannot be read is given up when that has failed twice: it must not hold up all that comes after it.
+        """
         bodies = self._buffer.bodies_after(position, STEP_BYTES)
         if not bodies:
             return None
-        whole = [rows for _, rows in bodies if rows is not None]
-        if len(whole) < len(bodies):
-            log.error("recorded rows are damaged in the buffer, and cannot be handed over")
-        if not whole:
-            return Step(bodies[-1][0], None, [])
-        rows = joined(whole)
-        return Step(bodies[-1][0], pa.RecordBatch.from_arrays(rows.columns[2:], schema=LOG_SCHEMA), self._runs(rows))
+        whole: list[pa.RecordBatch] = []
+        lost: dict[str, int] = {}
+        for place, rows in bodies:
+            if isinstance(rows, pa.RecordBatch):
+                whole.append(rows)
+                continue
+            if rows is not None and self._unread != place:
+                self._unread = place
+                raise rows
+            lost |= self._buffer.ends(place)
+            why = "they are damaged" if rows is None else rows.what
+            log.error("recorded rows in the buffer cannot be handed over", why=why, devices=sorted(lost))
+        new, runs = self._new(joined(whole)) if whole else (None, [])
+        return Step(bodies[-1].position, new, runs, lost)
 
-    def _runs(self, rows: pa.RecordBatch) -> list[Run]:
-        """Return the runs of rows of the buffer, each with what is missing before it."""
+    def _new(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch | None, list[Run]]:
+        """Return those of `rows` that are not handed over yet, and their runs, each with what is missing before it."""
         names = {each.id: each.name for name in self._buffer.names() if (each := self._buffer.find(name)) is not None}
         ends: dict[str, int] = {}
         found: list[tuple[int, Run, int]] = []
-        for number, _, first, length in runs_of(rows):
+        parts: list[pa.RecordBatch] = []
+        every = runs_of(rows)
+        for number, at, first, length in every:
             run = Run(names[number], first, length)
-            found.append((number, run, ends.get(run.device, self._handed.get(run.device, 0))))
-            ends[run.device] = run.next
+            before = ends.get(run.device, self._handed.get(run.device, 0))
+            if run.next > before:
+                found.append((number, run, before))
+                parts.append(rows.slice(at, length))
+                ends[run.device] = run.next
+        if not found:
+            return None, []
+        new = rows if len(found) == len(every) else joined(parts)
         gaps = self._buffer.gaps((number, before, run.first) for number, run, before in found)
-        return [self._with_gap(run, before, gaps.get(number, [])) for number, run, before in found]
+        runs = [self._with_gap(run, before, gaps.get(number, [])) for number, run, before in found]
+        return pa.RecordBatch.from_arrays(new.columns[2:], schema=LOG_SCHEMA), runs
 
     def _with_gap(self, run: Run, before: int, gaps: Sequence[Gap]) -> Run:
         """Return a run with what is missing since the number `before`, of the `gaps` that the buffer has of the log."""
@@ -164,7 +196,8 @@ class Publisher:
         for each in gaps:
             if before <= each.first and each.last < run.first:
                 if each.why == Why.UNUSED:
-                    paused_until = max(paused_until, each.last + 1)
+                    if each.first <= max(before, paused_until):
+                        paused_until = max(paused_until, each.last + 1)
                 elif each.rows is None or each.last >= paused_until:
                     gap = each
         if gap is None and max(before, paused_until) < run.first:

@@ -93,7 +93,7 @@ def decode(message: bytes) -> Shipment | None:
         runs = _runs(batch, pauses, gaps)
         rows = pa.RecordBatch.from_arrays(batch.columns[2:], schema=LOG_SCHEMA)
         return Shipment(server, rows if len(batch) > FEW_ROWS * len(runs) else _values(rows), runs)
-    except (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, StopIteration):
+    except (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, IndexError, StopIteration):
         return None  # its sender has another version, or is not a server
 
 

@@ -95,6 +95,7 @@ _BODY_WITH = """
 select ordinal, id from bodies where id =
     (select body from batches where log = ? and first + rows > ? order by first limit 1)
 """
+_ENDS = "select log, max(first + rows) from batches where body = ? group by log"
 _GAPS = """
 select gaps.log, first, last, why, from_time, to_time from json_each(?) as wanted join gaps
 on gaps.log = wanted.value ->> 0 and first between wanted.value ->> 1 and wanted.value ->> 2 order by 1, 2, 3
@@ -139,7 +140,7 @@ class LogRow(NamedTuple):
     next: int
 
 
-class Position(NamedTuple):
+class BodyPosition(NamedTuple):
     """The place of a body in the order in which rows were appended."""
 
     ordinal: int
@@ -234,23 +235,28 @@ class Database:
             row = connection.execute("select log, crc, file, data from bodies where id = ?", (number,)).fetchone()
         return Body(*row) if row is not None else None
 
-    def bodies_after(self, position: Position) -> list[tuple[Position, int]]:
+    def bodies_after(self, position: BodyPosition) -> list[tuple[BodyPosition, int]]:
         """Return the positions and sizes of the next bodies."""
         with self.reading() as connection:
             found = connection.execute(_BODIES_AFTER, (*position, PAGE)).fetchall()
-        return [(Position(ordinal, number), size) for ordinal, number, size in found]
+        return [(BodyPosition(ordinal, number), size) for ordinal, number, size in found]
 
-    def newest(self) -> Position:
+    def newest(self) -> BodyPosition:
         """Return the position of the last body."""
         with self.reading() as connection:
             row = connection.execute("select ordinal, id from bodies order by ordinal desc, id desc limit 1").fetchone()
-        return Position(*row) if row is not None else Position(0, 0)
+        return BodyPosition(*row) if row is not None else BodyPosition(0, 0)
 
-    def position_before(self, log: int, seq: int) -> Position | None:
+    def position_before(self, log: int, seq: int) -> BodyPosition | None:
         """Return the position before the first body with rows of a log from a number on; None if there is none."""
         with self.reading() as connection:
             row = connection.execute(_BODY_WITH, (log, seq)).fetchone()
-        return Position(row[0], row[1] - 1) if row is not None else None
+        return BodyPosition(row[0], row[1] - 1) if row is not None else None
+
+    def ends(self, body: int) -> dict[int, int]:
+        """Return the logs with rows in a body, and the number of each after its last one there."""
+        with self.reading() as connection:
+            return dict(connection.execute(_ENDS, (body,)).fetchall())
 
     def gaps(self, wanted: Iterable[tuple[int, int, int]]) -> list[tuple[int, Gap]]:
         """Return the gaps of logs, given by number, that begin in a range of numbers, each with its log, in order."""

@@ -17,13 +17,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 import pyarrow as pa
 
-from fastflight.errors import RequestError, UnknownName, nearest
+from fastflight.errors import RequestError, StorageError, UnknownName, nearest
 from fastflight.gap import Gap
 from fastflight.log.compaction import NewBody
-from fastflight.log.database import Database, Position
+from fastflight.log.database import BodyPosition, Database
 from fastflight.log.disk import LocalDisk, failure, has_no_room, make_private
 from fastflight.log.leftovers import remove_leftovers
 from fastflight.log.lock import LOCK_NAME, FileLock
@@ -41,6 +42,15 @@ MAX_NAME_BYTES = 384
 MARK_END = "update logs set complete_to = coalesce(max(complete_to, ?1), complete_to, ?1), ended = ?2 where id = ?3"
 # Bodies that one transaction deletes.
 DELETED_AT_ONCE = 64
+
+
+class StoredBody(NamedTuple):
+    """A body and its position. Its rows have the numbers of their logs; None if they are damaged, or the error of
+    reading them.
+    """
+
+    position: BodyPosition
+    rows: pa.RecordBatch | StorageError | None
 
 
 class Store:
@@ -135,22 +145,41 @@ class Store:
         with self._writer.changed:
             return self._logs.get(name)
 
-    def bodies_after(self, position: Position, max_bytes: int) -> list[tuple[Position, pa.RecordBatch | None]]:
-        """Return the next bodies after a position, and the position of each: at least one, if there is one.
+    def bodies_after(self, position: BodyPosition, max_bytes: int) -> list[StoredBody]:
+        """Return the next bodies after a position: at least one, if there is one.
 
-        Their rows have the numbers of their logs. None instead of the rows of a body that is damaged.
+        They end before one that cannot be read. If that is the first, it is returned alone.
         """
-        found: list[tuple[Position, pa.RecordBatch | None]] = []
+        found: list[StoredBody] = []
         size = 0
         for place, its_size in self.content.database.bodies_after(position):
             size += its_size
             if found and size > max_bytes:
                 break
-            with contextlib.suppress(Gone):  # retention has deleted it
-                found.append((place, self.content.body(place.id)))
+            try:
+                rows = self._body(place.id)
+            except Gone:
+                continue
+            except StorageError as error:
+                return found or [StoredBody(place, error)]
+            found.append(StoredBody(place, rows))
         return found
 
-    def position_before(self, ends: Mapping[str, int]) -> Position:
+    def _body(self, number: int) -> pa.RecordBatch | None:
+        """As `Content.body`. `Gone` only if retention has deleted the body or a compaction has replaced it."""
+        try:
+            return self.content.body(number)
+        except Gone:
+            if not self.content.place(number):
+                raise
+        raise StorageError("a file with recorded rows is missing", hint="Look at the disk of the host")
+
+    def ends(self, body: BodyPosition) -> dict[str, int]:
+        """Return the names of the logs with rows in a body, and the number of each after its last one there."""
+        found = self.content.database.ends(body.id)
+        return {name: found[log.id] for name in self.names() if (log := self.log(name)).id in found}
+
+    def position_before(self, ends: Mapping[str, int]) -> BodyPosition:
         """Return the position before the first rows of any log that are beyond its number in `ends`."""
         # In this order: rows that come meanwhile have later positions.
         database, newest = self.content.database, self.content.database.newest()

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import cast
 
+import pyarrow as pa
 import pytest
 
 from fastflight.cluster import publishing
@@ -13,9 +14,9 @@ from fastflight.cluster.fleet_copy import FleetCopy
 from fastflight.cluster.following import Follower
 from fastflight.cluster.publishing import Publisher
 from fastflight.cluster.recording_stream import RecordingStream
-from fastflight.cluster.shipment import decode
+from fastflight.cluster.shipment import Run, Shipment, decode
 from fastflight.concurrency import off_loop
-from fastflight.errors import TransportError
+from fastflight.errors import StorageError, TransportError
 from fastflight.log import Store, compact
 from tests.log.rows import batch_of, checked, missing, numbers
 
@@ -30,6 +31,7 @@ class ModelStream:
         self._copy = copy
         self._fails = fails
         self.messages = 0
+        self.runs: list[tuple[str, int, int]] = []
 
     async def sync(self) -> None:
         pass
@@ -38,6 +40,7 @@ class ModelStream:
         self.messages += 1
         shipment = decode(message)
         assert shipment is not None and shipment.server == server
+        self.runs += [(run.device, run.first, run.length) for run in shipment.runs]
         number = self.messages % 5 if self._fails else 0
         if number != 2:
             await off_loop(self._copy.add, [shipment])
@@ -114,3 +117,96 @@ def test_what_an_earlier_process_left_is_handed_over_and_what_is_damaged_is_a_ga
             items = list(checked(name, recording.read()))
             assert missing(items) == damaged
             assert numbers(items) == {*range(15 if damaged else 20), *range(20, 25)}
+
+
+def _in_bodies(buffer: Store, *rows: tuple[str, int]) -> None:
+    """Append five rows of a device from a number on, each time as a body of its own."""
+    for name, first in rows:
+        buffer.open(name).append(batch_of(name, first, 5), first=first, paused_until=first).result()
+
+
+def _handed_over(buffer: Store, copy: FleetCopy, monkeypatch: pytest.MonkeyPatch) -> ModelStream:
+    """Hand all rows over, and return the stream that has got them."""
+    monkeypatch.setattr(publishing, "CHECK_SECONDS", 0.001)
+    monkeypatch.setattr(publishing, "RETRY_SECONDS", 0.001)
+
+    async def hand_over() -> ModelStream:
+        stream = ModelStream(copy, fails=False)
+        publisher = _publisher(buffer, stream, copy)
+        running = asyncio.ensure_future(publisher.run())
+        assert await publisher.drain(buffer.names(), DRAIN_SECONDS)
+        assert not any(publisher.waiting(name) for name in buffer.names())
+        running.cancel()
+        await asyncio.wait({running})
+        return stream
+
+    return asyncio.run(hand_over())
+
+
+def _lose(buffer: Store, chosen: int, times: int, error: StorageError | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the body `chosen` be damaged, or raise `error`, when it is read for the first `times`."""
+    place = buffer.content.database.bodies_after(buffer.position_before({}))[chosen][0]
+    real, left = buffer.content.body, [None] * times
+
+    def body(number: int) -> pa.RecordBatch | None:
+        if number != place.id or not left:
+            return real(number)
+        left.pop()
+        if error is not None:
+            raise error
+        return None
+
+    monkeypatch.setattr(buffer.content, "body", body)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "times", "error", "lost"),
+    [
+        (1, 1, "reading failed: ioerr", {}),
+        (1, 1000, "reading failed: corrupt", {"b": [(0, 4, "damaged")]}),
+        (0, 1000, "reading failed: Permission denied", {"a": [(0, 4, "damaged")]}),
+        (4, 1000, "reading failed: ioerr", {}),
+        (4, 1000, None, {}),
+    ],
+)
+def test_a_body_that_cannot_be_read_holds_up_nothing_and_is_a_gap(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    chosen: int,
+    times: int,
+    error: str | None,
+    lost: dict[str, list[tuple[int, int, str]]],
+) -> None:
+    """One that fails once is read again. After the last one of a device no row says that it is missing."""
+    with Store(tmp_path / "buffer", sync_ms=0) as buffer, Store(tmp_path / "copy", sync_ms=0) as store:
+        copy = FleetCopy(store)
+        _in_bodies(buffer, ("a", 0), ("b", 0), ("a", 5), ("b", 5), ("c", 0), ("a", 10))
+        _lose(buffer, chosen, times, StorageError(error) if error else None, monkeypatch)
+        _handed_over(buffer, copy, monkeypatch)
+        expected = {name: set(range(log.durable_end)) for name in buffer.names() if (log := buffer.log(name))}
+        if times > 1:
+            expected["a" if chosen == 0 else "b" if chosen == 1 else "c"] -= set(range(5))
+        for name, rows in expected.items():
+            recording = copy.find(name)
+            items = [] if recording is None else list(checked(name, recording.read()))
+            assert (numbers(items), missing(items)) == (rows, lost.get(name, []))
+
+
+def test_damaged_rows_before_a_pause_are_no_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store(tmp_path / "buffer", sync_ms=0) as buffer, Store(tmp_path / "copy", sync_ms=0) as store:
+        copy = FleetCopy(store)
+        _in_bodies(buffer, ("a", 0), ("a", 5), ("a", 12))
+        _lose(buffer, 1, 1000, None, monkeypatch)
+        _handed_over(buffer, copy, monkeypatch)
+        recording = copy.find("a")
+        assert recording is not None and missing(recording.read()) == [(5, 11, "damaged")]
+
+
+def test_what_was_handed_over_before_a_restart_is_not_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(tmp_path / "buffer", sync_ms=0) as buffer, Store(tmp_path / "copy", sync_ms=0) as store:
+        copy = FleetCopy(store)
+        _in_bodies(buffer, ("late", 0), ("a", 0), ("a", 5), ("late", 5), ("a", 10))
+        copy.add([Shipment("alpha", batch_of("a", 0, 10), [Run("a", 0, 10)])])
+        assert sorted(_handed_over(buffer, copy, monkeypatch).runs) == [("a", 10, 5), ("late", 0, 5), ("late", 5, 5)]

@@ -54,6 +54,10 @@ def test_a_flipped_bit_is_found(bit: int) -> None:
     assert decode(bytes(message)) is None
 
 
+def test_a_message_without_rows_is_damaged() -> None:
+    assert decode(encode("alpha", batch_of("a", 0, 0), [Run("a", 0, 0)])) is None
+
+
 @given(st.binary(max_size=60))
 def test_what_is_no_message_is_none(content: bytes) -> None:
     assert decode(content) is None
