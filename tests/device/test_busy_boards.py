@@ -36,7 +36,7 @@ PROMPTS = "import time\nwhile True:\n    print('>>> ', end='')\n    time.sleep(0
 AIOREPLS = "import time\nwhile True:\n    print('\\n--> ', end='')\n    time.sleep(0.01)\n"
 # How often each is asked: far more often than the budget of bytes would allow if each request sent one.
 PROGRAMS = {
-    "prints": (PRINTS, 500),
+    "prints": (PRINTS, 60),
     "silent": (SILENT, 40),
     "prints prompts": (PROMPTS, 40),
     "prints the prompt of aiorepl": (AIOREPLS, 40),
@@ -66,29 +66,38 @@ def refuse(device: Device, times: int) -> None:
             pass
 
 
+@contextmanager
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Requests wait for a board's answer as short as they can."""
+    with monkeypatch.context() as patch:
+        patch.setattr("fastflight.device.board.BOOT_SECONDS", 0.3)
+        patch.setattr("fastflight.device.board.PROMPT_SECONDS", 0.05)
+        patch.setattr("fastflight.device.board.BUSY_AGENT_SECONDS", 0.05)
+        patch.setattr("fastflight.protocol.raw_repl.ANSWER_SECONDS", 0.05)
+        yield
+
+
 @pytest.mark.parametrize("agent", [False, True], ids=["", "agent"])
 @pytest.mark.parametrize(("program", "times"), PROGRAMS.values(), ids=PROGRAMS)
 def test_refused_requests_leave_the_board_within_reach(
     tmp_path: Path, program: str, times: int, agent: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fastflight.device.board.BOOT_SECONDS", 0.3)
-    monkeypatch.setattr("fastflight.device.board.PROMPT_SECONDS", 0.05)
-    monkeypatch.setattr("fastflight.device.board.BUSY_AGENT_SECONDS", 0.05)
-    monkeypatch.setattr("fastflight.protocol.raw_repl.ANSWER_SECONDS", 0.05)
     with running(tmp_path, program, agent=agent) as device:
         counts: list[int] = []
         count = device._line.unread.sent
         device._line.unread.sent = lambda size: (counts.append(size), count(size))[1]  # type: ignore[method-assign]
-        refuse(device, times)
+        with impatient(monkeypatch):
+            refuse(device, times)
         assert 0 < sum(counts) <= BUDGET_BYTES
-        monkeypatch.undo()
         with device.lease("an interrupt", interrupt=True) as session:
             assert session.exec("print(6 * 7)").stdout == b"42\r\n"
             session.soft_reset()
-        refuse(device, 3)
+        with impatient(monkeypatch):
+            refuse(device, 3)
         with device.lease("an interrupt", interrupt=True) as session:
             session.hard_reset()
-        refuse(device, 3)
+        with impatient(monkeypatch):
+            refuse(device, 3)
         with device.lease("an interrupt", interrupt=True) as session:
             assert session.exec("print(6 * 7)").stdout == b"42\r\n"
 
