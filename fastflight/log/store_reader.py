@@ -43,10 +43,12 @@ class LogReader:
 
     def stored(self) -> StoredRows:
         """Find the Parquet files with the oldest rows. Close what this returns."""
-        content, bounds = self._content, self._bounds()
+        content = self._content
         names = {body: name for body, name in content.database.files(self.id).items() if name}
         with contextlib.ExitStack() as held:
             held.enter_context(self._hold(list(names.values())))
+            # Read after that: what was deleted before is not damaged.
+            bounds = self._bounds()
             found = StoredRows(bounds.first, bounds.first)
             spans: dict[str, tuple[int, int]] = {}
             for entry in self._entries(bounds):

@@ -40,6 +40,9 @@ MAX_WAITING_BYTES = 64 * 1024 * 1024
 EAGER_BYTES = 8 * 1024 * 1024
 # A body has at most this many bytes, unless one append has more.
 BODY_BYTES = 8 * 1024 * 1024
+PUT_BODY = (
+    "insert into bodies (id, log, ordinal, created, crc, bytes, file, data, schema) values (?, ?, ?, ?, ?, ?, ?, ?, 0)"
+)
 
 
 class LogKey(Protocol):
@@ -263,7 +266,7 @@ class Writer:
         for log in {item.log.id: item.log for item in items if not item.log.durable_end}.values():
             # A log without rows may be new.
             row = (log.id, log.name, log.first, log.durable_end)
-            connection.execute("insert or ignore into logs (id, name, first, next) values (?, ?, ?, ?)", row)
+            connection.execute("insert or ignore into logs (id, name, first, next, schema) values (?, ?, ?, ?, 0)", row)
         holes = [(each.log.id, *hole) for each in items for hole in each.holes]
         connection.executemany("insert into gaps values (?, ?, ?, ?, ?, ?)", holes)
         for group in _groups(items):
@@ -322,7 +325,7 @@ def put_body(
 ) -> None:
     """Insert a body: `data`, or the file of this name that has it."""
     row = (number, log, ordinal, created, crc32(data), len(data), file, None if file else data)
-    connection.execute("insert into bodies values (?, ?, ?, ?, ?, ?, ?, ?)", row)
+    connection.execute(PUT_BODY, row)
 
 
 def put_entries(connection: sqlite3.Connection, entries: Iterable[tuple[int, Entry]]) -> None:

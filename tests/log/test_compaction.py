@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pyarrow as pa
@@ -112,6 +113,25 @@ def test_files_with_rows_and_the_rows_that_are_not_in_files(tmp_path: Path) -> N
         files[2].write_bytes(damaged)
     with Store(tmp_path, sync_ms=0) as store, store.log("a").stored() as found:
         assert (found.files, found.gaps, found.lost) == (files[3:], 2, 20)
+
+
+def test_rows_that_are_deleted_before_their_files_are_held_are_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(tmp_path, sync_ms=0) as store:
+        log = store.open("a")
+        for first in (0, 10):
+            log.append(batch_of("a", first, 10)).result()
+            compact(store, file_bytes=0, least=1)
+        hold = store.hold
+
+        def late(names: list[str]) -> AbstractContextManager[None]:
+            clear(store, "a", 10)
+            return hold(names)
+
+        monkeypatch.setattr(store, "hold", late)
+        with log.stored() as found:
+            assert (found.first, found.end, found.gaps, found.lost) == (10, 20, 0, 0)
 
 
 def file_numbers(store: Store) -> list[int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +14,9 @@ from typing import Any
 import pytest
 
 from fastflight.log import Retention, Store, compact
-from fastflight.log.database import prepare
-from fastflight.log.disk import LocalDisk
-from tests.log.rows import batch_of
+from fastflight.log.database import TABLES, prepare
+from fastflight.log.disk import DATABASE, LocalDisk
+from tests.log.rows import batch_of, checked, numbers
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a folder cannot be opened there")
@@ -43,6 +45,48 @@ def test_sqlite_syncs_each_transaction(tmp_path: Path) -> None:
         prepare(connection)
         asked = [connection.execute(f"pragma {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
         assert asked == ["wal", 2]
+
+
+class OldDisk(LocalDisk):
+    """A folder with the SQLite of an old system: without the operators of JSON, and with no column to drop."""
+
+    def connect(self, *, writing: bool = False) -> sqlite3.Connection:
+        connection = super().connect(writing=writing)
+        connection.set_authorizer(_as_old)
+        return connection
+
+
+def _as_old(action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    unknown = action == sqlite3.SQLITE_FUNCTION and second in ("->", "->>", "sqlite_drop_column")
+    return sqlite3.SQLITE_DENY if unknown else sqlite3.SQLITE_OK
+
+
+def older(folder: Path, version: int, data: bytes) -> None:
+    """Make the tables of a version, with a body that no log has."""
+    if version == 2:
+        tables = TABLES.replace(" default 0", "") + "create table schemas (id integer primary key);"
+    else:
+        tables = re.sub(r",\s+schema integer not null default 0", "", TABLES)
+    with contextlib.closing(LocalDisk(folder).connect(writing=True)) as connection:
+        connection.executescript(f"{tables} pragma user_version = {version}")
+        put = "insert into bodies (id, ordinal, created, crc, bytes, data{}) values (1, 1, 1, 0, ?, ?{})"
+        connection.execute(put.format(*((", schema", ", 1") if version == 2 else ("", ""))), (len(data), data))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_tables_of_older_versions_are_used_as_they_are(tmp_path: Path, version: int) -> None:
+    """Without writing their rows again, for which a full disk has no room."""
+    size = 8_000_000
+    older(tmp_path, version, bytes(size))
+    with Store(tmp_path, sync_ms=0, disk=OldDisk(tmp_path)) as store:
+        log = store.open("a")
+        log.append(batch_of("a", 0, 3)).result()
+        log.append(batch_of("a", 5, 3), first=5).result()
+        assert (tmp_path / f"{DATABASE}-wal").stat().st_size < size / 4
+        assert [(gap.first, gap.last) for gap in store.gaps([(log.id, 0, 5)])[log.id]] == [(3, 4)]
+    with Store(tmp_path, sync_ms=0, disk=OldDisk(tmp_path)) as store:
+        items = list(checked("a", store.log("a").read()))
+        assert numbers(items) == {0, 1, 2, 5, 6, 7} and store.names() == ["a"]
 
 
 def mode_of(path: Path) -> int:
