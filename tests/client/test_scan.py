@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from fastflight import AsyncFastFlightClient, DeviceFile, DeviceSession, FastFlightClient, FleetFile, Mock, Recording
+from fastflight import AsyncFastFlightClient, DeviceFile, DeviceSession, FastFlightClient, FleetFile, Mock
 from fastflight.app.config import RecordingSettings
 from fastflight.client.connection import ServerConnection
 from fastflight.client.progress import Report
@@ -27,9 +26,7 @@ READINGS = DeviceFile(device="demo", path="/readings.csv")
 PACKED = DeviceFile(
     device="demo", path="/log.bin", format="packed", record="<IhHB", columns=("ms", "celsius", "light", "flags")
 )
-CHUNKS = Recording(name="demo")
-NOON = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=1)
-seq, time = pl.col("seq"), pl.col("time")
+time = pl.col("time")
 
 Query = Callable[[pl.LazyFrame], pl.LazyFrame]
 

@@ -4,6 +4,7 @@ import binascii
 
 import pytest
 
+from fastflight.device import Inventory
 from fastflight.device.board import PROBE_ATTEMPTS, OpenBoard
 from fastflight.device.capabilities import Capabilities, parse
 from fastflight.errors import ProtocolError
@@ -102,3 +103,18 @@ def test_the_probe_is_repeated_until_its_answer_can_be_believed(
     except ProtocolError:
         pass
     assert (result, used) == (found, seals)
+
+
+@pytest.mark.firmware
+def test_a_board_that_raw_paste_hangs_is_opened_anew_and_not_asked_again(webassembly: str) -> None:
+    with Inventory({"demo": webassembly}) as inventory:
+        device = inventory.device("demo")
+        with device.lease("test") as session:
+            assert session.exec("print(1 + 1)").stdout == b"2\n"
+        assert device.openings == 2
+        port = device._line.port
+        assert port is not None
+        port.close()
+        with device.lease("test") as session:
+            assert session.exec("print(1 + 2)").stdout == b"3\n"
+        assert device.openings == 3

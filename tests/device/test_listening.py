@@ -10,7 +10,6 @@ import re
 import socket
 import subprocess
 import threading
-import tty
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -193,6 +192,7 @@ class Cable:
         self._descriptors: list[int] = []
 
     def plug_in(self, name: Path, serial_number: str) -> None:
+        tty = pytest.importorskip("tty", reason="only a pseudo-terminal can be pulled")
         self.board, port = self._descriptors = [*os.openpty()]
         tty.setraw(port)
         name.symlink_to(os.ttyname(port))

@@ -127,7 +127,7 @@ def test_a_board_that_falls_silent_while_it_is_read(faulty: Callable[[str], Boar
 
 
 LARGE = pa.table({"n": pa.array(range(50_000), pa.int64())})
-# `tests/device/test_faults.py` has all faults at all places.
+# `tests/device/test_faults.py` breaks off at more places, but has no board that stalls, nor one that is full.
 WRITE_FAULTS = {
     ("sync", "unplug-after-rx"): (UNAVAILABLE,),
     ("async", "exit-after-tx"): (UNAVAILABLE,),

@@ -93,6 +93,20 @@ def test_any_flipped_bit_of_a_parquet_file_costs_at_most_its_rows(tmp_path: Path
     assert told(tmp_path) == (ALL, set())
 
 
+@pytest.mark.parametrize("kept", [0, 3, 0.3, 0.9, -9, -1])
+def test_a_parquet_file_that_is_cut_off_costs_its_rows(tmp_path: Path, kept: float) -> None:
+    """To so many bytes, to a part, or by so many: within its end, which says where the rows are."""
+    stored(tmp_path, file_bytes=0)
+    path = sorted(tmp_path.glob("*.parquet"))[0]
+    data = path.read_bytes()
+    path.write_bytes(data[: int(kept * len(data)) if 0 < kept < 1 else int(kept)])
+    found = {name: told(tmp_path, name) for name in ("a", "b")}
+    assert sorted(found.values(), key=lambda each: len(each[0])) == [(set(), ALL), (ALL, set())]
+    with Store(tmp_path, sync_ms=0):  # opening changes nothing of that
+        pass
+    assert {name: told(tmp_path, name) for name in ("a", "b")} == found
+
+
 def test_a_parquet_file_that_is_gone_costs_its_rows(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=0) as store:
         for first in range(0, 30, 10):

@@ -89,7 +89,7 @@ def exists(process: int) -> bool:
         return not Path("/proc/self").is_dir()
 
 
-def test_each_soft_reset_is_a_new_process_and_the_old_one_is_gone() -> None:
+def test_each_soft_reset_is_a_new_process_and_ends_the_old_one() -> None:
     async def scene(board: Board) -> None:
         for _ in range(7):
             before = await board.pid()
