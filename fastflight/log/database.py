@@ -8,7 +8,7 @@
 A body has columns for the log and the number of each row, so a reader finds out if a batch names the wrong place. `log`
 of a body is null if it has the rows of many logs: what all of them appended in one commit. `ordinal` is the order in
 which bodies were appended; one that replaces others has the last of theirs. `seal` of a batch is a checksum of its row.
-`schema` means nothing any more: tables of version 2 have it, and without it their rows would have to be written again.
+`schema` is not used: folders that were made before have numbers there, and a table of schemas.
 
 Reading raises `StorageError` if the disk or the database fails. Any thread may use a `Database`.
 """
@@ -29,16 +29,15 @@ from fastflight.log.disk import DATABASE, LocalDisk, failure
 from fastflight.log.values import BEGINNING, END_OF_TIME, Extent, LogStatistics, Range
 
 # Another number means another layout of the tables.
-VERSION = 4
+VERSION = 2
 TABLES = """
 create table logs (
     id integer primary key, name text not null unique, first integer not null, next integer not null,
-    complete_to integer, ended text not null default 'server down', schema integer not null default 0
+    complete_to integer, ended text not null default 'server down', schema integer not null
 );
 create table bodies (
     id integer primary key autoincrement, log integer, ordinal integer not null, created integer not null,
-    crc integer not null, bytes integer not null, file text, data blob,
-    schema integer not null default 0
+    crc integer not null, bytes integer not null, file text, data blob, schema integer not null
 );
 create index bodies_by_ordinal on bodies (ordinal);
 create index bodies_by_log on bodies (log) where log is not null;
@@ -328,11 +327,5 @@ def prepare(connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("pragma user_version").fetchone()
     if version == 0:
         connection.executescript(f"begin immediate; {TABLES} pragma user_version = {VERSION}; commit")
-    elif version == 2:  # it had the schema of each log, which is always the same
-        connection.executescript(f"begin immediate; drop table schemas; pragma user_version = {VERSION}; commit")
-    elif version == 3:  # it lacked the columns
-        tables = ("logs", "bodies")
-        columns = "".join(f"alter table {table} add column schema integer not null default 0; " for table in tables)
-        connection.executescript(f"begin immediate; {columns} pragma user_version = {VERSION}; commit")
     elif version != VERSION:
         raise sqlite3.DatabaseError("another version of the tables")
