@@ -1,4 +1,4 @@
-"""The line of a device: who holds it, what the holder is told, and what a bridge reports."""
+"""A device behind a bridge: one holder at a time, the events that it gets, and the reports of a lost line."""
 
 from __future__ import annotations
 

@@ -1,0 +1,108 @@
+"""Kills the owner of a board on the network, again and again, and measures until another server has the board.
+
+`python -m tests.campaigns.failover --runs 10` runs a cluster of three NATS servers and three fastflight servers, all of
+them processes of their own. In each run a client follows a board's live session through a server that does not own it.
+Then the owner gets SIGKILL. Reported are the seconds until another server says that it owns the board, and until the
+client has the next line.
+
+Each line of a board has the time at which the board printed it, by its own clock, at a fixed rate. So the lines that
+are missing can be counted. There must be exactly one `gap` note, at the place where lines are missing, and no line
+may come twice. Ends with exit code 1 if something did not hold, or if a board was away for 6 s or longer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import pairwise
+
+from fastflight.app.cluster_demo import TELEMETRY, DemoCluster, DemoServer, demo_cluster
+from fastflight.client import FastFlightClient
+
+LIMIT_SECONDS = 6.0
+BOARDS = 6
+# Lines that are read before the kill, and after the session goes on.
+LINES = 5
+LOOK_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Failover:
+    """One run: seconds since the kill, and how many lines are missing: in one place, if `problem` is empty."""
+
+    owned: float
+    followed: float
+    missed: int
+    problem: str
+
+
+def fail_over(cluster: DemoCluster, board: str) -> Failover:
+    """Kill the owner of `board` while a client follows it through another server."""
+    running = list(cluster.servers.values())
+    owner = cluster.servers[_owner(cluster, running[0], board)]
+    other = next(server for server in running if server is not owner)
+    with FastFlightClient(other.location) as client, ThreadPoolExecutor(1) as pool:
+        session = client.session(board, format="lines", reconnect=True, flush_ms=0)
+        pieces = session.pieces()
+        before: list[str] = []
+        after: list[str] = []
+        while len(before) < LINES:
+            before += next(pieces)[0]["text"].to_pylist()
+        owner.process.kill()
+        killed = time.monotonic()
+        owned = pool.submit(_until_owned, cluster, other, board, owner.name)
+        outages, followed = 0, 0.0
+        while len(after) < LINES:
+            batch, note = next(pieces)
+            outages += note is not None and "gap" in note
+            (after if outages else before).extend(batch["text"].to_pylist())
+            followed = followed or (time.monotonic() - killed if after else 0.0)
+        session.cancel()
+        seconds = owned.result() - killed
+    problem = "" if outages == 1 else f"{outages} outages"
+    # The numbers of the lines, by the board's own clock. The first and the last line of a part may be cut off.
+    ticks = [[round(json.loads(line)["ms"] * TELEMETRY / 1000) for line in part[1:-1]] for part in (before, after)]
+    if any(later - earlier != 1 for part in ticks for earlier, later in pairwise(part)):
+        problem = f"lines are missing elsewhere, or are there twice: {ticks}"
+    return Failover(seconds, followed, ticks[1][0] - ticks[0][-1] - 1, problem)
+
+
+def _owner(cluster: DemoCluster, server: DemoServer, board: str) -> str:
+    seen = cluster.status(server)
+    assert seen is not None, f"{server.name} does not answer"
+    return str(next(each["owner"] for each in seen["devices"] if each["name"] == board))
+
+
+def _until_owned(cluster: DemoCluster, server: DemoServer, board: str, before: str) -> float:
+    """Return when another server than `before` has the board, as `server` sees it."""
+    while _owner(cluster, server, board) in (before, "None"):
+        time.sleep(LOOK_SECONDS)
+    return time.monotonic()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
+    parser.add_argument("--runs", type=int, default=10, metavar="N", help="how many times an owner is killed")
+    chosen = parser.parse_args()
+    runs: list[Failover] = []
+    with demo_cluster(BOARDS) as cluster:
+        for number in range(chosen.runs):
+            runs.append(fail_over(cluster, cluster.boards[number % BOARDS]))
+            print(runs[-1], flush=True)
+            for each in [each for each in cluster.servers.values() if each.process.poll() is not None]:
+                cluster.start_server(each.name)
+            cluster.wait_settled()
+    for name, seconds in (("owned", [run.owned for run in runs]), ("followed", [run.followed for run in runs])):
+        print(f"{name}: median {statistics.median(seconds):.2f} s, longest {max(seconds):.2f} s")
+    bad = [run for run in runs if run.problem or max(run.owned, run.followed) >= LIMIT_SECONDS]
+    print(f"{len(runs)} kills, {len(bad)} bad")
+    sys.exit(bool(bad))
+
+
+if __name__ == "__main__":
+    main()
