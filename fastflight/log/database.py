@@ -25,7 +25,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from fastflight.gap import Gap, Why, moment
-from fastflight.log.disk import DATABASE, LocalDisk, failure
+from fastflight.log.disk import DATABASE, PROBLEMS, LocalDisk, failure
 from fastflight.log.values import BEGINNING, END_OF_TIME, Extent, LogStatistics, Range
 
 # Another number means another layout of the tables.
@@ -187,7 +187,7 @@ class Database:
         except BaseException as error:
             if connection is not None:
                 connection.close()
-            if isinstance(error, OSError | sqlite3.Error):
+            if isinstance(error, PROBLEMS):
                 raise failure(error, "reading the recordings") from error
             raise
         with self._lock:

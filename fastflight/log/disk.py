@@ -34,7 +34,8 @@ SQLITE_NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 # A reader waits at most this long while a writer recovers the database after a crash.
 BUSY_SECONDS = 30.0
 
-Problem = OSError | sqlite3.Error
+# The last one: a damaged database puts its bytes into SQLite's message, which Python then cannot decode.
+PROBLEMS = (OSError, sqlite3.Error, UnicodeDecodeError)
 
 
 class LocalDisk:
@@ -123,15 +124,16 @@ def has_no_room(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in NO_ROOM
 
 
-def failure(error: Problem, doing: str, where: str = "") -> StorageError:
-    """Return the `StorageError` for a failed call. It omits the system's text, which may have a path of the host."""
+def failure(error: BaseException, doing: str, where: str = "") -> StorageError:
+    """Return the `StorageError` for one of `PROBLEMS`, without the system's text: that may have a path of the host."""
     if has_no_room(error):
         return StorageFull(f"no room on the disk for {doing}", where=where, hint="Make room, or shorten the retention")
     hint = "Look at the disk of the host"
-    if isinstance(error, sqlite3.Error):
-        reason = getattr(error, "sqlite_errorname", "SQLITE_ERROR").removeprefix("SQLITE_").lower().replace("_", " ")
-        if isinstance(error, sqlite3.DatabaseError) and reason in ("corrupt", "notadb"):
-            hint = f"{DATABASE} is damaged: move it out of the folder"
-    else:
+    if isinstance(error, OSError):
         reason = os.strerror(error.errno) if error.errno else "no reason given"
+    else:
+        code = "SQLITE_CORRUPT" if isinstance(error, UnicodeDecodeError) else "SQLITE_ERROR"
+        reason = getattr(error, "sqlite_errorname", code).removeprefix("SQLITE_").lower().replace("_", " ")
+        if reason in ("corrupt", "notadb"):
+            hint = f"{DATABASE} is damaged: move it out of the folder"
     return StorageError(f"{doing} failed: {reason}", where=where, hint=hint)

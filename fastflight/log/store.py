@@ -25,7 +25,7 @@ from fastflight.errors import RequestError, StorageError, UnknownName, nearest
 from fastflight.gap import Gap
 from fastflight.log.compaction import NewBody
 from fastflight.log.database import BodyPosition, Database
-from fastflight.log.disk import LocalDisk, failure, has_no_room, make_private
+from fastflight.log.disk import PROBLEMS, LocalDisk, failure, has_no_room, make_private
 from fastflight.log.leftovers import remove_leftovers
 from fastflight.log.lock import LOCK_NAME, FileLock
 from fastflight.log.log import Log
@@ -101,7 +101,7 @@ class Store:
                     self._logs[row.name] = Log(self, self._writer, *row)
                 self._newest_id = max((log.id for log in self._logs.values()), default=0)
                 self._delete(remove_leftovers(self.disk, self.content.database), [])
-            except (OSError, sqlite3.Error) as error:
+            except PROBLEMS as error:
                 raise failure(error, "opening the recordings") from error
             undo.pop_all()
         self._reserve.fill()

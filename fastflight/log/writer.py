@@ -27,7 +27,7 @@ import pyarrow as pa
 from fastflight.errors import FastFlightError, Stopped, StorageError
 from fastflight.log.bodies import TAIL_SCHEMA, arrays_of
 from fastflight.log.database import Entry, prepare, seal
-from fastflight.log.disk import LocalDisk, failure, has_no_room
+from fastflight.log.disk import PROBLEMS, LocalDisk, failure, has_no_room
 from fastflight.log.reserve import Reserve
 from fastflight.log.ticket import Commit
 from fastflight.log.values import Columns
@@ -91,7 +91,7 @@ class Writer:
         sync_ms: float,
         clock: Callable[[], float],
     ) -> None:
-        """Open the database, and create it if it is missing. Raises `OSError` and `sqlite3.Error`."""
+        """Open the database, and create it if it is missing. Raises `PROBLEMS`."""
         self.changed = threading.Condition()
         self.waiting_bytes = 0
         self.commits = 0
@@ -210,7 +210,7 @@ class Writer:
     def _do(self, work: Callable[[sqlite3.Connection], T], uses_reserve: bool) -> T:
         try:
             return self._transact(work)
-        except (OSError, sqlite3.Error) as error:
+        except PROBLEMS as error:
             if not (uses_reserve and has_no_room(error) and self._reserve.release()):
                 raise
         self._checkpoint()
@@ -335,7 +335,7 @@ def put_entries(connection: sqlite3.Connection, entries: Iterable[tuple[int, Ent
 
 
 def _error_factory(error: Exception) -> Callable[[], FastFlightError]:
-    if isinstance(error, OSError | sqlite3.Error):
+    if isinstance(error, PROBLEMS):
         return lambda: failure(error, "recording")
     if isinstance(error, FastFlightError):
         return lambda: error
