@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fastflight.access.identity import ANYBODY, Identity, scopes
 from fastflight.errors import FastFlightError, RequestError, TransportError
-from fastflight.gateway.relay.targets import AllowedTargets, Endpoint, is_own
+from fastflight.gateway.relay.targets import MAX_LOOKUPS, AllowedTargets, is_own
 
 # What the network says in these tests.
 NAMES = {
@@ -57,16 +57,12 @@ async def never(name: str) -> list[str]:
 
 
 def resolved(rules: list[str], target: str) -> list[tuple[str, int]]:
-    return [each.address for each in asyncio.run(_resolved(AllowedTargets(rules, lookup), target))]
-
-
-async def _resolved(allowed: AllowedTargets, target: str) -> list[Endpoint]:
-    return await resolve(allowed, target)
+    return asyncio.run(resolve(AllowedTargets(rules, lookup), target))
 
 
 async def resolve(
     allowed: AllowedTargets, target: str, caller: Identity = ANYBODY, own_port: int | None = None
-) -> list[Endpoint]:
+) -> list[tuple[str, int]]:
     host, _, port = target.rpartition(":")
     return await allowed.resolve(host, port, caller, own_port)
 
@@ -83,13 +79,13 @@ async def resolve(
         ("[::1]:23", "[0:0:0:0:0:0:0:1]:23", "::1"),
         ("[::ffff:127.0.0.1]:23", "127.0.0.1:23", "127.0.0.1"),
         ("10.0.0.0/8:23", "10.255.0.1:23", "10.255.0.1"),
+        ("[64:ff9c::]/32:23", "[64:ff9c::1]:23", "64:ff9c::1"),
         ("[fd00::]/8:23", "[fd12::9]:23", "fd12::9"),
         ("board.local:23", "board.local:23", "192.168.4.7"),
         ("Board.Local.:23", "BOARD.local.:23", "192.168.4.7"),
         ("192.168.4.7:23", "board.local:23", "192.168.4.7"),
         ("mixed.example:23", "mixed.example:23", "192.168.4.9"),
         ("192.168.4.9:23", "several.example:23", "192.168.4.9"),
-        ("[::ffff:0:c0a8:407]:23", "192.168.4.7:23", "192.168.4.7"),
     ],
 )
 def test_what_is_listed_is_connected_to_by_the_address_that_was_judged(rule: str, target: str, address: str) -> None:
@@ -231,9 +227,9 @@ def test_a_name_is_asked_for_once_and_what_was_judged_is_what_is_connected_to() 
 
     async def work() -> None:
         allowed = AllowedTargets(["board.local:23"], changing)
-        assert [each.address for each in await _resolved(allowed, "board.local:23")] == [("192.168.4.7", 23)]
+        assert await resolve(allowed, "board.local:23") == [("192.168.4.7", 23)]
         with pytest.raises(RequestError):
-            await _resolved(allowed, "board.local:23")
+            await resolve(allowed, "board.local:23")
 
     asyncio.run(work())
 
@@ -254,8 +250,6 @@ def test_who_may_run_code_on_a_device_may_reach_its_line_and_the_rest_is_the_ser
     async def work() -> None:
         devices = {"192.168.4.7:23": "plc", "127.0.0.1:2218": "demo"}
         allowed = AllowedTargets(["board.local:*", "127.0.0.1:*"], lookup, devices)
-        (endpoint,) = await resolve(allowed, "board.local:23")
-        assert endpoint.device == "plc"
         reached = {
             (name, target)
             for name, texts in {"plc": ["exec:plc"], "reader": ["read,write,session:*"], "admin": ["admin:*"]}.items()
@@ -282,12 +276,12 @@ async def _reaches(allowed: AllowedTargets, target: str, asker: Identity) -> boo
 def test_nothing_is_allowed_by_default_and_then_nothing_is_looked_up() -> None:
     for rules in ([], ["board.local:24"]):
         with pytest.raises(RequestError, match="--relay-allow"):
-            asyncio.run(_resolved(AllowedTargets(rules, never), "board.local:23"))
+            asyncio.run(resolve(AllowedTargets(rules, never), "board.local:23"))
 
 
 def test_localhost_is_this_computer_whatever_the_network_says() -> None:
-    found = asyncio.run(_resolved(AllowedTargets(["localhost:23"], never), "localhost:23"))
-    assert [each.address[0] for each in found] == ["127.0.0.1", "::1"]
+    found = asyncio.run(resolve(AllowedTargets(["localhost:23"], never), "localhost:23"))
+    assert [address for address, _ in found] == ["127.0.0.1", "::1"]
 
 
 def test_a_name_without_an_address_is_no_fault_of_the_request() -> None:
@@ -296,7 +290,9 @@ def test_a_name_without_an_address_is_no_fault_of_the_request() -> None:
 
 
 @pytest.mark.parametrize(
-    "rule", ["", "x", "x:", ":23", "x:0", "x:65536", "x:http", "::1:23", "[x]:23", "127.1:23", "10.0.0.1/8:23", "a b:1"]
+    "rule",
+    ["", "x", "x:", ":23", "x:0", "x:65536", "x:http", "::1:23", "[x]:23", "127.1:23", "10.0.0.1/8:23", "a b:1"]
+    + ["[2002:7f00:1::]:23", "[::ffff:0:c0a8:407]:23", "::ffff:127.0.0.1:23"],
 )
 def test_a_rule_that_is_none_is_named(rule: str) -> None:
     with pytest.raises(RequestError) as caught:
@@ -337,3 +333,32 @@ def test_names_that_do_not_exist_are_told_only_to_askers_who_may_reach_them() ->
     assert refusal("exec:lab-1", "other.local:23") == refusal("exec:lab-1", "two.example:23")
     assert refusal("exec:lab-2", "gone.local:23") == "the name has no address"
     assert refusal("admin:*", "none.example:23") == "the name has no address"
+
+
+def test_a_lookup_keeps_its_place_until_it_ends_even_if_its_client_has_left() -> None:
+    async def work() -> None:
+        asked: list[str] = []
+        answer = asyncio.Event()
+
+        async def slow(name: str) -> list[str]:
+            asked.append(name)
+            await answer.wait()
+            return await lookup(name)
+
+        async def idle() -> None:
+            for _ in range(20):
+                await asyncio.sleep(0)
+
+        allowed = AllowedTargets(["192.168.4.0/24:23"], slow)
+        clients = [asyncio.ensure_future(resolve(allowed, f"gone-{number}:23")) for number in range(9)]
+        await idle()
+        for client in clients[:6]:
+            client.cancel()
+        await idle()
+        assert len(asked) == MAX_LOOKUPS
+        answer.set()
+        assert await resolve(allowed, "board.local:23") == [("192.168.4.7", 23)]
+        results = await asyncio.gather(*clients, return_exceptions=True)
+        assert [type(each) for each in results] == [asyncio.CancelledError] * 6 + [TransportError] * 3
+
+    asyncio.run(work())

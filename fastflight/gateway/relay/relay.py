@@ -15,7 +15,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator
 from functools import partial
 
 import structlog
@@ -24,7 +24,7 @@ from fastflight.errors import FastFlightError, RequestError, TransportError, Tra
 from fastflight.gateway.cancellation import cancel_when
 from fastflight.gateway.errors import HttpRefusal
 from fastflight.gateway.http.quota import Quota
-from fastflight.gateway.relay.targets import AllowedTargets, Endpoint
+from fastflight.gateway.relay.targets import AllowedTargets
 from fastflight.gateway.ws.channel import WebSocketChannel
 from fastflight.gateway.ws.sockets import Opening, Talk
 
@@ -42,16 +42,14 @@ RETRY_SECONDS = 5.0
 # How long it may take to resolve a name and connect to the first address that answers. A board that wakes up takes a
 # second or two.
 CONNECT_SECONDS = 10.0
-# A target that takes less than a piece in this time is stuck. A line at 2400 baud takes 240 bytes a second.
+# A target that takes less than a chunk in this time is stuck. A line at 2400 baud takes 240 bytes a second.
 STALL_SECONDS = 120.0
-PIECE_BYTES = 16 * 1024
+CHUNK_BYTES = 16 * 1024
 # With times in the log: reads between two lines.
 READS = 100
 # What the log calls a MB: 6400 reads of 16 KB are 100 MB.
 MB = 1024 * 1024
 KEYS = ("host", "port", "ticket")
-
-Resolve = Callable[[], Awaitable[list[Endpoint]]]
 
 
 class Relay:
@@ -62,8 +60,8 @@ class Relay:
         self._allowed = allowed
         self._read_bytes = read_bytes
         self._timing = timing
-        # The holders of places. Each is set to the error with which its stream ends, when another one needs the place.
-        self._places: Quota[asyncio.Future[Exception]] = Quota(
+        # The holders of places. Each is set when its stream must give the place up.
+        self._places: Quota[asyncio.Event] = Quota(
             MAX_STREAMS,
             MAX_STREAMS_OF_ONE,
             "relayed streams",
@@ -79,34 +77,35 @@ class Relay:
             )
         if unknown := next((key for key in opening.query if key not in KEYS), None):
             raise RequestError("unknown key", where=unknown[:80], hint=nearest(unknown, KEYS))
-        host, port = opening.query.get("host", ""), opening.query.get("port", "")
-        resolve = partial(self._allowed.resolve, host, port, opening.caller, opening.own_port)
+        return partial(self._talk, opening)
 
-        async def talk(channel: WebSocketChannel) -> str:
-            with self._place(opening.caller.own_name) as evicted:
-                async with cancel_when(lambda: _wait(evicted)):
-                    return await self._relay(f"{host}:{port}"[:100], resolve, channel)
-
-        return talk
-
-    @contextlib.contextmanager
-    def _place(self, name: str | None) -> Iterator[asyncio.Future[Exception]]:
-        """Hold a place for a stream of `name`. The future gets an error when the stream must give the place up."""
-        evicted: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+    async def _talk(self, opening: Opening, channel: WebSocketChannel) -> str:
+        """Serve a stream as long as it has a place."""
+        name, evicted = opening.caller.own_name, asyncio.Event()
         if (other := self._places.take(name, evicted)) is not None:
-            other.set_result(HttpRefusal(503, "another client has fewer streams, and gets this place"))
+            other.set()
+
+        async def lose_place() -> Exception:
+            await evicted.wait()
+            return HttpRefusal(503, "another client has fewer streams, and gets this place")
+
         try:
-            yield evicted
+            async with cancel_when(lose_place):
+                return await self._relay(opening, channel)
         finally:
             self._places.leave(name, evicted)
 
-    async def _relay(self, target: str, resolve: Resolve, channel: WebSocketChannel) -> str:
-        stream = RelayedStream(target, channel, self._read_bytes, timing=self._timing)
+    async def _relay(self, opening: Opening, channel: WebSocketChannel) -> str:
+        host, port = opening.query.get("host", ""), opening.query.get("port", "")
+        stream = RelayedStream(f"{host}:{port}"[:100], channel)
         ended = "stopped by the server"
         try:
-            with await _connect(target, resolve) as sock:
-                async with cancel_when(lambda: stream.send_to_target(sock)):
-                    await stream.send_to_client(sock)
+            async with _timeout(CONNECT_SECONDS, "no answer within", stream.target):
+                addresses = await self._allowed.resolve(host, port, opening.caller, opening.own_port)
+                sock = await _connect(addresses)
+            with sock:
+                async with cancel_when(partial(stream.send_to_target, sock)):
+                    await stream.send_to_client(sock, self._read_bytes, timing=self._timing)
             ended = "the target has ended the connection"
         except FastFlightError as error:
             ended = error.what
@@ -115,27 +114,25 @@ class Relay:
             ended = os.strerror(error.errno).lower() if error.errno else "cannot be reached"
             raise TransportError(ended, where=stream.target) from error
         finally:
-            stream.log_end(ended)
+            log.info("relayed", target=stream.target, ended=ended, received=stream.summary(), sent_bytes=stream.sent)
         return ended
 
 
 class RelayedStream:
     """Passes bytes between the client at `channel` and a target, and measures them."""
 
-    def __init__(self, target: str, channel: WebSocketChannel, read_bytes: int, *, timing: bool) -> None:
+    def __init__(self, target: str, channel: WebSocketChannel) -> None:
         self.target = target
         self._channel = channel
-        self._read_bytes = read_bytes
-        self._timing = timing
         self._began = time.perf_counter()
-        self._reads = self._received = self._sent = 0
+        self._reads = self._received = self.sent = 0
 
-    async def send_to_client(self, sock: socket.socket) -> None:
+    async def send_to_client(self, sock: socket.socket, read_bytes: int, *, timing: bool) -> None:
         """Send what the target sends, until it ends the connection."""
-        loop, buffer = asyncio.get_running_loop(), memoryview(bytearray(self._read_bytes))
-        read_ns = pack_ns = send_ns = since = 0
+        loop, buffer = asyncio.get_running_loop(), memoryview(bytearray(read_bytes))
+        read_ns = pack_ns = send_ns = logged = 0
         while True:
-            begin = time.perf_counter_ns()
+            began = time.perf_counter_ns()
             try:  # first without the loop, which would wait for the next round even if there is data
                 size = sock.recv_into(buffer)
             except (BlockingIOError, InterruptedError):
@@ -146,19 +143,28 @@ class RelayedStream:
             message = bytes(buffer[:size])
             packed = time.perf_counter_ns()
             await self._channel.send(message)
+            read_ns, pack_ns, send_ns = (
+                read_ns + read - began,
+                pack_ns + packed - read,
+                send_ns + time.perf_counter_ns() - packed,
+            )
             self._reads += 1
             self._received += size
-            if self._timing:
-                read_ns, pack_ns = read_ns + read - begin, pack_ns + packed - read
-                send_ns += time.perf_counter_ns() - packed
-                if self._reads % READS == 0:
-                    times = {"read_us": read_ns // 1000, "pack_us": pack_ns // 1000, "send_us": send_ns // 1000}
-                    size = self._received - since
-                    log.debug("relay", target=self.target, reads=READS, **times, bytes=size, total=self._received)
-                    read_ns, pack_ns, send_ns, since = 0, 0, 0, self._received
+            if timing and self._reads % READS == 0:
+                log.debug(
+                    "relay",
+                    target=self.target,
+                    reads=READS,
+                    read_us=read_ns // 1000,
+                    pack_us=pack_ns // 1000,
+                    send_us=send_ns // 1000,
+                    bytes=self._received - logged,
+                    total=self._received,
+                )
+                read_ns, pack_ns, send_ns, logged = 0, 0, 0, self._received
 
     async def send_to_target(self, sock: socket.socket) -> Exception:
-        """Send what the client sends, until it leaves (then `Stopped` is raised). Return an error of the target.
+        """Send what the client sends, until it leaves. Never returns, but raises `Stopped` or `TransportTimeout`.
 
         If the target takes no more, what the client sends is dropped. Reading the target then tells how it ended.
         """
@@ -166,20 +172,15 @@ class RelayedStream:
         while True:
             message = await self._channel.receive()
             data = memoryview(message.encode(errors="replace") if isinstance(message, str) else message)
-            for at in range(0, 0 if broken else len(data), PIECE_BYTES):
-                piece = data[at : at + PIECE_BYTES]
+            for start in range(0, 0 if broken else len(data), CHUNK_BYTES):
+                chunk = data[start : start + CHUNK_BYTES]
                 try:
-                    async with asyncio.timeout(STALL_SECONDS):
-                        await loop.sock_sendall(sock, piece)
-                except TimeoutError:
-                    return TransportTimeout(f"took nothing for {STALL_SECONDS:g} s", where=self.target)
+                    async with _timeout(STALL_SECONDS, "took nothing for", self.target):
+                        await loop.sock_sendall(sock, chunk)
                 except OSError:
                     broken = True
                     break
-                self._sent += len(piece)
-
-    def log_end(self, ended: str) -> None:
-        log.info("relayed", target=self.target, ended=ended, received=self.summary(), sent_bytes=self._sent)
+                self.sent += len(chunk)
 
     def summary(self) -> str:
         """Return text such as `100MB in 2340ms (42.74 MB/s, 6400 reads)`; sizes under a MB are in bytes."""
@@ -189,36 +190,32 @@ class RelayedStream:
         return f"{text} in {seconds * 1000:.0f}ms ({rate:.2f} MB/s, {self._reads} reads)"
 
 
-async def _wait(evicted: asyncio.Future[Exception]) -> Exception:
-    return await evicted
-
-
-async def _connect(target: str, resolve: Resolve) -> socket.socket:
+@contextlib.asynccontextmanager
+async def _timeout(seconds: float, what: str, target: str) -> AsyncIterator[None]:
+    """Raise `TransportTimeout` if the block takes longer."""
     try:
-        async with asyncio.timeout(CONNECT_SECONDS):
-            return await _connect_first(await resolve())
+        async with asyncio.timeout(seconds):
+            yield
     except TimeoutError as error:
-        raise TransportTimeout(f"no answer within {CONNECT_SECONDS:g} s", where=target) from error
+        raise TransportTimeout(f"{what} {seconds:g} s", where=target) from error
 
 
-async def _connect_first(endpoints: list[Endpoint]) -> socket.socket:
-    """Connect to the first endpoint that answers; return the socket, or raise the error of the last one."""
-    loop = asyncio.get_running_loop()
+async def _connect(addresses: list[tuple[str, int]]) -> socket.socket:
+    """Connect to the first address that answers; return the socket, or raise the error of the last one."""
     failure = OSError("no address")
-    for endpoint in endpoints:
-        sock = socket.socket(endpoint.family, socket.SOCK_STREAM)
+    for address in addresses:
+        sock = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # notices a host that has vanished, in hours
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await loop.sock_connect(sock, endpoint.address)
+            await asyncio.get_running_loop().sock_connect(sock, address)
+            return sock
         except OSError as error:
             sock.close()
             failure = error
         except BaseException:
             sock.close()
             raise
-        else:
-            return sock
     raise failure
