@@ -38,6 +38,7 @@ _COMMA_NUMBER = re.compile(r"[+-]?[0-9]+,[0-9]+").fullmatch
 _POINT_NUMBER = re.compile(r"[+-]?[0-9]*\.[0-9]+").fullmatch
 # The first line of a table that is written for Excel, which names the delimiter.
 _DECLARED = re.compile(r"sep=([,;\t| ])").fullmatch
+_NUMBER = re.compile(r"-?[0-9]+")
 _SINGLE_QUOTED = re.compile(r"(?:^|[,;\t|])[ \t]*'[^']*'[ \t]*(?=[,;\t|]|$)")
 
 
@@ -334,9 +335,21 @@ def _header_of(
         if not first or not (len(rows[first - 1]) > 1 and _are_names(rows[first - 1], dialect.decimal)):
             return first, 0
         first -= 1
+    elif _is_like_rows(rows[first], [row for row in rows[first + 1 :] if len(row) == width]):
+        return first, 0
     elif first and not any(is_value(cell, dialect.decimal) for row in rows[first + 1 :] for cell in row):
         first = 0  # nothing but text: the plain reading
     return first, _header_lines(dialect, rows[first:], width)
+
+
+def _is_like_rows(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
+    """Whether a row differs from most rows below it in numbers alone, as `temp:20.5` does from `temp:20.6`."""
+    same = sum(map(_pattern(row).__eq__, map(_pattern, below)))
+    return any(char.isdigit() for cell in row for char in cell) and same > 1 and 2 * same > len(below)
+
+
+def _pattern(row: Sequence[str]) -> list[str]:
+    return [_NUMBER.sub("0", cell) for cell in row]
 
 
 def _header_lines(dialect: Dialect, rows: Sequence[Sequence[str]], width: int) -> int:

@@ -71,6 +71,14 @@ CSV = {
         b"2024-01-01T00:00:00,a\n2024-01-01T00:00:01,b\n", {"column_1": "timestamp[us]", "column_2": "string"},
         ["a", "b"], NO_HEADER,
     ),
+    "no header, a name beside each value": (
+        b"temp:20.5,hum:40\ntemp:20.6,hum:41\ntemp:-3.5,hum:42\n", {"column_1": "string", "column_2": "string"},
+        ["hum:40", "hum:41", "hum:42"], NO_HEADER,
+    ),
+    "no header, the same line again": (b"step-5\n" * 3, {"column_1": "string"}, ["step-5"] * 3, NO_HEADER),
+    "numbered names above text": (
+        b"s1,s2\non,off\noff,on\non,on\n", {"s1": "string", "s2": "string"}, ["off", "on", "on"], {},
+    ),
     "a name twice": (
         b"a,a\n1,2\n", {"a": "int64", "a_2": "int64"}, [2], {"notes": ["column names repeated: 'a' is 'a_2'"]},
     ),
