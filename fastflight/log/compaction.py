@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from fastflight.errors import StorageError
 from fastflight.log.bodies import decode, joined, one_batch, runs_of, to_parquet
-from fastflight.log.database import Entry
+from fastflight.log.database import BodyRow, Entry
 from fastflight.log.disk import failure
 from fastflight.log.reading import Gone
 
@@ -38,16 +38,6 @@ JOIN_BODIES = 32
 # The tail of a log that is worth a file, and the most of it that becomes one file.
 FILE_BYTES = 1024 * 1024
 MAX_FILE_BYTES = 16 * 1024 * 1024
-
-
-class TailBody(NamedTuple):
-    """A body of the tail. `log` is None if it has the rows of many logs."""
-
-    id: int
-    log: int | None
-    ordinal: int
-    created: int
-    bytes: int
 
 
 @dataclass(slots=True)
@@ -102,22 +92,19 @@ class _Compaction:
             raise failure(error, "compacting") from error
         return made
 
-    def _tail(self) -> list[TailBody]:
-        with self._store.content.database.reading() as connection:
-            found = connection.execute(
-                "select id, log, ordinal, created, bytes from bodies where file is null order by ordinal, id"
-            ).fetchall()
-        return [body for row in found if (body := TailBody(*row)).id not in self._left]
+    def _tail(self) -> list[BodyRow]:
+        bodies = self._store.content.database.bodies()
+        return [body for body in bodies if body.file is None and body.id not in self._left]
 
-    def _commits(self) -> Iterator[list[TailBody]]:
+    def _commits(self) -> Iterator[list[BodyRow]]:
         """Yield bodies with the rows of many logs that are to be sorted together, in order."""
         bodies = [body for body in self._tail() if body.log is None]
         if len(bodies) >= self._least or sum(body.bytes for body in bodies) >= SORT_BYTES:
             yield from _chunks(bodies, SORT_BYTES)
 
-    def _tails(self) -> Iterator[tuple[list[TailBody], bool]]:
+    def _tails(self) -> Iterator[tuple[list[BodyRow], bool]]:
         """Yield bodies of one log that are to be joined, in order, and whether to a file."""
-        by_log: dict[int, list[TailBody]] = {}
+        by_log: dict[int, list[BodyRow]] = {}
         for body in self._tail():
             if body.log is not None:
                 by_log.setdefault(body.log, []).append(body)
@@ -127,7 +114,7 @@ class _Compaction:
                 for chunk in _chunks(bodies, MAX_FILE_BYTES):
                     yield chunk, is_file
 
-    def _sorted(self, bodies: list[TailBody]) -> list[NewBody]:
+    def _sorted(self, bodies: list[BodyRow]) -> list[NewBody]:
         """Return the rows of `bodies` as one new body for each log. Takes damaged bodies out of the list `bodies`."""
         rows = self._rows(bodies)
         if rows is None:
@@ -140,14 +127,14 @@ class _Compaction:
             for start, stop in zip(starts, starts[1:], strict=False)
         ]
 
-    def _joined(self, bodies: list[TailBody], *, is_file: bool) -> list[NewBody]:
+    def _joined(self, bodies: list[BodyRow], *, is_file: bool) -> list[NewBody]:
         """Return the rows of `bodies`, all of one log, as one new body. Takes damaged ones out of the list `bodies`."""
         rows, log = self._rows(bodies), bodies[0].log if bodies else None
         if rows is None or log is None:
             return []
         return [_new(bodies[-1], log, rows, self._store.name_of(log) if is_file else "")]
 
-    def _rows(self, bodies: list[TailBody]) -> pa.RecordBatch | None:
+    def _rows(self, bodies: list[BodyRow]) -> pa.RecordBatch | None:
         """Return the rows of `bodies` as one batch. Takes damaged and deleted ones out of the list `bodies`."""
         read: list[pa.RecordBatch] = []
         for body in list(bodies):
@@ -164,14 +151,14 @@ class _Compaction:
                 read.append(rows)
         return joined(read) if read else None
 
-    def _replace(self, bodies: Sequence[TailBody], new: Sequence[NewBody]) -> list[str]:
+    def _replace(self, bodies: Sequence[BodyRow], new: Sequence[NewBody]) -> list[str]:
         """Replace bodies by others that have their rows. Return the names of the new files."""
         if not new:
             return []
         return self._store.replace([body.id for body in bodies], new)
 
 
-def _new(newest: TailBody, log: int, rows: pa.RecordBatch, name: str = "") -> NewBody:
+def _new(newest: BodyRow, log: int, rows: pa.RecordBatch, name: str = "") -> NewBody:
     """Return a body with `rows` of a log in place of those up to `newest`: a file, if the log's `name` is given."""
     if name:
         data = to_parquet(name, rows)
@@ -194,9 +181,9 @@ def _entries(rows: pa.RecordBatch, size: int) -> list[Entry]:
     return found
 
 
-def _chunks(bodies: Sequence[TailBody], most: int) -> Iterator[list[TailBody]]:
+def _chunks(bodies: Sequence[BodyRow], most: int) -> Iterator[list[BodyRow]]:
     """Yield consecutive bodies of at most `most` bytes together."""
-    chunk: list[TailBody] = []
+    chunk: list[BodyRow] = []
     size = 0
     for body in bodies:
         if chunk and size + body.bytes > most:

@@ -10,6 +10,9 @@ of a body is null if it has the rows of many logs: what all of them appended in 
 which bodies were appended; one that replaces others has the last of theirs. `seal` of a batch is a checksum of its row.
 `schema` is not used: folders that were made before have numbers there, and a table of schemas.
 
+A damaged page of the table `bodies` costs the rows of the bodies in it. So bodies are found in the indexes, which have
+their numbers and ordinals.
+
 Reading raises `StorageError` if the disk or the database fails. Any thread may use a `Database`.
 """
 
@@ -21,11 +24,11 @@ import sqlite3
 import struct
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import crc32
 
 from fastflight.gap import Gap, Why, moment
-from fastflight.log.disk import DATABASE, PROBLEMS, LocalDisk, failure
+from fastflight.log.disk import DATABASE, PROBLEMS, LocalDisk, failure, is_damage
 from fastflight.log.values import BEGINNING, END_OF_TIME, Extent, LogStatistics, Range
 
 # Another number means another layout of the tables.
@@ -55,6 +58,8 @@ create index gaps_by_log on gaps (log, first);
 """
 # SQLite moves its log of changes into the tables when it has so many pages of 4 KiB.
 WAL_PAGES = 512
+# The checksum of a body that is lost: no bytes have it.
+NO_CRC = -1
 # Entries that a reader asks for at once.
 PAGE = 512
 
@@ -74,10 +79,9 @@ from batches where log = :log and first + rows > :first and first < :next
 """
 _EXTENTS = """
 select min(max(first, :low)), max(min(first + rows, :high)) - 1, sum(min(first + rows, :high) - max(first, :low)),
-    sum(batches.bytes), min(first_time)
-from batches join bodies on bodies.id = body
-where batches.log = :log and first < :high and first + rows > :low and first_time < :stop and last_time >= :start
-group by case when file is null then 0 else body end order by 1
+    sum(bytes), min(first_time)
+from batches where log = :log and first < :high and first + rows > :low and first_time < :stop and last_time >= :start
+group by case when body in (select value from json_each(:files)) then body else 0 end order by 1
 """
 # The newest gap, and the number of all.
 _NEWEST_GAP = """
@@ -91,11 +95,15 @@ select id, name, first, max(next,
     coalesce((select last + 1 from gaps where log = logs.id order by first desc limit 1), 0))
 from logs
 """
-_BODIES_AFTER = "select ordinal, id, bytes from bodies where (ordinal, id) > (?, ?) order by ordinal, id limit ?"
-_BODY_WITH = """
-select ordinal, id from bodies where id =
-    (select body from batches where log = ? and first + rows > ? order by first limit 1)
+_POSITIONS = """
+select ordinal, id from bodies indexed by bodies_by_ordinal where (ordinal, id) > (?, ?) order by ordinal, id limit ?
 """
+_BODY_ROW = "select id, log, ordinal, created, bytes, file from bodies where id = ?"
+_BODIES = "select id, log, ordinal, created, bytes, file from bodies where ? is null order by ordinal, id"
+_BODIES_OF = "select id, log, ordinal, created, bytes, file from bodies where log = ?"
+_NUMBERS = "select id from bodies indexed by bodies_by_ordinal where ? is null order by ordinal, id"
+_NUMBERS_OF = "select id from bodies indexed by bodies_by_log where log = ?"
+_BODY_WITH = "select body from batches where log = ? and first + rows > ? order by first limit 1"
 _ENDS = "select log, max(first + rows) from batches where body = ? group by log"
 _GAPS = """
 select gaps.log, first, last, why, from_time, to_time from json_each(?) as wanted join gaps
@@ -147,6 +155,20 @@ class BodyPosition(NamedTuple):
 
     ordinal: int
     id: int
+
+
+BEFORE_ALL = BodyPosition(0, 0)
+
+
+class BodyRow(NamedTuple):
+    """What the tables say of a body. `log` is None if it has the rows of many logs, `file` if it is in the tail."""
+
+    id: int
+    log: int | None
+    ordinal: int
+    created: int
+    bytes: int
+    file: str | None
 
 
 class Body(NamedTuple):
@@ -232,28 +254,38 @@ class Database:
         return row[0] if row is not None else 0, found
 
     def body(self, number: int) -> Body | None:
-        """Return a body; None if there is none of that number any more."""
+        """Return a body; None if there is none of that number any more. One in a damaged page has no content."""
         with self.reading() as connection:
-            row = connection.execute("select log, crc, file, data from bodies where id = ?", (number,)).fetchone()
-        return Body(*row) if row is not None else None
+            found = _unless_damaged(connection, "select log, crc, file, data from bodies where id = ?", number)
+        if found is None:
+            return Body(None, NO_CRC, None, None)
+        return Body(*found[0]) if found else None
 
-    def bodies_after(self, position: BodyPosition) -> list[tuple[BodyPosition, int]]:
-        """Return the positions and sizes of the next bodies."""
+    def bodies(self, log: int | None = None) -> list[BodyRow]:
+        """Return all bodies in order, or those that only this log has. Those in a damaged page are left out."""
         with self.reading() as connection:
-            found = connection.execute(_BODIES_AFTER, (*position, PAGE)).fetchall()
-        return [(BodyPosition(ordinal, number), size) for ordinal, number, size in found]
+            every = _BODIES if log is None else _BODIES_OF
+            found = _unless_damaged(connection, every, log)
+            if found is None:
+                numbers = connection.execute(_NUMBERS if log is None else _NUMBERS_OF, (log,)).fetchall()
+                rows = [_unless_damaged(connection, _BODY_ROW, number) for (number,) in numbers]
+                found = [each for some in rows for each in some or ()]
+        return [BodyRow(*row) for row in found]
 
-    def newest(self) -> BodyPosition:
-        """Return the position of the last body."""
+    def positions(self, after: BodyPosition = BEFORE_ALL, limit: int = PAGE) -> list[BodyPosition]:
+        """Return the positions of the next bodies after one, also of bodies in a damaged page."""
         with self.reading() as connection:
-            row = connection.execute("select ordinal, id from bodies order by ordinal desc, id desc limit 1").fetchone()
-        return BodyPosition(*row) if row is not None else BodyPosition(0, 0)
+            return [BodyPosition(*row) for row in connection.execute(_POSITIONS, (*after, limit)).fetchall()]
 
-    def position_before(self, log: int, seq: int) -> BodyPosition | None:
-        """Return the position before the first body with rows of a log from a number on; None if there is none."""
+    def position_before(self, ends: Iterable[tuple[int, int]]) -> BodyPosition:
+        """Return the position before the first rows of any log, given by number, from a number of its own on."""
         with self.reading() as connection:
-            row = connection.execute(_BODY_WITH, (log, seq)).fetchone()
-        return BodyPosition(row[0], row[1] - 1) if row is not None else None
+            connection.execute("begin")
+            places = connection.execute(_POSITIONS, (*BEFORE_ALL, -1)).fetchall()
+            bodies = {body for end in ends for (body,) in connection.execute(_BODY_WITH, end).fetchall()}
+            connection.execute("commit")
+        before = [BodyPosition(ordinal, number - 1) for ordinal, number in places if number in bodies]
+        return min([*before, *(BodyPosition(*place) for place in places[-1:])], default=BEFORE_ALL)
 
     def ends(self, body: int) -> dict[int, int]:
         """Return the logs with rows in a body, and the number of each after its last one there."""
@@ -266,10 +298,9 @@ class Database:
             found = connection.execute(_GAPS, (json.dumps(list(wanted)),)).fetchall()
         return [(log, _gap(first, last, why, "", start, stop)) for log, first, last, why, start, stop in found]
 
-    def files(self, log: int) -> dict[int, str | None]:
-        """Return the bodies that only this log has, and their files."""
-        with self.reading() as connection:
-            return dict(connection.execute("select id, file from bodies where log = ?", (log,)).fetchall())
+    def files(self, log: int) -> dict[int, str]:
+        """Return the names of the files of a log, by the numbers of their bodies."""
+        return {body.id: body.file for body in self.bodies(log) if body.file is not None}
 
     def statistics(self, log: int, first: int, following: int, damaged: Mapping[tuple[int, int], str]) -> LogStatistics:
         """Return the statistics of a log with the numbers `first` to `following` - 1.
@@ -299,10 +330,9 @@ class Database:
     def totals(self) -> tuple[int, int, int]:
         """Return the number of rows, the bytes and the number of files of all logs."""
         with self.reading() as connection:
-            rows, size, files = connection.execute(
-                "select (select coalesce(sum(rows), 0) from batches), coalesce(sum(bytes), 0), count(file) from bodies"
-            ).fetchone()
-        return int(rows), int(size), int(files)
+            (rows,) = connection.execute("select coalesce(sum(rows), 0) from batches").fetchone()
+        bodies = self.bodies()
+        return int(rows), sum(body.bytes for body in bodies), sum(body.file is not None for body in bodies)
 
     def extents(self, log: int, first: int, following: int, wanted: Range) -> list[Extent]:
         """Return where the rows of a range are: an extent for each Parquet file, and one for the others."""
@@ -310,9 +340,20 @@ class Database:
         high = following if wanted.until_seq is None else min(following, wanted.until_seq + 1)
         start = BEGINNING if wanted.from_time is None else wanted.from_time
         stop = END_OF_TIME if wanted.until_time is None else wanted.until_time
+        files = json.dumps([*self.files(log)])
         with self.reading() as connection:
-            asked = {"log": log, "low": low, "high": high, "start": start, "stop": stop}
+            asked = {"log": log, "low": low, "high": high, "start": start, "stop": stop, "files": files}
             return [Extent(*row) for row in connection.execute(_EXTENTS, asked).fetchall()]
+
+
+def _unless_damaged(connection: sqlite3.Connection, statement: str, *values: object) -> list[Any] | None:
+    """Return the rows of a statement; None if one of them is in a damaged page."""
+    try:
+        return connection.execute(statement, values).fetchall()
+    except PROBLEMS as error:
+        if not is_damage(error):
+            raise
+        return None
 
 
 def _gap(first: int, last: int, why: str, detail: str, start: int | None, stop: int | None) -> Gap:

@@ -124,6 +124,13 @@ def has_no_room(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in NO_ROOM
 
 
+def is_damage(error: BaseException) -> bool:
+    """Whether a call failed because bytes of the database have changed."""
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT
+    return isinstance(error, UnicodeDecodeError)
+
+
 def failure(error: BaseException, doing: str, where: str = "") -> StorageError:
     """Return the `StorageError` for one of `PROBLEMS`, without the system's text: that may have a path of the host."""
     if has_no_room(error):

@@ -17,11 +17,6 @@ from fastflight.log.disk import DATABASE, LocalDisk
 
 PARQUET_NAME = re.compile(r"(\d{12})\.parquet")
 PARQUET_END = b"PAR1"
-# The files that bodies name, in the order of the rows of each log.
-_FILES = """
-select bodies.id, bodies.log, file from bodies join batches on body = bodies.id
-where file is not null group by bodies.id order by bodies.log, min(first)
-"""
 # How many rows of a log, from the first that was not deleted, have numbers from `low` on and below `high`.
 _STORED = """
 select coalesce(sum(min(batches.first + rows, :high) - max(batches.first, :low, logs.first)), 0)
@@ -36,10 +31,9 @@ def remove_leftovers(disk: LocalDisk, database: Database) -> list[int]:
     Raises `StorageError` for a file with rows that the database does not have: it belongs to another one. Nothing is
     removed then.
     """
-    with database.reading() as connection:
-        bodies = connection.execute(_FILES).fetchall()
+    bodies = {position.id for position in database.positions(limit=-1)}
     names = set(disk.names())
-    unknown = sorted(name for name in names - {file for *_, file in bodies} if PARQUET_NAME.fullmatch(name))
+    unknown = sorted(name for name in names if (found := PARQUET_NAME.fullmatch(name)) and int(found[1]) not in bodies)
     for name in unknown:
         if not _is_copy(disk, database, name):
             raise StorageError(
@@ -52,11 +46,12 @@ def remove_leftovers(disk: LocalDisk, database: Database) -> list[int]:
             disk.remove(name)
     gone: list[int] = []
     kept: set[int] = set()
-    for body, log, file in bodies:
-        if file not in names and log not in kept:
-            gone.append(body)
-        else:
-            kept.add(log)
+    for body in database.bodies():
+        if body.file is not None and body.log is not None:
+            if body.file not in names and body.log not in kept:
+                gone.append(body.id)
+            else:
+                kept.add(body.log)
     return gone
 
 

@@ -25,7 +25,7 @@ from fastflight.errors import RequestError, StorageError, UnknownName, nearest
 from fastflight.gap import Gap
 from fastflight.log.compaction import NewBody
 from fastflight.log.database import BodyPosition, Database
-from fastflight.log.disk import PROBLEMS, LocalDisk, failure, has_no_room, make_private
+from fastflight.log.disk import PROBLEMS, LocalDisk, failure, has_no_room, is_damage, make_private
 from fastflight.log.leftovers import remove_leftovers
 from fastflight.log.lock import LOCK_NAME, FileLock
 from fastflight.log.log import Log
@@ -40,6 +40,9 @@ SYNC_MS = 100.0
 # A log is named after a device, in a cluster also after the server that recorded it.
 MAX_NAME_BYTES = 384
 MARK_END = "update logs set complete_to = coalesce(max(complete_to, ?1), complete_to, ?1), ended = ?2 where id = ?3"
+# The numbers of bodies are JSON, because SQLite limits the parameters of a statement.
+DELETE_BATCHES = "delete from batches where body in (select value from json_each(?))"
+DELETE_BODIES = "delete from bodies where id in (select value from json_each(?))"
 # Bodies that one transaction deletes.
 DELETED_AT_ONCE = 64
 
@@ -152,9 +155,8 @@ class Store:
         """
         found: list[StoredBody] = []
         size = 0
-        for place, its_size in self.content.database.bodies_after(position):
-            size += its_size
-            if found and size > max_bytes:
+        for place in self.content.database.positions(position):
+            if found and size >= max_bytes:
                 break
             try:
                 rows = self._body(place.id)
@@ -163,6 +165,7 @@ class Store:
             except StorageError as error:
                 return found or [StoredBody(place, error)]
             found.append(StoredBody(place, rows))
+            size += 0 if rows is None else int(rows.nbytes)
         return found
 
     def _body(self, number: int) -> pa.RecordBatch | None:
@@ -181,11 +184,8 @@ class Store:
 
     def position_before(self, ends: Mapping[str, int]) -> BodyPosition:
         """Return the position before the first rows of any log that are beyond its number in `ends`."""
-        # In this order: rows that come meanwhile have later positions.
-        database, newest = self.content.database, self.content.database.newest()
         logs = [self.log(name) for name in self.names()]
-        found = [database.position_before(log.id, ends.get(log.name, 0)) for log in logs]
-        return min([newest, *(position for position in found if position is not None)])
+        return self.content.database.position_before((log.id, ends.get(log.name, 0)) for log in logs)
 
     def gaps(self, wanted: Iterable[tuple[int, int, int]]) -> dict[int, list[Gap]]:
         """Return the gaps of logs that begin in a range of numbers, by the number of the log."""
@@ -252,21 +252,20 @@ class Store:
 
     def _expired(self) -> list[tuple[int, str | None]]:
         """Return the oldest bodies, and their files, that exceed the retention."""
-        with self.content.database.reading() as connection:
-            found = connection.execute("select id, file, created, bytes from bodies order by ordinal, id").fetchall()
-        created = [each[2] for each in found]
+        found = self.content.database.bodies()
+        created = [each.created for each in found]
         if self._writer.full_since is not None:
             created.append(int(self._writer.full_since * 1e6))
-        size = sum(each[3] for each in found)
+        size = sum(each.bytes for each in found)
         oldest, most = self._retention.oldest(), self._retention.max_bytes
         expired: list[tuple[int, str | None]] = []
-        for at, (body, name, _, its_size) in enumerate(found):
+        for at, body in enumerate(found):
             is_old = oldest is not None and end_of_first(created[at:], self._retention.now) < oldest * 1e6
             if not is_old and (most is None or size <= most):
                 break
-            size -= its_size
-            if not self._held[name]:
-                expired.append((body, name))
+            size -= body.bytes
+            if body.file is None or not self._held[body.file]:
+                expired.append((body.id, body.file))
         return expired
 
     def _delete(self, bodies: Sequence[int], files: Sequence[str]) -> None:
@@ -283,6 +282,7 @@ class Store:
             with self._writer.changed:
                 for log in self._logs.values():
                     log.first = max(log.first, firsts.get(log.id, 0))
+            self._writer.call(lambda connection, chunk=chunk: _remove(connection, chunk), uses_reserve=True)  # type: ignore[misc]
 
     def replace(self, bodies: Sequence[int], new: Sequence[NewBody]) -> list[str]:
         """Store `new`, which has the rows of `bodies`, in their place. Return the names of the new files.
@@ -293,7 +293,8 @@ class Store:
         files = [f"{number:012d}.parquet" if each.is_file else None for number, each in zip(numbers, new, strict=True)]
 
         def work(connection: sqlite3.Connection) -> None:
-            _remove(connection, bodies)
+            for statement in (DELETE_BATCHES, DELETE_BODIES):
+                connection.execute(statement, (json.dumps(bodies),))
             for number, name, each in zip(numbers, files, new, strict=True):
                 data = each.data
                 put_body(connection, number, each.log, each.ordinal, each.created, data, name)
@@ -339,19 +340,22 @@ class Store:
 
 
 def _remove(connection: sqlite3.Connection, bodies: Sequence[int]) -> None:
-    # As JSON, because SQLite limits the parameters of a statement.
-    chosen = (json.dumps(bodies),)
-    connection.execute("delete from batches where body in (select value from json_each(?))", chosen)
-    connection.execute("delete from bodies where id in (select value from json_each(?))", chosen)
+    """Delete bodies that no batch names. If they are in a damaged page, or next to one, they stay."""
+    try:
+        connection.execute(DELETE_BODIES, (json.dumps(bodies),))
+    except PROBLEMS as error:
+        if not is_damage(error):
+            raise
+        connection.execute("rollback")
 
 
 def _forget(connection: sqlite3.Connection, bodies: Sequence[int]) -> dict[int, int]:
-    """Delete bodies, and all that is before their rows. Return the first numbers of their logs."""
+    """Delete the batches of bodies, and all that is before their rows. Return the first numbers of their logs."""
     found = connection.execute(
         "select log, max(first + rows) from batches where body in (select value from json_each(?)) group by log",
         (json.dumps(bodies),),
     ).fetchall()
-    _remove(connection, bodies)
+    connection.execute(DELETE_BATCHES, (json.dumps(bodies),))
     ends = [{"log": log, "end": end} for log, end in found]
     connection.executemany("update logs set first = max(first, :end), next = max(next, :end) where id = :log", ends)
     connection.executemany("delete from gaps where log = :log and last < :end", ends)

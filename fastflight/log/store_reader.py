@@ -44,7 +44,7 @@ class LogReader:
     def stored(self) -> StoredRows:
         """Find the Parquet files with the oldest rows. Close what this returns."""
         content = self._content
-        names = {body: name for body, name in content.database.files(self.id).items() if name}
+        names = content.database.files(self.id)
         with contextlib.ExitStack() as held:
             held.enter_context(self._hold(list(names.values())))
             # Read after that: what was deleted before is not damaged.

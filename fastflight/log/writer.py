@@ -101,7 +101,7 @@ class Writer:
             prepare(self._connection)
             (newest,) = self._connection.execute(
                 "select max(coalesce((select max(seq) from sqlite_sequence where name = 'bodies'), 0),"
-                " coalesce((select max(id) from bodies), 0))"
+                " coalesce((select max(+id) from bodies indexed by bodies_by_ordinal), 0))"
             ).fetchone()
         except BaseException:
             self._connection.close()
@@ -225,7 +225,8 @@ class Writer:
         connection.execute("begin immediate")
         try:
             result = work(connection)
-            connection.execute("commit")
+            if connection.in_transaction:  # else `work` has rolled it back
+                connection.execute("commit")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("rollback")

@@ -145,7 +145,7 @@ def _handed_over(buffer: Store, copy: FleetCopy, monkeypatch: pytest.MonkeyPatch
 
 def _lose(buffer: Store, chosen: int, times: int, error: StorageError | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the body `chosen` be damaged, or raise `error`, when it is read for the first `times`."""
-    place = buffer.content.database.bodies_after(buffer.position_before({}))[chosen][0]
+    place = buffer.content.database.positions()[chosen]
     real, left = buffer.content.body, [None] * times
 
     def body(number: int) -> pa.RecordBatch | None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
 import sqlite3
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from fastflight.errors import FastFlightError
-from fastflight.log import Range, Store, StoreReader, compact
+from fastflight.errors import FastFlightError, StorageError
+from fastflight.log import Range, Retention, Store, StoreReader, compact
 from tests.log.rows import batch_of, checked, missing, numbers
 
 LOT, LOTS = 3, 6
 ALL = set(range(LOT * LOTS))
+# The first byte of a page of a table's tree in SQLite that has no rows, but the numbers of other pages.
+INTERIOR = 5
 
 
 def stored(folder: Path, file_bytes: int | None = None) -> Path:
@@ -150,3 +154,69 @@ def test_garbage_in_the_database_is_damage_or_a_typed_error(tmp_path: Path, seed
                 found.close()
         except FastFlightError as error:
             assert str(tmp_path) not in str(error)
+
+
+def pages_of(path: Path, table: str) -> list[int]:
+    """The pages of a table's tree in SQLite, but for its root: each is one page number, from 1 on."""
+    with sqlite3.connect(path) as connection:
+        (size,) = connection.execute("pragma page_size").fetchone()
+        (root,) = connection.execute("select rootpage from sqlite_master where name = ?", (table,)).fetchone()
+    connection.close()
+    data = path.read_bytes()
+
+    def below(page: int) -> list[int]:
+        content = data[(page - 1) * size : page * size]
+        if content[0] != INTERIOR:
+            return []
+        places = [int.from_bytes(content[at : at + 2]) for at in range(12, 12 + 2 * int.from_bytes(content[3:5]), 2)]
+        children = [int.from_bytes(content[at : at + 4]) for at in [*places, 8]]
+        return [*children, *(each for child in children for each in below(child))]
+
+    return below(root)
+
+
+@pytest.mark.parametrize(("file_bytes", "chosen"), [(None, 0), (None, 10), (0, 0)])
+def test_a_damaged_page_of_the_table_of_bodies_costs_its_rows(
+    tmp_path: Path, file_bytes: int | None, chosen: int
+) -> None:
+    count = 60
+    with Store(tmp_path, sync_ms=0) as store:
+        for i in range(count):
+            for name in ("a", "b"):
+                store.open(name).append(batch_of(name, i * LOT, LOT)).result()
+                if file_bytes is not None:
+                    compact(store, file_bytes=file_bytes, least=1)
+    path = tmp_path / "recordings.db"
+    data = bytearray(path.read_bytes())
+    at = (pages_of(path, "bodies")[chosen] - 1) * 4096
+    data[at : at + 8] = bytes(8)
+    path.write_bytes(data)
+    files = sorted(tmp_path.glob("*.parquet"))
+    with Store(tmp_path, sync_ms=0, retention=Retention(max_bytes=0)) as store:
+        lost = 0
+        for name in ("a", "b"):
+            log = store.log(name)
+            assert sum(extent.rows for extent in log.extents()) == count * LOT
+            log.append(batch_of(name, count * LOT, LOT)).result()
+            items = list(checked(name, log.read()))
+            assert {why for *_, why in missing(items)} <= {"damaged"}
+            gaps = {n for first, last, _ in missing(items) for n in range(first, last + 1)}
+            assert numbers(items) | gaps == set(range((count + 1) * LOT)) and not numbers(items) & gaps
+            lost += len(gaps)
+            with contextlib.closing(log.stored()) as found:
+                assert not found.lost
+        assert 0 < lost < count * LOT
+        assert sorted(tmp_path.glob("*.parquet")) == files
+        assert store.statistics().rows == 2 * (count + 1) * LOT
+        position, handed_over = store.position_before({}), 0
+        while bodies := store.bodies_after(position, 1024):
+            position = bodies[-1].position
+            handed_over += sum(body.rows.num_rows for body in bodies if isinstance(body.rows, pa.RecordBatch))
+        assert handed_over == 2 * (count + 1) * LOT - lost
+        assert position == store.content.database.positions()[-1]
+        with contextlib.suppress(StorageError):  # which says that the database is damaged
+            compact(store, file_bytes=0, least=1)
+        store.sweep()
+        for name in ("a", "b"):
+            assert list(store.log(name).read()) == []
+            store.log(name).append(batch_of(name, (count + 1) * LOT, LOT)).result()
