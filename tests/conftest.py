@@ -19,7 +19,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from fastflight.concurrency.loops import new_loop
+from fastflight.concurrency.shard import new_loop
 from tests.support import browser, targets
 from tests.support.leaks import held, leaked
 from tests.support.small_disk import SmallDisk

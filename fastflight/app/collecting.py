@@ -10,7 +10,7 @@ from fastflight.app.config import CollectTable, DeviceTable
 from fastflight.app.local_board import LocalBoard
 from fastflight.client.collected_part import as_parquet
 from fastflight.client.collection import Collection, folder_of
-from fastflight.concurrency.periodic import PeriodicThread
+from fastflight.concurrency.threads import PeriodicThread
 from fastflight.device import Inventory
 from fastflight.errors import FastFlightError, UnknownName
 from fastflight.lazy import Logger

@@ -25,7 +25,7 @@ from typing import cast
 
 import structlog
 
-from fastflight.concurrency.periodic import PeriodicThread
+from fastflight.concurrency.threads import PeriodicThread
 from fastflight.runtime.process import has_descriptors
 
 if sys.platform != "win32":  # Windows has no limit on descriptors

@@ -22,15 +22,19 @@ import asyncio
 import concurrent.futures
 import contextlib
 import threading
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
-from fastflight.concurrency.loops import Turn
 from fastflight.errors import FastFlightError, Stopped
 
 T = TypeVar("T")
+
+# How long a consumer may keep its loop while items wait: short compared with the other delays of a request, long compared
+# with one round of the loop.
+TURN_SECONDS = 0.01
 
 # Wakes a side that waits. Called from any thread.
 Wake: TypeAlias = Callable[[], object]
@@ -76,7 +80,8 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
         self._producers: list[Wake] = []
         # Used by the consumer only: items that it has taken but not yet returned, and whether it has seen the end.
         self._lot: deque[T] = deque()
-        self._turn = Turn()
+        # When a consumer on a loop last let other tasks run.
+        self._turn_began = time.monotonic()
         self.exhausted = False
 
     @property
@@ -265,8 +270,9 @@ class Channel(Iterator[T], AsyncIterator[T], Generic[T]):
         return lot
 
     async def __anext__(self) -> T:
-        if self._turn.over:
-            await self._turn.leave()
+        if time.monotonic() - self._turn_began >= TURN_SECONDS:
+            await asyncio.sleep(0)
+            self._turn_began = time.monotonic()
         self.check()
         if not self._lot:
             self._lot = await self.atake()

@@ -10,12 +10,19 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeVar
 
 from fastflight.concurrency.channel import loop_event
-from fastflight.concurrency.loops import runs_here
 
 T = TypeVar("T")
 
 # How often a waiting caller checks that the loop still runs. A loop that is closed answers nobody.
 CHECK_SECONDS = 0.5
+
+
+def runs_here(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether the caller runs on `loop`."""
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
 
 
 def _never() -> None:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
+import sys
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
 
-from fastflight.concurrency.loops import new_loop
 from fastflight.concurrency.offload import is_unbroken
 from fastflight.errors import SourceError, Stopped
 
@@ -28,6 +28,26 @@ MAX_OFFLOAD_THREADS = 32
 LOOK_SECONDS = 0.5
 # How long the tasks of a closed shard may take to end: a board's recovery takes about two seconds.
 CLOSE_SECONDS = 5.0
+
+
+def asyncio_loop() -> asyncio.AbstractEventLoop:
+    """Return a loop of the standard library that can watch file descriptors, because ports wait in that way."""
+    return asyncio.SelectorEventLoop() if sys.platform == "win32" else asyncio.new_event_loop()
+
+
+def uv_loop() -> asyncio.AbstractEventLoop:
+    """Return a loop of libuv: uvloop, or winloop on Windows."""
+    if sys.platform == "win32":
+        import winloop as uv
+    else:
+        import uvloop as uv
+    return uv.new_event_loop()
+
+
+# By the name of the package.
+LOOPS: Mapping[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio_loop, "uvloop": uv_loop}
+# libuv's, except on Windows, where it was not measured.
+new_loop = asyncio_loop if sys.platform == "win32" else uv_loop
 
 
 def always() -> bool:

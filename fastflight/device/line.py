@@ -14,8 +14,7 @@ import contextlib
 import threading
 
 from fastflight.concurrency import Shard, off_loop
-from fastflight.concurrency.loops import runs_here
-from fastflight.concurrency.portal import Portal
+from fastflight.concurrency.portal import Portal, runs_here
 from fastflight.device.unread_input import UnreadInput
 from fastflight.errors import TransportClosed, TransportError
 from fastflight.lazy import Logger

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from fastflight.concurrency.periodic import PeriodicThread
+from fastflight.concurrency.threads import PeriodicThread
 from fastflight.runtime.failure import log_unexpected
 from fastflight.runtime.stream import Stream
 from fastflight.runtime.stream_registry import StreamRegistry

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 from pydantic import ValidationError
 
-from fastflight.concurrency.timed import Overdue, TimedThread, call_within
+from fastflight.concurrency.threads import Overdue, TimedThread, call_within
 from fastflight.errors import FastFlightError, SourceError
 from fastflight.lazy import Logger
 from fastflight.service.own_rows import BatchMaker, is_rows

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import islice
 from typing import Literal, NamedTuple
 
-from fastflight.concurrency.loops import runs_here
+from fastflight.concurrency.portal import runs_here
 from fastflight.gap import Gap
 
 Direction = Literal["rx", "tx"]

@@ -16,7 +16,7 @@ import structlog
 
 from fastflight import FastFlightClient, Source, SourceRequest, create_server
 from fastflight.app.running import RunningServer
-from fastflight.concurrency import watchdog
+from fastflight.concurrency import shards
 from fastflight.errors import RequestError, SourceError, Stopped
 from fastflight.service import own_functions
 
@@ -224,8 +224,8 @@ def test_an_endless_answer_ends_with_the_server(mode: Any) -> None:
 def test_a_loop_that_is_blocked(
     server: RunningServer, client: FastFlightClient, mode: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watchdog, "STUCK_SECONDS", 0.0)
-    monkeypatch.setattr(watchdog, "BLOCKED_SECONDS", 0.0)
+    monkeypatch.setattr(shards, "STUCK_SECONDS", 0.0)
+    monkeypatch.setattr(shards, "BLOCKED_SECONDS", 0.0)
     RELEASED.clear()
     try:
         for _ in range(2):  # the one that blocks, and one that finds it blocked

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Awaitable, Callable
 
 from fastflight.bridge import Bridge
-from fastflight.concurrency.loops import asyncio_loop
+from fastflight.concurrency.shard import asyncio_loop
 from fastflight.protocol.rfc2217_client import Rfc2217Client
 from tests.bridge.memory_line import MemoryLine, bridged
 

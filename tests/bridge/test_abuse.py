@@ -15,8 +15,7 @@ from fastflight.bridge import Bridge, DeviceFront, Ports
 from fastflight.bridge import connection as connections
 from fastflight.bridge import control as controls
 from fastflight.concurrency import Shard
-from fastflight.concurrency.loops import KINDS as LOOPS
-from fastflight.concurrency.loops import asyncio_loop
+from fastflight.concurrency.shard import LOOPS, asyncio_loop
 from fastflight.device import Device
 from fastflight.transport import parse_url
 from tests.bridge.bridge_client import KINDS, BridgeClient, connect, refused, run, seen, writing

@@ -239,7 +239,7 @@ def test_an_item_that_comes_with_the_end_while_the_reader_lies_down_is_not_lost(
 
 @pytest.mark.parametrize("at_once", [1, 100], ids=["in lots of one", "in one lot"])
 def test_a_source_that_is_always_ahead_leaves_the_loop_to_others(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fastflight.concurrency.loops.TURN_SECONDS", 0.0)
+    monkeypatch.setattr("fastflight.concurrency.channel.TURN_SECONDS", 0.0)
 
     async def run() -> int:
         turns = 0

@@ -6,7 +6,7 @@ import threading
 
 from structlog.testing import capture_logs
 
-from fastflight.concurrency.periodic import PeriodicThread
+from fastflight.concurrency.threads import PeriodicThread
 
 SOON = 10.0
 

@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from fastflight.concurrency import Shard
-from fastflight.concurrency.loops import KINDS
 from fastflight.concurrency.offload import unbroken
+from fastflight.concurrency.shard import LOOPS
 from fastflight.errors import Stopped
 
 SOON = 10.0
@@ -91,7 +91,7 @@ def test_a_task_that_exits_fails_alone() -> None:
         assert shard.submit(name_of_thread()).result(SOON) == shard.name
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", LOOPS)
 def test_a_task_that_exits_when_it_is_closed_takes_no_others_clean_up_away(kind: str) -> None:
     begun, cleaned = threading.Barrier(3), threading.Event()
 
@@ -111,7 +111,7 @@ def test_a_task_that_exits_when_it_is_closed_takes_no_others_clean_up_away(kind:
         finally:
             await asyncio.to_thread(cleaned.set)
 
-    with Shard(loops=KINDS[kind]) as shard:
+    with Shard(loops=LOOPS[kind]) as shard:
         left, stayed = shard.submit(leave()), shard.submit(stay())
         begun.wait(SOON)
     assert cleaned.is_set()

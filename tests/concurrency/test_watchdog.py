@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from fastflight.concurrency import Shard, Shards
-from fastflight.concurrency import watchdog as module
-from fastflight.concurrency.watchdog import STUCK_SECONDS, Watchdog
+from fastflight.concurrency import shards as module
+from fastflight.concurrency.shards import STUCK_SECONDS
 from tests.support.clock import ManualClock
 
 SOON = 10.0
@@ -44,43 +45,57 @@ def answered(shard: Shard) -> None:
     shard.submit(nothing()).result(SOON)
 
 
+@contextmanager
+def watched(count: int, clock: ManualClock) -> Iterator[Shards]:
+    """Shards that run, without the thread that looks."""
+    shards = Shards(count, clock=clock)
+    with ExitStack() as running:
+        for shard in shards:
+            running.enter_context(shard)
+        yield shards
+
+
+def lag(shards: Shards, shard: Shard) -> dict[str, Any]:
+    found = next(stats for stats in shards.stats() if stats["name"] == shard.name)
+    return {name: found[name] for name in ("lag_ms", "longest_lag_ms", "stuck", "times_stuck")}
+
+
 def test_a_loop_that_turns_is_asked_and_nothing_is_said() -> None:
     clock = ManualClock(100.0)
-    with Shard() as shard, capture_logs() as logs:
-        watchdog = Watchdog([shard], clock=clock)
+    with watched(1, clock) as shards, capture_logs() as logs:
+        (shard,) = shards
         for _ in range(3):
-            watchdog.look()
+            shards.look()
             answered(shard)
             clock.now += 10 * STUCK_SECONDS
-        watchdog.close()
+        assert lag(shards, shard) == {"lag_ms": 0.0, "longest_lag_ms": 0.0, "stuck": False, "times_stuck": 0}
     assert logs == []
-    assert watchdog.stats(shard) == {"lag_ms": 0.0, "longest_lag_ms": 0.0, "stuck": False, "times_stuck": 0}
 
 
 def test_a_blocked_loop_is_reported_once_with_where_it_is() -> None:
     clock = ManualClock(100.0)
-    with Shard("slow") as slow, Shard("quick") as quick, capture_logs() as logs:
-        watchdog = Watchdog([slow, quick], clock=clock)
+    with watched(2, clock) as shards, capture_logs() as logs:
+        slow, quick = shards
         with blocked(slow):
-            watchdog.look()
+            shards.look()
             answered(quick)
             clock.now += STUCK_SECONDS / 2
-            watchdog.look()
+            shards.look()
             answered(quick)
             assert logs == []
-            assert watchdog.stats(slow)["lag_ms"] == STUCK_SECONDS / 2 * 1000
+            assert lag(shards, slow)["lag_ms"] == STUCK_SECONDS / 2 * 1000
             clock.now += STUCK_SECONDS / 2
-            watchdog.look()
-            watchdog.look()
+            shards.look()
+            shards.look()
             assert [(entry["event"], entry["shard"], entry["seconds"]) for entry in logs] == [
-                ("event loop stuck", "slow", STUCK_SECONDS)
+                ("event loop stuck", slow.name, STUCK_SECONDS)
             ]
             assert "wait_where_one_must_not" in logs[0]["stack"]
-            assert watchdog.stats(slow)["stuck"]
-            assert not watchdog.stats(quick)["stuck"]
+            assert lag(shards, slow)["stuck"]
+            assert not lag(shards, quick)["stuck"]
         answered(slow)
         assert [entry["event"] for entry in logs] == ["event loop stuck", "event loop turns again"]
-        assert watchdog.stats(slow) == {
+        assert lag(shards, slow) == {
             "lag_ms": STUCK_SECONDS * 1000,
             "longest_lag_ms": STUCK_SECONDS * 1000,
             "stuck": False,
@@ -90,14 +105,14 @@ def test_a_blocked_loop_is_reported_once_with_where_it_is() -> None:
 
 def test_a_closed_loop_is_not_a_stuck_one() -> None:
     clock = ManualClock(100.0)
-    with Shard() as shard:
-        watchdog = Watchdog([shard], clock=clock)
+    with watched(1, clock) as shards:
+        pass
     with capture_logs() as logs:
-        watchdog.look()
+        shards.look()
         clock.now += 10 * STUCK_SECONDS
-        watchdog.look()
+        shards.look()
     assert logs == []
-    assert not watchdog.stats(shard)["stuck"]
+    assert not any(stats["stuck"] for stats in shards.stats())
 
 
 def test_a_group_looks_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fastflight.concurrency.loops import KINDS
+from fastflight.concurrency.shard import LOOPS
 from fastflight.errors import TransportClosed
 from fastflight.transport.socket import SocketAddress
 
@@ -18,7 +18,7 @@ AT_ONCE = struct.pack("ii", 1, 0)
 
 
 @pytest.mark.parametrize("size", [0, 1, 300_000])
-@pytest.mark.parametrize("loop", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("loop", LOOPS.values(), ids=LOOPS)
 def test_who_pours_sees_the_last_bytes_and_the_reset(loop: Callable[[], asyncio.AbstractEventLoop], size: int) -> None:
     async def main() -> bytes:
         got = bytearray()
