@@ -32,8 +32,8 @@ from fastflight.errors import FastFlightError, Stopped
 
 T = TypeVar("T")
 
-# How long a consumer may keep its loop while items wait: short compared with the other delays of a request, long compared
-# with one round of the loop.
+# How long a consumer may keep its loop while items wait: short compared with the other delays of a request, long
+# compared with one round of the loop.
 TURN_SECONDS = 0.01
 
 # Wakes a side that waits. Called from any thread.

@@ -1,7 +1,7 @@
 """Writes to a line that the caller holds, and reads it at the same time.
 
 Bytes that the device sends while someone writes would be lost if nobody read them. The data that is read here goes to
-the tap of the line, and so to every session. `LineThread` does for a thread what `LineTask` does on an event loop.
+the tap of the line, and so to every session.
 """
 
 from __future__ import annotations
@@ -69,64 +69,3 @@ class LineTask:
             self.failure = failure
             self._on_failure(failure)
         return failure
-
-
-class LineThread:
-    """As `LineTask`, for a `with` block of a thread. Other threads may call `send` and `give_back`."""
-
-    def __init__(self, port: TappedPort, on_failure: Callable[[TransportError], None]) -> None:
-        self._portal = port.portal
-        self._line = LineTask(port, on_failure)
-        # Used on the loop only.
-        self._sending: set[asyncio.Task[None]] = set()
-        self._is_given_back = False
-
-    @property
-    def failure(self) -> TransportError | None:
-        """Why the line broke; None while it works."""
-        return self._line.failure
-
-    def send(self, data: bytes) -> None:
-        """Write `data` and return when the port has taken all of it. `TransportError` if the line broke.
-
-        The same error comes if the line was given back.
-        """
-        self._portal.call(self._send(data))
-
-    def give_back(self) -> None:
-        """Stop writing, also in the middle of a `send`: a slow line takes minutes for pasted text."""
-        self._portal.post(self._give_back)
-
-    def __enter__(self) -> Self:
-        self._portal.call(self._line.__aenter__())
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._portal.call(self._leave())
-
-    async def _send(self, data: bytes) -> None:
-        if self._is_given_back:
-            raise self.failure or _given_back()
-        sending = asyncio.ensure_future(self._line.send(data))
-        self._sending.add(sending)
-        try:
-            await sending
-        except asyncio.CancelledError:
-            if self._is_given_back:
-                raise _given_back() from None
-            raise
-        finally:
-            self._sending.discard(sending)
-
-    def _give_back(self) -> None:
-        self._is_given_back = True
-        for sending in self._sending:
-            sending.cancel()
-
-    async def _leave(self) -> None:
-        self._give_back()
-        await self._line.__aexit__()
-
-
-def _given_back() -> TransportError:
-    return TransportError("the line was given back")
