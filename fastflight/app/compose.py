@@ -113,8 +113,7 @@ def open_server(config: Config) -> RunningServer:
             names=None if member is None else member.names,
             passed_on=None if member is None else member.forwarding.passed_on,
         )
-        own = (source.functions() for source in config.sources)
-        for source in (*on_board, recording_source(recordings, typed), mock.SOURCE, *own):
+        for source in (*on_board, recording_source(recordings, typed), mock.SOURCE, *config.sources):
             catalog.add(source)
         on_devices = [*device_actions(inventory, publishers.states), *device_changes(served)]
         recorded, *on_recordings = recording_actions(recordings)

@@ -88,7 +88,7 @@ def _run(bench: Bench, name: str, keys: str) -> None:
 
 def _request(source: Source[Any], keys: str) -> Any:
     catalog = Catalog()
-    catalog.add(source.functions())
+    catalog.add(source)
     try:
         given = json.loads(keys)
     except ValueError as error:
@@ -110,13 +110,12 @@ def _read_once(location: str, request: Any) -> Answer:
 
 def _alone(source: Source[Any], request: Any, is_small: bool) -> dict[str, float]:
     """Iterate the source here."""
-    functions = source.functions()
     began = time.perf_counter()
-    if functions.read is not None:
-        lots: Iterator[list[Any]] = functions.read(request).all_lots()
+    if source.read is not None:
+        lots: Iterator[list[Any]] = source.read(request).all_lots()
         size = sum(batch.nbytes for lot in lots for batch in lot)
     else:
-        size = asyncio.run(_aread(functions.aread, request))
+        size = asyncio.run(_aread(source.aread, request))
     seconds = time.perf_counter() - began
     return {"rate": 1 / seconds} if is_small else {"throughput": size / MIB / seconds}
 

@@ -18,7 +18,7 @@ from fastflight import FastFlightClient, Source, SourceRequest, create_server
 from fastflight.app.running import RunningServer
 from fastflight.concurrency import shards
 from fastflight.errors import RequestError, SourceError, Stopped
-from fastflight.service import own_functions
+from fastflight.service import own_calls
 
 SOON = 10.0
 BATCHES = 4
@@ -263,7 +263,7 @@ def test_a_source_that_is_late(client: FastFlightClient, mode: Any, where: str) 
 def test_calls_that_do_not_return_are_limited(
     client: FastFlightClient, mode: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_functions, "MAX_OVERDUE", 1)
+    monkeypatch.setattr(own_calls, "MAX_OVERDUE", 1)
     RELEASED.clear()
     ENDED.clear()
     with pytest.raises(SourceError, match="read has given nothing"):

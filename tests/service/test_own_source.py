@@ -76,7 +76,7 @@ def test_a_class_is_a_source() -> None:
 
 
 def rows_of(source: Source[Any]) -> pa.Table:
-    function = source.functions().read
+    function = source.read
     assert function is not None
     reading = function(Sales())
     return pa.Table.from_batches([batch for lot in reading.all_lots() for batch in lot], reading.schema)
@@ -116,14 +116,14 @@ def test_with_a_description_an_answer_may_be_empty() -> None:
     ],
 )
 def test_what_is_wrong_with_a_description_or_parts(functions: dict[str, Any], says: str) -> None:
-    made = Source(Sales, read=read, **functions).functions()
+    made = Source(Sales, read=read, **functions)
     with pytest.raises(SourceError, match=f"source sales: {says}"):
         made.parts(Sales(), made.describe(Sales()))
 
 
 def test_a_request_on_the_wire() -> None:
     catalog = Catalog()
-    catalog.add(Source(Sales, read=read).functions())
+    catalog.add(Source(Sales, read=read))
     assert encode(decode(b'{"type": "sales", "year": 2025}', catalog)) == b'{"type":"sales","mode":"async","year":2025}'
     with pytest.raises(RequestError, match="yaer: unknown key. Did you mean 'year'"):
         decode(b'{"type": "sales", "yaer": 2025}', catalog)
@@ -139,7 +139,7 @@ def from_sqlite(request: Sales) -> Iterator[pa.RecordBatch]:
 @pytest.mark.parametrize("timeout", [None, 30.0])
 def test_the_steps_of_an_answer_run_in_one_thread(timeout: float | None) -> None:
     before = threading.active_count()
-    functions = Source(Sales, read=from_sqlite, timeout=timeout).functions()
+    functions = Source(Sales, read=from_sqlite, timeout=timeout)
     assert functions.read is not None
     whole = [item["n"].to_pylist() for item in items(functions.read(Sales()))]
     assert whole == [[1], [2]]
