@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from fastflight.device import listing
 from fastflight.device.board import OpenBoard
@@ -59,6 +61,21 @@ def board() -> OpenBoard:
 def test_entries_that_cannot_be(line: str) -> None:
     with pytest.raises(ProtocolError, match="the board listed"):
         answered(listing.listing(RawRepl(True), KNOWN, "/", False), [line.encode()])
+
+
+# Names as they are printed, most without escapes.
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\0"), min_size=1).filter(
+    lambda n: n not in (".", "..")
+)
+
+
+@given(NAMES, st.integers(0, 2**62), st.none() | st.integers(1, 2**31))
+@example("it's", 5, 1).via("quoted otherwise")
+@example("a\\", 5, 1).via("escaped")
+def test_an_entry_is_read_as_it_is_printed(name: str, size: int, time: int | None) -> None:
+    line = repr((name, 0x8000, size, time)).encode()
+    found = answered(listing.listing(RawRepl(True), KNOWN, "/", False), [line])
+    assert found == [FileEntry(f"/{name}", "file", size, time)]
 
 
 @pytest.mark.parametrize("time", ["None", "0", "-5", str(2**62), "253402300800"])
