@@ -64,7 +64,7 @@ OWN_SCHEMAS = {
     "recordings": pa.schema(
         [("name", pa.string()), ("state", pa.string()), ("rows", pa.int64()), ("bytes", pa.int64())]
         + [("first_seq", pa.uint64()), ("next_seq", pa.uint64()), ("first_time", TIME), ("last_time", TIME)]
-        + [("lost", pa.int64()), ("failures", pa.int64())]
+        + [("lost", pa.int64()), ("gaps", pa.int64()), ("failures", pa.int64())]
     ),
     "tables": pa.schema([(name, pa.string()) for name in ("catalog", "schema", "name", "type", "sql_name")]),
 }

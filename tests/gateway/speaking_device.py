@@ -17,11 +17,15 @@ class Speaker:
     def __init__(self, line: bytes) -> None:
         self.line = line
         self.speaks = True
-        self._over = threading.Event()
+        self._over, self._drops = threading.Event(), threading.Event()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(LOOK_SECONDS)
         self.url = f"socket://127.0.0.1:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._run)
+
+    def drop(self) -> None:
+        """Close the line, and take the next one."""
+        self._drops.set()
 
     def cut(self) -> None:
         """Close the line, and take no other."""
@@ -41,6 +45,10 @@ class Speaker:
     def _run(self) -> None:
         line: socket.socket | None = None
         while not self._over.wait(LOOK_SECONDS):
+            if line is not None and self._drops.is_set():
+                self._drops.clear()
+                line.close()
+                line = None
             try:
                 if line is None:
                     line, _ = self._listener.accept()

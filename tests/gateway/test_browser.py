@@ -119,6 +119,15 @@ def test_silence_is_stale_and_a_cut_line_is_trouble(browser: Browser) -> None:
             expect(page.locator("#trouble")).to_be_visible()
 
 
+def test_what_is_missing_is_listed(browser: Browser) -> None:
+    with Speaker(b'{"level": 1.5}\n') as device, serving(tank=device.url) as running:
+        with looking(browser, f"{running.http}/#/tank/live") as page:
+            expect(page.locator("#state")).to_have_text(re.compile("^live"))
+            expect(page.locator("#missing")).to_be_hidden()
+            device.drop()
+            expect(page.locator("#gaps li")).to_have_text(re.compile(r"^\d.* to \d.*: line lost"))
+
+
 def test_a_server_that_went_away_is_said_and_found_again(browser: Browser) -> None:
     with ExitStack() as looked:
         with serving(demo="sim:") as running:

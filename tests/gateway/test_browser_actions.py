@@ -121,7 +121,7 @@ def test_a_clock_is_known_by_its_name_or_its_values(modules: Page) -> None:
 
 
 def test_a_pause_is_a_gap_in_a_chart(modules: Page) -> None:
-    points = [[0, 1, 5], [1000, 2, None], [2000, 3, None], [60000, 4, 6]]
+    points: list[list[float | None]] = [[0, 1, 5], [1000, 2, None], [2000, 3, None], [60000, 4, 6]]
 
     def with_gaps(place: int) -> list[list[float | None]]:
         made = evaluate(modules, CHARTS, f"withGaps({json.dumps(points)}, {place}, 3000)")
@@ -129,6 +129,8 @@ def test_a_pause_is_a_gap_in_a_chart(modules: Page) -> None:
 
     assert with_gaps(0) == [[0, 1], [1000, 2], [2000, 3], [2001, None], [60000, 4]]
     assert with_gaps(1) == [[0, 5], [60000, 6]]  # it has always been as slow
+    points.insert(2, [1500])  # something is missing, however short the pause
+    assert with_gaps(0) == [[0, 1], [1000, 2], [1001, None], [2000, 3], [2001, None], [60000, 4]]
 
 
 def test_a_file_is_renamed_but_never_onto_another(browser: Browser) -> None:

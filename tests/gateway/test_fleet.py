@@ -20,6 +20,7 @@ from fastflight.gateway.page import fleet as module
 from fastflight.gateway.page.fleet import DeviceOutput, Fleet
 from fastflight.gateway.page.listeners import MAX_CHUNKS, SessionListener, session_listeners, tap_listeners
 from fastflight.gateway.page.view import MAX_WAITING, PageViewer
+from fastflight.sources.session_rows import line_lost
 from fastflight.transport.chunk_buffer import Chunk
 
 SECOND = 1_000_000_000
@@ -254,11 +255,35 @@ def test_a_device_is_late_by_its_own_pace() -> None:
     assert 30_000 < late([Chunk(n, n * 60 * SECOND, "rx", b"1\n") for n in range(50)]) <= 180_000
 
 
-def test_what_was_missed_is_counted() -> None:
+def test_what_was_missed_is_counted_listed_and_breaks_the_charts() -> None:
     output = DeviceOutput()
     points = output.feed([Chunk(0, 0, "rx", b"12"), Gap(1, 4), Chunk(5, SECOND, "rx", b"34\n")])
-    assert (points, output.values(SECOND)["lost"], output.values(SECOND)["rate"]) == ([[1000, 34.0]], 4, 0.3)
+    assert points == [[1000], [1000, 34.0]]  # a point without values: the line of a chart ends there
+    assert (output.values(SECOND)["lost"], output.values(SECOND)["rate"]) == (4, 0.3)
     assert output.values(9 * SECOND)["rate"] == 0.0
+    (gap,) = output.values(SECOND)["gaps"]
+    assert (gap["why"], gap["rows"]) == ("not read in time", 4)
+    assert (gap["from"], gap["to"]) == ("1970-01-01T00:00:00+00:00", "1970-01-01T00:00:01+00:00")
+
+
+def test_a_lost_line_is_listed_whether_a_tap_or_a_session_tells_of_it() -> None:
+    again = Chunk(1, 3 * SECOND, "rx", b"2\n", "unplugged", unread=(SECOND, 2 * SECOND))
+    told = line_lost(1, "unplugged", SECOND, 2 * SECOND)
+    for items in ([again], [told, again._replace(unread=None)], [told, again]):
+        output = DeviceOutput()
+        output.feed([Chunk(0, 0, "rx", b"1\n")])
+        assert output.feed(items) == [[3000], [3000, 2.0]]
+        assert [Gap.of(each) for each in output.values(SECOND)["gaps"]] == [told]
+        assert output.values(SECOND)["gaps"] == [told.details()] and output.lost == 0
+
+
+def test_a_line_that_is_opened_first_has_lost_nothing_and_old_gaps_are_forgotten() -> None:
+    output = DeviceOutput()
+    output.feed([Chunk(0, SECOND, "rx", b"1\n", "opened", unread=(None, 0))])
+    assert output.values(SECOND)["gaps"] == []
+    for seq in range(1, 100, 2):
+        output.feed([Gap(seq, seq)])
+    assert [gap["first"] for gap in output.values(SECOND)["gaps"]] == [*range(81, 100, 2)]
 
 
 def test_a_session_that_is_not_taken_becomes_a_gap() -> None:

@@ -133,6 +133,7 @@ def test_gaps_are_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
             {"why": "damaged", "first": 20, "last": 29, "rows": 10},
             {"why": "not read in time", "first": 30, "last": 39, "rows": 10},
         ]
+        assert sql.rows("select gaps from fastflight.recordings") == [{"gaps": 3}]
     with Store(tmp_path / "recordings") as store:
         assert store.log("demo").statistics().gaps == 2  # damage is found by reading
         list(store.log("demo").read())

@@ -13,21 +13,25 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fastflight.access.identity import ANYBODY, Identity
 from fastflight.errors import AccessError, FastFlightError
-from fastflight.gap import Gap
+from fastflight.gap import Gap, moment
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.page.listeners import DeviceListener, OpenListener
 from fastflight.gateway.page.view import PageView, PageViewer
 from fastflight.runtime.failure import log_unexpected
+from fastflight.sources.session_rows import line_lost
 from fastflight.tables.columns import Columns, Point
 from fastflight.transport.chunk_buffer import Chunk
 
 TICK_SECONDS = 0.1
 # How often the devices' state is read.
 STATE_SECONDS = 0.5
+# Gaps of a device that are listed: the newest ones.
+MAX_GAPS = 10
 # The period over which rows per second are counted.
 RATE_SECONDS = 3.0
 # Points of a device that a new viewer's charts start with: half a minute at ten a second.
@@ -51,29 +55,50 @@ class DeviceOutput:
         self.points: deque[Point] = deque(maxlen=MAX_POINTS)
         self.rows = 0
         self.lost = 0
+        self.gaps: deque[Gap] = deque(maxlen=MAX_GAPS)
         self.last_ns: int | None = None
+        # Whether something is missing before the next row.
+        self._is_broken = False
         self._interval = 0.0
         self._recent: deque[tuple[int, int]] = deque()
 
     def feed(self, items: Sequence[Chunk | Gap]) -> list[Point]:
-        """Take the traffic of the device since the last call; return the new points."""
+        """Take the traffic of the device since the last call; return the new points.
+
+        A point without values stands where something is missing before the next one.
+        """
         points: list[Point] = []
         run: list[Chunk] = []
         for item in items:
-            if isinstance(item, Gap):
+            if isinstance(item, Gap) or item.cut:
                 points += self._add(run)
                 run = []
                 self.columns.cut()
-                self.lost += item.last - item.first + 1
-            elif item.direction == "rx" and not item.waited:  # data that waited has no time, so no place in a chart
-                if item.cut:
-                    points += self._add(run)
-                    run = []
-                    self.columns.cut()
-                run.append(item)
+            if (gap := self._gap_before(item)) is not None:
+                self.gaps.append(gap)
+                self.lost += gap.rows or 0
+                self._is_broken = True
+            if isinstance(item, Gap) or item.direction != "rx" or item.waited:
+                continue  # data that waited has no time, so no place in a chart
+            if self._is_broken:
+                self._is_broken = False
+                points.append([item.time_ns // 1_000_000])
+                if self.gaps[-1].to_time is None:
+                    self.gaps[-1] = replace(self.gaps[-1], to_time=moment(item.time_ns // 1000))
+            run.append(item)
         points += self._add(run)
         self.points += points
         return points
+
+    def _gap_before(self, item: Chunk | Gap) -> Gap | None:
+        """Return what is missing at an item, or before it."""
+        if isinstance(item, Gap):
+            since = None if self.last_ns is None else moment(self.last_ns // 1000)
+            return replace(item, from_time=item.from_time or since)
+        is_new = not self.gaps or self.gaps[-1].last + 1 != item.seq
+        if item.unread is None or self.last_ns is None or not is_new:
+            return None
+        return line_lost(item.seq, item.cut, *item.unread)
 
     def values(self, now_ns: int) -> dict[str, Any]:
         """Return the device's values for the page, at the time `now_ns`."""
@@ -86,6 +111,7 @@ class DeviceOutput:
             "rate": round(sum(rows for _, rows in self._recent) / RATE_SECONDS, 1),
             "rows": self.rows,
             "lost": self.lost,
+            "gaps": [gap.details() for gap in self.gaps],
             "line": self.columns.line,
             "columns": list(self.columns.names),
         }

@@ -76,11 +76,22 @@ export class Chart {
 }
 
 // The points of a column as a chart takes them. A null between two points makes a gap; a point alone is drawn as a dot.
+// Where something is missing, the server sends a point that has only a time.
 export function withGaps(points, place, late) {
-  const data = points.filter((point) => point[place + 1] != null).map((point) => [point[0], point[place + 1]]);
+  const data = [];
+  const afterMissing = new Set();
+  let isMissing = false;
+  for (const point of points) {
+    if (point.length === 1) isMissing = true;
+    if (point[place + 1] == null) continue;
+    if (isMissing) afterMissing.add(data.length);
+    isMissing = false;
+    data.push([point[0], point[place + 1]]);
+  }
   const intervals = data.slice(1).map((point, index) => point[0] - data[index][0]);
   const usual = [...intervals].sort((one, other) => one - other)[intervals.length >> 1] ?? 0;
-  const isGap = intervals.map((interval) => interval > Math.max(late, GAP_INTERVALS * usual));
+  const longest = Math.max(late, GAP_INTERVALS * usual);
+  const isGap = intervals.map((interval, index) => interval > longest || afterMissing.has(index + 1));
   return data.flatMap((value, index) => {
     const alone = (index === 0 || isGap[index - 1]) && (index === data.length - 1 || isGap[index]);
     const point = alone ? { value, symbol: "circle" } : { value };

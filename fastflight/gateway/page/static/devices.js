@@ -94,6 +94,13 @@ export function ago(ms) {
   return `${Math.floor(seconds / 3600)} h ago`;
 }
 
+// What is missing from the data of a device, in words.
+export function describeGap(gap) {
+  const [from, to] = [gap.from, gap.to].map((time) => time && new Date(time).toLocaleTimeString());
+  const span = from || to ? `${from ?? "?"} to ${to ?? "now"}: ` : "";
+  return `${span}${gap.why}${gap.rows ? `, ${gap.rows} rows` : ""}${gap.detail ? ` (${gap.detail})` : ""}`;
+}
+
 // Set text of an element. Content from devices is only ever set like this, never as HTML.
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;

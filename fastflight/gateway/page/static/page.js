@@ -2,7 +2,7 @@
 
 import { Charts } from "./charts.js";
 import { Cluster } from "./cluster.js";
-import { Device, setText } from "./devices.js";
+import { describeGap, Device, setText } from "./devices.js";
 import { Feed } from "./feed.js";
 import { Files } from "./files.js";
 import { Overview } from "./overview.js";
@@ -130,6 +130,17 @@ function drawChosen(device, now, connected) {
     charts.show(device);
     if (!device.may("session")) get("no-numbers").hidden = true;
     setText(get("line"), device.line ?? "");
+    showGaps(device.gaps ?? []);
+  }
+}
+
+// The newest first.
+function showGaps(gaps) {
+  get("missing").hidden = !gaps.length;
+  const texts = gaps.map(describeGap).reverse();
+  while (get("gaps").childElementCount > texts.length) get("gaps").lastChild.remove();
+  for (const [index, text] of texts.entries()) {
+    setText(get("gaps").children[index] ?? get("gaps").appendChild(document.createElement("li")), text);
   }
 }
 
