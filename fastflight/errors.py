@@ -20,6 +20,7 @@ The tree is split first by who must act::
     │   └── ResourceExhausted a limit of the server is reached: try again after a while
     ├── RequestError          the caller must change the request
     │   ├── UnknownName       the request names something that does not exist
+    │   ├── VersionConflict   the file is not the version that the request names: read it again
     │   ├── QueryLimit        a query reached a limit: ask for less
     │   └── Unsupported       a part of a protocol that this server does not have
     ├── AccessError           the caller has no right to it: another token or scope is needed
@@ -203,6 +204,12 @@ class UnknownName(RequestError):
     """The request names something that does not exist here, such as a device or a recording."""
 
     code = "request.unknown_name"
+
+
+class VersionConflict(RequestError):
+    """The file is not the version that the request is for. Nothing was changed."""
+
+    code = "request.version"
 
 
 class QueryLimit(RequestError):

@@ -14,6 +14,7 @@ from fastflight.access.action import Action, Body, Result
 from fastflight.access.identity import ANYBODY, NOBODY, Identity, unproven
 from fastflight.errors import AccessError, RequestError, UnknownName, nearest
 from fastflight.service.requests import Doing, FleetFile, Recording, Request, SourceRequest, Sql, Verb
+from fastflight.service.versions import Conditional
 from fastflight.service.wire import shortened
 
 R = TypeVar("R", bound=Request)
@@ -57,6 +58,8 @@ class Authority:
             _require(identity, verb, request.concerns, *self._names(request))
         if interrupts:
             _require(identity, Verb.EXEC, request.concerns, self._devices)
+        if _compares(request):
+            _require(identity, Verb.READ, request.concerns, self._devices)
         return request
 
     def _names(self, request: Request) -> tuple[Names | None, str]:
@@ -76,6 +79,8 @@ class Authority:
             _require(identity, action.verb, device, self._devices)
         if getattr(body, "interrupt", False):
             _require(identity, Verb.EXEC, device, self._devices)
+        if _compares(body):
+            _require(identity, Verb.READ, device, self._devices)
 
 
 class Listing:
@@ -118,6 +123,11 @@ def _takes(identity: Identity, device: str, interrupts: bool) -> bool:
     if interrupts:
         identity.require(Verb.EXEC, device)
     return True
+
+
+def _compares(asked: Request | Body) -> bool:
+    """Whether the result tells if the present content of a file is what the caller thinks it is."""
+    return isinstance(asked, Conditional) and asked.conditional
 
 
 def _require(identity: Identity, verb: Verb, device: str | None, names: Names | None, what: str = "device") -> None:

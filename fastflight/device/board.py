@@ -29,12 +29,13 @@ from fastflight.device.transfer.tree import Tree
 from fastflight.device.transfer.types import FileDigest, PartialWrite, Resumption, Transfer, WrittenFile
 from fastflight.device.transfer.upload import FileUpload
 from fastflight.device.unread_input import BANNER, FOUND, Reader, UnreadInput
-from fastflight.errors import BusyError, DeviceError, ProtocolError, RequestError, TransportTimeout
+from fastflight.errors import BusyError, DeviceError, FileMissing, ProtocolError, RequestError, TransportTimeout
 from fastflight.protocol import Conversation, Output, RawRepl, Receive, on_silence, ticking
 from fastflight.protocol.agent import AgentRepl
 from fastflight.protocol.agent_frames import HELLO, STOP
 from fastflight.protocol.aiorepl import AioRepl
 from fastflight.protocol.raw_repl import CTRL_A, CTRL_B, GRACE_SECONDS, RECOVERY_ATTEMPTS, Splitter, no_prompt
+from fastflight.service.versions import etag_of
 
 T = TypeVar("T")
 
@@ -403,6 +404,15 @@ class OpenBoard:
     def hashes(self, folder: str = "/") -> Conversation[builtins.list[FileDigest]]:
         """Have the board hash every file below a folder, in one pass. Ordered by path."""
         return (yield from digest.hashes(self.link, listing.normal_path(folder)))
+
+    def version(self, path: str) -> Conversation[str | None]:
+        """Return the entity tag of a file; empty for a folder, or if the board computes no digest; None for no file."""
+        try:
+            entry = yield from self.stat(path)
+        except FileMissing:
+            return None
+        algorithm, hexadecimal = (yield from self.hash(path)) if entry.kind == "file" else ("", "")
+        return etag_of(algorithm, hexadecimal, entry.size)
 
     def remove(self, path: str) -> Conversation[None]:
         """Remove a file or an empty folder. `FileMissing` if there is none."""

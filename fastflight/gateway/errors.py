@@ -31,6 +31,7 @@ from fastflight.errors import (
     TransportTimeout,
     Unauthenticated,
     UnknownName,
+    VersionConflict,
 )
 from fastflight.gateway.asgi import SENDER, Application, Header, Receive, Scope, Send
 from fastflight.runtime.failure import error_json, log_unexpected
@@ -64,6 +65,7 @@ def read_only(path: str) -> HttpRefusal:
 STATUS: tuple[tuple[type[FastFlightError], int], ...] = (
     (UnknownName, 404),
     (FileMissing, 404),
+    (VersionConflict, 412),
     (RequestError, 400),
     (Unauthenticated, 401),
     (Forbidden, 403),

@@ -10,7 +10,7 @@ from functools import partial
 
 from fastflight.access.identity import Identity
 from fastflight.gateway.asgi import EMPTY, Header, Scope, Send
-from fastflight.gateway.content.conditions import matches
+from fastflight.service.versions import matches
 
 CACHE_CONTROL: Header = (b"cache-control", b"private, no-cache")
 

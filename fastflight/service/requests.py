@@ -24,6 +24,7 @@ from fastflight.service.choices import (
     RecordedAs,
     SessionFormat,
 )
+from fastflight.service.versions import Conditional
 
 
 class Verb(StrEnum):
@@ -199,7 +200,7 @@ class FileRequest(TextKeys, Request):
 TEXT_KEYS = tuple(key for key in TextKeys.model_fields if key != "schema_")
 
 
-class DeviceFile(FileRequest):
+class DeviceFile(Conditional, FileRequest):
     """Reads rows from a file on a device, or writes rows to it.
 
     With `limit` 0 there are no rows: a file that would be read as a whole is only read into the server's cache, and
@@ -207,7 +208,9 @@ class DeviceFile(FileRequest):
 
     Some keys are for format `raw` only: reading begins at `offset` and ends after `limit` bytes; `resume` lets a write
     continue an interrupted one. `sha256` is the digest that the written file must have; `resume` needs it. `size` is
-    that of the written file: a board without room for it is sent nothing.
+    that of the written file: a board without room for it is sent nothing. A write with `if_match` or `if_none_match`
+    ends with `VersionConflict`, before any of its rows is taken, if the present file is another version; these two keys
+    need the right to read the file, too.
 
     With `describe`, the metadata of the answer's schema has a JSON object under `fastflight.file`, with `kind`, `size`
     and `modified` of the file. For `digest` it also has `algorithm` and `digest`, as computed by the board (empty if

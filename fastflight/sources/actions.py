@@ -17,6 +17,7 @@ from fastflight.access.identity import Identity
 from fastflight.device import Inventory, Session
 from fastflight.errors import DeviceError, RequestError
 from fastflight.service.requests import MAX_CODE_CHARACTERS, MAX_OFFSET, DeviceName, DevicePath, Verb
+from fastflight.service.versions import Conditional
 from fastflight.sources.device_tree import is_leftover
 from fastflight.transport.url import scheme_of
 
@@ -49,6 +50,10 @@ class Rename(OnPath):
     """`to`: the new path; a file at that path is replaced."""
 
     to: DevicePath
+
+
+class Remove(Conditional, OnPath):
+    """`if_match`, `if_none_match`: entity tags that the file must have, or must not have, as for a write."""
 
 
 class Execute(OnDevice):
@@ -104,7 +109,7 @@ def device_actions(inventory: Inventory, publishing: Publishing = lambda name: [
         on_session("device.reset", exec_, "Restart the interpreter (soft) or the board (hard).", Reset, _reset),
         on_session("file.stat", read, "One file or folder: path, kind, size, modified.", OnPath, _stat),
         on_session("file.mkdir", write, "Make a folder.", OnPath, _mkdir),
-        on_session("file.remove", write, "Remove a file or an empty folder.", OnPath, _remove),
+        on_session("file.remove", write, "Remove a file or an empty folder.", Remove, _remove),
         on_session("file.rename", write, "Rename or move a file or folder.", Rename, _rename),
         on_session(
             "file.hash",
@@ -171,7 +176,9 @@ def _mkdir(session: Session, body: OnPath) -> Sequence[Result]:
     return [{"path": body.path}]
 
 
-def _remove(session: Session, body: OnPath) -> Sequence[Result]:
+def _remove(session: Session, body: Remove) -> Sequence[Result]:
+    if body.conditional:
+        body.check_version(session.version(body.path))
     session.remove(body.path)
     return [{"path": body.path}]
 

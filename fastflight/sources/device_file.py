@@ -99,6 +99,8 @@ class DeviceFiles(BoardStore[DeviceFile]):
         transfer = transfer_of(request)
         async with self._lease(request, mode) as session:
             with errors_name_file(request):
+                if request.conditional:
+                    request.check_version(await session.version(request.path))
                 if request.resume:
                     content.announce_part(await session.part(request.path))
                 content.start(await anext(batches, None))

@@ -184,9 +184,11 @@ def read_layout(request: DeviceFile) -> Layout:
     layout = layout_of(request)
     if layout.kinds is not None and not needs_whole_file(layout):
         raise RequestError("only for text files that are read as a whole", where="kinds", hint="Leave it out")
-    if request.resume or request.sha256 or request.size is not None:
-        key = "resume" if request.resume else "sha256" if request.sha256 else "size"
-        raise RequestError("only a write takes this", where=key, hint="To continue a read, give the offset")
+    for key in ("resume", "sha256", "size", "if_match", "if_none_match"):
+        value = getattr(request, key)
+        if value is not None and value is not False:
+            hint = "Compare what `describe` tells" if "match" in key else "To continue a read, give the offset"
+            raise RequestError("only a write takes this", where=key, hint=hint)
     if (request.offset or request.limit) and layout.format != "raw":
         raise RequestError(
             f"{layout.format} is read from its beginning to its end",

@@ -143,6 +143,19 @@ def test_who_interrupts_a_program_must_be_allowed_to_run_one(source: DataSource[
         assert verb is Verb.EXEC or not may(named(f"{verb}:demo"), request, doing)
 
 
+def test_who_names_the_version_of_a_file_must_be_allowed_to_read_it(actions: dict[str, Any]) -> None:
+    write = DeviceFile(device="demo", path="/x", if_match="*")
+    remove = actions["file.remove"]
+    for granted, allowed in (("read,write:demo", True), ("write:demo", False)):
+        assert may(named(granted), write, "write") == allowed
+        try:
+            AUTHORITY.permit(named(granted), remove, body_of(remove, if_none_match="*"))
+        except Forbidden:
+            assert not allowed
+        else:
+            assert allowed
+
+
 def test_what_declares_nothing_is_for_nobody_that_is_known() -> None:
     class Own(Request):
         type = "own"

@@ -158,6 +158,7 @@ def test_reading_begins_at_an_offset(board: BoardServer, mode: str, offset: int)
         ({"resume": True}, "resume: only a write takes this"),
         ({"sha256": "0" * 64}, "sha256: only a write takes this"),
         ({"sha256": "x"}, "sha256"),
+        ({"if_match": "*"}, "if_match: only a write takes this"),
         ({"transfer": "binery"}, "Did you mean 'binary'?"),
         ({"deflate": 1}, "deflate"),
     ],
@@ -174,6 +175,7 @@ def test_bad_keys_of_a_read_are_named(board: BoardServer, keys: dict[str, Any], 
         ({"offset": 5}, "offset: only reading begins at an offset"),
         ({"format": "csv", "resume": True}, "a write of csv cannot be resumed"),
         ({"resume": 1}, "resume"),
+        ({"if_match": '"other"'}, "if_match: the file is not the version that was asked for"),
     ],
 )
 def test_bad_keys_of_a_write_are_named(board: BoardServer, keys: dict[str, Any], says: str) -> None:

@@ -102,6 +102,10 @@ class AsgiClient:
             await self._arrived.wait()
         return self.answered.body
 
+    def send(self, content: bytes) -> None:
+        """Send the rest of the content."""
+        self._incoming.put_nowait({"type": "http.request", "body": content, "more_body": False})
+
     def leave(self) -> None:
         self._incoming.put_nowait({"type": "http.disconnect"})
 

@@ -232,7 +232,7 @@ def test_an_upload_that_breaks_off_leaves_the_old_file(board: BoardGateway, mode
         ("GET", "log.bin", "interrupt=true", {}, 400, "a GET cannot interrupt a program"),
         ("HEAD", "log.bin", "interrupt=1", {}, 400, "a GET cannot interrupt a program"),
         ("GET", "", "interrupt=true", {}, 400, "a GET cannot interrupt a program"),
-        ("GET", "log.bin", "offset=5", {}, 400, "with the header Range"),
+        ("GET", "log.bin", "offset=5", {}, 400, "Use the header Range"),
         ("GET", "log.bin", "file_format=xlsx", {}, 400, "Known: arrow, csv, jsonl, packed, raw"),
         (
             "PUT",

@@ -13,11 +13,12 @@ import pytest
 
 from fastflight.device.transfer import digest
 from fastflight.device.transfer.link import BoardLink
+from fastflight.errors import RequestError
 from fastflight.gateway.content.conditions import Conditions
-from fastflight.gateway.errors import HttpRefusal
+from fastflight.gateway.errors import error_answer
 from fastflight.protocol import Conversation
 
-from .asgi_client import HERE, AsgiClient, scope
+from .asgi_client import HERE, AsgiClient, ask, scope
 from .board_gateway import BoardGateway, in_front_of_a_board
 
 # Modules that the board lacks, and the algorithm of its digests.
@@ -154,8 +155,8 @@ def test_conditions(method: str, field: str, value: str, status: int, untagged: 
     def judged(etag: str) -> int:
         try:
             return Conditions(method, lambda name: value if name == field else "").judge(3000, etag).status
-        except HttpRefusal as refusal:
-            return refusal.status
+        except RequestError as error:
+            return error_answer(error)[0]
 
     assert (judged(TAG), judged("")) == (status, untagged)
 
@@ -180,6 +181,24 @@ def test_what_changes_a_file_heeds_its_conditions(
     assert (answer.status == 412) is not done
     there = (board.folder / "a.bin").read_bytes() if (board.folder / "a.bin").exists() else None
     assert there == (OLD if not done else NEW if method == "PUT" else None)
+
+
+def test_of_two_writers_of_one_version_only_the_first_replaces_it(board: BoardGateway, tag: str) -> None:
+    conditions = (b"if-match", tag.encode()) if tag else (b"if-none-match", b"*")
+    path = "a.bin" if tag else "new.bin"
+
+    async def work() -> tuple[int, int]:
+        headers = (HERE, conditions, (b"content-type", b"text/csv"))
+        asked = scope(f"/devices/demo/files/{path}", "PUT", headers, "file_format=jsonl")
+        slow = AsgiClient(board.app, asked, b"n\n1\n", whole=False)
+        fast = await ask(board.app, asked, b"n\n2\n")
+        slow.send(b"3\n")
+        await slow.call
+        return fast.status, slow.answered.status
+
+    assert board.run(work()) == (201, 412)
+    assert (board.folder / path).read_bytes() == b'{"n":2}\n'
+    (board.folder / path).unlink()
 
 
 @pytest.mark.parametrize(("field", "status"), [("if-match", 412), ("if-none-match", 201)])

@@ -11,22 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fastflight.gateway.errors import HttpRefusal
+from fastflight.service.versions import ANY, matches, version_conflict
 
-# RFC 9110, 8.8.3.
-_ETAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 # A single range: first and last position, or the number of bytes at the end.
 _RANGE = re.compile(r"bytes=(?:(\d{1,15})-(\d{0,15})|-(\d{1,15}))", re.IGNORECASE)
-ANY = "*"
-
-
-def matches(field: str, etag: str, *, weak: bool = False) -> bool:
-    """Return whether a list of entity tags contains `etag`, or is `*`. The resource must exist.
-
-    An empty `etag` (the resource has none) matches only `*`. `weak`: tags that are marked as weak match, too.
-    """
-    if field.strip() == ANY:
-        return True
-    return etag != "" and any(tag == etag and (weak or not mark) for mark, tag in _ETAG.findall(field))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +33,11 @@ class Conditions:
         self._match = field("if-match")
         self._none_match = field("if-none-match")
         self._if_range = field("if-range").strip()
-        self._reads = method in ("GET", "HEAD")
         self.looks_only = method == "HEAD"
         # Only GET has ranges. Anything but a single valid range is ignored (RFC 9110, 14.2).
         self._range = _RANGE.fullmatch(field("range").strip()) if method == "GET" else None
         if self._range is not None and self._range[2] and int(self._range[2]) < int(self._range[1]):
             self._range = None
-
-    def __bool__(self) -> bool:
-        """Whether there is an If-Match or If-None-Match header."""
-        return bool(self._match or self._none_match)
 
     @property
     def wants_tag(self) -> bool:
@@ -63,7 +46,7 @@ class Conditions:
         A part that has two ends, or is the last bytes, and is asked for without a version, does without: no client may
         join such parts (RFC 9110, 15.3.7.3).
         """
-        return self._range is None or self._reaches_end or bool(self or self._if_range)
+        return self._range is None or self._reaches_end or bool(self._match or self._none_match or self._if_range)
 
     @property
     def guess(self) -> tuple[int, int | None]:
@@ -78,22 +61,14 @@ class Conditions:
         first = int(self._range[1])
         return first, int(self._range[2]) - first + 1 if self._range[2] else None
 
-    def check(self, etag: str, *, exists: bool = True) -> bool:
-        """Return whether the client has this version already; raise `HttpRefusal` (412) if a condition fails."""
-        if self._match and not (exists and matches(self._match, etag)):
-            raise _failed("If-Match")
-        if not self._none_match or not exists or not matches(self._none_match, etag, weak=True):
-            return False
-        if not self._reads:
-            raise _failed("If-None-Match")
-        return True
-
     def judge(self, size: int, etag: str) -> Verdict:
-        """Return which part of a file of `size` bytes to send; raise `HttpRefusal` if a condition or range fails.
+        """Return which part of a file of `size` bytes to send; raise an error if a condition or range fails.
 
         An empty `etag`: the file has none, or none is wanted (`wants_tag`).
         """
-        if self.check(etag):
+        if self._match and not matches(self._match, etag):
+            raise version_conflict("If-Match")
+        if self._none_match and matches(self._none_match, etag, weak=True):
             return Verdict(304, 0, 0)
         if self.looks_only:
             return Verdict(200, 0, size)
@@ -133,9 +108,3 @@ class Conditions:
         assert self._range is not None
         is_rest = self._reaches_end and int(self._range[1]) > 0
         return not is_rest or bool(self._if_range) or (bool(self._match) and self._match.strip() != ANY)
-
-
-def _failed(where: str) -> HttpRefusal:
-    return HttpRefusal(
-        412, "the file is not the version that was asked for", where=where, hint="Read it again, then decide"
-    )

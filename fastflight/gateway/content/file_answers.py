@@ -25,6 +25,7 @@ from fastflight.gateway.content.formats import ENCODERS, BodyEncoder, Data
 from fastflight.gateway.content.streaming import AnswerStart, Streamed, path_of, while_connected
 from fastflight.runtime.outgoing import Note
 from fastflight.service.requests import FILE_DESCRIPTION, Request
+from fastflight.service.versions import etag_of
 
 # Content types that are safe to name. Files come from the board: no browser may show them as pages of the gateway.
 FILE_TYPES = {
@@ -36,8 +37,6 @@ FILE_TYPES = {
     "arrow": "application/vnd.apache.arrow.stream",
 }
 ANY_TYPE = "application/octet-stream"
-# Keys of a request that describes a file without reading it.
-LOOK: Mapping[str, Any] = {"format": "raw", "describe": "digest", "limit": 0}
 # One to describe the file, one to read the range, and one more if the file was rewritten meanwhile.
 MAX_OPENINGS = 3
 
@@ -46,15 +45,6 @@ def described(answer: StreamedAnswer) -> dict[str, Any]:
     """Return the board's description of the file: kind, size, modified and, if requested, algorithm and digest."""
     description: dict[str, Any] = json.loads(answer.schema.metadata[FILE_DESCRIPTION])
     return description
-
-
-def etag_of(description: Mapping[str, Any]) -> str:
-    """Return a strong entity tag; empty if there is no digest: nobody asked for it, or the board cannot compute it."""
-    algorithm, digest = description.get("algorithm"), description.get("digest")
-    if not algorithm:
-        return ""
-    # A crc32 is short, so the size is added: versions of different sizes never share a tag.
-    return f'"{algorithm}-{digest}"' if algorithm == "sha256" else f'"{algorithm}-{digest}-{description["size"]}"'
 
 
 class ListingAnswer(Response):
@@ -119,7 +109,8 @@ class BytesAnswer(FileAnswer):
         description = described(answer)
         if self._limit == 0:
             await drain(answer)
-        etag, size = etag_of(description), int(description["size"])
+        size = int(description["size"])
+        etag = etag_of(description.get("algorithm", ""), description.get("digest", ""), size)
         verdict = self._conditions.judge(size, etag)
         length = verdict.stop - verdict.start
         headers = {"cache-control": "private, no-cache" if etag else "no-store", "vary": "accept"}

@@ -15,19 +15,11 @@ from fastapi import Request
 from starlette.responses import JSONResponse, Response
 
 from fastflight.access.identity import Identity
-from fastflight.errors import FileMissing, RequestError
+from fastflight.errors import RequestError
 from fastflight.gateway.asgi import CALLER
 from fastflight.gateway.backend import Backend
 from fastflight.gateway.content.conditions import Conditions
-from fastflight.gateway.content.file_answers import (
-    LOOK,
-    BytesAnswer,
-    FileAnswer,
-    ListingAnswer,
-    described,
-    drain,
-    etag_of,
-)
+from fastflight.gateway.content.file_answers import BytesAnswer, FileAnswer, ListingAnswer
 from fastflight.gateway.content.formats import BodyEncoder, encoder_of
 from fastflight.gateway.content.negotiation import choose_format
 from fastflight.gateway.content.streaming import while_connected
@@ -45,7 +37,13 @@ FLAGS = ("interrupt", "deflate")
 MAX_DIGITS = 18
 # Keys that a query may not have: the path gives them, or the header Range does.
 PLACED = ("type", "device", "path", "name")
-IN_HEADERS = ("offset", "limit", "describe")
+IN_HEADERS = {
+    "offset": "Range",
+    "limit": "Range",
+    "describe": "Range",
+    "if_match": "If-Match",
+    "if_none_match": "If-None-Match",
+}
 STOP_HINT = 'Stop it with POST /actions/device.exec {"device": ..., "code": "", "interrupt": true}, or use POST /stream'
 NUMBERS = (
     "header",
@@ -119,10 +117,10 @@ class Files:
         layout = Layout(
             source_format, on_error=losses, infer=described.infer, sample_rows=described.sample_rows, text=text
         )
-        upload = self._backend.make_request({"type": "device.file", **place, **keys, "format": target})
+        conditions = _conditions(request)
+        upload = self._backend.make_request({"type": "device.file", **place, **keys, **conditions, "format": target})
         caller: Identity = request.scope[CALLER]
         self._backend.permit(upload, "write", caller)  # before its content is read
-        await self._check(request, place, keys.get("interrupt", False))
         async with UploadedRows(content, layout) as rows, while_connected(request.receive, content.ended):
             await rows.begin()
             written = await self._backend.write(upload, rows.schema, rows.batches(), caller=caller)
@@ -132,25 +130,18 @@ class Files:
         """Remove a file or an empty folder."""
         place = {"device": device, "path": f"/{_utf8_path(request, path)}"}
         interrupt = _flag(dict(request.query_params), "interrupt")
-        await self._check(request, place, interrupt)
-        body = json.dumps({**place, "interrupt": interrupt}).encode()
+        body = json.dumps({**place, **_conditions(request), "interrupt": interrupt}).encode()
         await self._backend.act("file.remove", body, request.scope[CALLER])
         return Response(status_code=204)
 
-    async def _check(self, request: Request, place: Mapping[str, Any], interrupt: bool) -> None:
-        """Raise `HttpRefusal` if a condition of the request does not hold for the present file."""
-        conditions = Conditions(request.method, lambda name: ", ".join(request.headers.getlist(name)))
-        if not conditions:
-            return
-        fields = {"type": "device.file", **place, "interrupt": interrupt, **LOOK}
-        try:
-            async with self._backend.read(self._backend.make_request(fields), caller=request.scope[CALLER]) as answer:
-                etag = etag_of(described(answer))
-                await drain(answer)
-        except FileMissing:
-            conditions.check("", exists=False)
-        else:
-            conditions.check(etag)
+
+def _conditions(request: Request) -> dict[str, str]:
+    """Return the keys for the conditions of a request that changes a file."""
+    return {
+        key: tags
+        for key, name in (("if_match", "if-match"), ("if_none_match", "if-none-match"))
+        if (tags := ", ".join(request.headers.getlist(name)))
+    }
 
 
 def keys_of(query: Mapping[str, str]) -> dict[str, Any]:
@@ -163,7 +154,7 @@ def keys_of(query: Mapping[str, str]) -> dict[str, Any]:
         if name in PLACED:
             raise RequestError("the path gives this key", where=name, hint="Leave it out of the query")
         if name in IN_HEADERS:
-            raise RequestError("not a key of a query", where=name, hint="Request a part with the header Range")
+            raise RequestError("not a key of a query", where=name, hint=f"Use the header {IN_HEADERS[name]}")
         if name in FLAGS:
             keys[name] = _flag({name: text}, name)
         elif name in NUMBERS and text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS:
