@@ -21,6 +21,8 @@ _Flags = np.ndarray[Any, np.dtype[np.bool_]]
 _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 _Places = np.ndarray[Any, np.dtype[np.intp]]
 
+# Characters of the numbers of a column, on average, that are probably too long to be exact whatever their digits.
+_LONG_NUMBERS = SHORT_NUMBER + len("e-06")
 # Cells that show what the others of a column probably are.
 _FIRST_CELLS = 64
 _WHOLE = Kind.WHOLE | Kind.NEGATIVE | Kind.BIG | Kind.NEGATIVE_BIG | Kind.HUGE
@@ -95,7 +97,7 @@ def kinds_of_integers(column: pa.Array) -> Kind:
 def _plain_numbers(cells: pa.Array, values: pa.Array) -> _Flags:
     """Return for each cell, all of which are numbers to a cast, whether its number is exact for sure."""
     starts, lengths, data = _bytes_of(cells)
-    if not len(cells) or not lengths.all() or (pa.types.is_floating(values.type) and lengths.mean() > SHORT_NUMBER):
+    if not len(cells) or not lengths.all() or (pa.types.is_floating(values.type) and lengths.mean() > _LONG_NUMBERS):
         return np.zeros(len(cells), np.bool_)
     first = data[starts]
     negative = first == ord("-")
@@ -108,9 +110,14 @@ def _plain_numbers(cells: pa.Array, values: pa.Array) -> _Flags:
         plain[zeros] = (lengths[zeros] == 1) & ~negative[zeros]
         return plain
     plain[zeros] = (lengths[zeros] == 1) | (data.take(starts[zeros] + 1, mode="clip") == ord("."))
-    plain &= lengths <= SHORT_NUMBER
     exponents = np.flatnonzero((data[starts[0] : starts[-1] + lengths[-1]] | 0x20) == ord("e")) + starts[0]
-    plain[np.searchsorted(starts, exponents, "right") - 1] = False
+    with_exponent = np.searchsorted(starts, exponents, "right") - 1
+    digits = lengths.copy()
+    digits[with_exponent] = exponents - starts[with_exponent]
+    plain &= digits <= SHORT_NUMBER
+    # Up to two digits of an exponent are far from the limits of a double.
+    signed = np.isin(data[exponents + 1], np.frombuffer(b"+-", np.uint8))
+    plain[with_exponent] &= (lengths - digits)[with_exponent] - signed <= len("e99")
     return plain
 
 

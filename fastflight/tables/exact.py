@@ -20,20 +20,24 @@ SHORT_NUMBER = 15
 def without_exact(cells: pa.Array, doubles: pa.Array) -> pa.Array:
     """Return those of `cells`, which hold the text of `doubles`, that are not surely the shortest text of their double.
 
-    Arrow writes the shortest text, but large and small numbers with an exponent: of these, the digits are compared.
+    Arrow writes the shortest text, but places the point and the exponent in its own way: where the texts differ, the
+    digits are compared. Two numbers with the same digits and the same nearest double are the same number.
     """
     texts = doubles.cast(pa.string())
     differ = pc.not_equal(texts, cells)
     cells, texts = cells.filter(differ), texts.filter(differ)
     same_digits = pc.equal(_digits(cells), _digits(texts))
-    return cells.filter(pc.invert(pc.and_(same_digits, pc.match_substring_regex(cells, _WITH_POINT))))
+    return cells.filter(pc.invert(pc.and_(same_digits, pc.match_substring_regex(cells, _FRACTION))))
 
 
-_WITH_POINT = r"\A-?(?:0|[1-9][0-9]*)\.[0-9]+\z"
+# A number with a point or an exponent, or both.
+_FRACTION = r"\A-?(?:0|[1-9][0-9]*)(?:\.[0-9]+|(?:\.[0-9]+)?[eE][+-]?[0-9]{1,5})\z"
 
 
 def _digits(numbers: pa.Array) -> pa.Array:
-    return pc.utf8_trim(pc.replace_substring_regex(numbers, r"e.*|[-.]", ""), characters="0")
+    """Return the digits of numbers, without zeros at both ends."""
+    mantissas = pc.list_element(pc.split_pattern(pc.ascii_lower(numbers), "e", max_splits=1), 0)
+    return pc.ascii_trim(pc.replace_substring(mantissas, ".", ""), characters="-0")
 
 
 def are_exact(data: bytes, batch: pa.RecordBatch) -> bool:
