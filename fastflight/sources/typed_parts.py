@@ -24,7 +24,7 @@ from fastflight.sources.session_lines import SessionLine
 
 LAYOUT = "layout.json"
 # Files of another version are made again: lines were parsed in another way.
-VERSION = 1
+VERSION = 2
 _METADATA = b"fastflight.typed"
 
 

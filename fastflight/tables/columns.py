@@ -7,10 +7,11 @@ of a line, the lines that are parsed, and the columns, since a device may print 
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
 from typing import Any
+
+from fastflight.tables.json_objects import parse_object
 
 # Longer lines are counted, but not parsed.
 MAX_LINE_BYTES = 2048
@@ -63,14 +64,11 @@ class Columns:
         return len(lines), points
 
     def _numbers(self, line: bytes) -> dict[str, float]:
-        text = line.decode(errors="replace")
-        if text.startswith("{"):
-            try:
-                row = json.loads(text)
-            except (ValueError, RecursionError):
-                return {}
-            return {str(name): number for name, value in row.items() if (number := _number(value)) is not None}
-        cells = [cell.strip().strip('"') for cell in text.split(",")]
+        if line.startswith(b"{"):
+            parsed = parse_object(line)
+            row = {} if isinstance(parsed, str) else parsed[0]
+            return {name: number for name, value in row.items() if (number := _number(value)) is not None}
+        cells = [cell.strip().strip('"') for cell in line.decode(errors="replace").split(",")]
         numbers = [_number(cell) for cell in cells]
         if all(number is None for number in numbers):
             # Prose has commas, too: this is used as a header only for lines with numbers and as many cells.

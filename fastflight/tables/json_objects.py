@@ -1,13 +1,15 @@
 """Parses one line of JSON in Python.
 
-`NaN` and infinities are accepted, as are the spellings of MicroPython (`nan`, `inf`) and `None`, although they are not
-JSON. A `Number` stands for a number whose text a double may not give back.
+`NaN` and infinities are accepted, as are the spellings of MicroPython (`nan`, `inf`), `None`, and objects as Python
+prints them (`{'t': 21.5, 'ok': True}`), although they are not JSON. A `Number` stands for a number whose text a double
+may not give back.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from typing import Any
 
 from fastflight.tables.kinds import INFINITIES, MINUS_INFINITIES, NANS, NULLS, Kind, kind_of
@@ -29,24 +31,23 @@ def parse_object(row: bytes) -> tuple[dict[str, Any], str] | str:
     if not (row.startswith(b"{") and row.endswith(b"}")):
         return f"{shorten(text)} is not a JSON object"
     deep = f"nested deeper than {MAX_TEXT_NESTING} levels"
-    if (
-        len(row) > MAX_TEXT_NESTING
-        and row.count(b"[") + row.count(b"{") > MAX_TEXT_NESTING
-        and _depth(row) > MAX_TEXT_NESTING
-    ):
+    if _is_deep(row) and _is_deep(as_json(row)):
         return deep
     try:
         try:
             value = _decode(text)
         except json.JSONDecodeError:
-            value = _decode(text := with_json_words(text.encode()).decode())
+            text = as_json(row).decode()
+            if _is_deep(text.encode()):
+                return deep
+            value = _decode(text)
     except json.JSONDecodeError as error:
         return f"not JSON: {error.msg} at character {error.pos} of {shorten(row.decode())}"
     except RecursionError:
         return deep
     except _RepeatedKey as error:
         return f"the key {shorten(error.args[0])} occurs twice"
-    if b"\\u" in row and _HALF_PAIR.search(json.dumps(value, ensure_ascii=False)):
+    if "\\u" in text and _HALF_PAIR.search(json.dumps(value, ensure_ascii=False)):
         return "half a surrogate pair in a string"
     return value, text
 
@@ -55,32 +56,61 @@ _HALF_PAIR = re.compile("[\ud800-\udfff]")
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 
 
-def _depth(row: bytes) -> int:
-    """Return how deep lists and objects are nested."""
+def _is_deep(row: bytes) -> bool:
+    """Whether lists and objects are nested too deeply."""
+    if row.count(b"[") + row.count(b"{") <= MAX_TEXT_NESTING:
+        return False
     depth = deepest = 0
     for mark in re.findall(rb"[\[\]{}]", _STRING.sub(b"", row)):
         depth += 1 if mark in b"[{" else -1
         deepest = max(deepest, depth)
-    return deepest
+    return deepest > MAX_TEXT_NESTING
 
 
-# Words for numbers and nulls that are not JSON, outside of strings.
+# Words for numbers, nulls and truth values that are not JSON, outside of strings.
 _WORDS = (
     dict.fromkeys(NANS, "NaN")
     | dict.fromkeys(INFINITIES, "Infinity")
     | dict.fromkeys(MINUS_INFINITIES, "-Infinity")
     | dict.fromkeys(NULLS, "null")
+    | {"True": "true", "False": "false"}
 )
-_FOREIGN_WORD = re.compile(r'"(?:[^"\\]++|\\.)*+"|(?<=[\[:,\s])[-+#]?[A-Za-z/-]++(?=[\]},\s])')
+# Strings, and what may not be JSON outside of them. Tuples are lists.
+_FOREIGN = re.compile(
+    r"""(?P<string>"(?:[^"\\\n]++|\\.)*+"|'(?:[^'\\\n]++|\\.)*+')"""
+    r"|(?<=[\[(:,\s])(?P<word>[-+#]?[A-Za-z/-]++)(?=[\]}),\s])"
+    r"|(?P<open>\()|(?P<close>(?<=[^(,\s]),\)|\))"
+)
+_ESCAPE = re.compile(r"""\\x([0-9a-fA-F]{2})|\\U([0-9a-fA-F]{8})|\\?(["'])|\\.""")
 
 
-def with_json_words(lines: bytes) -> bytes:
-    """Return lines with words that JSON has, and the `NaN` and `Infinity` of its readers, in place of other words."""
-    return _FOREIGN_WORD.sub(_json_word, lines.decode()).encode()
+def as_json(lines: bytes) -> bytes:
+    """Return lines as JSON, if only their words or their strings and tuples, as Python prints them, are none.
+
+    They have the `NaN` and `Infinity` of JSON readers.
+    """
+    return _FOREIGN.sub(_json_part, lines.decode()).encode()
 
 
-def _json_word(match: re.Match[str]) -> str:
-    return _WORDS.get(match[0], match[0])
+def _json_part(match: re.Match[str]) -> str:
+    text = match[0]
+    if match["string"]:
+        plain = text[0] == '"' and "\\" not in text
+        return text if plain else '"' + _ESCAPE.sub(_json_escape, text[1:-1]) + '"'
+    if match["word"]:
+        return _WORDS.get(text, text)
+    return "[" if match["open"] else "]"
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    code, long_code, quote = match.groups()
+    if quote:
+        return '\\"' if quote == '"' else quote
+    if code:
+        return f"\\u00{code}"
+    if long_code and int(long_code, 16) <= sys.maxunicode:
+        return chr(int(long_code, 16))
+    return match[0]
 
 
 class _RepeatedKey(Exception):

@@ -1,8 +1,8 @@
 """JSON lines: one object per line.
 
 A missing key is null. In a `string` column, a value that is no string becomes its JSON text. Dates, times and decimals
-are text. `NaN` and infinities are accepted, as are the spellings of MicroPython (`nan`, `inf`) and `None`, although
-they are not JSON. A row is rejected if it is not one object, holds a key twice or half a surrogate pair, or is nested
+are text. `NaN` and infinities are accepted, as are the spellings of MicroPython (`nan`, `inf`), `None`, and objects as
+Python prints them, although they are not JSON. A row is rejected if it is not one object, holds a key twice or half a surrogate pair, or is nested
 deeper than `MAX_TEXT_NESTING`.
 
 pyarrow's reader parses most blocks, with a schema: its own guesses are not exact, and it cannot be given all types. The
@@ -25,7 +25,7 @@ from fastflight.errors import DataError
 from fastflight.tables.casting import TEXT, cast, is_text, readable_schema
 from fastflight.tables.codec import Layout
 from fastflight.tables.exact import are_exact, has_negative_zero
-from fastflight.tables.json_objects import parse_object, raw_values, with_json_words
+from fastflight.tables.json_objects import as_json, parse_object, raw_values
 from fastflight.tables.rows import BLOCK_BYTES, Learned, RowBlock, RowSplitter
 from fastflight.tables.schemas import (
     MAX_COLUMNS,
@@ -202,7 +202,7 @@ class JsonGrammar:
         try:
             table = pyarrow.json.read_json(pa.BufferReader(data), whole, parse)
         except pa.ArrowInvalid:
-            plain = with_json_words(data)
+            plain = as_json(data)
             return None if plain == data else self._parsed_by_arrow(plain, lines, wire, strict=strict)
         if table.num_rows != lines:
             return None

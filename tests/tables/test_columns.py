@@ -31,6 +31,11 @@ def test_numbers_of_objects_have_their_keys() -> None:
     assert columns.line == '{"n": 3, "new": -1}'
 
 
+def test_numbers_of_objects_as_python_prints_them_have_their_keys() -> None:
+    columns, _, points = fed(b"{'t': 21.5, 'ok': True, 'x': None, 'n': nan}\n")
+    assert (columns.names, points) == (["t"], [[0, 21.5]])
+
+
 def test_numbers_of_csv_have_the_names_of_the_header() -> None:
     columns, _, points = fed(b'time,"humidity"\n1,40.5\n2,x\n')
     assert columns.names == ["time", "humidity"]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from fastflight.errors import RequestError
 from fastflight.tables import Layout, open_reader, open_whole
+from fastflight.tables.json_objects import parse_object
 from fastflight.tables.jsonl import MAX_BATCH_VALUES
 from fastflight.tables.schemas import MAX_LIST_VALUES
 from fastflight.tables.text import SAMPLE_BYTES
@@ -43,14 +44,14 @@ def test_types_are_inferred(read: Any) -> None:
 
 def test_bad_rows_are_set_aside_with_offset_and_reason(read: Any) -> None:
     lines = [
-        b'{"a":1}', b"", b"{'a': 2}", b'{"a":1}{"a":2}', b'{"a":', b"3}", b"[4]", b'{"a":"\xff"}', b'{"a":1,"a":2}',
+        b'{"a":1}', b"", b"{a: 2}", b'{"a":1}{"a":2}', b'{"a":', b"3}", b"[4]", b'{"a":"\xff"}', b'{"a":1,"a":2}',
         b'{"b":"\\ud800"}', b' {"a":9, "zz":[1]} \r', b'{"a":10}',
     ]  # fmt: skip
     data = b"\n".join(lines)
     seen = read(data, "jsonl", schema={"a": "int64", "b": "string"})
     assert [row["a"] for row in seen.rows] == [1, 9, 10]
     assert seen.reasons == [
-        "not JSON: Expecting property name enclosed in double quotes at character 1 of \"{'a': 2}\"",
+        "not JSON: Expecting property name enclosed in double quotes at character 1 of '{a: 2}'",
         'not JSON: Extra data at character 7 of \'{"a":1}{"a":2}\'',
         "'{\"a\":' is not a JSON object",
         "'3}' is not a JSON object",
@@ -194,6 +195,52 @@ print("alive")
 def test_deep_nesting_does_not_crash_the_process() -> None:
     done = subprocess.run([sys.executable, "-c", DEEP], capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr[-2000:]
+
+
+PRINTED = {
+    "single quotes": ("{'a': 'x', 'b': 21.5}", {"a": "x", "b": 21.5}),
+    "words": ("{'a': True, 'b': None, 'c': False, 'd': [None, True]}", {"a": True, "b": None, "c": False, "d": [None, True]}),
+    "words that are text": ("{'a': 'True', 'b': '(None, 1)'}", {"a": "True", "b": "(None, 1)"}),
+    "tuples": ("{'a': (1, 2), 'b': (3,), 'c': ()}", {"a": [1, 2], "b": [3], "c": []}),
+    "a quote within": ("""{'a': "it's", 'b': 'say "x"', 'c': 'it\\'s "x"'}""", {"a": "it's", "b": 'say "x"', "c": 'it\'s "x"'}),
+    "escapes": (r"{'a': 'x\n\\y', 'b': '\xe9\u20ac\U0001f600', 'c': '\\x41'}", {"a": "x\n\\y", "b": "é€😀", "c": "\\x41"}),
+    "brackets in a text": (str({"a": "[" * 300}), {"a": "[" * 300}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_objects_as_python_prints_them_are_rows(read: Any, name: str) -> None:
+    line, row = PRINTED[name]
+    for rows in (1, 40):  # few lines are parsed in Python, many by Arrow
+        seen = read(f"{line}\n".encode() * rows, "jsonl")
+        assert (seen.rows, seen.told) == ([row] * rows, {"rows": rows})
+
+
+@pytest.mark.parametrize(
+    "line", ["{'a': b'x'}", "{'a': {1, 2}}", "{1: 2}", "{'a': 'x}", "{'a': x}", "{'a': 1_0}", "{'a': (}"]
+)
+def test_other_literals_of_python_are_rejected(read: Any, line: str) -> None:
+    seen = read(f'{{"a": "x"}}\n{line}\n'.encode(), "jsonl")
+    assert (seen.rows, seen.count) == ([{"a": "x"}], 1)
+
+
+def test_deep_tuples_are_rejected(read: Any) -> None:
+    seen = read(b'{"a": 1}\n' + b"{'a': " + b"(" * 100_000 + b")" * 100_000 + b"}\n", "jsonl", schema={"a": "int64"})
+    assert (seen.rows, seen.reasons) == ([{"a": 1}], ["nested deeper than 200 levels"])
+
+
+LITERAL = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.tuples(inner, inner) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.dictionaries(st.text(), LITERAL, min_size=1, max_size=3))
+def test_what_python_prints_is_read_as_its_json(row: dict[str, Any]) -> None:
+    printed, written = (parse_object(line.encode()) for line in (repr(row), json.dumps(row, ensure_ascii=False)))
+    assert repr(printed[0]) == repr(written[0])
 
 
 VALUE = st.recursive(
