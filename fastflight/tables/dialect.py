@@ -205,6 +205,28 @@ def _is_padded(rows: Sequence[str], dialect: Dialect) -> bool:
     return len(cells) > 1 and all(is_value(cell.strip(" \t")) for cell in cells)
 
 
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A dialect that may be that of the file: its rows, and the most common number of their cells.
+
+    `first`: the first row of that width, as the next one is. `score`: the share of rows and cells that fit.
+    """
+
+    dialect: Dialect
+    rows: Sequence[Sequence[str]]
+    width: int
+    first: int
+    score: float
+
+    def is_better(self, other: _Candidate) -> bool:
+        """Whether this is the dialect, of these two: lines of titles may have any delimiter, the names have the file's."""
+        if self.first > other.first:
+            return self.score >= other.score and len(other.rows[self.first]) != other.width
+        if self.first < other.first:
+            return not other.is_better(self)
+        return self.score > other.score
+
+
 def _delimited(texts: Sequence[str], options: TextOptions) -> Dialect:
     """Find delimiter, quote and blanks around delimiters.
 
@@ -214,7 +236,7 @@ def _delimited(texts: Sequence[str], options: TextOptions) -> Dialect:
     first = texts[0] if texts else ""
     single = '"' not in "".join(texts) and sum(len(_SINGLE_QUOTED.findall(text)) for text in texts) > 1
     quote = "'" if single else '"'
-    best, best_score = _dialect(options.delimiter or _plain_delimiter(texts), first, options), (-len(texts), 0.25)
+    best: _Candidate | None = None
     joined = "\n".join(texts)
     for delimiter in () if options.delimiter else filter(joined.__contains__, DELIMITERS):
         dialect = replace(_dialect(delimiter, first, options), quote=quote)
@@ -224,22 +246,39 @@ def _delimited(texts: Sequence[str], options: TextOptions) -> Dialect:
         values = _share_of_values(rows, width, delimiter)
         if values < (0.5 if delimiter == " " else 0.0 if delimiter in first else 0.25):
             continue  # prose
-        score = -_first_of_two(divided, width), count / len(rows) * (0.3 + values)
-        if width > 1 and (delimiter != " " or values >= 0.5) and score[1] > 0.25 and score > best_score:
-            best, best_score = dialect, score
-    if best_score[1] < 1.2 and not options.delimiter and len(texts) > 1 and not _is_divided(texts, best):
-        whole = _share_of_values([[text] for text in texts[1:]], 1, NO_DELIMITER)
-        if whole + 0.25 > best_score[1]:
-            best = Dialect(_plain_delimiter(texts))
-    best = replace(best, quote=quote)
-    if not best.trim and best.delimiter != NO_DELIMITER and any(best.delimiter in text for text in texts):
-        best = replace(best, trim=_is_padded(texts[1:], best))
-    return best
+        score = count / len(rows) * (0.3 + values)
+        found = _Candidate(dialect, divided, width, _first_of_two(divided, width), score)
+        if width > 1 and score > 0.25 and (best is None or found.is_better(best)):
+            best = found
+    dialect = best.dialect if best else _dialect(options.delimiter or _plain_delimiter(texts), first, options)
+    if len(texts) > 1 and not options.delimiter and _is_one_column(texts, dialect, best.score if best else 0.25):
+        dialect = Dialect(_plain_delimiter(texts))
+    dialect = replace(dialect, quote=quote)
+    if not dialect.trim and dialect.delimiter != NO_DELIMITER and any(dialect.delimiter in text for text in texts):
+        dialect = replace(dialect, trim=_is_padded(texts[1:], dialect))
+    return dialect
 
 
 def _first_of_two(rows: Sequence[Sequence[str]], width: int) -> int:
-    """Return the index of the first row that has `width` cells, as the next row has; `len(rows)` if there is none."""
-    return next((i for i, (row, below) in enumerate(pairwise(rows)) if len(row) == len(below) == width), len(rows))
+    """Return the index of the first row that has `width` cells, as the next row has; that of the last if none has."""
+    return next(
+        (i for i, (row, below) in enumerate(pairwise(rows)) if len(row) == len(below) == width), max(len(rows) - 1, 0)
+    )
+
+
+def _is_one_column(texts: Sequence[str], dialect: Dialect, score: float) -> bool:
+    """Whether each line is a cell: the delimiter that scored best is a part of the cells, such as a decimal comma."""
+    if _are_comma_numbers(texts):
+        return True
+    if score >= 1.2 or _is_divided(texts, dialect):
+        return False
+    return _share_of_values([[text] for text in texts[1:]], 1, NO_DELIMITER) + 0.25 > score
+
+
+def _are_comma_numbers(texts: Sequence[str]) -> bool:
+    """Whether below one name, all lines are numbers with a decimal comma, or pairs of whole numbers."""
+    is_name = len(texts) > 1 and not any(delimiter in texts[0] for delimiter in DELIMITERS)
+    return is_name and all(map(_COMMA_NUMBER, texts[1:]))
 
 
 def _is_divided(texts: Sequence[str], dialect: Dialect) -> bool:
@@ -277,6 +316,9 @@ def _with_header(
     widths = Counter(map(len, rows))  # the first row breaks a tie
     width = max(widths.items(), key=lambda item: (item[1], item[0] == len(rows[0]), item[0]), default=(0, 0))[0]
     first, count = _header_of(dialect, body, rows, width, options)
+    if options.header == "auto" and count:
+        titles = _titles([line.text for line in body], rows, width, dialect)
+        first, count = (titles, 1) if titles > first else (first, count)
     header = rows[first : first + count]
     data = [row for row in rows[first + count :] if len(row) == width]
     names = [" ".join(filter(None, column)) for column in zip(*header, strict=False)] if header else []
@@ -294,6 +336,8 @@ def _with_header(
         named = dialect.texts(comments[-1].text.lstrip(f"{dialect.comment} "))
         if len(named) == width > 1 and _are_names(named, dialect.decimal):
             names, comments = named, comments[:-1]
+    if dialect.delimiter == NO_DELIMITER and _are_comma_numbers([line.text for line in body]):
+        notes.append("one column: the commas were read as decimal signs")
     if rows and not names:
         names = [f"column_{index + 1}" for index in range(width)]
         if options.header == "auto":
@@ -350,6 +394,17 @@ def _is_like_rows(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
 
 def _pattern(row: Sequence[str]) -> list[str]:
     return [_NUMBER.sub("0", cell) for cell in row]
+
+
+def _titles(texts: Sequence[str], rows: Sequence[Sequence[str]], width: int, dialect: Dialect) -> int:
+    """Return how many lines of prose stand above the names: blanks follow their commas, but not those of the names."""
+    if dialect.delimiter != ",":
+        return 0
+    for index, (row, below) in enumerate(pairwise(rows[: LINES_BEFORE_HEADER + 1])):
+        if not (_is_spaced(texts[index], ",") or len(row) == 1):
+            is_header = index and len(row) == len(below) == width and _are_names(row, dialect.decimal)
+            return index if is_header and any(is_value(cell, dialect.decimal) for cell in below) else 0
+    return 0
 
 
 def _header_lines(dialect: Dialect, rows: Sequence[Sequence[str]], width: int) -> int:

@@ -107,7 +107,7 @@ JSONL = [
     Case("an object on two lines", b'{"n":\n1}\n{"n": 2}\n', outcome=("n: int64", [2], ["'{\"n\":' is not a JSON object", "'1}' is not a JSON object"])),
     Case("a line that breaks off", b'{"n": 1}\n{"n": ', outcome=("n: int64", [1], ["'{\"n\":' is not a JSON object"])),
     Case("a comma too many", b'{"n": 1,}\n{"n": 2}\n', outcome=("n: int64", [2], None)),
-    Case("single quotes", b"{'n': 1}\n", outcome=("", [], ["not JSON: Expecting property name enclosed in double quotes at character 1 of \"{'n': 1}\""])),
+    Case("single quotes", b"{'n': 1}\n", outcome=numbers(1)),
     Case("a key without quotes", b"{n: 1}\n", outcome=("", [], ["not JSON: Expecting property name enclosed in double quotes at character 1 of '{n: 1}'"])),
     Case("a control character in a string", b'{"n": "a\x01"}\n', outcome=("", [], None)),
     Case("a key that stands there twice", b'{"n": 1, "n": 2}\n{"n": 3}\n', outcome=("n: int64", [3], ["the key 'n' occurs twice"])),
@@ -135,7 +135,7 @@ JSONL = [
     Case("nulls alone", b'{"n": null}\n{"n": null}\n', outcome=("n: null", [None, None], [])),
     Case("empty objects", b"{}\n{}\n", outcome=("", [], [])),
     Case("carriage returns alone", b'{"n": 1}\r{"n": 2}\r', outcome=numbers(1, 2)),
-    Case("truth in capitals", b'{"n": True}\n{"n": true}\n', outcome=("n: bool", [True], ["not JSON: Expecting value at character 6 of '{\"n\": True}'"])),
+    Case("truth in capitals", b'{"n": True}\n{"n": true}\n', outcome=("n: bool", [True, True], [])),
     Case("a type that holds in the sample alone", b'{"n": 1}\n' * SAMPLE_BYTES + b'{"n": "x"}\n', outcome=texts(*["1"] * SAMPLE_BYTES, "x")),
     Case("a key that was not in the sample", b'{"n": 1}\n' * SAMPLE_BYTES + b'{"m": 1}\n', outcome=("n: int64, m: int64", [1] * SAMPLE_BYTES + [None], [])),
 ]  # fmt: skip

@@ -104,6 +104,30 @@ CSV = {
         b"Export of logger 5, version 2\nDatum;Wert\n01.02.2026;1,5\n02.02.2026;2,5\n",
         {"Datum": "string", "Wert": "double"}, [1.5, 2.5], {"notes": ["1 line before the header skipped"]},
     ),
+    "two titles with commas above semicolons": (
+        b"Station Nord, Halle 3\nMessung vom 3. Mai, 12 Uhr\nt;temp\n1;21,5\n2;22,5\n",
+        {"t": "int64", "temp": "double"}, [21.5, 22.5], {"notes": ["2 lines before the header skipped"]},
+    ),
+    "two titles with commas above commas": (
+        b"Logger 5, hall 3\nDate, 2024\nt,temp\n1,2.5\n3,4.5\n",
+        {"t": "int64", "temp": "double"}, [2.5, 4.5], {"notes": ["2 lines before the header skipped"]},
+    ),
+    "a title of as many cells, and one without": (
+        b"Logger 5, hall 3, north\n2024\nt,temp,n\n1,2.5,a\n3,4.5,b\n",
+        {"t": "int64", "temp": "double", "n": "string"}, ["a", "b"], {"notes": ["2 lines before the header skipped"]},
+    ),
+    "blanks in the names alone": (b"t, temp\n1,2.5\n", {"t": "int64", "temp": "double"}, [2.5], {}),
+    "blanks in the names alone, above text": (
+        b"t, name\nx,y\nz,w\n", {"t": "string", "name": "string"}, ["y", "w"], {},
+    ),
+    "a name above numbers with decimal commas": (
+        b"Messung\n21,5\n22,0\n", {"Messung": "double"}, [21.5, 22.0],
+        {"notes": ["one column: the commas were read as decimal signs"]},
+    ),
+    "a title above rows of three numbers": (
+        b"Messung\n21,5,1\n22,0,2\n", {"column_1": "int64", "column_2": "int64", "column_3": "int64"}, [1, 2],
+        {"notes": [*NO_HEADER["notes"], "1 line before the header skipped"]},
+    ),
     "the delimiter in the first line, as Excel reads it": (
         b"sep=;\r\nt;v\r\n1;2,5\r\n", {"t": "int64", "v": "double"}, [2.5], {},
     ),
