@@ -199,11 +199,15 @@ def test_deep_nesting_does_not_crash_the_process() -> None:
 
 PRINTED = {
     "single quotes": ("{'a': 'x', 'b': 21.5}", {"a": "x", "b": 21.5}),
-    "words": ("{'a': True, 'b': None, 'c': False, 'd': [None, True]}", {"a": True, "b": None, "c": False, "d": [None, True]}),
+    "words": ("{'a': True, 'b': None, 'c': False, 'd': [True]}", {"a": True, "b": None, "c": False, "d": [True]}),
     "words that are text": ("{'a': 'True', 'b': '(None, 1)'}", {"a": "True", "b": "(None, 1)"}),
     "tuples": ("{'a': (1, 2), 'b': (3,), 'c': ()}", {"a": [1, 2], "b": [3], "c": []}),
-    "a quote within": ("""{'a': "it's", 'b': 'say "x"', 'c': 'it\\'s "x"'}""", {"a": "it's", "b": 'say "x"', "c": 'it\'s "x"'}),
-    "escapes": (r"{'a': 'x\n\\y', 'b': '\xe9\u20ac\U0001f600', 'c': '\\x41'}", {"a": "x\n\\y", "b": "é€😀", "c": "\\x41"}),
+    "a quote within": (
+        """{'a': "it's", 'b': 'say "x"', 'c': 'it\\'s "x"'}""", {"a": "it's", "b": 'say "x"', "c": 'it\'s "x"'},
+    ),
+    "escapes": (
+        r"{'a': 'x\n\\y', 'b': '\xe9\u20ac\U0001f600', 'c': '\\x41'}", {"a": "x\n\\y", "b": "é€😀", "c": "\\x41"},
+    ),
     "brackets in a text": (str({"a": "[" * 300}), {"a": "[" * 300}),
 }  # fmt: skip
 
