@@ -1,9 +1,8 @@
 """JSON lines: one object per line.
 
 A missing key is null. In a `string` column, a value that is no string becomes its JSON text. Dates, times and decimals
-are text. `NaN` and infinities are accepted, as are the spellings of MicroPython (`nan`, `inf`), `None`, and objects as
-Python prints them, although they are not JSON. A row is rejected if it is not one object, holds a key twice or half a surrogate pair, or is nested
-deeper than `MAX_TEXT_NESTING`.
+are text. What `json_objects` accepts besides JSON is a row, too. A row is rejected if it is not one object, holds a key
+twice or half a surrogate pair, or is nested deeper than `MAX_TEXT_NESTING`.
 
 pyarrow's reader parses most blocks, with a schema: its own guesses are not exact, and it cannot be given all types. The
 others are parsed in Python, with the same result.
