@@ -219,7 +219,7 @@ class _Candidate:
     score: float
 
     def is_better(self, other: _Candidate) -> bool:
-        """Whether this is the dialect, of these two: lines of titles may have any delimiter, the names have the file's."""
+        """Whether this is the dialect, of these two. Titles may hold any delimiter; names have that of the file."""
         if self.first > other.first:
             return self.score >= other.score and len(other.rows[self.first]) != other.width
         if self.first < other.first:
