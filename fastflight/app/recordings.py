@@ -40,7 +40,11 @@ def typed_rows(
     def may_write() -> bool:
         return not isinstance(recordings, DefaultRecordings) or recordings.opened is not None
 
-    return TypedRows(log_of, declared, None if recordings is None else recordings.folder, may_write)
+    if recordings is None:
+        return TypedRows(log_of, declared)
+    typed = TypedRows(log_of, declared, recordings.folder, may_write)
+    recordings.parse = typed.prepare
+    return typed
 
 
 def _open_shared(config: Config, wanted: RecordingSettings, inventory: Inventory, holder: str) -> Recordings:

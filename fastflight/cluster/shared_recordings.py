@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fastflight.cluster.connection import ClusterConnection, NatsAddress, replicas_for
-from fastflight.cluster.fleet_copy import FleetCopy, Recording
+from fastflight.cluster.fleet_copy import SEPARATOR, FleetCopy, Recording
 from fastflight.cluster.following import Follower
 from fastflight.cluster.publishing import Publisher
 from fastflight.cluster.recording_stream import RecordingStream
@@ -91,6 +91,10 @@ class SharedRecordings:
         if found is None:
             raise UnknownName("no such recording", where=name, hint=nearest(name, self._copy.names()))
         return found
+
+    def device_of(self, log: str) -> str:
+        """Return the device that a log of the copy has rows of."""
+        return log.rpartition(SEPARATOR)[0]
 
     def sweep(self) -> int:
         """Delete the oldest rows that exceed the retention, from the copy and from NATS. Any server may do that."""

@@ -58,8 +58,8 @@ def compact(
     *,
     file_bytes: int = FILE_BYTES,
     least: int = SORT_BODIES,
-) -> list[str]:
-    """Compact the tail, and return the names of the new Parquet files.
+) -> dict[str, str]:
+    """Compact the tail, and return the names of the new Parquet files, each with the name of its log.
 
     Other threads can append and read meanwhile. `on_batch` is called after each body that is read. It may sleep, to
     leave time to other work. If it raises, the exception ends the compaction, and what is not replaced yet stays.
@@ -81,13 +81,15 @@ class _Compaction:
         # Bodies that are damaged.
         self._left: set[int] = set()
 
-    def run(self) -> list[str]:
-        made: list[str] = []
+    def run(self) -> dict[str, str]:
+        made: dict[str, str] = {}
         try:
             for bodies in self._commits():
-                self._replace(bodies, self._sorted(bodies))
+                self._store.replace([body.id for body in bodies], self._sorted(bodies))
             for bodies, is_file in self._tails():
-                made += self._replace(bodies, self._joined(bodies, is_file=is_file))
+                new = self._joined(bodies, is_file=is_file)
+                for file in self._store.replace([body.id for body in bodies], new):
+                    made[file] = self._store.name_of(new[0].log)
         except OSError as error:
             raise failure(error, "compacting") from error
         return made
@@ -150,12 +152,6 @@ class _Compaction:
             else:
                 read.append(rows)
         return joined(read) if read else None
-
-    def _replace(self, bodies: Sequence[BodyRow], new: Sequence[NewBody]) -> list[str]:
-        """Replace bodies by others that have their rows. Return the names of the new files."""
-        if not new:
-            return []
-        return self._store.replace([body.id for body in bodies], new)
 
 
 def _new(newest: BodyRow, log: int, rows: pa.RecordBatch, name: str = "") -> NewBody:

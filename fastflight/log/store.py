@@ -289,6 +289,8 @@ class Store:
 
         Raises `OSError` or `StorageError`, and changes nothing, if that fails.
         """
+        if not new:
+            return []
         numbers = [self._writer.new_body() for _ in new]
         files = [f"{number:012d}.parquet" if each.is_file else None for number, each in zip(numbers, new, strict=True)]
 

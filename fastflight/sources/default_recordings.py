@@ -24,6 +24,7 @@ from fastflight.sources.recordings import (
     number_after,
     status_of,
 )
+from fastflight.sources.tidying import Parse
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +38,8 @@ class DefaultRecordings:
         self.folder = folder
         # The store for writing; None until the first recording is started.
         self.opened: Recordings | None = None
+        # As `Recordings.parse`.
+        self.parse: Parse = lambda *_: None
         self._inventory = inventory
         self._holder = holder
         self._opening = threading.Lock()
@@ -139,6 +142,7 @@ class DefaultRecordings:
             ) from error
         except StorageError as error:
             raise StorageError(error.what, hint=f"Mend that, or {OTHER_FOLDER}") from error
+        opened.parse = lambda name, rest: self.parse(name, rest)
         ends = {name: opened.store.log(name).next_seq for name in opened.names()}
         self._continued = {name for name, end in ends.items() if end != self._ends.get(name, 0)}
         return opened

@@ -34,7 +34,7 @@ from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.recorder import Recorder
 from fastflight.sources.recording import Readable, ReadableStore
 from fastflight.sources.rounds import Rounds
-from fastflight.sources.tidying import Tidying
+from fastflight.sources.tidying import Parse, Tidying
 from fastflight.transport.chunk_buffer import Chunk
 
 if TYPE_CHECKING:
@@ -200,7 +200,9 @@ class Recordings:
                 raise
         if shared is not None:
             shared.take(self.store)
-        self._tidy = Tidying(self.store, shared)
+        # Parses the lines in new files of a recording. Set it when it is known how lines become rows.
+        self.parse: Parse = lambda *_: None
+        self._tidy = Tidying(self.store, shared, lambda name, rest: self.parse(name, rest))
         self._closing = threading.Event()
         self._beat = threading.Thread(target=self._keep_ends, name="recordings-beat", daemon=True)
         self._beat.start()

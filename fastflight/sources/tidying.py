@@ -1,9 +1,13 @@
-"""A thread that keeps recordings small: it deletes what retention no longer covers, and compacts their tail."""
+"""A thread that keeps recordings small and ready to read.
+
+It deletes what retention no longer covers, compacts the tail, and has the lines in new Parquet files parsed.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import structlog
@@ -22,17 +26,20 @@ TIDY_SECONDS = 60.0
 # processor time, for REST_PER_WORK times as long. With a fifth of a core it compacts what a thousand boards record.
 WORK_SECONDS = 0.005
 REST_PER_WORK = 4.0
+Parse = Callable[[str, Callable[[], object]], object]
 
 
 class Tidying:
     """A thread that sweeps and compacts a store every `TIDY_SECONDS`.
 
-    With `shared` recordings it sweeps those as well, and compacts their copy: then the store is only a buffer.
+    With `shared` recordings it sweeps those as well, and compacts their copy: then the store is only a buffer. `parse`
+    is called with the name of each recording that has a new file, and with a function to call now and then.
     """
 
-    def __init__(self, store: Store, shared: SharedRecordings | None = None) -> None:
+    def __init__(self, store: Store, shared: SharedRecordings | None = None, parse: Parse = lambda *_: None) -> None:
         self._store = store
         self._shared = shared
+        self._parse = parse
         self._closing = threading.Event()
         # The thread's processor time at the end of its last rest.
         self._rested_at = 0.0
@@ -61,10 +68,12 @@ class Tidying:
         A failure is logged, and the next call tries again.
         """
         try:
-            swept, made = self._store.sweep(), 0
+            swept = self._store.sweep()
             if self._shared is not None:
                 swept += self._shared.sweep()
-            made = len(compact(self._kept, self._rest))
+            made = compact(self._kept, self._rest)
+            for name in dict.fromkeys(made.values()):
+                self._parse(name if self._shared is None else self._shared.device_of(name), self._rest)
         except Stopped:
             return
         except Exception as error:  # the edge of the thread: what fails now may work in a minute
@@ -74,7 +83,7 @@ class Tidying:
             return
         self._trouble = ""
         if swept or made:
-            log.info("recordings tidied", swept=swept, compacted=made)
+            log.info("recordings tidied", swept=swept, compacted=len(made))
 
     def _rest(self) -> None:
         """Rest if WORK_SECONDS have been worked since the last rest. `Stopped` once `close` is called."""

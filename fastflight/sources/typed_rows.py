@@ -3,8 +3,9 @@
 The layout is declared in the fleet file, or recognised by the first lines of the recording. What was recognised is
 stored, and its types widen to hold later values: a column keeps its name, and values stay exact.
 
-The traffic is what counts. The lines that end in one of its Parquet files are parsed once, and their rows kept in a
-Parquet file (`typed_parts`), which can be made again at any time. Newer lines are parsed whenever they are read.
+The traffic is what counts. The lines that end in one of its Parquet files are parsed once, soon after a compaction has
+made it, and their rows kept in a Parquet file (`typed_parts`), which can be made again at any time. Newer lines are
+parsed whenever they are read.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from fastflight.errors import FastFlightError, RequestError
+from fastflight.errors import FastFlightError, RequestError, UnknownName
 from fastflight.gap import Gap, Why
 from fastflight.log import NumberedRows, Range, StoredRows
 from fastflight.sources.recorded_rows import chunks_of
@@ -39,6 +40,10 @@ SAMPLE_BYTES, LEAST_SAMPLE_BYTES = 64 * 1024, 4 * 1024
 # How often a reading that waits for another one checks whether its client is still there.
 LOOK_SECONDS = 0.2
 Layout: TypeAlias = RowLayout | Recognised
+
+
+class _Wanted(Exception):
+    """Somebody waits for the recording whose files are being made."""
 
 
 class PlacedPart(NamedTuple):
@@ -98,6 +103,8 @@ class TypedRows:
         self._recognised: dict[str, Recognised] = {}
         # Recordings whose sample is complete, and no table.
         self._other: set[str] = set()
+        # Recordings that somebody waits for.
+        self._wanted: set[str] = set()
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     @contextlib.contextmanager
@@ -126,6 +133,20 @@ class TypedRows:
                 folder.keep([placed.part.file for placed in table.parts])
             yield table
 
+    def prepare(self, name: str, check: Callable[[], object] = lambda: None) -> None:
+        """Make the files of a recording that are missing, if its lines are a table. `check` is that of `open`.
+
+        Ends when somebody opens the recording, who then makes the other files.
+        """
+
+        def step() -> None:
+            if name in self._wanted:
+                raise _Wanted
+            check()
+
+        with contextlib.suppress(RequestError, UnknownName, _Wanted), self.open(name, step):
+            pass
+
     def parser(self, name: str) -> tuple[LineParser, int | None]:
         """Return a parser for the lines of a recording, and the number before which its types hold all values.
 
@@ -145,7 +166,9 @@ class TypedRows:
     @contextlib.contextmanager
     def _locked(self, name: str, check: Callable[[], object]) -> Iterator[None]:
         while not self._locks[name].acquire(timeout=LOOK_SECONDS):
+            self._wanted.add(name)
             check()
+        self._wanted.discard(name)
         try:
             yield
         finally:

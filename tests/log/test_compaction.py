@@ -34,9 +34,9 @@ def check(store: Store, rows: int, boards: int = 3) -> None:
 def test_the_tail_is_sorted_and_stays_in_the_tail(tmp_path: Path) -> None:
     with Store(tmp_path, sync_ms=5) as store:
         filled(store, commits=5)
-        assert compact(store) == [] and len(bodies(store)) >= 5  # too few to be worth it
+        assert not compact(store) and len(bodies(store)) >= 5  # too few to be worth it
         filled_from(store, 10, 55)
-        assert compact(store) == []
+        assert not compact(store)
         assert sorted(log for log, _ in bodies(store)) == [1, 2, 3]
         check(store, 120)
         assert store.log("board1").statistics().rows == 120

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -14,11 +15,13 @@ from fastflight.sources.recorded_rows import log_batch
 from fastflight.sources.recording import RecordingSource
 from fastflight.sources.row_layout import RowLayout
 from fastflight.sources.session_lines import BEGAN, BEGAN_AT_LINE
+from fastflight.sources.tidying import Tidying
 from fastflight.sources.typed_rows import FOLDER, TypedRows
 from fastflight.tables import LineParser
 from fastflight.transport.chunk_buffer import Chunk
 from tests.log.rows import clear
 from tests.support.source_items import items
+from tests.support.waiting import until
 
 import pyarrow.parquet as pq  # isort: skip
 
@@ -70,6 +73,40 @@ def test_lines_that_continue_in_the_next_file_are_one_row_and_files_are_made_onc
     assert len(files) == 3
     assert rows(TypedRows(store.log, folder=tmp_path)) == found == replayed(store, typed)
     assert files == {file: file.stat().st_mtime_ns for file in (tmp_path / FOLDER / "demo").glob("*.parquet")}
+
+
+def test_the_lines_of_a_new_file_are_parsed_when_it_is_made(store: Store, tmp_path: Path) -> None:
+    for name, text in (("demo", b'{"ms": %d}\n'), ("talk", b"hello %d\n")):
+        for first in range(0, 200, 5):
+            chunks = [Chunk(n, n * 10**9, "rx", b" " * 8192 + text % n) for n in range(first, first + 5)]
+            store.open(name).append(log_batch(chunks, {0: BEGAN_AT_LINE})).result()
+    typed = TypedRows(store.log, folder=tmp_path)
+    tidying = Tidying(store, parse=typed.prepare)
+    tidying.tidy()
+    compact(store, file_bytes=0, least=1)
+    tidying.tidy()  # no new file, so nothing is parsed
+    tidying.close()
+    kept = [file.parent.name for file in (tmp_path / FOLDER).rglob("*.parquet")]
+    assert kept == ["demo"] and len(list(tmp_path.glob("*.parquet"))) >= 2
+    assert len(rows(typed)) == 200
+
+
+def test_who_reads_a_recording_does_not_wait_for_its_files(store: Store, tmp_path: Path) -> None:
+    keep(store, *SAMPLE)
+    typed = TypedRows(store.log, folder=tmp_path)
+    found: list[Any] = []
+    reading = Thread(target=lambda: found.extend(rows(typed)))
+    begun = Event()
+
+    def rest() -> None:
+        if not begun.is_set():
+            begun.set()
+            reading.start()
+            until(lambda: typed._wanted)
+
+    typed.prepare("demo", rest)
+    reading.join()
+    assert len(found) == len(SAMPLE)
 
 
 def test_a_damaged_file_is_made_again_and_a_row_without_its_line_is_gone(store: Store, tmp_path: Path) -> None:
