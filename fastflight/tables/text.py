@@ -27,6 +27,7 @@ from fastflight.tables.dialect import (
     sniff,
     sniff_line,
 )
+from fastflight.tables.json_array import ArrayLines, begins_array
 from fastflight.tables.jsonl import JsonGrammar
 from fastflight.tables.rows import BLOCK_BYTES, MAX_ROW_BYTES, Learned, RowBlock, RowSplitter
 from fastflight.tables.summary import ReadSummary, RejectedRow
@@ -62,6 +63,8 @@ class _RowStream:
         self._splitter: RowSplitter | None = None
         self._head = b""
         self._last = b""
+        # A file that is one array of objects is read as lines.
+        self._array: ArrayLines | None = None
         self.sample = b""
         self.grammar: Grammar | None = None
 
@@ -94,8 +97,10 @@ class _RowStream:
                 return []
             assert self.grammar is not None
             self._splitter = self.grammar.splitter(self._transcoder.marks, self._block_bytes)
-            self.sample = self.sample[start:]
+            self.sample = self.sample[start:] if self._array is None else ArrayLines().feed(self.sample[start:])
             text, self._head = self._head[start:], b""
+        if self._array is not None:
+            text = self._array.feed(text) + (self._array.finish() if ended else b"")
         return self._splitter.feed(text)
 
     def _open(self, *, ended: bool) -> int | None:
@@ -141,6 +146,11 @@ class _RowStream:
         if skipped is None and not ended:
             return None
         start = len(self._head) if skipped is None else skipped.end()
+        is_array = begins_array(self._head[start:], ended=ended)
+        if is_array is None:
+            return None
+        if is_array:
+            self._array = ArrayLines()
         self.grammar = JsonGrammar(self._layout, start)
         return start
 

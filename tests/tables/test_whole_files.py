@@ -240,6 +240,11 @@ JSONL = {
     "dates and times": (b'{"a":"2024-01-01T00:00:00"}\n{"a":"2024-01-02"}\n', "timestamp[us]", None),
     "nothing": (b'{"a":null}\n', "null", [None]),
     "CR": (b'{"a":1}\r{"a":2}\r', "int64", [1, 2]),
+    "an array": (b'[{"a":1},{"a":2}]', "int64", [1, 2]),
+    "an array over several lines": (b'[\n  {"a": 1},\r\n  {\n    "a": 2\n  }\n]\n', "int64", [1, 2]),
+    "an array of texts with marks in them": (b'[{"a":"x,]}\\""}, {"a":"[{\\\\"}]', "string", ['x,]}"', "[{\\"]),
+    "an array of nested objects": (b'[{"a":[{"b":1},{"b":2}]},{"a":[]}]', "list<item: struct<b: int64>>", None),
+    "two arrays": (b'[{"a":1}]\n[{"a":2},\n{"a":3}]\n', "int64", [1, 2, 3]),
 }
 
 
@@ -249,6 +254,22 @@ def test_jsonl(name: str) -> None:
     types, table, told = whole(data, "jsonl")
     assert (types, told) == ({"a": type_}, {})
     assert values is None or table["a"].to_pylist() == values
+
+
+def test_an_array_that_was_cut_off_keeps_its_whole_objects() -> None:
+    data = b'[{"a":1},\n{"a":2},\n{"a":"thr'
+    types, table, told = whole(data, "jsonl")
+    assert (types, table["a"].to_pylist()) == ({"a": "int64"}, [1, 2])
+    assert (told["rejected"], told["rejected_rows"][0]["offset"], told["torn_last_line"]) == (1, 18, True)
+
+
+def test_an_array_is_read_alike_however_it_arrives() -> None:
+    data = b' [{"a":"x,y","b":1},{"a":"z","b":2}, {"a":"[","b":3}]'
+    for size in range(1, len(data)):
+        reader = open_reader(Layout("jsonl", schema={"a": "string", "b": "int64"}))
+        batches = [each for at in range(0, len(data), size) for each in reader.feed(data[at : at + size])]
+        rows = [row for batch in batches + reader.finish() for row in batch.to_pylist()]
+        assert rows == [{"a": "x,y", "b": 1}, {"a": "z", "b": 2}, {"a": "[", "b": 3}]
 
 
 OPTIONS = {
