@@ -15,21 +15,22 @@ from datetime import datetime
 
 import pyarrow as pa
 
-from fastflight.cluster.shipment import Run, Shipment, part_of
+from fastflight.cluster.shipment import Shipment
 from fastflight.errors import FastFlightError
 from fastflight.gap import Gap, Why
 from fastflight.log import (
     EVERYTHING,
-    Columns,
     Extent,
     Log,
     LogStatistics,
+    NewRows,
     NumberedRows,
     Range,
     Store,
     StoredRows,
     Ticket,
 )
+from fastflight.log.bodies import joined
 
 # Between the name of the device and that of the server. Neither has it.
 SEPARATOR = "@"
@@ -71,52 +72,60 @@ class FleetCopy:
 
         If this raises, call it again with the same rows: none of them was skipped.
         """
-        tickets: list[Ticket] = []
-        ends: dict[str, int] = {}
+        results: list[Ticket | FastFlightError] = []
+        ends: dict[Log, int] = {}
         try:
-            for server, rows, runs in shipments:
-                at = 0
-                for run in runs:
-                    if (ticket := self._append(server, run, rows, at, ends)) is not None:
-                        tickets.append(ticket)
-                    at += run.length
+            for shipment in shipments:
+                results += self._append(shipment, ends)
         finally:
             # All have ended before the next call: rows on their way to the disk look as if they were there.
-            failed = [error for ticket in tickets if (error := _error_of(ticket)) is not None]
+            failed = [error for result in results if (error := _error_of(result)) is not None]
         if failed:
             raise failed[0]
 
-    def _append(
-        self, server: str, run: Run, rows: pa.RecordBatch | Columns, at: int, ends: dict[str, int]
-    ) -> Ticket | None:
-        """Append the rows of `run`, from row `at` of `rows` on, that are new.
+    def _append(self, shipment: Shipment, ends: dict[Log, int]) -> list[Ticket | FastFlightError]:
+        """Append the rows of a shipment that are new. Return a ticket for each of its runs that has some.
 
-        `ends` has for each log the number after the rows that `add` has appended.
-
-        `SequenceConflict` if those before these have failed meanwhile: rows after them would take their place for good.
+        `ends` has for each log the number after the rows that `add` has appended. If some of those have failed
+        meanwhile, the result is an error: the rows after them would take their place for good.
         """
-        logs = self._logs.get(run.device, {})
-        log = logs.get(server) or self.store.open(f"{run.device}{SEPARATOR}{server}")
-        expected = ends.get(log.name, log.next_seq)
-        first = max(run.first, expected)
-        if first >= run.next:
-            return None
-        new = part_of(rows, at + first - run.first, run.next - first)
-        gap = run.gap if first == run.first else None
-        ticket = log.append(new, expected=expected, first=first, paused_until=run.paused_until, gap=gap)
-        ends[log.name] = ticket.last + 1
-        if server not in logs:
-            self._logs[run.device] = {**logs, server: log}
-        return ticket
+        parts: list[NewRows] = []
+        pieces: list[pa.RecordBatch] = []
+        at = 0
+        for run in shipment.runs:
+            log = self._log(run.device, shipment.server)
+            expected = ends.get(log, log.next_seq)
+            first = max(run.first, expected)
+            if first < run.next:
+                gap = run.gap if first == run.first else None
+                parts.append(NewRows(log, run.next - first, expected, first, run.paused_until, gap))
+                pieces.append(shipment.rows.slice(at + first - run.first, run.next - first))
+                ends[log] = run.next
+            at += run.length
+        if not parts:
+            return []
+        self.store.wait_for_room()
+        is_whole = sum(part.length for part in parts) == at
+        return self.store.append(shipment.rows if is_whole else joined(pieces), parts)
+
+    def _log(self, device: str, server: str) -> Log:
+        logs = self._logs.get(device, {})
+        log = logs.get(server)
+        if log is None:
+            log = self.store.open(f"{device}{SEPARATOR}{server}")
+            self._logs[device] = {**logs, server: log}
+        return log
 
 
-def _error_of(ticket: Ticket) -> FastFlightError | None:
+def _error_of(result: Ticket | FastFlightError) -> FastFlightError | None:
     """Wait until an append has ended. Return its error; None if it has succeeded."""
     try:
-        ticket.result()
+        if isinstance(result, Ticket):
+            result.result()
+            return None
     except FastFlightError as error:
         return error
-    return None
+    return result
 
 
 class Recording:

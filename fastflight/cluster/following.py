@@ -17,7 +17,7 @@ import structlog
 
 from fastflight.cluster.connection import ClusterConnection
 from fastflight.cluster.fleet_copy import FleetCopy
-from fastflight.cluster.recording_stream import RecordingStream, Stored
+from fastflight.cluster.recording_stream import RecordingStream, Stored, is_short
 from fastflight.cluster.shipment import decode
 from fastflight.concurrency import off_loop
 from fastflight.errors import FastFlightError, TransportError
@@ -26,7 +26,7 @@ from fastflight.files import replacement
 log = structlog.get_logger(__name__)
 
 # Between two looks for new messages. Readers do not wait for the next one.
-LOOK_SECONDS = 0.5
+LOOK_SECONDS = 1.0
 # A node that does not have the newest messages yet is given so long.
 LAG_SECONDS = 0.05
 # Before the next look after a failure.
@@ -118,14 +118,12 @@ class Follower:
             if not await self._is_same():
                 await self._begin()
                 return
-            page = await self._whole(page)
-            await off_loop(self._add, page)
-            self._move(page[-1].seq, page[-1].time)
-            await off_loop(self._position.store)
+            await off_loop(self._add, await self._whole(page))
+            self._note_progress()
         if self._trouble:
             log.info("the recordings of other servers are fetched again")
             self._trouble = ""
-        if not page:
+        if not page or (not self._readers and is_short(page)):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._wake.wait()
@@ -185,7 +183,7 @@ class Follower:
         return whole
 
     def _add(self, page: list[Stored]) -> None:
-        """Add the rows of messages to the copy, and return when they are durable."""
+        """Add the rows of messages to the copy. When they are durable, move after them."""
         shipments = []
         for message in page:
             if (shipment := decode(message.data)) is None:
@@ -193,8 +191,13 @@ class Follower:
             else:
                 shipments.append(shipment)
         self._copy.add(shipments)
+        self._position.move(self._position.created, page[-1].seq, page[-1].time)
+        self._position.store()
 
     def _move(self, seq: int, at: int, created: int | None = None) -> None:
         self._position.move(self._position.created if created is None else created, seq, at)
+        self._note_progress()
+
+    def _note_progress(self) -> None:
         progress, self._progress = self._progress, asyncio.Event()
         progress.set()

@@ -70,6 +70,8 @@ class Publisher:
         self._position: BodyPosition | None = None
         self._handed: dict[str, int] = {}
         self._lost: dict[str, int] = {}
+        # How many commits of the buffer are handed over.
+        self._commits = -1
         # A body that could not be read once.
         self._unread: BodyPosition | None = None
         self._progress = asyncio.Event()
@@ -103,7 +105,10 @@ class Publisher:
             try:
                 if self._position is None:
                     await self._begin()
-                more = await self._publish()
+                commits = self._buffer.commits
+                more = commits != self._commits and await self._publish()
+                if not more:
+                    self._commits = commits
             except Exception as error:  # the task's edge: what fails now may work in a second
                 trouble = error.what if isinstance(error, FastFlightError) else f"{type(error).__name__}: {error}"
                 if trouble != self._trouble:

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -241,6 +241,11 @@ class RecordingStream:
     def _deleted(self) -> TransportError:
         self._ready = False
         return TransportError(f"the stream {STREAM} was deleted", where=WHERE, hint="It is created again")
+
+
+def is_short(page: Sequence[Stored]) -> bool:
+    """Whether a page has all messages that the node had: it is not near the limits of pages."""
+    return len(page) < PAGE_MESSAGES and sum(len(message.data) for message in page) < PAGE_BYTES // 2
 
 
 def check_fleet(what: str, found: str | None, prefix: str, fleet: str) -> None:

@@ -16,7 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from fastflight.gap import Gap
-from fastflight.log import LOG_SCHEMA, Columns
+from fastflight.log import LOG_SCHEMA
+from fastflight.log.bodies import numbers_of
 
 MAGIC = b"ffs1"
 # Of the rest of the message: its checksum, and the length of the description.
@@ -24,8 +25,6 @@ _HEADER = struct.Struct("<4sII")
 DEVICE, SEQ = pa.field("device", pa.dictionary(pa.int32(), pa.string()), False), pa.field("seq", pa.int64(), False)
 SCHEMA = pa.schema([DEVICE, SEQ, *LOG_SCHEMA])
 _COMPRESSED = pa.ipc.IpcWriteOptions(compression="zstd")
-# Runs with fewer rows, on average, are decoded as Python values: those of one row in 3 us, as batches in 60 us.
-FEW_ROWS = 16
 
 
 class Run(NamedTuple):
@@ -53,18 +52,19 @@ class Run(NamedTuple):
 
 
 class Shipment(NamedTuple):
-    """What a server hands over at a time: the runs of `rows`, in order. Rows may be Python values."""
+    """What a server hands over at a time: the runs of `rows`, in order."""
 
     server: str
-    rows: pa.RecordBatch | Columns
+    rows: pa.RecordBatch
     runs: Sequence[Run]
 
 
 def encode(server: str, rows: pa.RecordBatch, runs: Sequence[Run]) -> bytes:
     """Return a message of a server with `rows` of the recordings, which are those of `runs`."""
-    codes = np.repeat(np.arange(len(runs), dtype=np.int32), [run.length for run in runs])
+    lengths = [run.length for run in runs]
+    codes = np.repeat(np.arange(len(runs), dtype=np.int32), lengths)
     devices = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array([run.device for run in runs], pa.string()))
-    numbers = pa.array(np.concatenate([np.arange(run.first, run.next, dtype=np.int64) for run in runs]))
+    numbers = pa.array(numbers_of([run.first for run in runs], lengths))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, SCHEMA, options=_COMPRESSED) as writer:
         writer.write_batch(pa.RecordBatch.from_arrays([devices, numbers, *rows.columns], schema=SCHEMA))
@@ -91,8 +91,7 @@ def decode(message: bytes) -> Shipment | None:
         if not batch.schema.equals(SCHEMA):
             return None
         runs = _runs(batch, pauses, gaps)
-        rows = pa.RecordBatch.from_arrays(batch.columns[2:], schema=LOG_SCHEMA)
-        return Shipment(server, rows if len(batch) > FEW_ROWS * len(runs) else _values(rows), runs)
+        return Shipment(server, pa.RecordBatch.from_arrays(batch.columns[2:], schema=LOG_SCHEMA), runs)
     except (pa.ArrowException, ValueError, KeyError, TypeError, AttributeError, IndexError, StopIteration):
         return None  # its sender has another version, or is not a server
 
@@ -106,18 +105,3 @@ def _runs(batch: pa.RecordBatch, pauses: dict[int, int], gaps: dict[int, Gap]) -
         for begin, end in zip(ends, ends[1:], strict=False)
         for at in (int(codes[begin]),)
     ]
-
-
-def _values(rows: pa.RecordBatch) -> Columns:
-    """Return rows as Python values, as the log takes them: times in us since 1970."""
-    return [
-        (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
-        for column in rows.columns
-    ]
-
-
-def part_of(rows: pa.RecordBatch | Columns, start: int, count: int) -> pa.RecordBatch | Columns:
-    """Return `count` rows from row `start` on."""
-    if isinstance(rows, pa.RecordBatch):
-        return rows.slice(start, count)
-    return [column[start : start + count] for column in rows]

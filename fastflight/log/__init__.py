@@ -9,14 +9,13 @@ A store holds logs by name. The rows of a log are numbered from 0 in the order o
 numbers. Each number is used once. Rows that were lost before the append, deleted by retention, or damaged on the disk
 leave a hole, which reading reports as `Gap`. Every row has a time (the column `time`, us UTC); times need not ascend.
 
-`append` returns a `Ticket` at once. The rows are durable when the ticket is done, and not before. On an event loop,
-`await log.aappend(batch)` and await the ticket that it returns. `StoreReader` reads a folder while another process
-writes it.
+`append` returns a `Ticket` at once. The rows are durable when the ticket is done, and not before. `Store.append` takes
+rows of many logs at once. `StoreReader` reads a folder while another process writes it.
 """
 
 from fastflight.gap import Gap
 from fastflight.log.compaction import compact
-from fastflight.log.log import Log
+from fastflight.log.log import Log, NewRows
 from fastflight.log.retention import Retention
 from fastflight.log.store import Store
 from fastflight.log.store_reader import LogReader, StoreReader
@@ -44,6 +43,7 @@ __all__ = [
     "Log",
     "LogReader",
     "LogStatistics",
+    "NewRows",
     "NumberedRows",
     "Range",
     "Retention",

@@ -7,26 +7,27 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from fastflight.errors import RequestError, SequenceConflict
+from fastflight.errors import FastFlightError, RequestError, SequenceConflict
 from fastflight.gap import Gap, Why, microseconds
-from fastflight.log.bodies import check, size_of, times_of
 from fastflight.log.reading import Bounds
 from fastflight.log.store_reader import LogReader
-from fastflight.log.ticket import Commit, Ticket
+from fastflight.log.ticket import Ticket
 from fastflight.log.values import MAX_SEQ, Columns
-from fastflight.log.writer import Append, Hole, Writer
+from fastflight.log.writer import Hole
 
 if TYPE_CHECKING:
     from fastflight.log.store import Store
 
 
-class _Rows(NamedTuple):
-    """How many rows are to be appended, these, their earliest and latest time, and about how many bytes they have."""
+class NewRows(NamedTuple):
+    """Rows to append to a log, as many as `length`. The other values are those of `Log.append`."""
 
+    log: Log
     length: int
-    content: pa.RecordBatch | Columns
-    times: tuple[int, int]
-    bytes: int
+    expected: int | None = None
+    first: int | None = None
+    paused_until: int = 0
+    gap: Gap | None = None
 
 
 class Log(LogReader):
@@ -35,9 +36,7 @@ class Log(LogReader):
     It has many readers but only one writer at a time: a second writer notices the first one by the `expected` number.
     """
 
-    def __init__(
-        self, store: Store, writer: Writer, number: int, name: str, first: int = 0, following: int = 0
-    ) -> None:
+    def __init__(self, store: Store, number: int, name: str, first: int = 0, following: int = 0) -> None:
         super().__init__(store.content, number, name)
         self._store = store
         # The first number that was not deleted.
@@ -46,7 +45,6 @@ class Log(LogReader):
         self.durable_end = following
         # The number after the last row of the appends that wait.
         self.assigned_end = following
-        self._writer = writer
 
     @property
     def next_seq(self) -> int:
@@ -72,29 +70,12 @@ class Log(LogReader):
         Raises `SequenceConflict`, and appends nothing, if `expected` is not `next_seq` or `first` is below it, and
         `DataError` for a batch that does not fit the log. The values of columns are not looked at, but for their times.
         """
-        new = self._measured(rows)
-        while True:
-            ticket = self._put(new, expected, first, paused_until, gap)
-            if isinstance(ticket, Ticket):
-                return ticket
-            ticket.wait(None)
-
-    async def aappend(
-        self,
-        rows: pa.RecordBatch | Columns,
-        *,
-        expected: int | None = None,
-        first: int | None = None,
-        paused_until: int = 0,
-        gap: Gap | None = None,
-    ) -> Ticket:
-        """As `append`, on an event loop, which goes on while this waits."""
-        new = self._measured(rows)
-        while True:
-            ticket = self._put(new, expected, first, paused_until, gap)
-            if isinstance(ticket, Ticket):
-                return ticket
-            await ticket.await_end()
+        length = rows.num_rows if isinstance(rows, pa.RecordBatch) else len(rows[0])
+        self._store.wait_for_room()
+        (ticket,) = self._store.append(rows, [NewRows(self, length, expected, first, paused_until, gap)])
+        if isinstance(ticket, FastFlightError):
+            raise ticket
+        return ticket
 
     def _bounds(self) -> Bounds:
         return Bounds(self.first, self.durable_end)
@@ -102,40 +83,23 @@ class Log(LogReader):
     def _hold(self, names: list[str]) -> contextlib.AbstractContextManager[None]:
         return self._store.hold(names)
 
-    def _measured(self, rows: pa.RecordBatch | Columns) -> _Rows:
-        if isinstance(rows, pa.RecordBatch):
-            check(rows)
-            length = int(rows.num_rows)
-        else:
-            length = len(rows[0])
-        return _Rows(length, rows, times_of(rows), size_of(rows))
-
-    def _put(
-        self, rows: _Rows, expected: int | None, first: int | None, paused_until: int, gap: Gap | None
-    ) -> Ticket | Commit:
-        """Assign numbers to rows, queue them, and return their ticket.
-
-        If too much data waits for the disk, return the commit to wait for before the next call instead.
-        """
-        with self._writer.changed:
-            if (busy := self._writer.room()) is not None:
-                return busy
-            end = self.assigned_end
-            if expected is not None and expected != end:
-                raise SequenceConflict(expected, end, where=self.name)
-            start = end if first is None else first
-            if start < end:
-                raise SequenceConflict(start, end, where=self.name)
-            last = start + rows.length - 1
-            if last >= MAX_SEQ:
-                raise RequestError(f"numbers go up to {MAX_SEQ}", where=self.name)
-            holes: list[Hole] = []
-            used = min(max(end, paused_until), start)
-            if used > end:
-                holes.append(Hole(end, used - 1, Why.UNUSED))
-            if gap is not None:
-                holes.append(Hole(used, start - 1, gap.why, microseconds(gap.from_time), microseconds(gap.to_time)))
-            elif start > used:
-                holes.append(Hole(used, start - 1, Why.NOT_READ))
-            self.assigned_end = last + 1
-            return Ticket(start, last, self._writer.put(Append(self, start, *rows, holes)))
+    def assign(self, rows: NewRows) -> tuple[int, list[Hole]]:
+        """Assign numbers to rows. Return the first one, and what is missing before. The store's lock must be held."""
+        end = self.assigned_end
+        if rows.expected is not None and rows.expected != end:
+            raise SequenceConflict(rows.expected, end, where=self.name)
+        start = end if rows.first is None else rows.first
+        if start < end:
+            raise SequenceConflict(start, end, where=self.name)
+        if start + rows.length > MAX_SEQ:
+            raise RequestError(f"numbers go up to {MAX_SEQ}", where=self.name)
+        holes: list[Hole] = []
+        used = min(max(end, rows.paused_until), start)
+        if used > end:
+            holes.append(Hole(end, used - 1, Why.UNUSED))
+        if (gap := rows.gap) is not None:
+            holes.append(Hole(used, start - 1, gap.why, microseconds(gap.from_time), microseconds(gap.to_time)))
+        elif start > used:
+            holes.append(Hole(used, start - 1, Why.NOT_READ))
+        self.assigned_end = start + rows.length
+        return start, holes

@@ -15,25 +15,28 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from fastflight.errors import RequestError, StorageError, UnknownName, nearest
+from fastflight.errors import FastFlightError, RequestError, StorageError, UnknownName, nearest
 from fastflight.gap import Gap
+from fastflight.log.bodies import arrays_of, check, part_of, size_of, times_of
 from fastflight.log.compaction import NewBody
 from fastflight.log.database import BodyPosition, Database
 from fastflight.log.disk import PROBLEMS, LocalDisk, failure, has_no_room, is_damage, make_private
 from fastflight.log.leftovers import remove_leftovers
 from fastflight.log.lock import LOCK_NAME, FileLock
-from fastflight.log.log import Log
+from fastflight.log.log import Log, NewRows
 from fastflight.log.reading import Content, Gone
 from fastflight.log.reserve import Reserve
 from fastflight.log.retention import Retention, RetentionCheck, end_of_first
-from fastflight.log.values import StoreStatistics
-from fastflight.log.writer import Writer, put_body, put_entries
+from fastflight.log.ticket import Commit, Ticket
+from fastflight.log.values import LOG_SCHEMA, Columns, StoreStatistics
+from fastflight.log.writer import Append, AssignedRows, Hole, Writer, put_body, put_entries
 
 # By default an append waits at most this long for a sync. A power cut can cost the rows of this time.
 SYNC_MS = 100.0
@@ -101,7 +104,7 @@ class Store:
                 self.content = Content(Database(self.disk))
                 undo.callback(self.content.database.close)
                 for row in self.content.database.logs():
-                    self._logs[row.name] = Log(self, self._writer, *row)
+                    self._logs[row.name] = Log(self, *row)
                 self._newest_id = max((log.id for log in self._logs.values()), default=0)
                 self._delete(remove_leftovers(self.disk, self.content.database), [])
             except PROBLEMS as error:
@@ -133,8 +136,59 @@ class Store:
             log = self._logs.get(name)
             if log is None:
                 self._newest_id += 1
-                log = self._logs[name] = Log(self, self._writer, self._newest_id, name)
+                log = self._logs[name] = Log(self, self._newest_id, name)
             return log
+
+    def append(self, rows: pa.RecordBatch | Columns, parts: Sequence[NewRows]) -> list[Ticket | FastFlightError]:
+        """Append the rows of several logs: `rows` has those of `parts`, one after another.
+
+        Return a ticket for each part, or the error with which `Log.append` would refuse it. Does not wait while too
+        much data waits for the disk: call `wait_for_room` or `await_room` before.
+
+        Raises `DataError` for a batch that does not fit a log, and `Stopped` if the store is closed.
+        """
+        if isinstance(rows, pa.RecordBatch):
+            check(rows)
+        size, times = size_of(rows), times_of(rows, [part.length for part in parts])
+        found: list[AssignedRows | FastFlightError] = []
+        holes: list[tuple[int, Hole]] = []
+        with self._writer.changed:
+            self._writer.check()
+            for part, its_times in zip(parts, times, strict=True):
+                try:
+                    first, its_holes = part.log.assign(part)
+                except FastFlightError as error:
+                    found.append(error)
+                else:
+                    found.append(AssignedRows(part.log, first, part.length, its_times))
+                    holes += [(part.log.id, hole) for hole in its_holes]
+            accepted = [each for each in found if isinstance(each, AssignedRows)]
+            if accepted and len(accepted) < len(parts):
+                rows = _accepted(rows, parts, found)
+            commit = self._writer.put(Append(rows, accepted, holes, size)) if accepted else Commit()
+        return [
+            each if isinstance(each, FastFlightError) else Ticket(each.first, each.first + each.length - 1, commit)
+            for each in found
+        ]
+
+    def wait_for_room(self) -> None:
+        """Wait while too much data waits for the disk. Raises `Stopped` if the store is closed."""
+        while (busy := self._room()) is not None:
+            busy.wait(None)
+
+    async def await_room(self) -> None:
+        """As `wait_for_room`, on an event loop."""
+        while (busy := self._room()) is not None:
+            await busy.await_end()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether `append` may be called. It raises an error by itself if the store is closed."""
+        return self._writer.has_room
+
+    def _room(self) -> Commit | None:
+        with self._writer.changed:
+            return self._writer.room()
 
     def log(self, name: str) -> Log:
         """Return an existing log. Raises `UnknownName` if there is none of that name."""
@@ -193,6 +247,11 @@ class Store:
         for log, gap in self.content.database.gaps(wanted):
             found.setdefault(log, []).append(gap)
         return found
+
+    @property
+    def commits(self) -> int:
+        """How many groups of appends were stored since the store was opened."""
+        return self._writer.commits
 
     def statistics(self) -> StoreStatistics:
         """Return the present statistics of the store."""
@@ -362,3 +421,13 @@ def _forget(connection: sqlite3.Connection, bodies: Sequence[int]) -> dict[int, 
     connection.executemany("update logs set first = max(first, :end), next = max(next, :end) where id = :log", ends)
     connection.executemany("delete from gaps where log = :log and last < :end", ends)
     return dict(found)
+
+
+def _accepted(
+    rows: pa.RecordBatch | Columns, parts: Sequence[NewRows], found: Sequence[AssignedRows | FastFlightError]
+) -> pa.RecordBatch:
+    """Return those of the rows of `parts` to which numbers were assigned."""
+    starts = accumulate((part.length for part in parts), initial=0)
+    each = zip(starts, parts, found, strict=False)
+    kept = [part_of(rows, start, part.length) for start, part, its in each if isinstance(its, AssignedRows)]
+    return pa.RecordBatch.from_arrays(arrays_of(kept), schema=LOG_SCHEMA)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Generator
-from typing import Any
+from collections.abc import Callable
 
 from fastflight.errors import FastFlightError
 from fastflight.log.values import Appended
@@ -77,12 +76,5 @@ class Ticket:
         """
         if not self._commit.wait(timeout):
             raise TimeoutError("the disk has not answered yet")
-        self._commit.check()
-        return Appended(self.first, self.last)
-
-    def __await__(self) -> Generator[Any, None, Appended]:
-        """As `result`, on any event loop. Cancelling ends the wait, not the append."""
-        if not self._commit.done:
-            yield from self._commit.await_end().__await__()
         self._commit.check()
         return Appended(self.first, self.last)

@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 from zlib import crc32
 
+import numpy as np
 import pyarrow as pa
 
 from fastflight.errors import FastFlightError, Stopped, StorageError
-from fastflight.log.bodies import TAIL_SCHEMA, arrays_of
+from fastflight.log.bodies import TAIL_SCHEMA, arrays_of, numbers_of
 from fastflight.log.database import Entry, prepare, seal
 from fastflight.log.disk import PROBLEMS, LocalDisk, failure, has_no_room
 from fastflight.log.reserve import Reserve
@@ -65,20 +66,26 @@ class Hole(NamedTuple):
     to_time: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Append:
-    """Rows of a log to store, as many as `length`, from the number `first` on.
-
-    With them come the holes before them, their earliest and latest time, and about how many bytes they have.
-    """
+class AssignedRows(NamedTuple):
+    """Rows of a log, as many as `length`, from the number `first` on, and their earliest and latest time."""
 
     log: LogKey
     first: int
     length: int
-    content: pa.RecordBatch | Columns
     times: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Rows to store: `content` has those of `parts`, one after another, in about so many bytes.
+
+    With them come the holes before them, each with the number of its log.
+    """
+
+    content: pa.RecordBatch | Columns
+    parts: Sequence[AssignedRows]
+    holes: Sequence[tuple[int, Hole]]
     bytes: int
-    holes: Sequence[Hole] = ()
 
 
 class Writer:
@@ -125,10 +132,14 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name=f"log-{disk.folder.name}", daemon=True)
         self._thread.start()
 
+    @property
+    def has_room(self) -> bool:
+        return self.waiting_bytes < MAX_WAITING_BYTES
+
     def room(self) -> Commit | None:
         """Return None if there is room, else the commit to wait for before the next try. `changed` must be held."""
         self.check()
-        if self.waiting_bytes < MAX_WAITING_BYTES:
+        if self.has_room:
             return None
         return self._commit if self._items else self._running
 
@@ -245,17 +256,18 @@ class Writer:
                 self.full_since = None
                 self.waiting_bytes -= sum(item.bytes for item in items)
                 self.commits += 1
-                for item in items:
-                    item.log.durable_end = item.first + item.length
+                for part in _parts(items):
+                    part.log.durable_end = part.first + part.length
                 later = None
             else:
                 # Appends that were numbered after these rows cannot be stored without them.
                 later, self._commit = self._commit, Commit()
-                self.failed += len(items) + len(self._items)
+                refused = [*_parts((*items, *self._items))]
+                self.failed += len(refused)
                 if has_no_room(error) and self.full_since is None:
                     self.full_since = self._clock()
-                for item in (*items, *self._items):
-                    item.log.assigned_end = item.log.durable_end
+                for part in refused:
+                    part.log.assigned_end = part.log.durable_end
                 self._items, self.waiting_bytes = [], 0
             self.changed.notify_all()
         make_error = _error_factory(error) if error is not None else None
@@ -264,20 +276,20 @@ class Writer:
             later.finish(make_error)
 
     def _store(self, connection: sqlite3.Connection, items: Sequence[Append]) -> None:
-        for log in {item.log.id: item.log for item in items if not item.log.durable_end}.values():
+        for log in {part.log.id: part.log for part in _parts(items) if not part.log.durable_end}.values():
             # A log without rows may be new.
             row = (log.id, log.name, log.first, log.durable_end)
             connection.execute("insert or ignore into logs (id, name, first, next, schema) values (?, ?, ?, ?, 0)", row)
-        holes = [(each.log.id, *hole) for each in items for hole in each.holes]
+        holes = [(log, *hole) for each in items for log, hole in each.holes]
         connection.executemany("insert into gaps values (?, ?, ?, ?, ?, ?)", holes)
         for group in _groups(items):
             data = memoryview(_joined(group).serialize())
             body, at, entries = self.new_body(), 0, []
-            total = sum(each.length for each in group)
-            for each in group:
-                size = max(1, len(data) * each.length // total)
-                entries.append((each.log.id, Entry(each.first, each.length, *each.times, body, at, size)))
-                at += each.length
+            total = sum(part.length for part in _parts(group))
+            for part in _parts(group):
+                size = max(1, len(data) * part.length // total)
+                entries.append((part.log.id, Entry(part.first, part.length, *part.times, body, at, size)))
+                at += part.length
             put_body(connection, body, None, body, int(self._clock() * 1e6), data, None)
             put_entries(connection, entries)
 
@@ -289,30 +301,32 @@ def _run_job(work: Callable[[], Any], result: Future[Any]) -> None:
         result.set_exception(_error_factory(problem.with_traceback(None))())
 
 
+def _parts(appends: Iterable[Append]) -> Iterator[AssignedRows]:
+    return (part for each in appends for part in each.parts)
+
+
 def _groups(appends: Iterable[Append]) -> Iterator[list[Append]]:
-    """Yield appends that fit into a body, by log and number."""
+    """Yield appends that fit into a body."""
     group: list[Append] = []
     size = 0
     for each in appends:
         if group and size + each.bytes > BODY_BYTES:
-            yield sorted(group, key=_order)
+            yield group
             group, size = [], 0
         group.append(each)
         size += each.bytes
-    yield sorted(group, key=_order)
+    yield group
 
 
 def _joined(appends: Sequence[Append]) -> pa.RecordBatch:
     """Return the rows of all `appends` as a body has them."""
-    logs = pa.array([each.log.id for each in appends for _ in range(each.length)], pa.int32())
-    numbers = pa.array([n for each in appends for n in range(each.first, each.first + each.length)], pa.int64())
+    parts = [*_parts(appends)]
+    lengths = [part.length for part in parts]
+    logs = np.repeat(np.array([part.log.id for part in parts], np.int32), lengths)
+    numbers = numbers_of([part.first for part in parts], lengths)
     return pa.RecordBatch.from_arrays(
-        [logs, numbers, *arrays_of([each.content for each in appends])], schema=TAIL_SCHEMA
+        [pa.array(logs), pa.array(numbers), *arrays_of([each.content for each in appends])], schema=TAIL_SCHEMA
     )
-
-
-def _order(append: Append) -> tuple[int, int]:
-    return append.log.id, append.first
 
 
 def put_body(

@@ -1,9 +1,9 @@
 """Records the traffic of one device: reads its tap and appends to its log.
 
 A recorder listens to its device as a live session with `reconnect` does: it goes on after an outage. It runs as a task
-and needs no thread. It appends the traffic in lots: one in each of its `Rounds`, or earlier when a quarter of the tap's
-limit is waiting. The numbers in the log are those of the tap. A line that can wait is read no faster than the recorder
-takes its traffic, as long as the recorder takes any.
+and needs no thread. Its `Rounds` append the traffic, with that of other devices; when a quarter of the tap's limit is
+waiting, the recorder appends it at once. The numbers in the log are those of the tap. A line that can wait is read no
+faster than the recorder takes its traffic, as long as the recorder takes any.
 
 What is missing before a row is stored with it as a `Gap`: the server was down, the recording was stopped, the line was
 lost, the tap has dropped chunks before the recorder took them, or the disk did not store them. A gap begins at the last
@@ -22,16 +22,15 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
 
 import structlog
 
 from fastflight.device import Device
-from fastflight.errors import FastFlightError, SequenceConflict, StorageFull
+from fastflight.errors import FastFlightError, StorageFull
 from fastflight.gap import Gap, Why, moment
-from fastflight.log import Columns, Log, Ticket
+from fastflight.log import Columns, Log, NewRows
 from fastflight.sources.recorded_rows import log_columns
-from fastflight.sources.rounds import Rounds
+from fastflight.sources.rounds import PendingRows, Rounds
 from fastflight.sources.session_lines import BEGAN, BEGAN_AT_LINE
 from fastflight.transport.chunk_buffer import KEPT_BYTES, Chunk
 
@@ -57,17 +56,6 @@ def _why(error: FastFlightError) -> Why:
     return Why.DISK_FULL if isinstance(error, StorageFull) else Why.DISK_FAILED
 
 
-class PendingLot(NamedTuple):
-    """A lot on its way to the disk: the number of its first chunk, the ticket of its append, what is missing before it,
-    and the time of its last chunk.
-    """
-
-    first: int
-    ticket: Ticket
-    gap: Gap | None
-    last: datetime
-
-
 class Recorder:
     """Records what crosses the line of `device` from now on.
 
@@ -85,8 +73,8 @@ class Recorder:
         # Enough to take before the next round.
         self._enough = GATHER_BYTES if rounds.seconds else 1
         self._reader = device.tap.reader(counts_missed=False)
-        self._pending: deque[PendingLot] = deque()
-        # The number that the log must have next for an append to succeed: a lot is stored only if those before it are.
+        self._pending: deque[PendingRows] = deque()
+        # The number that the log must have next for an append to succeed: rows are stored only if all before them are.
         self._expected = device_log.next_seq
         # Recording was off before this number, so what is missing before it is no loss.
         self._start = self._reader.next_seq
@@ -123,24 +111,35 @@ class Recorder:
     async def run(self) -> None:
         """Record until `end` is called, the tap is closed, or the task is cancelled."""
         self._loop = asyncio.get_running_loop()
-        with self.device.listen():
+        with self.device.listen(), self._rounds.joined(self):
             while not self._ending and not self._reader.ended:
+                # Rounds take rows meanwhile, so it may wake with few. That is rare, and does no harm.
                 with self._reader.woken_at(self._enough) as arrived:
-                    await self._rounds.wait(arrived, self._is_due)
+                    await arrived.wait()
                 if self._retry:
                     await self._wait_to_retry()
-                await self._store(self._reader.rest())
+                await self._rounds.append_now(self._take_all)
                 self._settle()
 
-    def _is_due(self) -> bool:
-        """Whether there is something to do in this round. Results of appends that have ended are handled here."""
+    def take(self) -> list[PendingRows]:
+        """Return the rows for this round. Results of appends that have ended are handled here."""
         self._settle()
-        return self._reader.has_unread or self._retry > 0 or self._ending
+        return self._take_all() if self._reader.has_unread and not self._retry else []
+
+    def _take_all(self) -> list[PendingRows]:
+        """Return the rows that have come. They count as appended, and are the next ones to settle."""
+        taken = [self._pending_rows(chunks) for chunks in _runs(self._reader.rest())]
+        self._pending += taken
+        return taken
+
+    def wake(self) -> None:
+        """Let `run` go on at once."""
+        self.device.tap.nudge()
 
     def end(self) -> None:
         """Make `run` return soon. From any thread."""
         self._ending = True
-        self.device.tap.nudge()
+        self.wake()
         with contextlib.suppress(RuntimeError):  # its loop is closed
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._wake.set)
@@ -148,31 +147,21 @@ class Recorder:
     def finish(self) -> None:
         """After `run`, append the rest and wait until all appends have succeeded or failed. From any thread."""
         self._settle(wait=True)
-        for chunks in _runs(self._reader.rest()):
-            try:
-                ticket = self._log.append(self._columns(chunks), **self._place(chunks[0]))
-            except FastFlightError as error:
-                log.warning("the end was not recorded", device=self.device.name, error=str(error))
-                break
-            self._appended(chunks, ticket)
+        self._rounds.append(self._take_all())
         self._settle(wait=True)
         self.device.tap.record_by(None)
         self._set_state("")
 
-    async def _store(self, items: Iterable[Chunk | Gap]) -> None:
-        for chunks in _runs(items):
-            try:
-                ticket = await self._log.aappend(self._columns(chunks), **self._place(chunks[0]))
-            except SequenceConflict:
-                # An earlier lot has failed meanwhile. `_settle` reports that, and both are taken from the tap again.
-                self._settle(wait=True)
-                return
-            except asyncio.CancelledError:
-                # The append waited for room in the log. Only the loop ends here: `finish` takes the chunks again.
-                self._reader = self.device.tap.reader(seq=chunks[0].seq, counts_missed=False)
-                self.device.tap.record_by(self._reader)
-                raise
-            self._appended(chunks, ticket)
+    def _pending_rows(self, chunks: list[Chunk]) -> PendingRows:
+        """Return rows to append, and expect the next ones after them."""
+        first, last = chunks[0].seq, _time(chunks[-1].time_ns)
+        gap = self._gap_before(chunks[0])
+        rows = NewRows(self._log, len(chunks), self._expected, first, self._start, gap)
+        pending = PendingRows(self._columns(chunks), rows, first, last)
+        self._gap, self._appended_to = None, last
+        self._expected = first + len(chunks)
+        self._begun = True
+        return pending
 
     def _columns(self, chunks: list[Chunk]) -> Columns:
         cuts = {chunk.seq: chunk.cut for chunk in chunks if chunk.cut}
@@ -180,15 +169,6 @@ class Recorder:
             begins_line = self.device.tap.reader(seq=chunks[0].seq, counts_missed=False).begins_line
             cuts[chunks[0].seq] = BEGAN_AT_LINE if begins_line else BEGAN
         return log_columns(chunks, cuts)
-
-    def _place(self, chunk: Chunk) -> dict[str, Any]:
-        """Return where rows from `chunk` on are to be appended, and what is missing before them."""
-        return {
-            "expected": self._expected,
-            "first": chunk.seq,
-            "paused_until": self._start,
-            "gap": self._gap_before(chunk),
-        }
 
     def _gap_before(self, chunk: Chunk) -> Gap | None:
         gap, first = self._pause(chunk.unread, chunk.seq), max(self._expected, self._start)
@@ -221,7 +201,8 @@ class Recorder:
         gap = self._gap_before(untaken) if untaken is not None else None
         gap = gap or self._pause(tap.unread, tap.next_seq)
         # Last, because an append may have taken the chunk meanwhile.
-        waiting = [lot.gap for lot in list(self._pending) if lot.gap and lot.first >= self._log.durable_end]
+        pending = list(self._pending)
+        waiting = [each.rows.gap for each in pending if each.rows.gap and each.first >= self._log.durable_end]
         return waiting[0] if waiting else gap
 
     @property
@@ -231,23 +212,17 @@ class Recorder:
         is_complete = self.device.is_open and tap.unread is None and self._gap is None and not self._pending
         return now if is_complete and tap.next_seq == self._log.durable_end else None
 
-    def _appended(self, chunks: list[Chunk], ticket: Ticket) -> None:
-        last = _time(chunks[-1].time_ns)
-        self._pending.append(PendingLot(chunks[0].seq, ticket, self._gap_before(chunks[0]), last))
-        self._gap, self._appended_to = None, last
-        self._expected = ticket.last + 1
-        self._begun = True
-
     def _settle(self, wait: bool = False) -> None:
         """Handle the results of the appends that have ended. With `wait`, wait for all of them first."""
-        while self._pending and (wait or self._pending[0].ticket.done):
+        while self._pending and (wait or self._pending[0].has_ended):
             try:
-                appended = self._pending[0].ticket.result()
+                self._pending[0].check()
             except FastFlightError as error:
                 self._handle_failure(error)
                 return
-            self._stored_to, self._why = self._pending.popleft().last, Why.NOT_READ
-            self.rows += appended.last - appended.first + 1
+            stored = self._pending.popleft()
+            self._stored_to, self._why = stored.last, Why.NOT_READ
+            self.rows += stored.rows.length
             if self._retry:
                 self._retry = 0.0
                 self.device.tap.record_by(self._reader)
@@ -255,8 +230,8 @@ class Recorder:
                 self._set_state(RECORDING)
 
     def _handle_failure(self, error: FastFlightError) -> None:
-        """Drop the pending lots, which were not stored, and prepare the next try."""
-        first, self._gap = self._pending[0].first, self._pending[0].gap
+        """Drop the pending rows, which were not stored, and prepare the next try."""
+        first, self._gap = self._pending[0].first, self._pending[0].rows.gap
         self._appended_to, self._why = self._stored_to, _why(error)
         self._pending.clear()
         self._expected = self._log.next_seq

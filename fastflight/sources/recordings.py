@@ -241,7 +241,7 @@ class Recordings:
                 self._end(name)
             if name not in self._recorders:
                 device_log = self.store.open(name)
-                rounds = self._rounds.setdefault(device.shard, Rounds(self._gather_seconds))
+                rounds = self._rounds.setdefault(device.shard, Rounds(self.store, self._gather_seconds))
                 recorder = Recorder(device, device_log, rounds, self._shared is not None)
                 if device_log.end()[1] == Why.STOPPED:
                     self._mark_end({device_log.id: None})

@@ -1,50 +1,131 @@
-"""When the recorders of one event loop take what is there: all at the same moments, again and again.
+"""Appends what the recorders of one event loop have taken: all at the same moments, again and again.
 
-A timer for each recorder would wake the loop for each row of each board, and each would have a sync of its own. So
-recorders wait for the next round, in which only those with something to take go on. The loops of a process have their
-rounds at the same time: what a thousand boards have sent since the last one is one group of appends.
+A timer, a task and an append for each recorder would cost more than its rows. So a round takes what all boards have
+sent since the last one, and appends it at once. The loops of a process have their rounds at the same time: what a
+thousand boards have sent is one group of appends.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import chain
+from typing import Protocol
+
+from fastflight.errors import FastFlightError
+from fastflight.log import LOG_SCHEMA, Columns, NewRows, Store, Ticket
 
 # Shorter rounds would keep the loop busy.
 MIN_SECONDS = 0.01
+# One append takes rows of about this size. A body of the log has a few times as much.
+GROUP_BYTES = 1024 * 1024
+DATA = LOG_SCHEMA.get_field_index("data")
+
+
+@dataclass(slots=True)
+class PendingRows:
+    """Rows on their way to the disk, the number of the first one, and the time of the last one.
+
+    `ticket` is that of their append, or the error with which it was refused. The values are dropped when it is there.
+    """
+
+    columns: Columns
+    rows: NewRows
+    first: int
+    last: datetime
+    ticket: Ticket | FastFlightError | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        return self.ticket.done if isinstance(self.ticket, Ticket) else self.ticket is not None
+
+    def check(self) -> None:
+        """Wait until the rows are durable. Raises the error of their append."""
+        assert self.ticket is not None
+        if isinstance(self.ticket, FastFlightError):
+            raise self.ticket
+        self.ticket.result()
+
+
+class Member(Protocol):
+    """What takes part in rounds: a recorder."""
+
+    def take(self) -> Sequence[PendingRows]:
+        """Return the rows that are to be appended now. May raise."""
+
+    def wake(self) -> None:
+        """Look at what `take` has raised."""
 
 
 class Rounds:
-    """A round every `seconds`. Use it on one event loop."""
+    """A round every `seconds`. Use it on one event loop, except for `append`."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, store: Store, seconds: float) -> None:
         self.seconds = seconds
+        self._store = store
         self._period = max(seconds, MIN_SECONDS)
-        self._waiting: dict[asyncio.Event, Callable[[], bool]] = {}
+        self._members: dict[Member, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    async def wait(self, arrived: asyncio.Event, is_due: Callable[[], bool]) -> None:
-        """Return when `arrived` is set, or in the first round in which `is_due()` is true or raises."""
-        self._waiting[arrived] = is_due
+    @contextlib.contextmanager
+    def joined(self, member: Member) -> Iterator[None]:
+        """Let `member` take part for a `with` block."""
+        self._members[member] = None
         self._schedule()
         try:
-            await arrived.wait()
+            yield
         finally:
-            del self._waiting[arrived]
+            del self._members[member]
+
+    async def append_now(self, take: Callable[[], Iterable[PendingRows]]) -> None:
+        """Append what `take` returns, as soon as the disk takes more. If this is cancelled, nothing was taken."""
+        await self._store.await_room()
+        self.append(take())
+
+    def append(self, taken: Iterable[PendingRows]) -> None:
+        """Append rows. From any thread."""
+        for group in _groups(taken):
+            columns = [[*chain(*values)] for values in zip(*(each.columns for each in group), strict=True)]
+            tickets: Sequence[Ticket | FastFlightError]
+            try:
+                tickets = self._store.append(columns, [each.rows for each in group])
+            except FastFlightError as error:
+                tickets = [error] * len(group)
+            for each, ticket in zip(group, tickets, strict=True):
+                each.ticket, each.columns = ticket, ()
 
     def _schedule(self) -> None:
-        if self._timer is None and self._waiting:
+        if self._timer is None and self._members:
             delay = self._period - time.monotonic() % self._period
             self._timer = asyncio.get_running_loop().call_later(delay, self._begin)
 
     def _begin(self) -> None:
         self._timer = None
         self._schedule()
-        for arrived, is_due in self._waiting.items():
+        if not self._store.has_room:
+            return  # the taps keep what they have
+        taken: list[PendingRows] = []
+        for member in self._members:
             try:
-                is_ready = is_due()
-            except Exception:  # its own recorder meets it again; the others of the loop go on
-                is_ready = True
-            if is_ready:
-                arrived.set()
+                taken += member.take()
+            except Exception:  # its own task meets it again; the others of the loop go on
+                member.wake()
+        self.append(taken)
+
+
+def _groups(taken: Iterable[PendingRows]) -> Iterator[list[PendingRows]]:
+    """Yield groups that are not much larger than `GROUP_BYTES`, or than the rows of one recorder."""
+    group: list[PendingRows] = []
+    size = 0
+    for each in taken:
+        group.append(each)
+        size += sum(map(len, each.columns[DATA]))
+        if size >= GROUP_BYTES:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group

@@ -69,6 +69,8 @@ class LoopPort(asyncio.Protocol):
         # What `apour` passes the received bytes to; None while it does not run or is to end.
         self._give: Callable[[bytes], object] | None = None
         self._give_error: Exception | None = None
+        # Set when `apour` is to end. It is no waiter: bytes that arrive must not wake its task.
+        self._poured = asyncio.Event()
         self._lost = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         # The loop of a port that was opened without one.
@@ -191,10 +193,12 @@ class LoopPort(asyncio.Protocol):
 
     async def _pour(self, give: Callable[[bytes], object]) -> None:
         self._give, self._give_error = give, None
+        self._poured.clear()
         try:
             if self._has_unread:
                 self._pour_out(give)
-            await self._wait(lambda: self._give is None or self._failure is not None, "sent nothing", None)
+            if self._failure is None:
+                await self._poured.wait()
         finally:
             self._give = None
         if self._give_error is not None:
@@ -205,10 +209,12 @@ class LoopPort(asyncio.Protocol):
         with self._lock:
             data = self._take()
         try:
-            if give(data):
-                self._give = None
+            if not give(data):
+                return
         except Exception as error:  # the edge of the transport: `apour` raises it
-            self._give, self._give_error = None, error
+            self._give_error = error
+        self._give = None
+        self._poured.set()
 
     async def _wait_until_writable(self, timeout: float) -> None:
         await self._wait(self._is_writable, "took no byte", timeout)
@@ -295,6 +301,7 @@ class LoopPort(asyncio.Protocol):
         """End all reads and writes with `failure`. Bytes that have arrived are still read first."""
         if self._failure is None:
             self._failure = failure
+        self._poured.set()
         self._wake()
 
     # Closing.

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fastflight.cluster.fleet_copy import FleetCopy, merged
 from fastflight.cluster.shipment import Run, Shipment
-from fastflight.errors import SequenceConflict, StorageError
-from fastflight.log import Gap, Log, NumberedRows, Store, Ticket
-from fastflight.log.ticket import Commit
+from fastflight.errors import StorageFull
+from fastflight.log import Gap, NumberedRows, Store
+from tests.log.disks import FailingDisk
 from tests.log.rows import batch_of, checked, missing, numbers
 
 # What a server has recorded of a device: lengths of rows, and of what is missing between them.
@@ -38,24 +38,17 @@ def test_rows_that_come_twice_are_there_once(tmp_path: Path) -> None:
         assert FleetCopy(store).names() == ["demo"] and FleetCopy(store).next_of("demo", "a") == 10
 
 
-def test_rows_after_those_that_the_disk_did_not_take_do_not_take_their_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    append, failing = Log.append, [True]
+def test_rows_after_those_that_the_disk_did_not_take_do_not_take_their_place(tmp_path: Path) -> None:
+    failures: list[int] = []
 
-    def fails_once(log: Log, rows: pa.RecordBatch, **named: int) -> Ticket:
-        if not failing:
-            return append(log, rows, **named)
-        commit = Commit()
-        commit.finish(lambda: StorageError("the disk is full"))
-        failing.clear()  # when the next rows are appended, there is room again
-        return Ticket(named["first"], named["first"] + rows.num_rows - 1, commit)
+    def fails(call: str, name: str) -> int:
+        return failures.pop() if call == "write" and failures else 0
 
-    monkeypatch.setattr(Log, "append", fails_once)
     shipments = [shipment("a", 0, 5), shipment("b", 20, 5, 20), shipment("a", 5, 5)]
-    with Store(tmp_path, sync_ms=0) as store:
+    with Store(tmp_path, sync_ms=0, disk=FailingDisk(tmp_path, fails)) as store:
         copy = FleetCopy(store)
-        with pytest.raises(SequenceConflict):
+        failures.append(errno.ENOSPC)
+        with pytest.raises(StorageFull):
             copy.add(shipments)
         copy.add(shipments)
         recording = copy.find("demo")

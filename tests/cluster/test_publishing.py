@@ -59,7 +59,7 @@ def test_all_rows_are_handed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(publishing, "RETRY_SECONDS", 0.001)
 
     async def hand_over(buffer: Store, copy: FleetCopy) -> None:
-        await buffer.open("early").append(batch_of("early", 0, 3))
+        await off_loop(buffer.open("early").append(batch_of("early", 0, 3)).result)
         publisher = _publisher(buffer, ModelStream(copy, fails=True), copy)
         running = asyncio.ensure_future(publisher.run())
         for turn in range(40):
@@ -67,7 +67,8 @@ def test_all_rows_are_handed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 log = buffer.open(name)
                 first = log.next_seq + 3 * (turn % 7 == 3)
                 paused_until = first - turn % 3 if turn % 2 else 0
-                await log.append(batch_of(name, first, 2), first=first, paused_until=paused_until)
+                ticket = log.append(batch_of(name, first, 2), first=first, paused_until=paused_until)
+                await off_loop(ticket.result)
         assert await publisher.drain(buffer.names(), DRAIN_SECONDS)
         assert not any(publisher.waiting(name) for name in buffer.names())
         running.cancel()

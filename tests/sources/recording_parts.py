@@ -77,7 +77,7 @@ def recording(folder: Path, line: RecordedLine, disk: Disk | None = None) -> Ite
     """A recorder on a store of its own."""
     with Store(folder, sync_ms=0, disk=disk or Disk(folder)) as store:
         kept_in = store.open(line.name)
-        yield Recorder(cast(Device, line), kept_in, Rounds(0.0)), store
+        yield Recorder(cast(Device, line), kept_in, Rounds(store, 0.0)), store
 
 
 def told(items: Iterator[NumberedRows | Gap]) -> list[object]:
