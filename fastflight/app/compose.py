@@ -162,7 +162,7 @@ def open_server(config: Config) -> RunningServer:
                 authority=access.authority,
                 authenticator=access.authenticator,
             )
-            gateway = open_gateway(config, backend, inventory, served.ports)
+            gateway = open_gateway(config, backend, inventory, served.ports, metrics)
             parts.callback(gateway.close, GATEWAY_SECONDS)
             http = gateway.url
         location = location_of(config, server)

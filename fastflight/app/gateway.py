@@ -32,7 +32,9 @@ from fastflight.gateway import (
 SPARE_THREADS = 64
 
 
-def open_gateway(config: Config, backend: Backend, inventory: Inventory, bridges: Mapping[str, Ports]) -> Gateway:
+def open_gateway(
+    config: Config, backend: Backend, inventory: Inventory, bridges: Mapping[str, Ports], metrics: CollectorRegistry
+) -> Gateway:
     """Serve `backend` at `config.http`, by HTTPS with `config.tls`, with a relay to the targets of `config`.
 
     A stream through the relay to a port of `bridges` counts as one to the bridged device. In a cluster, other servers
@@ -55,7 +57,7 @@ def open_gateway(config: Config, backend: Backend, inventory: Inventory, bridges
     try:
         relay = None if targets is None else Relay(targets, timing=config.log_debug)
         listener = tap_listeners(inventory) if config.cluster is None else None
-        app = application(backend, CollectorRegistry(), policy, open_listener=listener, relay=relay)
+        app = application(backend, metrics, policy, open_listener=listener, relay=relay)
         return listen(app, shard, port, host, tls=context)
     except BaseException:
         shard.close()

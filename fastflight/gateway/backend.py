@@ -98,6 +98,10 @@ class Backend:
         """Raise the error that `caller` would be refused with, where this is known without I/O."""
         self._authority.authorize(caller, request, doing)
 
+    def permit_action(self, name: str, caller: Identity) -> None:
+        """Raise the error that `caller` would be refused with for this action, which has no body."""
+        self._actions.call(name, b"", caller)
+
     def make_request(self, keys: Mapping[str, Any]) -> Request:
         """Return the request with these keys, `type` among them; raise `RequestError` if they are wrong."""
         return make_request(keys, self._catalog)

@@ -55,12 +55,6 @@ class HttpRefusal(RequestError):
         self.headers = tuple(headers)
 
 
-def read_only(path: str) -> HttpRefusal:
-    """Return the refusal of a method other than GET and HEAD, with the header that RFC 9110, 15.5.6 requires."""
-    allowed = [(b"allow", b"GET, HEAD")]
-    return HttpRefusal(405, "this path is read-only", where=path, hint="Ask with GET", headers=allowed)
-
-
 # The first class that fits counts, so subclasses come first.
 STATUS: tuple[tuple[type[FastFlightError], int], ...] = (
     (UnknownName, 404),

@@ -1,50 +1,17 @@
-"""`/metrics`: the metrics of the server, from its action `stats`, and the gateway's own metrics.
-
-Register both collectors in one `CollectorRegistry`. `ServerMetrics.make` returns the text for Prometheus.
-"""
+"""The metrics of the gateway itself."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from fastflight.access.identity import Identity
-from fastflight.concurrency import off_loop
-from fastflight.gateway.backend import Backend
 from fastflight.gateway.http.connections import Connections
 from fastflight.gateway.page.viewers import Viewers
-from fastflight.gateway.shared_answers import AnswerContent
 from fastflight.gateway.ws.sockets import Sockets
-from fastflight.runtime.metrics import from_json
-
-MEDIA_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
-
-
-class ServerMetrics(Collector):
-    """Collects the metrics of the server behind `backend`, and makes the text of `/metrics` from all in `registry`.
-
-    The backend is asked each time the text is made; `collect` gives its last answer.
-    """
-
-    def __init__(self, backend: Backend, registry: CollectorRegistry) -> None:
-        self._backend = backend
-        self._registry = registry
-        self._stats: Mapping[str, Any] = {}
-        registry.register(self)
-
-    async def make(self, caller: Identity) -> AnswerContent:
-        """Return the text of `/metrics`. Raise `Forbidden` unless `caller` may run the action `stats`."""
-        (self._stats,) = await self._backend.act("stats", b"", caller)
-        return AnswerContent(await off_loop(generate_latest, self._registry), MEDIA_TYPE)
-
-    def collect(self) -> Iterable[Metric]:
-        return from_json(self._stats)
 
 
 class EdgeMetrics(Collector):

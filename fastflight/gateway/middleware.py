@@ -1,15 +1,14 @@
-"""The first ASGI application of the gateway: checks and authenticates each request, and answers those for its state.
+"""The first ASGI application of the gateway: checks and authenticates each request before all others.
 
 Each request's host and origin are checked (`gateway.origins`). If the backend requires authentication, requests without
 it are refused here, before their content is read; only `/health`, `/health/ready` and the files of the page are public.
-Shared answers (`gateway.shared_answers`) are sent from here; all other requests go to the applications behind.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 
 from fastflight.access.identity import ANYBODY, NOBODY, Identity, unproven
 from fastflight.errors import Unauthenticated
@@ -24,10 +23,9 @@ from fastflight.gateway.asgi import (
     Scope,
     Send,
 )
-from fastflight.gateway.errors import HttpRefusal, read_only, send_error
+from fastflight.gateway.errors import HttpRefusal, send_error
 from fastflight.gateway.http.connections import Connections
 from fastflight.gateway.origins import PREFLIGHT_HEADERS, OriginPolicy, is_preflight
-from fastflight.gateway.shared_answers import Make, SharedAnswer
 from fastflight.gateway.ws.sockets import Sockets
 
 # Methods whose content is used.
@@ -35,12 +33,11 @@ WITH_CONTENT = frozenset(("POST", "PUT", "PATCH", "DELETE"))
 
 
 class GatewayMiddleware:
-    """The ASGI application in front of `behind`. `shared` maps paths to functions that make their answers."""
+    """The ASGI application in front of `behind`."""
 
     def __init__(
         self,
         policy: OriginPolicy,
-        shared: Mapping[str, Make],
         behind: Application,
         sockets: Sockets | None = None,
         identify: Callable[[str, str], Identity] | None = None,
@@ -55,7 +52,6 @@ class GatewayMiddleware:
         self._sockets = sockets
         self._identify = identify
         self._public = frozenset(public)
-        self._shared = {path: SharedAnswer(make) for path, make in shared.items()}
         self._behind = behind
         # `listen` limits and counts the connections. Both are read by the metrics.
         self.connections = Connections()
@@ -80,14 +76,8 @@ class GatewayMiddleware:
             await send(EMPTY)
             return
         try:
-            scope[CALLER] = caller = self._caller(scope)
+            scope[CALLER] = self._caller(scope)
             _check_coding(scope)
-            shared = self._shared.get(scope["path"])
-            if shared is not None:
-                if scope["method"] not in ("GET", "HEAD"):
-                    raise read_only(scope["path"])
-                await shared.answer(caller, scope, send)
-                return
         except Exception as error:
             await send_error(send, error)
             return

@@ -214,18 +214,6 @@ DELETE_FILE: Described = {
     **_answers(204, "The file or folder is removed", {}, *OF_A_BOARD, 409, 412),
 }
 
-
-def _shared(summary: str, description: str, tag: str, content: Described, *others: int) -> Described:
-    described = _answers(200, description, content, 304, *others)
-    return {"get": {"summary": summary, "tags": [tag], **described}}
-
-
-# Paths that `gateway.middleware` answers, before FastAPI.
-SHARED: dict[str, Described] = {
-    "/devices": _shared("Devices", "All devices that the caller may see", "devices", _OBJECT),
-    "/recordings": _shared("Recordings", "All recordings that the caller may see", "recordings", _OBJECT),
-    "/cluster": _shared("Cluster", "Servers, owners of devices, and copies in NATS", "state", _OBJECT, 404, 504),
-    "/health": _shared("Health", "The state of the server: serving, draining or overloaded", "state", _OBJECT),
-    "/health/ready": _shared("Ready", "The server takes requests", "state", _OBJECT),
-    "/metrics": _shared("Metrics", "Figures for Prometheus", "state", {"text/plain": {"schema": TEXT}}),
-}
+STATE: Described = _answers(200, "The present state", _OBJECT, 304)
+CLUSTER: Described = _answers(200, "Servers, owners of devices, and copies in NATS", _OBJECT, 304, 404, 504)
+METRICS: Described = _answers(200, "Metrics for Prometheus", {"text/plain": {"schema": TEXT}}, 304)

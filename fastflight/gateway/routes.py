@@ -1,20 +1,21 @@
-"""Builds the gateway's application: the middleware, in front of the WebSockets, the live page and FastAPI's routes."""
+"""Builds the gateway's application: the middleware, in front of the WebSockets and FastAPI's routes."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.routing import APIRoute
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 
 from fastflight.access.identity import Identity
+from fastflight.concurrency import off_loop
 from fastflight.errors import RequestError, Stopped, UnknownName, nearest
 from fastflight.gateway import openapi
 from fastflight.gateway.asgi import CALLER
@@ -23,16 +24,17 @@ from fastflight.gateway.content.files import ROW_FORMATS, Files, keys_of
 from fastflight.gateway.content.formats import encoder_of
 from fastflight.gateway.content.negotiation import choose_format
 from fastflight.gateway.content.streaming import Streamed, while_connected
+from fastflight.gateway.content.tagged import tagged
 from fastflight.gateway.content.uploads import Content
 from fastflight.gateway.errors import ErrorAnswers, HttpRefusal, error_answer
-from fastflight.gateway.metrics import EdgeMetrics, ServerMetrics
+from fastflight.gateway.metrics import EdgeMetrics
 from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.gateway.origins import OriginPolicy
 from fastflight.gateway.page.listeners import OpenListener
-from fastflight.gateway.page.page import Page
+from fastflight.gateway.page.page import add_page
+from fastflight.gateway.page.page import files as page_files
 from fastflight.gateway.page.viewers import Viewers
 from fastflight.gateway.relay.relay import Relay
-from fastflight.gateway.shared_answers import AnswerContent
 from fastflight.gateway.ws.repl import Repls
 from fastflight.gateway.ws.sockets import Opening, Sockets, Talk
 from fastflight.gateway.ws.tickets import LIFETIME_SECONDS, Grant, Tickets
@@ -44,6 +46,7 @@ EXEC_FORMATS = ("lines", "jsonl", "csv", "arrow")
 # What `POST /tickets` issues tickets for.
 USES = ("repl", "fleet", "tcp")
 SERVING = "serving"
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class AnyPath(PathConvertor):
@@ -58,7 +61,7 @@ FILE = "/devices/{device}/files/{path:any_path}"
 
 def application(
     backend: Backend,
-    registry: CollectorRegistry,
+    metrics: CollectorRegistry,
     policy: OriginPolicy | None = None,
     *,
     open_listener: OpenListener | None = None,
@@ -66,46 +69,10 @@ def application(
 ) -> GatewayMiddleware:
     """Build the application that `listen` serves.
 
-    `registry` gets the gateway's metrics; `policy` decides which hosts and origins are accepted. `open_listener` is how
-    the live page reads the output of devices; None: through their sessions. `relay` serves TCP streams; None: there are
-    none.
+    `metrics` are those of the server; `/metrics` has those of the gateway as well. `policy` decides which hosts and
+    origins are accepted. `open_listener` is how the live page reads the output of devices; None: through their
+    sessions. `relay` serves TCP streams; None: there are none.
     """
-    metrics = ServerMetrics(backend, registry)
-
-    async def health(caller: Identity) -> AnswerContent:
-        (state,) = await backend.act("health", b"", caller)
-        return AnswerContent(json.dumps(state).encode())
-
-    async def ready(caller: Identity) -> AnswerContent:
-        answer = await health(caller)
-        status = json.loads(answer.body)["status"]
-        if status != SERVING:
-            raise Stopped(f"the server is {status}", hint="Ask another server, or try again later")
-        return answer
-
-    async def devices(caller: Identity) -> AnswerContent:
-        return AnswerContent(json.dumps({"devices": await backend.act("devices", b"", caller)}).encode())
-
-    async def recordings(caller: Identity) -> AnswerContent:
-        return AnswerContent(json.dumps({"recordings": await backend.act("recordings", b"", caller)}).encode())
-
-    async def cluster(caller: Identity) -> AnswerContent:
-        try:
-            (status,) = await backend.act("cluster.status", b"", caller)
-        except RequestError as error:  # only the server of a cluster has this action
-            hint = "Start its servers with --cluster, as docs/cluster.md shows"
-            raise UnknownName("this server is not in a cluster", where="/cluster", hint=hint) from error
-        (storage,) = await backend.act("cluster.storage", b"", caller)
-        return AnswerContent(json.dumps({**status, **storage}).encode())
-
-    shared = {
-        "/health": health,
-        "/health/ready": ready,
-        "/devices": devices,
-        "/recordings": recordings,
-        "/cluster": cluster,
-        "/metrics": metrics.make,
-    }
     tickets = Tickets()
     viewers = Viewers(backend, open_listener)
     kinds: dict[str, Callable[[Opening], Talk]] = {
@@ -114,22 +81,21 @@ def application(
     }
     if relay is not None:
         kinds["tcp"] = relay
-    page = Page(routes(backend, tickets))
     sockets = Sockets(kinds, tickets, backend.check)
+    own_metrics = CollectorRegistry()
     middleware = GatewayMiddleware(
         policy or OriginPolicy(),
-        shared,
-        page,
+        routes(backend, tickets, (metrics, own_metrics)),
         sockets,
         backend.identify if backend.guarded else None,
-        {"/health", "/health/ready", *page.paths},
+        {"/health", "/health/ready", *page_files()},
     )
-    registry.register(EdgeMetrics(middleware.answers, middleware.connections, sockets, viewers))
+    own_metrics.register(EdgeMetrics(middleware.answers, middleware.connections, sockets, viewers))
     return middleware
 
 
-def routes(backend: Backend, tickets: Tickets) -> FastAPI:
-    """Build the FastAPI application for all routes that the middleware does not answer."""
+def routes(backend: Backend, tickets: Tickets, metrics: Sequence[CollectorRegistry]) -> FastAPI:
+    """Build the FastAPI application for all routes. `metrics` are those of `/metrics`."""
     app = FastAPI(
         title="fastflight",
         description=openapi.DESCRIPTION,
@@ -141,6 +107,51 @@ def routes(backend: Backend, tickets: Tickets) -> FastAPI:
     )
     app.add_middleware(ErrorAnswers)
     files = Files(backend)
+
+    async def results(request: Request, name: str) -> list[Mapping[str, Any]]:
+        return await backend.act(name, b"", caller_of(request))
+
+    @app.get("/health", openapi_extra=openapi.STATE, tags=["state"])
+    async def health(request: Request) -> Response:
+        """Return the state of the server: serving, draining or overloaded."""
+        (state,) = await results(request, "health")
+        return tagged(request, json.dumps(state).encode())
+
+    @app.get("/health/ready", openapi_extra=openapi.STATE, tags=["state"])
+    async def ready(request: Request) -> Response:
+        """Return the state of the server if it takes requests."""
+        (state,) = await results(request, "health")
+        if state["status"] != SERVING:
+            raise Stopped(f"the server is {state['status']}", hint="Ask another server, or try again later")
+        return tagged(request, json.dumps(state).encode())
+
+    @app.get("/cluster", openapi_extra=openapi.CLUSTER, tags=["state"])
+    async def cluster(request: Request) -> Response:
+        """Return the servers, the owners of devices, and the copies in NATS."""
+        try:
+            (status,) = await results(request, "cluster.status")
+        except RequestError as error:  # only the server of a cluster has this action
+            hint = "Start its servers with --cluster, as docs/cluster.md shows"
+            raise UnknownName("this server is not in a cluster", where="/cluster", hint=hint) from error
+        (storage,) = await results(request, "cluster.storage")
+        return tagged(request, json.dumps({**status, **storage}).encode())
+
+    @app.get("/metrics", openapi_extra=openapi.METRICS, response_class=Response, tags=["state"])
+    async def metrics_text(request: Request) -> Response:
+        """Return the metrics for Prometheus."""
+        backend.permit_action("stats", caller_of(request))
+        texts = [await off_loop(generate_latest, each) for each in metrics]
+        return tagged(request, b"".join(texts), METRICS_TYPE)
+
+    @app.get("/devices", openapi_extra=openapi.STATE, tags=["devices"])
+    async def devices(request: Request) -> Response:
+        """Return all devices that the caller may see."""
+        return tagged(request, json.dumps({"devices": await results(request, "devices")}).encode())
+
+    @app.get("/recordings", openapi_extra=openapi.STATE, tags=["recordings"])
+    async def recordings(request: Request) -> Response:
+        """Return all recordings that the caller may see."""
+        return tagged(request, json.dumps({"recordings": await results(request, "recordings")}).encode())
 
     @app.post("/stream", openapi_extra=openapi.STREAM, response_class=Response, tags=["rows"])
     async def stream(request: Request) -> Response:
@@ -177,7 +188,7 @@ def routes(backend: Backend, tickets: Tickets) -> FastAPI:
     @app.get("/devices/{device}", openapi_extra=openapi.DEVICE, tags=["devices"])
     async def device(request: Request, device: str) -> Response:
         """Return the state of one device: its name, its URL, whether its line is open, and who holds it."""
-        devices_by_name = {str(each["name"]): each for each in await backend.act("devices", b"", caller_of(request))}
+        devices_by_name = {str(each["name"]): each for each in await results(request, "devices")}
         if device not in devices_by_name:
             raise UnknownName("no such device", where=device, hint=nearest(device, devices_by_name))
         return JSONResponse(devices_by_name[device])
@@ -229,11 +240,10 @@ def routes(backend: Backend, tickets: Tickets) -> FastAPI:
     app.delete(FILE, openapi_extra=openapi.DELETE_FILE, status_code=204, response_class=Response, tags=["files"])(
         files.delete
     )
+    add_page(app)
     for route in [each for each in app.routes if isinstance(each, APIRoute) and each.methods == {"GET"}]:
         if route.path != FILE:  # it has a HEAD route of its own
             app.add_api_route(route.path, route.endpoint, methods=["HEAD"], include_in_schema=False)
-    described = app.openapi()
-    described["paths"] = {**openapi.SHARED, **described["paths"]}
     return app
 
 

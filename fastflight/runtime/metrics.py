@@ -5,8 +5,7 @@ and 1.5 us, and its histogram 3 us. A collector is a function that reads these a
 and yields one `family` for each metric. prometheus-client does the rest: its `CollectorRegistry` holds the collectors,
 its `ProcessCollector` measures the process, and its exposition writes `/metrics`.
 
-The action `stats` sends the collected metrics as JSON (`as_json`). The gateway turns that JSON into families
-again (`from_json`).
+The action `stats` sends the collected metrics as JSON (`as_json`).
 
 To add a metric: define it in `DEFINITIONS` and docs/observability.md, and yield its family from a collector. Names
 follow the conventions of Prometheus: `_total` only increases until the server restarts; units are seconds and bytes.
@@ -261,16 +260,3 @@ def _histograms(metric: Metric) -> Iterable[tuple[Mapping[str, str], Any]]:
             case "_sum":
                 value["sum"] = round(sample.value, 6)
     return found.values()
-
-
-def from_json(stats: Mapping[str, Any]) -> Iterator[Metric]:
-    """Yield the metrics in an answer of `stats`. Metrics that this version does not know are left out."""
-    for name, samples in stats.get("figures", {}).items():
-        definition = DEFINITIONS.get(name)
-        if definition is None:
-            continue
-        values = [(tuple(str(labels[each]) for each in definition.labels), value) for labels, value in samples]
-        if definition.kind == "histogram":
-            yield histogram(name, ((labels, value["buckets"], value["sum"]) for labels, value in values))
-        else:
-            yield family(name, values)

@@ -45,7 +45,7 @@ def ours(sizes: Sequence[int]) -> None:
     gateways = []
     for size in sizes:
         sockets = Sockets({"tcp": Relay(AllowedTargets([f"{HOST}:*"]), read_bytes=size)}, Tickets())
-        app = GatewayMiddleware(OriginPolicy(), {}, _nothing, sockets)
+        app = GatewayMiddleware(OriginPolicy(), _nothing, sockets)
         gateways.append(listen(app, Shard(f"relay-{size}").start(), 0))
     announce([gateway.port for gateway in gateways])
     threading.Event().wait()

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import Any
 
+from prometheus_client import CollectorRegistry
+
 from fastflight.access.action import Action, EmptyBody
 from fastflight.access.actions import Actions
 from fastflight.app.gateway import open_gateway
@@ -38,7 +40,9 @@ def test_as_many_calls_as_are_admitted_keep_nobody_from_the_servers_health() -> 
         actions = Actions([*state_actions(registry, shards), Action("wait", "Waits.", EmptyBody, wait)])
         backend = Backend(Catalog(), actions, registry, shards)
         inventory = parts.enter_context(Inventory({}))
-        gateway = parts.enter_context(open_gateway(config(http=("127.0.0.1", 0)), backend, inventory, {}))
+        gateway = parts.enter_context(
+            open_gateway(config(http=("127.0.0.1", 0)), backend, inventory, {}, CollectorRegistry())
+        )
         parts.callback(freed.set)
         for _ in range(DEFAULT_LIMITS.calls):
             waiting = parts.enter_context(socket.create_connection(("127.0.0.1", gateway.port), SOON))

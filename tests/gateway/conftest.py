@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import pytest
 import structlog
 from playwright.sync_api import Browser
-from prometheus_client import CollectorRegistry
 
 from fastflight.access.action import Action, EmptyBody
 from fastflight.access.actions import Actions
@@ -20,7 +19,7 @@ from fastflight.gateway.middleware import GatewayMiddleware
 from fastflight.runtime.stream_registry import StreamRegistry
 from fastflight.service import Catalog
 from fastflight.sources import mock
-from fastflight.sources.state_actions import state_actions
+from fastflight.sources.state_actions import server_metrics, state_actions
 from tests.support.function_source import FunctionSource
 
 from ..server.conftest import SOON, Trial, Trials
@@ -59,7 +58,8 @@ def running() -> Iterator[TrialGateway]:
     with Shards(1, "device") as shards, Shard("gateway") as shard:
         devices = Action("devices", "None.", EmptyBody, lambda _: [])
         backend = Backend(catalog, Actions([*state_actions(registry, shards), devices]), registry, shards)
-        yield TrialGateway(application(backend, CollectorRegistry()), backend, registry, trials, shards, shard)
+        app = application(backend, server_metrics(registry, shards))
+        yield TrialGateway(app, backend, registry, trials, shards, shard)
         assert registry.wait_empty(SOON)
 
 

@@ -48,7 +48,7 @@ class RelayGateway:
         self.log: list[MutableMapping[str, Any]] = []
         relay = Relay(AllowedTargets(["127.0.0.1:*", "[::1]:*"]), timing=timing)
         self.sockets = Sockets({"tcp": relay}, Tickets())
-        self.app = GatewayMiddleware(OriginPolicy(), {}, nothing, self.sockets)
+        self.app = GatewayMiddleware(OriginPolicy(), nothing, self.sockets)
         self.gateway: Gateway = listen(self.app, Shard("gateway").start(), 0)
 
     def url(self, port: int | str, host: str = "127.0.0.1") -> str:

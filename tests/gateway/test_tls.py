@@ -61,7 +61,7 @@ def served_with(verify: ssl.VerifyMode, parts: ExitStack) -> TlsGateway:
     ca.configure_trust(context)
     context.verify_mode = verify
     policy = OriginPolicy(hosts=["bench.example"], secure=True)
-    app: Application = GatewayMiddleware(policy, {}, behind, None, identify)
+    app: Application = GatewayMiddleware(policy, behind, None, identify)
     return TlsGateway(parts.enter_context(listen(app, Shard("gateway").start(), 0, tls=context)), ca)
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
+from fastapi import FastAPI, Request
+from starlette.responses import Response
+
 from fastflight.concurrency import off_loop
-from fastflight.gateway.asgi import Application, Receive, Scope, Send
-from fastflight.gateway.errors import read_only, send_error
-from fastflight.gateway.shared_answers import AnswerContent, send_content
+from fastflight.errors import UnknownName
+from fastflight.gateway.content.tagged import tagged
 
 STATIC = Path(__file__).parent / "static"
 # xterm.js writes <style> elements, so styles cannot be as strict as scripts.
@@ -23,43 +25,29 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self';"
     " img-src 'self' data: blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-HEADERS = ((b"cache-control", b"no-cache"), (b"content-security-policy", POLICY.encode()))
+HEADERS = {"cache-control": "no-cache", "content-security-policy": POLICY}
 TYPES = {
-    ".html": b"text/html; charset=utf-8",
-    ".css": b"text/css; charset=utf-8",
-    ".js": b"text/javascript; charset=utf-8",
-    ".svg": b"image/svg+xml",
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
 }
 # Folders of nicegui that the page uses. They hold built modules, which import each other.
 LIBRARIES = {"echarts": "elements/echart/dist", "xterm": "elements/xterm/dist"}
 
 
-class Page:
-    """Answers requests for files of the page; passes all others to the application `behind`."""
+def add_page(app: FastAPI) -> None:
+    """Add the routes of the page to `app`."""
+    known = files()
 
-    def __init__(self, behind: Application) -> None:
-        self._behind = behind
-        self._files = files()
-
-    @property
-    def paths(self) -> Collection[str]:
-        """The paths that need no authentication: the files of the page, which hold nothing about devices."""
-        return self._files.keys()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope["path"]
-        if path in self._files:
-            try:
-                if scope["method"] not in ("GET", "HEAD"):
-                    raise read_only(path)
-                file = self._files[path]
-                content = AnswerContent(await off_loop(_read, file), TYPES[file.suffix])
-            except Exception as error:
-                await send_error(send, error)
-            else:
-                await send_content(scope, send, content, *HEADERS)
-        else:
-            await self._behind(scope, receive, send)
+    @app.get("/", include_in_schema=False)
+    @app.get("/page/{name:path}", include_in_schema=False)
+    async def page(request: Request) -> Response:
+        path = request.scope["path"]
+        if path not in known:
+            raise UnknownName("no such file of the page", where=path[:80])
+        file = known[path]
+        return tagged(request, await off_loop(_read, file), TYPES[file.suffix], HEADERS)
 
 
 def files() -> Mapping[str, Path]:

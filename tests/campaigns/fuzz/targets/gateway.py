@@ -89,6 +89,9 @@ class Canned:
     def permit(self, request: Request, doing: str, caller: Identity) -> None:
         pass
 
+    def permit_action(self, name: str, caller: Identity) -> None:
+        pass
+
     def make_request(self, keys: Mapping[str, Any]) -> Request:
         return make_request(keys, CATALOG)
 
